@@ -1,0 +1,128 @@
+"""Everything that can be wrong and that a user can mend.
+
+    VlmRobustError
+    ├── UsageError             what was asked for makes no sense: options, names, files the user wrote
+    │   ├── UnknownName        a name that is not registered, with the nearest ones
+    │   ├── SettingError       a setting that cannot be parsed, or a level a perturbation does not have
+    │   ├── DatasetError       a data set that is absent, empty or malformed: file, row, value
+    │   ├── PolicyError        a thresholds file that cannot be honoured: file:line
+    │   └── ModelError         a model that cannot be found or described
+    ├── MissingExtra           an optional package is not installed: the pip line
+    └── InfrastructureError    the gate could not measure: not a statement about the model
+        ├── BackendError       a model that does not load, or an inference that failed
+        ├── ImageError         pixels that could not be decoded
+        ├── OfflineError       a prediction is needed, and the run may not call a model
+        └── StoreError         predictions cannot be read or written
+
+Each message says what, where, the value found, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class VlmRobustError(Exception):
+    """The root of every error that the project raises on purpose."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class UsageError(VlmRobustError):
+    """What the user asked for cannot be done as written."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class UnknownName(UsageError):
+    """A name that nothing answers to.
+
+    >>> raise UnknownName("metric", "pcry", ["pcri", "rci"])
+    Traceback (most recent call last):
+    pytest_vlmrobust.UnknownName: unknown metric 'pcry'. Did you mean 'pcri'? Known: pcri, rci
+    """
+
+    __module__ = "pytest_vlmrobust"
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "", more: str = "") -> None:
+        self.kind, self.name, self.known = kind, name, sorted(known)
+        prefix = f"{where}: " if where else ""
+        suffix = f". {more}" if more else ""
+        super().__init__(f"{prefix}unknown {kind} {name!r}.{did_you_mean(name, self.known)} Known: {_shortened(self.known)}{suffix}")
+
+
+class SettingError(UsageError):
+    """A setting that does not follow ``name[:level][+name[:level]]``, or a level that is not offered."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class DatasetError(UsageError):
+    """A data set that is absent, empty or malformed; names the file and the row."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class PolicyError(UsageError):
+    """A thresholds file that cannot be honoured; names file and line."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class ModelError(UsageError):
+    """A model that cannot be found, or an entry of the models file that cannot be used."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class MissingExtra(VlmRobustError):
+    """An optional package that the requested feature needs is not installed."""
+
+    __module__ = "pytest_vlmrobust"
+
+    def __init__(self, feature: str, package: str, *, install: str | None = None) -> None:
+        super().__init__(f"{feature} needs the package {package!r}, which is not installed. Install it: pip install {install or package}")
+
+
+class InfrastructureError(VlmRobustError):
+    """The gate could not measure; this says nothing about the model."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class BackendError(InfrastructureError):
+    """A model did not load, or an inference failed."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class ImageError(InfrastructureError):
+    """An image that could not be decoded, or has a shape nothing here can work on."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class OfflineError(InfrastructureError):
+    """A prediction is not in the store, and the run was told never to call a model."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class StoreError(InfrastructureError):
+    """The store cannot be opened, read or written."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns ``" Did you mean 'x'?"`` for the nearest known name, or an empty string when none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _shortened(names: list[str], most: int = 20) -> str:
+    if not names:
+        return "(nothing is registered)"
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f", … and {rest} more" if rest > 0 else "")

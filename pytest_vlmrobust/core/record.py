@@ -1,0 +1,95 @@
+"""Record: the JSON-safe line about one test that terminal, JUnit, JSON and xdist all carry."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from .verdict import Outcome
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One metric of one test: its value, its interval, and what was judged about it.
+
+    Numbers are built-in floats; NaN means undefined or not computed and is written as ``null``.
+    """
+
+    metric: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    n: int = 0
+    threshold: str = ""
+    outcome: Outcome = Outcome.MEASURED
+    reason: str = ""
+    rule: str = ""
+    source: str = ""
+    waiver: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known about one test after it ran."""
+
+    test: str
+    """``cell`` or ``sweep``."""
+    id: str
+    """The parametrised part of the test id: ``tiny-shapes-fog:mid``."""
+    model: str
+    dataset: str
+    setting: str = ""
+    family: str = ""
+    level: str = ""
+    metric: str = ""
+    outcome: Outcome = Outcome.MEASURED
+    reason: str = ""
+    n: int = 0
+    """Samples scored."""
+    n_requested: int = 0
+    n_unparsed: int = 0
+    n_errors: int = 0
+    n_inferred: int = 0
+    """Inferences made for this test in this run; the others came from the store."""
+    seconds: float = 0.0
+    measures: tuple[Measure, ...] = ()
+    categories: dict[str, float] = field(default_factory=dict)
+    """Score by category (stratum)."""
+    worst: tuple[str, ...] = ()
+    """Ids of samples answered right when clean and wrong here, first ones only."""
+    policy_sha256: str = ""
+    nodeid: str = ""
+
+    def to_json(self) -> str:
+        """Returns the record as one line of JSON; NaN becomes ``null``."""
+        return json.dumps(_json_safe(dataclasses.asdict(self)), ensure_ascii=False, allow_nan=False, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, line: str) -> Record:
+        """Reads what :meth:`to_json` wrote."""
+        data = json.loads(line)
+        measures = tuple(Measure(**_restored(measure)) for measure in data.pop("measures"))
+        data["worst"] = tuple(data["worst"])
+        data["categories"] = {name: math.nan if value is None else value for name, value in data["categories"].items()}
+        data["outcome"] = Outcome(data["outcome"])
+        return cls(measures=measures, **data)
+
+
+def _json_safe(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _json_safe(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_safe(item) for item in value]
+    return value
+
+
+def _restored(measure: dict[str, Any]) -> dict[str, Any]:
+    numbers = {key: math.nan if measure[key] is None else measure[key] for key in ("value", "low", "high")}
+    return {**measure, **numbers, "outcome": Outcome(measure["outcome"])}

@@ -1,0 +1,88 @@
+"""Registry: names to things, with near misses named and third parties loaded only when asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from .errors import UnknownName, UsageError
+
+T = TypeVar("T")
+
+DISABLE_VARIABLE = "PYTEST_VLMROBUST_NO_PLUGINS"
+
+
+class Registry(Generic[T]):
+    """An ordered map from names to things of one kind.
+
+    Entry points of the group ``pytest_vlmrobust.<group>`` are listed by name at once and imported when first asked for.
+    """
+
+    def __init__(self, kind: str, group: str | None = None) -> None:
+        self.kind = kind
+        self.group = group
+        self._things: dict[str, T] = {}
+        self._entry_points: dict[str, EntryPoint] | None = None
+        self._origins: dict[str, str] = {}
+
+    def add(self, name: str, thing: T, *, replace: bool = False, origin: str = "") -> T:
+        """Registers ``thing`` under ``name``.
+
+        Raises:
+            UsageError: the name is taken and ``replace`` was not asked for.
+        """
+        if name in self._things and not replace:
+            raise UsageError(
+                f"{self.kind} {name!r} is registered already{self._from(name)}. Choose another name, or pass replace=True"
+            )
+        self._things[name] = thing
+        self._origins[name] = origin
+        return thing
+
+    def get(self, name: str) -> T:
+        """Returns the thing called ``name``.
+
+        Raises:
+            UnknownName: nothing has that name; the message offers the nearest one.
+            UsageError: an installed package offers it and fails to import.
+        """
+        if name not in self._things:
+            entry = self._installed().get(name)
+            if entry is None:
+                raise UnknownName(self.kind, name, self.names())
+            self._things[name] = self._load(entry)
+        return self._things[name]
+
+    def names(self) -> list[str]:
+        """Returns every name in registration order, then those of installed packages."""
+        return [*self._things, *(name for name in self._installed() if name not in self._things)]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._things or name in self._installed()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def _installed(self) -> dict[str, EntryPoint]:
+        if self._entry_points is None:
+            off = self.group is None or bool(os.environ.get(DISABLE_VARIABLE))
+            found = () if off else entry_points(group=f"pytest_vlmrobust.{self.group}")
+            self._entry_points = {entry.name: entry for entry in sorted(found, key=lambda entry: entry.name)}
+        return self._entry_points
+
+    def _load(self, entry: EntryPoint) -> T:
+        try:
+            thing: T = entry.load()
+        except Exception as error:
+            owner = entry.dist.name if entry.dist else "an installed package"
+            raise UsageError(
+                f"{self.kind} {entry.name!r} from {owner} ({entry.value}) failed to import: {type(error).__name__}: {error}. "
+                f"Mend or uninstall {owner}, or set {DISABLE_VARIABLE}=1"
+            ) from error
+        return thing
+
+    def _from(self, name: str) -> str:
+        origin = self._origins.get(name)
+        return f" by {origin}" if origin else ""

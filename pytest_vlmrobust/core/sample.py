@@ -1,0 +1,56 @@
+"""Sample: one question about one or more images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+
+class ImageSource(Protocol):
+    """Where the pixels of a sample come from; decoded only when asked for."""
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns RGB pixels, uint8, shape (H, W, 3).
+
+        Raises:
+            ImageError: the image is absent or cannot be decoded; the message names the sample or the file.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One question with its image(s), options and target.
+
+    ``task`` is the kind of answer expected: ``"choice"`` (letters of ``options``), ``"yes_no"`` or ``"open"``.
+    ``target`` is the correct letter, ``"yes"``/``"no"``, or one of several accepted answers.
+    """
+
+    id: str
+    """Unique in its dataset."""
+    images: tuple[ImageSource, ...]
+    question: str
+    target: str | tuple[str, ...]
+    task: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Letter to text, in the order shown."""
+    category: str = ""
+    """Stratum for sampling and for per-category reports."""
+    group: str = ""
+    """Its source image: samples of one group are resampled together."""
+    hint: str = ""
+    changed_by: frozenset[str] = frozenset()
+    """Names of perturbations under which ``target`` is no longer the right answer (``flip_h`` for a left/right question)."""
+
+    @property
+    def chance(self) -> float:
+        """Expected score of a uniform guess, in [0, 1]; 0 for open questions."""
+        if self.task == "choice":
+            return 1.0 / len(self.options)
+        return 0.5 if self.task == "yes_no" else 0.0

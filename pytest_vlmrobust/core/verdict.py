@@ -1,0 +1,80 @@
+"""Verdict of a test, Decision of a run, and the exception that carries a breach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What the gate concluded about one test."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_APPLICABLE = "NOT_APPLICABLE"
+    ERROR = "ERROR"
+    WAIVED = "WAIVED"
+    MEASURED = "MEASURED"
+    """No rule applies: a number was measured and is reported. Never counts as a pass."""
+
+
+class Decision(StrEnum):
+    """What the gate concluded about a whole run."""
+
+    GO = "GO"
+    NO_GO = "NO-GO"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    INCOMPLETE = "INCOMPLETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome with its reason, and the rule that was applied.
+
+    ``rule`` and ``source`` (``file:line``) are empty when no rule applied; ``threshold`` is the bound as written.
+    """
+
+    outcome: Outcome
+    reason: str
+    metric: str = ""
+    rule: str = ""
+    source: str = ""
+    threshold: str = ""
+    waiver: str = ""
+
+
+class ThresholdExceeded(AssertionError):
+    """A measured value broke its bound; the first line carries the key numbers."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class NotDecided(AssertionError):
+    """Nothing was breached, but the evidence does not decide."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+EXIT_CODES = {Decision.GO: 0, Decision.NO_GO: 1, Decision.INCONCLUSIVE: 10, Decision.INCOMPLETE: 11}
+
+
+def decide(outcomes: Iterable[Outcome]) -> Decision:
+    """Returns the decision of a run: Kleene's AND over its verdicts, where a breach outranks everything.
+
+    A run without a single PASS or WAIVED verdict has gated nothing and is never GO.
+
+    >>> decide([Outcome.PASS, Outcome.ERROR]).value
+    'INCOMPLETE'
+    >>> decide([Outcome.MEASURED]).value
+    'INCONCLUSIVE'
+    """
+    seen = set(outcomes)
+    if Outcome.FAIL in seen:
+        return Decision.NO_GO
+    if Outcome.ERROR in seen:
+        return Decision.INCOMPLETE
+    if Outcome.INCONCLUSIVE in seen or Outcome.NOT_APPLICABLE in seen:
+        return Decision.INCONCLUSIVE
+    return Decision.GO if seen & {Outcome.PASS, Outcome.WAIVED} else Decision.INCONCLUSIVE
