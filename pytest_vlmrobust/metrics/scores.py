@@ -1,0 +1,130 @@
+"""What a metric accepts: score arrays that belong to the same samples, checked in one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core.setting import Setting
+
+Scores: TypeAlias = NDArray[np.float64]
+SettingLike: TypeAlias = str | Setting
+BySetting: TypeAlias = Mapping[str, ArrayLike] | Mapping[Setting, ArrayLike] | Mapping[SettingLike, ArrayLike]
+
+ROUNDING = 1e-9
+"""Differences below this are float rounding, not a difference: scores are sums of at most some thousand numbers in [0, 1]."""
+
+
+def as_scores(values: ArrayLike, name: str, *, axes: int = 1) -> Scores:
+    """Returns ``values`` as float64 with ``axes`` axes; NaN marks a missing score.
+
+    Raises:
+        ValueError: another number of axes, something that is not a number, or a value outside [0, 1]; names ``name`` and the value.
+    """
+    array = np.asarray(values)
+    if array.size == 0 and array.ndim == 1 and axes == 1:
+        return np.zeros(0)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name}: expected numbers in [0, 1], found values of dtype {array.dtype}. Score the answers first")
+    if array.ndim != axes:
+        shape = "(N,)" if axes == 1 else "(N, n*n)"
+        raise ValueError(f"{name}: expected scores of shape {shape}, found shape {array.shape}")
+    array = array.astype(np.float64)
+    outside = ~((array >= 0.0) & (array <= 1.0)) & ~np.isnan(array)
+    if outside.any():
+        position = tuple(int(axis[0]) for axis in np.nonzero(outside))
+        where = ", ".join(map(str, position))
+        raise ValueError(
+            f"{name}[{where}] is {float(array[position])!r}: a score lies in [0, 1] (a fraction, not a percentage), or is NaN"
+        )
+    return array
+
+
+def paired(**arrays: ArrayLike) -> tuple[Scores, ...]:
+    """Returns each named array as float64, shape (N,), all of one length.
+
+    Raises:
+        ValueError: unequal lengths (names both), or what :func:`as_scores` refuses.
+    """
+    checked = {name: as_scores(values, name) for name, values in arrays.items()}
+    require_equal_lengths({name: len(values) for name, values in checked.items()})
+    return tuple(checked.values())
+
+
+def require_equal_lengths(lengths: Mapping[str, int]) -> None:
+    """Raises ValueError naming the first two arrays whose lengths differ."""
+    names = list(lengths)
+    for name in names[1:]:
+        if lengths[name] != lengths[names[0]]:
+            raise ValueError(
+                f"{names[0]} has {lengths[names[0]]} scores and {name} has {lengths[name]}: "
+                "paired scores belong to the same samples in the same order"
+            )
+
+
+def as_setting(setting: SettingLike) -> Setting:
+    """Returns a setting given as itself or as text.
+
+    Raises:
+        SettingError: text that is not a setting.
+    """
+    return setting if isinstance(setting, Setting) else Setting.parse(setting)
+
+
+def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[Setting, Scores]:
+    """Returns the scores of every setting as float64, shape (N,), keyed by :class:`Setting`.
+
+    Raises:
+        ValueError: two keys mean the same setting, unequal lengths, or what :func:`as_scores` refuses.
+        SettingError: a key that is not a setting.
+    """
+    checked: dict[Setting, Scores] = {}
+    for key, values in mapping.items():
+        setting = as_setting(key)
+        if setting in checked:
+            raise ValueError(f"{name}: the setting {str(setting)!r} is given twice, as text and as Setting. Give it once")
+        checked[setting] = as_scores(values, f"{name}[{str(setting)!r}]")
+    require_equal_lengths({f"{name}[{str(setting)!r}]": len(values) for setting, values in checked.items()})
+    return checked
+
+
+def against_clean(clean: ArrayLike, perturbed_by_setting: BySetting) -> tuple[Scores, dict[Setting, Scores]]:
+    """Returns the clean scores (N,) and those of every setting, checked to belong to the same samples.
+
+    Raises:
+        ValueError: unequal lengths, or what :func:`as_scores` refuses.
+    """
+    before, after = as_scores(clean, "clean"), by_setting(perturbed_by_setting)
+    for setting, values in after.items():
+        require_equal_lengths({"clean": len(before), f"perturbed_by_setting[{str(setting)!r}]": len(values)})
+    return before, after
+
+
+def stacked(scores: Mapping[Setting, Scores], samples: int) -> Scores:
+    """Returns the scores of m settings side by side, shape (``samples``, m)."""
+    return np.stack(list(scores.values()), axis=1) if scores else np.zeros((samples, 0))
+
+
+def mean(values: Scores) -> float:
+    """Returns the mean as a built-in float; NaN for no values or a NaN among them."""
+    return float(values.sum() / values.size) if values.size else math.nan
+
+
+def drops(clean: Scores, perturbed: Scores) -> Scores:
+    """Returns the drop of each of m settings, shape (m,), from ``clean`` (N,) and ``perturbed`` (N, m); NaN without samples.
+
+    Differences are taken per sample before they are summed: 0/1 scores give exact integers, and equal scores give exactly 0.
+    """
+    if not clean.size:
+        return np.full(perturbed.shape[1], math.nan)
+    losses: Scores = (clean[:, None] - perturbed).sum(axis=0) / clean.size
+    return losses
+
+
+def is_binary(*arrays: Scores) -> bool:
+    """Whether every score is 0 or 1."""
+    return all(bool(((array == 0.0) | (array == 1.0)).all()) for array in arrays)

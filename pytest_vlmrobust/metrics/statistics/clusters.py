@@ -1,0 +1,89 @@
+"""Clusters: samples of one source image are not independent, and count together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clusters:
+    """A partition of N samples into G clusters that are independent of each other.
+
+    Source of the variance: the sandwich ``G/(G-1) * sum over clusters of (sum of deviations)^2 / N^2``; with every sample its own
+    cluster it is the ordinary variance of a mean.
+    """
+
+    codes: NDArray[np.intp]
+    """The cluster of each sample, shape (N,), numbered from 0."""
+    count: int
+
+    @classmethod
+    def of(cls, groups: Sequence[str] | None, samples: int) -> Clusters:
+        """Returns the clusters of samples with equal group names; without ``groups`` every sample stands alone."""
+        if groups is None:
+            return cls(np.arange(samples), samples)
+        names, codes = np.unique(np.asarray(groups, dtype=np.str_), return_inverse=True)
+        return cls(codes.reshape(-1), len(names))
+
+    @property
+    def independent(self) -> bool:
+        """Whether no two samples share a cluster."""
+        return self.count == self.codes.size
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """One less than the number of clusters."""
+        return self.count - 1
+
+    def covariance(self, values: Array) -> Array:
+        """Returns the covariance, shape (k, k), of the means of ``values``, shape (N, k); infinite for fewer than two clusters."""
+        if self.count < 2:
+            return np.full((values.shape[1], values.shape[1]), np.inf)
+        sums = self._sums(values - values.mean(axis=0))
+        result: Array = sums.T @ sums * (self.count / (self.count - 1) / len(values) ** 2)
+        return result
+
+    def variances(self, values: Array) -> Array:
+        """Returns the variance of the mean of each column of ``values``, shape (N, k) to (k,)."""
+        if self.count < 2:
+            return np.full(values.shape[1], np.inf)
+        sums = self._sums(values - values.mean(axis=0))
+        result: Array = (sums**2).sum(axis=0) * (self.count / (self.count - 1) / len(values) ** 2)
+        return result
+
+    def standard_errors(self, values: Array) -> Array:
+        """Returns the standard error of each column's mean, shape (N, k) to (k,).
+
+        Where no sample differs from the others the sample variance is 0, yet G clusters cannot show more than "rarer than about
+        3 in G" (the rule of three): there the standard error is 2/G, whose one-sided 95 % bound is 3.3/G.
+        """
+        errors = np.sqrt(self.variances(values))
+        constant = values.max(axis=0) == values.min(axis=0)
+        return np.where(constant & np.isfinite(errors), 2.0 / max(self.count, 1), errors)
+
+    def design_effects(self, values: Array) -> Array:
+        """Returns by how much clustering inflates the variance of each column's mean, shape (N, k) to (k,), at least 1.
+
+        A column without variance tells nothing about its clusters: it gets the largest effect, that of identical cluster members.
+        """
+        if self.independent:
+            return np.ones(values.shape[1])
+        samples = len(values)
+        plain = values.var(axis=0) / max(samples - 1, 1)
+        largest = float((np.bincount(self.codes) ** 2).sum() / samples)
+        effects = np.divide(self.variances(values), plain, out=np.full(plain.shape, largest), where=plain > 0)
+        return np.maximum(effects, 1.0)
+
+    def _sums(self, values: Array) -> Array:
+        if self.independent:
+            return values
+        order = np.argsort(self.codes, kind="stable")
+        starts = np.searchsorted(self.codes[order], np.arange(self.count))
+        sums: Array = np.add.reduceat(values[order], starts, axis=0)
+        return sums

@@ -1,0 +1,64 @@
+"""Proportions of 0/1 outcomes: Wilson's score interval and the exact one of Clopper and Pearson."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from .clusters import Clusters
+from .quantiles import critical_value, one_sided
+
+Array = NDArray[np.float64]
+
+
+def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
+    """Bounds the true share of ones in ``outcomes``, shape (N,) with N > 0, by Wilson's score interval.
+
+    With clusters the counts are divided by the design effect and the normal quantile becomes Student's with G - 1 degrees of
+    freedom, as surveys do (J. N. K. Rao and A. J. Scott, Annals of Statistics 12 (1984) 46-60): the same cluster-robust variance
+    as a t interval, without its width of 0 when every answer is right.
+
+    Source: E. B. Wilson, JASA 22 (1927) 209-212.
+    """
+    effect = float(clusters.design_effects(outcomes[:, None])[0])
+    df = math.inf if clusters.independent else clusters.degrees_of_freedom
+    critical = critical_value(one_sided(confidence), df)
+    return wilson_interval(float(outcomes.sum()) / effect, outcomes.size / effect, critical)
+
+
+def wilson_interval(successes: float, n: float, critical: float) -> tuple[float, float]:
+    """Returns Wilson's bounds for ``successes`` of ``n`` > 0, effective counts allowed; (0, 1) for an infinite critical value."""
+    if math.isinf(critical):
+        return 0.0, 1.0
+    square = critical * critical
+    centre = (successes + square / 2.0) / (n + square)
+    failures = max(n - successes, 0.0)
+    half = critical / (n + square) * math.sqrt(successes * failures / n + square / 4.0)
+    low = 0.0 if successes == 0.0 else max(centre - half, 0.0)
+    high = 1.0 if failures == 0.0 else min(centre + half, 1.0)
+    return low, high
+
+
+def exact_interval(successes: int, n: int, confidence: float = 0.90) -> tuple[float, float]:
+    """Bounds the true share behind ``successes`` of ``n`` independent trials, exactly; NaN without trials.
+
+    Raises:
+        ValueError: counts that are no counts, or a level outside (0, 1).
+
+    Source: C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404-413.
+
+    >>> low, high = exact_interval(13, 16, 0.95)
+    >>> round(low, 6), round(high, 6)
+    (0.543543, 0.959526)
+    """
+    tail = one_sided(confidence)
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes={successes} of n={n}: expected 0 <= successes <= n")
+    if n == 0:
+        return math.nan, math.nan
+    low = 0.0 if successes == 0 else float(special.betaincinv(successes, n - successes + 1, tail))
+    high = 1.0 if successes == n else float(special.betaincinv(successes + 1, n - successes, 1.0 - tail))
+    return low, high

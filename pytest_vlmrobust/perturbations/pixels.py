@@ -1,0 +1,103 @@
+"""Arithmetic on pixels that several families share: rounding, tables, blending, smooth noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .opencv import opencv
+
+Image = NDArray[np.uint8]
+"""RGB pixels, shape (H, W, 3)."""
+Plane = NDArray[np.float32]
+"""One number per pixel, shape (H, W)."""
+Color = tuple[int, int, int]
+
+BLACK: Color = (0, 0, 0)
+
+
+def to_uint8(values: NDArray[np.float32]) -> Image:
+    """Returns ``values`` rounded to the nearest level and clipped to 0..255; truncation would darken by half a level."""
+    rounded: Image = opencv().addWeighted(values, 1.0, values, 0.0, 0.0, dtype=opencv().CV_8U)
+    return rounded.reshape(values.shape)
+
+
+def extrapolate(image: Image, towards: Image, factor: float) -> Image:
+    """Returns ``towards + factor * (image - towards)``, rounded and clipped: 1 keeps ``image``, 0 gives ``towards``."""
+    mixed: Image = opencv().addWeighted(image, factor, towards, 1.0 - factor, 0.0)
+    return mixed.reshape(image.shape)
+
+
+def look_up(image: Image, curve: NDArray[Any]) -> Image:
+    """Returns ``image`` through a curve of 256 output levels, in 0..255 after rounding and clipping.
+
+    ``curve`` has shape (256,), or (256, 3) for one curve per channel.
+    """
+    table = np.clip(np.rint(curve), 0, 255).astype(np.uint8)
+    if table.ndim == 1:
+        table = np.repeat(table[:, None], 3, axis=1)
+    mapped: Image = opencv().LUT(image, table[None])
+    return mapped
+
+
+def luma(image: Image) -> NDArray[np.uint8]:
+    """Returns the brightness of each pixel by ITU-R BT.601 (0.299 R + 0.587 G + 0.114 B), rounded, shape (H, W)."""
+    grey: NDArray[np.uint8] = opencv().cvtColor(image, opencv().COLOR_RGB2GRAY)
+    return grey
+
+
+def as_grey(image: Image) -> Image:
+    """Returns ``image`` with its luma in all three channels."""
+    grey: Image = opencv().cvtColor(luma(image), opencv().COLOR_GRAY2RGB)
+    return grey
+
+
+def three(plane: Plane) -> NDArray[np.float32]:
+    """Returns ``plane`` repeated in three channels, shape (H, W, 3): whole-array arithmetic is faster than broadcasting."""
+    repeated: NDArray[np.float32] = opencv().cvtColor(plane, opencv().COLOR_GRAY2RGB)
+    return repeated
+
+
+def blend(image: Image, layer: NDArray[Any] | Color, opacity: Plane) -> Image:
+    """Returns ``layer`` laid over ``image`` with an opacity in [0, 1] per pixel."""
+    mixed = np.asarray(layer, np.float32) - image
+    mixed *= three(opacity)
+    mixed += image
+    return to_uint8(mixed)
+
+
+def scene_unit(height: int, width: int) -> float:
+    """Returns the length in pixels, at least 1, that is 1/400 of a picture's size (the root of its area).
+
+    Weather is as large as the scene it falls in, so its textures scale with the picture.
+    """
+    return max(1.0, float(np.sqrt(height * width)) / 400.0)
+
+
+def smooth_noise(rng: np.random.Generator, height: int, width: int, *, cell: float, octaves: int = 1, decay: float = 0.5) -> Plane:
+    """Returns a cloudy field with values in [0, 1], shape (height, width).
+
+    It sums ``octaves`` layers of random values on square grids, enlarged by cubic interpolation: the first with cells of ``cell``
+    pixels, each next with half the cell and ``decay`` times the weight, as long as cells are larger than a pixel.
+    """
+    cv2 = opencv()
+    total = np.zeros((height, width), np.float32)
+    for octave in range(octaves):
+        size = max(cell / 2**octave, 1.0)
+        columns, rows = int(np.ceil(width / size)) + 1, int(np.ceil(height / size)) + 1
+        grid = rng.random((rows, columns), dtype=np.float32)
+        # the grid overhangs the picture by up to a cell; cutting it off keeps the cells square
+        layer = cv2.resize(grid, (int(np.ceil(columns * size)), int(np.ceil(rows * size))), interpolation=cv2.INTER_CUBIC)
+        total += decay**octave * layer[:height, :width]
+    return stretched(total)
+
+
+def stretched(field: Plane) -> Plane:
+    """Returns ``field`` moved and scaled to [0, 1]; 0.5 everywhere when it is constant."""
+    low, high = float(field.min()), float(field.max())
+    if high <= low:
+        return np.full_like(field, 0.5)
+    result: Plane = ((field - low) * (1.0 / (high - low))).astype(np.float32, copy=False)
+    return result

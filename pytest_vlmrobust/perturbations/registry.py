@@ -1,0 +1,149 @@
+"""The registry of perturbations, and the decorator that fills it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from ..core.errors import SettingError, UsageError
+from ..core.registry import Registry
+from ..core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
+from .record import CATEGORIES, CHANGES, Corruption, Parameters
+
+REGISTRY: Registry[Corruption] = Registry("perturbation", group="perturbations")
+
+F = TypeVar("F", bound=Callable[..., Any])
+Changes = Iterable[str] | Mapping[str, Iterable[str]]
+
+_RECORD = "__corruption__"
+
+
+def corruption(
+    *,
+    family: str,
+    low: Parameters | None = None,
+    mid: Parameters | None = None,
+    high: Parameters | None = None,
+    name: str | None = None,
+    category: str | None = None,
+    stochastic: bool = False,
+    changes: Changes = (),
+    keeps_size: bool = True,
+    source: str = "",
+    version: int = 1,
+    replace: bool = False,
+) -> Callable[[F], F]:
+    """Registers the decorated function as a perturbation and returns it unchanged.
+
+    A function with severity is given ``low``, ``mid`` and ``high``, its keyword arguments by level; a binary one gets none::
+
+        @corruption(family="noise", low={"sigma": 4}, mid={"sigma": 9}, high={"sigma": 20}, stochastic=True)
+        def grain(image, rng, *, sigma): ...
+
+    Args:
+        family: how reports group it; the built-in ones are blur, noise, weather, digital, geometric, tone, occlusion,
+            resolution, overlay and binary.
+        low: keyword arguments at the mildest level.
+        mid: keyword arguments at the middle level.
+        high: keyword arguments at the strongest level.
+        name: the name in settings; by default the function's.
+        category: a longer heading for reports; by default the paper's word for the family, or the family, capitalised.
+        stochastic: whether the function wants a ``numpy.random.Generator`` as its second argument.
+        changes: members of ``record.CHANGES`` that name which questions get another right answer, for all levels or by level.
+        keeps_size: whether height and width stay as they are.
+        source: paper, table or page that defines it.
+        version: raise it whenever the pixels change for the same input and seed.
+        replace: whether to take the place of an own perturbation of that name, as when a notebook cell is run again.
+
+    Raises:
+        UsageError: the name is taken, reserved or cannot be spelled in a setting, a level is missing, the levels do not fit
+            the function's signature, or ``changes`` names something unknown.
+    """
+    given = {"low": low, "mid": mid, "high": high}
+
+    def register(function: F) -> F:
+        called = name or function.__name__
+        levels = _levels(called, given)
+        _check_name(called, replace=replace)
+        _check_signature(called, function, levels, stochastic=stochastic)
+        record = Corruption(
+            name=called,
+            family=family,
+            category=category or CATEGORIES.get(family, family.capitalize()),
+            function=function,
+            levels=levels,
+            changes=_changes(called, changes, levels),
+            stochastic=stochastic,
+            version=version,
+            source=source,
+            keeps_size=keeps_size,
+        )
+        REGISTRY.add(called, record, replace=replace, origin=f"{function.__module__}.{function.__qualname__}")
+        vars(function)[_RECORD] = record
+        return function
+
+    return register
+
+
+def find(name: str) -> Corruption:
+    """Returns the record called ``name``.
+
+    An entry point may point at a record or at a decorated function.
+
+    Raises:
+        UnknownName: nothing has that name.
+        UsageError: an installed package offers it, and what it offers is not a perturbation.
+    """
+    thing: Any = REGISTRY.get(name)
+    record = getattr(thing, _RECORD, thing)
+    if not isinstance(record, Corruption) or record.name != name:
+        raise UsageError(
+            f"perturbation {name!r}: its entry point leads to {thing!r}. "
+            f"Expected a function decorated with @corruption whose name is {name!r}"
+        )
+    return record
+
+
+def _levels(name: str, given: Mapping[str, Parameters | None]) -> Mapping[str | None, Parameters]:
+    stated = {level: parameters for level, parameters in given.items() if parameters is not None}
+    if stated and len(stated) < len(given):
+        missing = ", ".join(level for level in given if level not in stated)
+        raise UsageError(f"perturbation {name!r} lacks {missing}. Give low, mid and high, or none of them for a binary one")
+    found: dict[str | None, Parameters] = {level: MappingProxyType(dict(values)) for level, values in stated.items()}
+    return MappingProxyType(found or {None: MappingProxyType({})})
+
+
+def _check_name(name: str, *, replace: bool) -> None:
+    if name in {CLEAN_NAME, NO_IMAGE_NAME}:
+        raise UsageError(f"perturbation {name!r}: the name is reserved. Choose another name")
+    try:
+        spelled = Setting.parse(name).steps == (Step(name),)
+    except SettingError:
+        spelled = False
+    if not spelled:
+        raise UsageError(f"perturbation {name!r} could not be written in a setting. Expected a name of a-z, digits and '_', such as 'fog_2'")
+    if replace and name in REGISTRY and find(name).function.__module__.startswith(f"{__package__}."):
+        raise UsageError(f"perturbation {name!r} is built in, and its published results mean these pixels. Choose another name")
+
+
+def _check_signature(name: str, function: F, levels: Mapping[str | None, Parameters], *, stochastic: bool) -> None:
+    signature = inspect.signature(function)
+    positional = ("image", "rng") if stochastic else ("image",)
+    for level, parameters in levels.items():
+        try:
+            signature.bind(*positional, **parameters)
+        except TypeError as error:
+            call = ", ".join([*positional, *(f"{key}={value!r}" for key, value in parameters.items())])
+            at = f" at level {level}" if level else ""
+            raise UsageError(f"perturbation {name!r}{at} is called as {name}({call}), and {name}{signature} refuses: {error}") from error
+
+
+def _changes(name: str, changes: Changes, levels: Mapping[str | None, Parameters]) -> Mapping[str | None, frozenset[str]]:
+    by_level: Mapping[Any, Iterable[str]] = changes if isinstance(changes, Mapping) else dict.fromkeys(levels, tuple(changes))
+    found = {level: frozenset(by_level.get(level, ())) for level in levels}
+    unknown = sorted({*by_level} - {*levels}, key=str) or sorted(frozenset().union(*found.values()) - {*CHANGES})
+    if unknown:
+        raise UsageError(f"perturbation {name!r}: changes names {unknown[0]!r}. Expected tags among {', '.join(CHANGES)}, by level or for all")
+    return MappingProxyType(found)

@@ -1,0 +1,130 @@
+"""Policy: the rules, waivers and budgets of one run, and the judging of an estimate by them."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.record import Measure
+from pytest_vlmrobust.core.verdict import Outcome, Verdict
+
+from .bound import Bound
+from .budgets import Budgets
+from .judgement import WARNING, judge_rule
+from .rules import JudgedTest, Rule, Scope, Waiver
+
+WORST_FIRST = (
+    Outcome.FAIL,
+    Outcome.ERROR,
+    Outcome.INCONCLUSIVE,
+    Outcome.NOT_APPLICABLE,
+    Outcome.WAIVED,
+    Outcome.PASS,
+    Outcome.MEASURED,
+)
+"""The order in which one verdict outranks another on the same test."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """A thresholds file as it was read: its name as shown in messages, and the SHA-256 of its bytes."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is acceptable. Without any rule everything is measured and nothing is gated."""
+
+    rules: tuple[Rule, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+    budgets: Budgets = Budgets()
+    files: tuple[PolicyFile, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of what the policy means: everything that can change a verdict, and who answers for a waiver.
+
+        Comments, reasons, line numbers, file names, the order of rules and the spelling of numbers do not change it; a loosened
+        bound does. The bytes of each file are in :attr:`files`.
+        """
+        return fingerprint(
+            {
+                "budgets": {"max_error_rate": self.budgets.max_error_rate, "max_unparsed_rate": self.budgets.max_unparsed_rate},
+                "rules": [_rule_content(rule) for rule in sorted(self.rules, key=lambda rule: rule.id)],
+                "waivers": [_waiver_content(waiver) for waiver in sorted(self.waivers, key=lambda waiver: waiver.id)],
+            }
+        )
+
+    def judge(self, test: JudgedTest, estimate: Estimate, *, today: datetime.date) -> tuple[Verdict, ...]:
+        """Returns one verdict for each rule that applies, the worst first; never empty.
+
+        Every rule that applies has a say and the worst verdict holds, so no rule can loosen another. When none applies, the
+        single verdict is MEASURED with an empty ``rule``. Rules of tier ``warn`` give MEASURED whatever they find.
+        """
+        waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
+        verdicts = [judge_rule(rule, estimate, waivers, today) for rule in self.rules if rule.applies(test)]
+        if not verdicts:
+            return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here", test.metric),)
+        return tuple(sorted(verdicts, key=_rank))
+
+    def measure(self, test: JudgedTest, estimate: Estimate, *, today: datetime.date) -> Measure:
+        """Returns the estimate with its worst verdict as one line of a record; warnings of other rules join its reason."""
+        worst, *others = self.judge(test, estimate, today=today)
+        said = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(WARNING))]
+        return Measure(
+            metric=test.metric,
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            n=estimate.n,
+            threshold=worst.threshold,
+            outcome=worst.outcome,
+            reason="; ".join(said),
+            rule=worst.rule,
+            source=worst.source,
+            waiver=worst.waiver,
+        )
+
+
+def _rank(verdict: Verdict) -> tuple[int, bool]:
+    return WORST_FIRST.index(verdict.outcome), not verdict.reason.startswith(WARNING)
+
+
+def _rule_content(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "metric": rule.metric,
+        "bound": _bound_content(rule.bound),
+        "where": _scope_content(rule.where),
+        "unless": None if rule.unless is None else _scope_content(rule.unless),
+        "judge": rule.judge,
+        "tier": rule.tier,
+        "on_inconclusive": rule.on_inconclusive,
+        "on_not_applicable": rule.on_not_applicable,
+    }
+
+
+def _waiver_content(waiver: Waiver) -> dict[str, Any]:
+    return {
+        "id": waiver.id,
+        "metric": waiver.metric,
+        "where": _scope_content(waiver.where),
+        "cap": waiver.cap,
+        "expires": waiver.expires.isoformat(),
+        "owner": waiver.owner,
+        "ticket": waiver.ticket,
+    }
+
+
+def _bound_content(bound: Bound) -> list[float | None]:
+    return [end if math.isfinite(end) else None for end in (bound.low, bound.high)]
+
+
+def _scope_content(scope: Scope) -> dict[str, list[str]]:
+    return {name: sorted(globs) for name, globs in asdict(scope).items() if globs}

@@ -1,0 +1,153 @@
+"""Rule, Waiver and Scope: one bound, one dated exception, and the tests they speak about."""
+
+from __future__ import annotations
+
+import datetime
+import fnmatch
+import re
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from .bound import Bound
+
+_STEP_LEVEL = re.compile(r":[^+]*")
+
+NO_LEVEL = "none"
+"""How a scope spells the level of settings that have none."""
+
+
+class Judge(StrEnum):
+    """What is compared with the bound."""
+
+    POINT = "point"
+    INTERVAL = "interval"
+
+
+class Tier(StrEnum):
+    """Whether a breach blocks the release or is only said."""
+
+    BLOCK = "block"
+    WARN = "warn"
+
+
+class OnInconclusive(StrEnum):
+    """What becomes of evidence that does not decide: a test that fails, or a warning."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
+class OnNotApplicable(StrEnum):
+    """What becomes of a metric whose validity gate failed: an undecided run, or a warning."""
+
+    INCONCLUSIVE = "inconclusive"
+    WARN = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTest:
+    """What an estimate is about: the names that scopes are matched with.
+
+    ``setting``, ``family`` and ``level`` are empty for a sweep; ``category`` is empty unless the estimate is about
+    one stratum of the data set.
+    """
+
+    model: str
+    dataset: str
+    metric: str
+    setting: str = ""
+    family: str = ""
+    level: str = ""
+    category: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Globs by field; a field without globs admits everything, and of several globs one has to match.
+
+    Matching is case-sensitive. A setting's glob without ``:`` admits every level: ``*_blur`` is ``*_blur:*``.
+    """
+
+    model: tuple[str, ...] = ()
+    dataset: tuple[str, ...] = ()
+    setting: tuple[str, ...] = ()
+    family: tuple[str, ...] = ()
+    level: tuple[str, ...] = ()
+    category: tuple[str, ...] = ()
+
+    def matches(self, test: JudgedTest) -> bool:
+        """Whether every field that has globs matches the test's."""
+        return (
+            _any_glob(self.model, test.model)
+            and _any_glob(self.dataset, test.dataset)
+            and _any_setting_glob(self.setting, test.setting)
+            and _any_glob(self.family, test.family)
+            and _any_glob(self.level, test.level or NO_LEVEL)
+            and _any_glob(self.category, test.category)
+        )
+
+    def __bool__(self) -> bool:
+        """Whether anything is narrowed down."""
+        return any(getattr(self, field.name) for field in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One bound on one metric, for the tests in its scope. ``source`` is ``file:line``; ``evidence`` is where the number is from."""
+
+    id: str
+    metric: str
+    bound: Bound
+    source: str
+    where: Scope = Scope()
+    unless: Scope | None = None
+    judge: Judge = Judge.POINT
+    tier: Tier = Tier.BLOCK
+    on_inconclusive: OnInconclusive = OnInconclusive.FAIL
+    on_not_applicable: OnNotApplicable = OnNotApplicable.INCONCLUSIVE
+    reason: str = ""
+    evidence: str = ""
+
+    def applies(self, test: JudgedTest) -> bool:
+        """Whether the rule bounds this test.
+
+        A rule that names no category bounds whole data sets only, so that it does not meet strata of ten samples by accident.
+        """
+        excluded = self.unless is not None and self.unless.matches(test)
+        return self.metric == test.metric and _covers(self.where, test) and not excluded
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """A breach that somebody answers for, up to a cap and including a day."""
+
+    id: str
+    owner: str
+    reason: str
+    expires: datetime.date
+    metric: str
+    where: Scope
+    cap: float
+    source: str
+    ticket: str = ""
+
+    def applies(self, test: JudgedTest) -> bool:
+        """Whether the waiver speaks about this test; whether it still holds is another question."""
+        return self.metric == test.metric and _covers(self.where, test)
+
+    def expired(self, today: datetime.date) -> bool:
+        """Whether the last day is over."""
+        return today > self.expires
+
+
+def _covers(where: Scope, test: JudgedTest) -> bool:
+    return bool(where.category) == bool(test.category) and where.matches(test)
+
+
+def _any_glob(globs: tuple[str, ...], name: str) -> bool:
+    return not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+
+def _any_setting_glob(globs: tuple[str, ...], setting: str) -> bool:
+    bare = _STEP_LEVEL.sub("", setting)
+    return not globs or any(fnmatch.fnmatchcase(setting if ":" in glob else bare, glob) for glob in globs)

@@ -1,0 +1,87 @@
+"""What a run says about its policy: waivers that can go, and rules that met no test. Pure: facts from records, no counters."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Outcome
+
+from .policy import Policy
+from .rules import JudgedTest, Rule, Waiver
+
+
+class WaiverState(StrEnum):
+    """What became of a waiver in a run."""
+
+    USED = "used"
+    EXPIRED = "expired"
+    UNNEEDED = "unneeded"
+    """It speaks about tests of this run, and none of them needed it."""
+    UNMATCHED = "unmatched"
+    """It speaks about no test of this run."""
+
+
+_ADVICE = {
+    WaiverState.USED: "waived {used} of {matched} tests it speaks about",
+    WaiverState.EXPIRED: "expired on {expires}: renew or remove it",
+    WaiverState.UNNEEDED: "was not needed by the {matched} tests it speaks about: remove it, or lower its cap",
+    WaiverState.UNMATCHED: "speaks about no test of this run: look for a misspelt scope",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WaiverUse:
+    """A waiver and what a run made of it; ``matched`` and ``used`` count tests."""
+
+    waiver: Waiver
+    state: WaiverState
+    matched: int
+    used: int
+
+    def __str__(self) -> str:
+        waiver = self.waiver
+        advice = _ADVICE[self.state].format(used=self.used, matched=self.matched, expires=waiver.expires.isoformat())
+        return f"{waiver.source}: waiver {waiver.id} of {waiver.owner} {advice}"
+
+
+def waiver_report(policy: Policy, records: Iterable[Record], *, today: datetime.date) -> tuple[WaiverUse, ...]:
+    """Returns, for each waiver of the policy, what these records made of it.
+
+    A run over a selection of tests leaves waivers unmatched that a whole run would use: the caller knows which it was.
+    """
+    measured = [(measure, tests) for record in records for measure, tests in _judged_tests(record)]
+    return tuple(_use(waiver, measured, today) for waiver in policy.waivers)
+
+
+def unmatched_rules(policy: Policy, records: Iterable[Record]) -> tuple[Rule, ...]:
+    """Returns the rules that applied to no test of these records; in a whole run, a sign of a misspelt scope."""
+    tests = [test for record in records for _, tests in _judged_tests(record) for test in tests]
+    return tuple(rule for rule in policy.rules if not any(rule.applies(test) for test in tests))
+
+
+def _judged_tests(record: Record) -> Iterator[tuple[Measure, tuple[JudgedTest, ...]]]:
+    """Yields each measure with the tests it may stand for: the whole data set, and each of its categories."""
+    for measure in record.measures:
+        yield measure, tuple(_judged_test(record, measure, category) for category in ("", *record.categories))
+
+
+def _judged_test(record: Record, measure: Measure, category: str) -> JudgedTest:
+    return JudgedTest(record.model, record.dataset, measure.metric, record.setting, record.family, record.level, category)
+
+
+def _use(waiver: Waiver, measured: list[tuple[Measure, tuple[JudgedTest, ...]]], today: datetime.date) -> WaiverUse:
+    matched = [measure for measure, tests in measured if any(waiver.applies(test) for test in tests)]
+    used = sum(measure.outcome is Outcome.WAIVED and measure.waiver == waiver.id for measure in matched)
+    return WaiverUse(waiver, _state(waiver, len(matched), used, today), len(matched), used)
+
+
+def _state(waiver: Waiver, matched: int, used: int, today: datetime.date) -> WaiverState:
+    if waiver.expired(today):
+        return WaiverState.EXPIRED
+    if used:
+        return WaiverState.USED
+    return WaiverState.UNNEEDED if matched else WaiverState.UNMATCHED

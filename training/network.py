@@ -1,0 +1,106 @@
+"""The forward passes that training uses: the same weights and numbers as transformers' Qwen2-VL, batched for CPU."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import Qwen2VLForConditionalGeneration
+from transformers.models.qwen2_vl.modeling_qwen2_vl import apply_rotary_pos_emb_vision
+
+from checkpoint import MERGE, PATCH
+from rows import Batch
+
+
+def patches(images: torch.Tensor) -> torch.Tensor:
+    """Cuts float (B, 3, S, S) into patches in the processor's order: (B, S*S/PATCH**2, 3*2*PATCH**2)."""
+    batch, channels, side, _ = images.shape
+    n = side // PATCH // MERGE
+    cut = images.reshape(batch, channels, n, MERGE, PATCH, n, MERGE, PATCH).permute(0, 2, 5, 3, 6, 1, 4, 7)
+    cut = cut.unsqueeze(6).expand(-1, -1, -1, -1, -1, -1, 2, -1, -1)
+    return cut.reshape(batch, n * n * MERGE * MERGE, channels * 2 * PATCH * PATCH)
+
+
+def see(model: Qwen2VLForConditionalGeneration, images: torch.Tensor) -> torch.Tensor:
+    """Runs the vision tower on images of one size: float (B, 3, S, S) to image tokens (B, tokens, hidden)."""
+    tower = model.model.visual
+    flat = patches(images)
+    batch, count, _ = flat.shape
+    weight = tower.patch_embed.proj.weight.reshape(tower.patch_embed.proj.weight.shape[0], -1)
+    hidden = functional.linear(flat, weight)
+    n = int(count**0.5) // MERGE
+    index = torch.arange(n * MERGE)
+    rows = index.reshape(n, 1, MERGE, 1).expand(n, n, MERGE, MERGE).reshape(-1)
+    columns = index.reshape(1, n, 1, MERGE).expand(n, n, MERGE, MERGE).reshape(-1)
+    cos, sin = tower.rotary_pos_emb(hidden, torch.stack([rows, columns], dim=-1))
+    for block in tower.blocks:
+        hidden = hidden + _attend(block.attn, block.norm1(hidden), cos, sin)
+        hidden = hidden + block.mlp(block.norm2(hidden))
+    return tower.merger(hidden).reshape(batch, n * n, -1)
+
+
+def _attend(attention: nn.Module, hidden: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    batch, count, _ = hidden.shape
+    query, key, value = attention.qkv(hidden).reshape(batch, count, 3, attention.num_heads, -1).unbind(2)
+    query, key = apply_rotary_pos_emb_vision(query, key, cos, sin)
+    mixed = functional.scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
+    return attention.proj(mixed.transpose(1, 2).reshape(batch, count, -1))
+
+
+def read(model: Qwen2VLForConditionalGeneration, batch: Batch, image_tokens: torch.Tensor | None) -> torch.Tensor:
+    """Runs the language model on a packed batch: logits at the picked positions, (picks, vocabulary)."""
+    text = model.model.language_model
+    embedded = text.embed_tokens(batch.ids)
+    if image_tokens is not None:
+        embedded = torch.cat([embedded[:, : batch.image.start], image_tokens, embedded[:, batch.image.stop :]], dim=1)
+    position = batch.position.expand(3, embedded.shape[0], -1)
+    hidden = text(inputs_embeds=embedded, position_ids=position, attention_mask=batch.mask, use_cache=False).last_hidden_state
+    return functional.linear(hidden[batch.row, batch.column], text.embed_tokens.weight)
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum, orthogonalised by Newton-Schulz iterations in float32, for matrices of hidden layers."""
+
+    def __init__(self, parameters: list[nn.Parameter], lr: float, momentum: float = 0.95) -> None:
+        super().__init__(parameters, {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is ever used here
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                buffer = self.state[parameter].setdefault("momentum", torch.zeros_like(parameter))
+                buffer.lerp_(parameter.grad, 1 - group["momentum"])
+                update = _orthogonal(parameter.grad.lerp(buffer, group["momentum"]).reshape(parameter.shape[0], -1))
+                scale = max(1.0, update.shape[0] / update.shape[1]) ** 0.5
+                parameter.add_(update.reshape(parameter.shape), alpha=-group["lr"] * scale)
+
+
+def _orthogonal(matrix: torch.Tensor, steps: int = 5) -> torch.Tensor:
+    x = matrix / (matrix.norm() + 1e-7)
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
+    for _ in range(steps):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x.T if tall else x
+
+
+class Optimizers:
+    """Muon for the matrices of hidden layers, AdamW for the rest; one schedule for both."""
+
+    def __init__(self, module: nn.Module, muon: float, adam: float) -> None:
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        hidden = [p for name, p in named if p.ndim == 2 and "embed" not in name]
+        rest = [p for name, p in named if not (p.ndim == 2 and "embed" not in name)]
+        self.all: list[tuple[torch.optim.Optimizer, float]] = [
+            (Muon(hidden, muon), muon), (torch.optim.AdamW(rest, adam, betas=(0.9, 0.98), weight_decay=0.0), adam)
+        ]
+
+    def step(self, share: float) -> None:
+        for optimizer, rate in self.all:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * share
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
