@@ -90,9 +90,9 @@ def build_tokenizer(family: str, folder: Path) -> Any:
     ends = ("<start_of_turn>", "<end_of_turn>") if family == "gemma3" else ("<|im_start|>", "<|im_end|>")
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        bos_token="<bos>",
+        bos_token="<bos>",  # noqa: S106 - no password
         eos_token=ends[1],
-        pad_token="<pad>",
+        pad_token="<pad>",  # noqa: S106 - no password
         additional_special_tokens=[ends[0]],
         extra_special_tokens=SPECIALS[family],
         padding_side="right",  # the backend must pad on the left whatever was saved
@@ -118,30 +118,30 @@ def _qwen_ids(tokenizer: Any) -> dict[str, int]:
 def _qwen2_vl(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     from transformers import Qwen2VLConfig
 
-    vision = {"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2, "patch_size": 14}
+    vision: dict[str, Any] = {"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2, "patch_size": 14}
     config = Qwen2VLConfig(text_config={**TEXT, "rope_parameters": MROPE}, vision_config=vision, **_qwen_ids(tokenizer))
-    image = {"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2VLProcessor"}
+    image: dict[str, Any] = {"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2VLProcessor"}
     return config, {**image, "min_pixels": 784, "max_pixels": 12544, "patch_size": 14, "merge_size": 2}, {}
 
 
 def _qwen2_5_vl(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     from transformers import Qwen2_5_VLConfig
 
-    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 32}
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 32}
     vision |= {"window_size": 56, "fullatt_block_indexes": [1], "patch_size": 14}
     config = Qwen2_5_VLConfig(text_config={**TEXT, "rope_parameters": MROPE}, vision_config=vision, **_qwen_ids(tokenizer))
-    image = {"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2_5_VLProcessor"}
+    image: dict[str, Any] = {"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2_5_VLProcessor"}
     return config, {**image, "min_pixels": 784, "max_pixels": 12544, "patch_size": 14, "merge_size": 2}, {}
 
 
 def _qwen3_vl(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     from transformers import Qwen3VLConfig
 
-    vision = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 32}
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 32}
     vision |= {"patch_size": 16, "num_position_embeddings": 64, "deepstack_visual_indexes": [0]}
-    text = {**TEXT, "head_dim": 16, "rope_parameters": {**MROPE, "mrope_interleaved": True}}
+    text: dict[str, Any] = {**TEXT, "head_dim": 16, "rope_parameters": {**MROPE, "mrope_interleaved": True}}
     config = Qwen3VLConfig(text_config=text, vision_config=vision, **_qwen_ids(tokenizer))
-    image = {"image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": "Qwen3VLProcessor"}
+    image: dict[str, Any] = {"image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": "Qwen3VLProcessor"}
     size = {"size": {"shortest_edge": 1024, "longest_edge": 16384}, "patch_size": 16, "merge_size": 2}
     return config, {**image, **size, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, {}
 
@@ -149,13 +149,17 @@ def _qwen3_vl(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
 def _internvl(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     from transformers import InternVLConfig
 
-    vision = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
-    vision |= {"image_size": [28, 28], "patch_size": [7, 7]}
+    vision: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision |= {"intermediate_size": 48, "image_size": [28, 28], "patch_size": [7, 7]}
     image_token = _ids(tokenizer, "internvl")["context_image_token"]
     config = InternVLConfig(
         text_config={**TEXT, "model_type": "qwen2"}, vision_config=vision, image_token_id=image_token, image_seq_length=4
     )
-    image = {"image_processor_type": "GotOcr2ImageProcessorFast", "size": {"height": 28, "width": 28}, "max_patches": 4}
+    image: dict[str, Any] = {
+        "image_processor_type": "GotOcr2ImageProcessorFast",
+        "size": {"height": 28, "width": 28},
+        "max_patches": 4,
+    }
     return config, image, {"processor_class": "InternVLProcessor", "image_seq_length": 4}
 
 
@@ -171,7 +175,7 @@ def _llava_onevision(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any
         video_token_index=ids["video_token"],
         image_grid_pinpoints=pinpoints,
     )
-    image = {"image_processor_type": "LlavaOnevisionImageProcessor", "processor_class": "LlavaOnevisionProcessor"}
+    image: dict[str, Any] = {"image_processor_type": "LlavaOnevisionImageProcessor", "processor_class": "LlavaOnevisionProcessor"}
     image |= {"size": {"height": 28, "width": 28}, "image_grid_pinpoints": pinpoints}
     processor = {"processor_class": "LlavaOnevisionProcessor", "num_image_tokens": 16, "vision_feature_select_strategy": "full"}
     return config, image, processor
@@ -181,8 +185,12 @@ def _gemma3(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     from transformers import Gemma3Config
 
     ids = _ids(tokenizer, "gemma3")
-    text = {**TEXT, "head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2}
-    text |= {"pad_token_id": tokenizer.pad_token_id, "bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    text: dict[str, Any] = {**TEXT, "head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2}
+    text |= {
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
     config = Gemma3Config(
         text_config=text,
         vision_config={**SIGLIP, "vision_use_head": False},
@@ -191,14 +199,14 @@ def _gemma3(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         eoi_token_index=ids["eoi_token"],
         image_token_index=ids["image_token"],
     )
-    image = {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 28, "width": 28}}
+    image: dict[str, Any] = {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 28, "width": 28}}
     return config, image, {"processor_class": "Gemma3Processor", "image_seq_length": 4}
 
 
 def _idefics3(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     from transformers import Idefics3Config
 
-    vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
     vision |= {"image_size": 28, "patch_size": 7}
     ids = _ids(tokenizer, "idefics3")
     config = Idefics3Config(
@@ -208,7 +216,11 @@ def _idefics3(tokenizer: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         scale_factor=2,
         pad_token_id=tokenizer.pad_token_id,
     )
-    image = {"image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 56}, "max_image_size": {"longest_edge": 28}}
+    image: dict[str, Any] = {
+        "image_processor_type": "Idefics3ImageProcessor",
+        "size": {"longest_edge": 56},
+        "max_image_size": {"longest_edge": 28},
+    }
     return config, image, {"processor_class": "Idefics3Processor", "image_seq_len": 4}
 
 

@@ -47,15 +47,27 @@ def _attend(attention: nn.Module, hidden: torch.Tensor, cos: torch.Tensor, sin: 
     return attention.proj(mixed.transpose(1, 2).reshape(batch, count, -1))
 
 
+ANSWER_LAYER = 2
+"""The layer (from 0) after which the question mark has to know the answer in words; the layers after it find the option."""
+
+
 def read(model: Qwen2VLForConditionalGeneration, batch: Batch, image_tokens: torch.Tensor | None) -> torch.Tensor:
-    """Runs the language model on a packed batch: logits at the picked positions, (picks, vocabulary)."""
+    """Runs the language model on a packed batch: logits at the picked positions, (picks, vocabulary).
+
+    The answers in words (role 2) are read after ``ANSWER_LAYER``, everything else after the last layer.
+    """
     text = model.model.language_model
     embedded = text.embed_tokens(batch.ids)
     if image_tokens is not None:
         embedded = torch.cat([embedded[:, : batch.image.start], image_tokens, embedded[:, batch.image.stop :]], dim=1)
     position = batch.position.expand(3, embedded.shape[0], -1)
+    early: list[torch.Tensor] = []
+    hook = text.layers[ANSWER_LAYER].register_forward_hook(lambda _module, _inputs, output: early.append(output))
     hidden = text(inputs_embeds=embedded, position_ids=position, attention_mask=batch.mask, use_cache=False).last_hidden_state
-    return functional.linear(hidden[batch.row, batch.column], text.embed_tokens.weight)
+    hook.remove()
+    in_words = (batch.role == 2)[:, None]
+    picked = torch.where(in_words, text.norm(early[0][batch.row, batch.column]), hidden[batch.row, batch.column])
+    return functional.linear(picked, text.embed_tokens.weight)
 
 
 class Muon(torch.optim.Optimizer):

@@ -106,7 +106,7 @@ def language(bench: Bench, minutes: float, resume: str | None) -> None:
     optimizers, meter = Optimizers(text, 0.02, 2e-3), Meter()
     frozen = torch.tensor(bench.anchors.token_ids)
     source = pictures(rng, evaluation=False, per_picture=6, words=0.22)
-    seconds, step, hint, smooth = minutes * 60, 0, 1.0, 0.25
+    seconds, step, hint, smooth, saved = minutes * 60, 0, 0.3 if resume else 1.0, 0.25, 0.0
     while (elapsed := time.monotonic() - bench.started) < seconds:
         matching = hint == 1.0
         grid = 0 if matching else int(rng.choice(GRIDS, p=GRID_SHARES))
@@ -131,7 +131,10 @@ def language(bench: Bench, minutes: float, resume: str | None) -> None:
             hint = max(0.05, 0.3 * (1 - elapsed / seconds))
         step += 1
         if step % 50 == 0:
-            bench.log(step=step, loss=round(float(loss), 3), hint=round(hint, 2), **meter.report())
+            bench.log(step=step, loss=round(loss.item(), 3), hint=round(hint, 2), **meter.report())
+        if time.monotonic() - saved > 120:
+            saved = time.monotonic()
+            torch.save(bench.model.state_dict(), bench.out / "language.pt")
     torch.save(bench.model.state_dict(), bench.out / "language.pt")
 
 
@@ -156,7 +159,7 @@ def vision(bench: Bench, minutes: float, resume: str | None) -> None:
         for name, value in facts.items():
             seen[name].append(value)
         if step % 50 == 0:
-            bench.log(step=step, loss=round(float(loss), 3), **{k: round(float(np.nanmean(v)), 3) for k, v in seen.items()})
+            bench.log(step=step, loss=round(loss.item(), 3), **{k: round(float(np.nanmean(v)), 3) for k, v in seen.items()})
             seen.clear()
     torch.save(bench.model.state_dict(), bench.out / "vision.pt")
 
@@ -167,7 +170,7 @@ def vision_loss(
     """Distance to the stand-in, plus a choice among colours, shapes, words, places, directions where there is one."""
     loss = functional.mse_loss(said, wanted, reduction="none").sum(-1).mean()
     scores = said @ anchors.vectors.T
-    facts: dict[str, float] = {"distance": float(loss)}
+    facts: dict[str, float] = {"distance": loss.item()}
     for name, group in anchor_groups(anchors).items():
         chosen = weights[..., group]
         best, index = chosen.max(-1)
@@ -217,7 +220,7 @@ def joint(bench: Bench, minutes: float, resume: str | None) -> None:
         meter.add(batch, logits.detach())
         step += 1
         if step % 50 == 0:
-            bench.log(step=step, loss=round(float(loss), 3), **meter.report(), dense={k: round(v, 2) for k, v in facts.items()})
+            bench.log(step=step, loss=round(loss.item(), 3), **meter.report(), dense={k: round(v, 2) for k, v in facts.items()})
         if time.monotonic() - saved > 300:
             saved = time.monotonic()
             torch.save(bench.model.state_dict(), bench.out / "joint.pt")

@@ -23,6 +23,14 @@ class ImageSource(Protocol):
         """
         ...
 
+    def identity(self) -> str:
+        """Returns a string that changes whenever the pixels can have changed, cheaper to have than the pixels.
+
+        Raises:
+            ImageError: as ``load``.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -46,7 +54,8 @@ class Sample:
     """Its source image: samples of one group are resampled together."""
     hint: str = ""
     changed_by: frozenset[str] = frozenset()
-    """Names of perturbations under which ``target`` is no longer the right answer (``flip_h`` for a left/right question)."""
+    """What makes another answer right: kinds of change (``left_right``, ``up_down``, ``colour``, ``count`` ...), or perturbations
+    or settings by name (``flip_h``, ``hue_shift:high``)."""
 
     @property
     def chance(self) -> float:

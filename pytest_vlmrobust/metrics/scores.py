@@ -9,39 +9,39 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.setting import Setting
+from pytest_vlmrobust.core.setting import Setting
 
 Scores: TypeAlias = NDArray[np.float64]
 SettingLike: TypeAlias = str | Setting
-BySetting: TypeAlias = Mapping[str, ArrayLike] | Mapping[Setting, ArrayLike] | Mapping[SettingLike, ArrayLike]
+BySetting: TypeAlias = Mapping[str, ArrayLike] | Mapping[Setting, ArrayLike]
 
 ROUNDING = 1e-9
 """Differences below this are float rounding, not a difference: scores are sums of at most some thousand numbers in [0, 1]."""
 
+_SHAPES = {1: "(N,)", 2: "(N, n*n)"}
+
 
 def as_scores(values: ArrayLike, name: str, *, axes: int = 1) -> Scores:
-    """Returns ``values`` as float64 with ``axes`` axes; NaN marks a missing score.
+    """Returns a float64 copy of ``values`` with ``axes`` axes; NaN marks a missing score.
 
     Raises:
-        ValueError: another number of axes, something that is not a number, or a value outside [0, 1]; names ``name`` and the value.
+        ValueError: another number of axes, something that is not a number, or a value outside [0, 1]; names ``name`` and
+            the value.
     """
     array = np.asarray(values)
-    if array.size == 0 and array.ndim == 1 and axes == 1:
-        return np.zeros(0)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name}: expected numbers in [0, 1], found values of dtype {array.dtype}. Score the answers first")
     if array.ndim != axes:
-        shape = "(N,)" if axes == 1 else "(N, n*n)"
-        raise ValueError(f"{name}: expected scores of shape {shape}, found shape {array.shape}")
-    array = array.astype(np.float64)
-    outside = ~((array >= 0.0) & (array <= 1.0)) & ~np.isnan(array)
+        raise ValueError(f"{name}: expected scores of shape {_SHAPES[axes]}, found shape {array.shape}")
+    scores = array.astype(np.float64)
+    outside = (scores < 0.0) | (scores > 1.0)
     if outside.any():
         position = tuple(int(axis[0]) for axis in np.nonzero(outside))
         where = ", ".join(map(str, position))
         raise ValueError(
-            f"{name}[{where}] is {float(array[position])!r}: a score lies in [0, 1] (a fraction, not a percentage), or is NaN"
+            f"{name}[{where}] is {float(scores[position])!r}: a score lies in [0, 1] (a fraction, not a percentage), or is NaN"
         )
-    return array
+    return scores
 
 
 def paired(**arrays: ArrayLike) -> tuple[Scores, ...]:
@@ -56,17 +56,46 @@ def paired(**arrays: ArrayLike) -> tuple[Scores, ...]:
 
 
 def require_equal_lengths(lengths: Mapping[str, int]) -> None:
-    """Raises ValueError naming the first two arrays whose lengths differ."""
-    names = list(lengths)
-    for name in names[1:]:
-        if lengths[name] != lengths[names[0]]:
+    """Raises ValueError naming the first array and the first one whose length differs from it."""
+    first = next(iter(lengths), "")
+    for name, length in lengths.items():
+        if length != lengths[first]:
             raise ValueError(
-                f"{names[0]} has {lengths[names[0]]} scores and {name} has {lengths[name]}: "
+                f"{first} has {lengths[first]} scores and {name} has {length}: "
                 "paired scores belong to the same samples in the same order"
             )
 
 
-def as_setting(setting: SettingLike) -> Setting:
+def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[str, Scores]:
+    """Returns the scores of every setting as float64, shape (N,), keyed by the setting's text.
+
+    Raises:
+        ValueError: two keys mean the same setting, unequal lengths, or what :func:`as_scores` refuses.
+        SettingError: a key that is not a setting.
+    """
+    checked: dict[str, Scores] = {}
+    for key, values in mapping.items():
+        setting = str(parsed(key))
+        if setting in checked:
+            raise ValueError(f"{name}: the setting {setting!r} is given twice, as text and as Setting. Give it once")
+        checked[setting] = as_scores(values, named(name, setting))
+    require_equal_lengths({named(name, setting): len(values) for setting, values in checked.items()})
+    return checked
+
+
+def against_clean(clean: ArrayLike, perturbed_by_setting: BySetting) -> tuple[Scores, dict[str, Scores]]:
+    """Returns the clean scores (N,) and those of every setting, checked to belong to the same samples.
+
+    Raises:
+        ValueError: unequal lengths, or what :func:`as_scores` refuses.
+    """
+    before, after = as_scores(clean, "clean"), by_setting(perturbed_by_setting)
+    for setting, values in after.items():
+        require_equal_lengths({"clean": len(before), named("perturbed_by_setting", setting): len(values)})
+    return before, after
+
+
+def parsed(setting: SettingLike) -> Setting:
     """Returns a setting given as itself or as text.
 
     Raises:
@@ -75,36 +104,12 @@ def as_setting(setting: SettingLike) -> Setting:
     return setting if isinstance(setting, Setting) else Setting.parse(setting)
 
 
-def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[Setting, Scores]:
-    """Returns the scores of every setting as float64, shape (N,), keyed by :class:`Setting`.
-
-    Raises:
-        ValueError: two keys mean the same setting, unequal lengths, or what :func:`as_scores` refuses.
-        SettingError: a key that is not a setting.
-    """
-    checked: dict[Setting, Scores] = {}
-    for key, values in mapping.items():
-        setting = as_setting(key)
-        if setting in checked:
-            raise ValueError(f"{name}: the setting {str(setting)!r} is given twice, as text and as Setting. Give it once")
-        checked[setting] = as_scores(values, f"{name}[{str(setting)!r}]")
-    require_equal_lengths({f"{name}[{str(setting)!r}]": len(values) for setting, values in checked.items()})
-    return checked
+def named(mapping: str, setting: str) -> str:
+    """Returns how messages call the scores of one setting."""
+    return f"{mapping}[{setting!r}]"
 
 
-def against_clean(clean: ArrayLike, perturbed_by_setting: BySetting) -> tuple[Scores, dict[Setting, Scores]]:
-    """Returns the clean scores (N,) and those of every setting, checked to belong to the same samples.
-
-    Raises:
-        ValueError: unequal lengths, or what :func:`as_scores` refuses.
-    """
-    before, after = as_scores(clean, "clean"), by_setting(perturbed_by_setting)
-    for setting, values in after.items():
-        require_equal_lengths({"clean": len(before), f"perturbed_by_setting[{str(setting)!r}]": len(values)})
-    return before, after
-
-
-def stacked(scores: Mapping[Setting, Scores], samples: int) -> Scores:
+def stacked(scores: Mapping[str, Scores], samples: int) -> Scores:
     """Returns the scores of m settings side by side, shape (``samples``, m)."""
     return np.stack(list(scores.values()), axis=1) if scores else np.zeros((samples, 0))
 

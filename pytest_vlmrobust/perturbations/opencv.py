@@ -6,7 +6,7 @@ import functools
 import importlib
 from typing import Any
 
-from ..core.errors import MissingExtra, VlmRobustError
+from pytest_vlmrobust.core.errors import MissingExtra, VlmRobustError
 
 
 class BrokenOpenCV(MissingExtra):
@@ -17,8 +17,8 @@ class BrokenOpenCV(MissingExtra):
     def __init__(self, reason: ImportError) -> None:
         VlmRobustError.__init__(
             self,
-            f"perturbations need OpenCV, and its import failed: {reason}. On a machine without a desktop either install the missing "
-            "libraries (apt-get install libgl1 libglib2.0-0) or the build that does not need them "
+            f"perturbations need OpenCV, and its import failed: {reason}. On a machine without a desktop either install the "
+            "missing libraries (apt-get install libgl1 libglib2.0-0) or the build that does not need them "
             "(pip uninstall opencv-python, then pip install opencv-python-headless)",
         )
 

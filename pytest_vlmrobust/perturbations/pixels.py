@@ -21,13 +21,13 @@ BLACK: Color = (0, 0, 0)
 def to_uint8(values: NDArray[np.float32]) -> Image:
     """Returns ``values`` rounded to the nearest level and clipped to 0..255; truncation would darken by half a level."""
     rounded: Image = opencv().addWeighted(values, 1.0, values, 0.0, 0.0, dtype=opencv().CV_8U)
-    return rounded.reshape(values.shape)
+    return rounded
 
 
 def extrapolate(image: Image, towards: Image, factor: float) -> Image:
     """Returns ``towards + factor * (image - towards)``, rounded and clipped: 1 keeps ``image``, 0 gives ``towards``."""
     mixed: Image = opencv().addWeighted(image, factor, towards, 1.0 - factor, 0.0)
-    return mixed.reshape(image.shape)
+    return mixed
 
 
 def look_up(image: Image, curve: NDArray[Any]) -> Image:
@@ -36,9 +36,7 @@ def look_up(image: Image, curve: NDArray[Any]) -> Image:
     ``curve`` has shape (256,), or (256, 3) for one curve per channel.
     """
     table = np.clip(np.rint(curve), 0, 255).astype(np.uint8)
-    if table.ndim == 1:
-        table = np.repeat(table[:, None], 3, axis=1)
-    mapped: Image = opencv().LUT(image, table[None])
+    mapped: Image = opencv().LUT(image, table if table.ndim == 1 else table[None])
     return mapped
 
 
@@ -76,21 +74,25 @@ def scene_unit(height: int, width: int) -> float:
     return max(1.0, float(np.sqrt(height * width)) / 400.0)
 
 
-def smooth_noise(rng: np.random.Generator, height: int, width: int, *, cell: float, octaves: int = 1, decay: float = 0.5) -> Plane:
+def scene_share(height: int, width: int) -> float:
+    """Returns how much of a scene of 400 x 400 units a picture shows, in (0, 1]: all of it, unless a unit is a pixel already."""
+    return min(1.0, height * width / 400.0**2)
+
+
+def smooth_noise(
+    rng: np.random.Generator, height: int, width: int, *, cell: float, octaves: int = 1, decay: float = 0.5
+) -> Plane:
     """Returns a cloudy field with values in [0, 1], shape (height, width).
 
     It sums ``octaves`` layers of random values on square grids, enlarged by cubic interpolation: the first with cells of ``cell``
-    pixels, each next with half the cell and ``decay`` times the weight, as long as cells are larger than a pixel.
+    pixels (of whatever fits the picture nearest), each next with half the cell, down to a pixel, and ``decay`` times the weight.
     """
     cv2 = opencv()
     total = np.zeros((height, width), np.float32)
     for octave in range(octaves):
         size = max(cell / 2**octave, 1.0)
-        columns, rows = int(np.ceil(width / size)) + 1, int(np.ceil(height / size)) + 1
-        grid = rng.random((rows, columns), dtype=np.float32)
-        # the grid overhangs the picture by up to a cell; cutting it off keeps the cells square
-        layer = cv2.resize(grid, (int(np.ceil(columns * size)), int(np.ceil(rows * size))), interpolation=cv2.INTER_CUBIC)
-        total += decay**octave * layer[:height, :width]
+        grid = rng.random((max(1, round(height / size)), max(1, round(width / size))), dtype=np.float32)
+        total += decay**octave * cv2.resize(grid, (width, height), interpolation=cv2.INTER_CUBIC)
     return stretched(total)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import SettingError
+from pytest_vlmrobust.core.errors import SettingError
 
 if TYPE_CHECKING:
     import numpy as np

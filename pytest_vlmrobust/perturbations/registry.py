@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ..core.errors import SettingError, UsageError
-from ..core.registry import Registry
-from ..core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
+from pytest_vlmrobust.core.errors import SettingError, UsageError
+from pytest_vlmrobust.core.registry import Registry
+from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
+
 from .record import CATEGORIES, CHANGES, Corruption, Parameters
 
 REGISTRY: Registry[Corruption] = Registry("perturbation", group="perturbations")
@@ -17,7 +18,7 @@ REGISTRY: Registry[Corruption] = Registry("perturbation", group="perturbations")
 F = TypeVar("F", bound=Callable[..., Any])
 Changes = Iterable[str] | Mapping[str, Iterable[str]]
 
-_RECORD = "__corruption__"
+_RECORDS = "__corruptions__"  # a function registered under two names has two records
 
 
 def corruption(
@@ -81,7 +82,7 @@ def corruption(
             keeps_size=keeps_size,
         )
         REGISTRY.add(called, record, replace=replace, origin=f"{function.__module__}.{function.__qualname__}")
-        vars(function)[_RECORD] = record
+        vars(function).setdefault(_RECORDS, {})[called] = record
         return function
 
     return register
@@ -97,7 +98,7 @@ def find(name: str) -> Corruption:
         UsageError: an installed package offers it, and what it offers is not a perturbation.
     """
     thing: Any = REGISTRY.get(name)
-    record = getattr(thing, _RECORD, thing)
+    record = getattr(thing, _RECORDS, {}).get(name, thing)
     if not isinstance(record, Corruption) or record.name != name:
         raise UsageError(
             f"perturbation {name!r}: its entry point leads to {thing!r}. "
@@ -123,7 +124,9 @@ def _check_name(name: str, *, replace: bool) -> None:
     except SettingError:
         spelled = False
     if not spelled:
-        raise UsageError(f"perturbation {name!r} could not be written in a setting. Expected a name of a-z, digits and '_', such as 'fog_2'")
+        raise UsageError(
+            f"perturbation {name!r} could not be written in a setting. Expected a name of a-z, digits and '_', such as 'fog_2'"
+        )
     if replace and name in REGISTRY and find(name).function.__module__.startswith(f"{__package__}."):
         raise UsageError(f"perturbation {name!r} is built in, and its published results mean these pixels. Choose another name")
 
@@ -137,7 +140,9 @@ def _check_signature(name: str, function: F, levels: Mapping[str | None, Paramet
         except TypeError as error:
             call = ", ".join([*positional, *(f"{key}={value!r}" for key, value in parameters.items())])
             at = f" at level {level}" if level else ""
-            raise UsageError(f"perturbation {name!r}{at} is called as {name}({call}), and {name}{signature} refuses: {error}") from error
+            raise UsageError(
+                f"perturbation {name!r}{at} is called as {name}({call}), and {name}{signature} refuses: {error}"
+            ) from error
 
 
 def _changes(name: str, changes: Changes, levels: Mapping[str | None, Parameters]) -> Mapping[str | None, frozenset[str]]:
@@ -145,5 +150,7 @@ def _changes(name: str, changes: Changes, levels: Mapping[str | None, Parameters
     found = {level: frozenset(by_level.get(level, ())) for level in levels}
     unknown = sorted({*by_level} - {*levels}, key=str) or sorted(frozenset().union(*found.values()) - {*CHANGES})
     if unknown:
-        raise UsageError(f"perturbation {name!r}: changes names {unknown[0]!r}. Expected tags among {', '.join(CHANGES)}, by level or for all")
+        raise UsageError(
+            f"perturbation {name!r}: changes names {unknown[0]!r}. Expected tags among {', '.join(CHANGES)}, by level or for all"
+        )
     return MappingProxyType(found)

@@ -45,10 +45,12 @@ class Budgets:
             return [Verdict(Outcome.INCONCLUSIVE, "no sample was asked: nothing was measured")]
         n_missing = n_requested - n_scored - n_errors
         if n_scored == 0:
-            return [Verdict(Outcome.ERROR, f"no sample was scored: of {n_requested}, {n_errors} failed and {n_missing} went missing")]
-        return [*self._judge_errors(n_requested, n_scored, n_errors, n_missing), *self._judge_unparsed(n_scored, n_unparsed)]
+            return [
+                Verdict(Outcome.ERROR, f"no sample was scored: of {n_requested}, {n_errors} failed and {n_missing} went missing")
+            ]
+        return [*self._judge_errors(n_requested, n_errors, n_missing), *self._judge_unparsed(n_scored, n_unparsed)]
 
-    def _judge_errors(self, n_requested: int, n_scored: int, n_errors: int, n_missing: int) -> list[Verdict]:
+    def _judge_errors(self, n_requested: int, n_errors: int, n_missing: int) -> list[Verdict]:
         n_lost = n_errors + n_missing
         rate = n_lost / n_requested
         if Bound(high=self.max_error_rate).admits(rate):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -66,7 +66,9 @@ class Entry:
         """Returns text that is not empty."""
         value = self.scalar()
         if not isinstance(value, str):
-            hint = f": put it in quotes, '{self.node.value}'" if isinstance(self.node, yaml.ScalarNode) and value is not None else ""
+            hint = (
+                f": put it in quotes, '{self.node.value}'" if isinstance(self.node, yaml.ScalarNode) and value is not None else ""
+            )
             self.refuse(f"text{hint}")
         if not value.strip():
             self.refuse("text that is not empty")
@@ -102,15 +104,15 @@ class Entry:
             self.refuse("a number such as 0.05, 5pp or 5%")
         return value
 
-    def date(self) -> datetime.date:
+    def date(self) -> dt.date:
         """Returns a day, written 2027-06-30."""
         value = self.scalar()
         if isinstance(value, str):
             try:
-                return datetime.date.fromisoformat(value)
+                return dt.date.fromisoformat(value)
             except ValueError:
                 self.refuse("a day such as 2027-06-30")
-        if not isinstance(value, datetime.date) or isinstance(value, datetime.datetime):
+        if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
             self.refuse("a day such as 2027-06-30")
         return value
 
@@ -119,7 +121,7 @@ class Entry:
         if not isinstance(self.node, yaml.ScalarNode):
             self.refuse("a single value")
         try:
-            return yaml.constructor.SafeConstructor().construct_object(self.node)  # type: ignore[no-untyped-call]  # no stub
+            return yaml.constructor.SafeConstructor().construct_object(self.node)
         except (yaml.YAMLError, ValueError):
             self.refuse("text, a number or a day")
 
@@ -143,8 +145,8 @@ def parse_document(content: bytes, file: str) -> Entry:
         PolicyError: not UTF-8, not YAML, empty, or more than one document; names file and line.
     """
     try:
-        text = content.decode("utf-8-sig")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)  # type: ignore[no-untyped-call]  # no stub
+        text = content.decode()
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PolicyError(f"{file}:{line}: byte 0x{content[error.start]:02x} is not UTF-8. Save the file as UTF-8") from error

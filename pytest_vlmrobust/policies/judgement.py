@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterable
+from datetime import date
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.verdict import Outcome, Verdict
@@ -16,7 +16,7 @@ WARNING = "warning: "
 """How the reason of a verdict begins that speaks up and does not block."""
 
 
-def judge_rule(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: datetime.date) -> Verdict:
+def judge_rule(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date) -> Verdict:
     """Returns the verdict of one rule that applies; ``waivers`` are those that speak about the same test.
 
     A value that is not finite, rests on no sample, or lacks the interval that the rule asks for never passes. Only a breach
@@ -35,10 +35,11 @@ def _verdict(rule: Rule, outcome: Outcome, reason: str, waiver: str = "") -> Ver
 
 
 def _only_warns(rule: Rule, outcome: Outcome) -> bool:
+    treatment = rule.treatment
     return (
-        rule.tier is Tier.WARN
-        or (outcome is Outcome.INCONCLUSIVE and rule.on_inconclusive is OnInconclusive.WARN)
-        or (outcome is Outcome.NOT_APPLICABLE and rule.on_not_applicable is OnNotApplicable.WARN)
+        treatment.tier is Tier.WARN
+        or (outcome is Outcome.INCONCLUSIVE and treatment.on_inconclusive is OnInconclusive.WARN)
+        or (outcome is Outcome.NOT_APPLICABLE and treatment.on_not_applicable is OnNotApplicable.WARN)
     )
 
 
@@ -49,7 +50,9 @@ def _assess(rule: Rule, estimate: Estimate) -> tuple[Outcome, str]:
     if missing:
         because = f": {estimate.reason}" if estimate.reason else ""
         return Outcome.INCONCLUSIVE, f"{rule.metric} {missing}{because} {_cite(rule)}"
-    outcome = _compare_point(rule.bound, estimate) if rule.judge is Judge.POINT else _compare_interval(rule.bound, estimate)
+    outcome = (
+        _compare_point(rule.bound, estimate) if rule.treatment.judge is Judge.POINT else _compare_interval(rule.bound, estimate)
+    )
     return outcome, f"{rule.metric} {_comparison(rule, estimate, outcome)} {_cite(rule)}"
 
 
@@ -59,7 +62,7 @@ def _missing(rule: Rule, estimate: Estimate) -> str:
         return "rests on no sample"
     if not estimate.finite:
         return "is undefined"
-    if rule.judge is Judge.POINT:
+    if rule.treatment.judge is Judge.POINT:
         return ""
     if math.isnan(estimate.low) or math.isnan(estimate.high):
         return f"{estimate.value:.3f} has no interval, and the rule judges the interval"
@@ -83,7 +86,7 @@ def _comparison(rule: Rule, estimate: Estimate, outcome: Outcome) -> str:
     decisive = _decisive(rule, estimate)
     digits = decimals_needed(decisive, *rule.bound.ends)
     measured = f"{estimate.value:.{digits}f}"
-    if rule.judge is Judge.INTERVAL:
+    if rule.treatment.judge is Judge.INTERVAL:
         measured += f" [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
     if outcome is Outcome.FAIL:
         return f"{measured} {'>' if rule.bound.exceeded(decisive) else '<'} {rule.bound.nearest_end(decisive):.{digits}f}"
@@ -93,7 +96,7 @@ def _comparison(rule: Rule, estimate: Estimate, outcome: Outcome) -> str:
 
 def _decisive(rule: Rule, estimate: Estimate) -> float:
     """Returns the number that breaks the bound if any does: the value, or the interval's end nearest to the bound."""
-    if rule.judge is Judge.POINT:
+    if rule.treatment.judge is Judge.POINT:
         return estimate.value
     return estimate.low if rule.bound.exceeded(estimate.low) else estimate.high
 
@@ -110,7 +113,7 @@ def _cite(rule: Rule) -> str:
     return f"(rule {rule.id}, {rule.source})"
 
 
-def _waive(rule: Rule, estimate: Estimate, reason: str, waivers: Iterable[Waiver], today: datetime.date) -> Verdict:
+def _waive(rule: Rule, estimate: Estimate, reason: str, waivers: Iterable[Waiver], today: date) -> Verdict:
     refused = []
     for waiver in waivers:
         why_not = _why_not_waived(waiver, rule.bound, estimate.value, today)
@@ -126,7 +129,7 @@ def _signature(waiver: Waiver) -> str:
     return f"{waiver.id} (owner {waiver.owner}{ticket}, until {waiver.expires.isoformat()})"
 
 
-def _why_not_waived(waiver: Waiver, bound: Bound, value: float, today: datetime.date) -> str:
+def _why_not_waived(waiver: Waiver, bound: Bound, value: float, today: date) -> str:
     if waiver.expired(today):
         return f"expired on {waiver.expires.isoformat()}"
     capped = Bound(low=waiver.cap) if bound.nearest_end(value) == bound.low else Bound(high=waiver.cap)

@@ -1,73 +1,103 @@
-"""Thresholds files to Policy: the schema, checked line by line."""
+"""Thresholds files to Policy: the files in order, and what a later one overrides."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
-from pytest_vlmrobust.core.setting import LEVELS
+from pytest_vlmrobust.core.errors import PolicyError
 
-from .bound import Bound, parse_quantity
 from .budgets import Budgets
 from .document import Entry, parse_document, read_bytes
 from .policy import Policy, PolicyFile
-from .rules import NO_LEVEL, Judge, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Waiver
+from .rules import Rule, Treatment, Waiver
+from .schema import BUDGET_KEYS, TOP_KEYS, TREATMENT_KEYS, VERSION, MetricFacts, Schema, read_share, read_treatment
 
-VERSION = 1
-
-_TOP_KEYS = ("version", "defaults", "budgets", "rules", "waivers")
-_TREATMENT_KEYS = ("judge", "tier", "on_inconclusive", "on_not_applicable")
-_BOUND_KEYS = ("max", "min", "within")
-_RULE_KEYS = ("id", "metric", "where", "unless", *_BOUND_KEYS, *_TREATMENT_KEYS, "reason", "source")
-_WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
-_BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate")
-_SCOPE_KEYS = tuple(part.name for part in dataclasses.fields(Scope))
-_CELL_SCOPE_KEYS = ("setting", "family", "level")
-_ADVISED = {"lower": "max", "higher": "min"}
+Identified = TypeVar("Identified", Rule, Waiver)
 
 
-class MetricFacts(Protocol):
-    """What a thresholds file is checked against; any record of a metric with these attributes will do."""
+def load_policy(
+    paths: Sequence[Path],
+    *,
+    known_metrics: Mapping[str, MetricFacts] | Collection[str],
+    ambiguous: Mapping[str, Collection[str]] | None = None,
+    root: Path | None = None,
+) -> Policy:
+    """Reads thresholds files, of which later ones override earlier ones.
 
-    @property
-    def unit(self) -> str:
-        """``"fraction"``, or another unit."""
-        ...
+    A rule or waiver replaces the earlier one with the same id as a whole; ``defaults`` and ``budgets`` override key by key, and
+    the defaults that result hold for the rules of all files. Every file is checked in full, what is overridden too.
 
-    @property
-    def better(self) -> str:
-        """``"lower"``, ``"higher"`` or ``"none"``."""
-        ...
+    Args:
+        paths: One file or more.
+        known_metrics: The metrics that rules may name; with their facts, units, directions and scopes are checked as well.
+        ambiguous: Short names that mean several metrics, with the full names to choose from.
+        root: Files below this directory are cited relative to it.
 
-    @property
-    def scope(self) -> str:
-        """``"cell"`` or ``"sweep"``."""
-        ...
+    Raises:
+        PolicyError: a file that cannot be read or honoured, with file, line, what was found and what was expected.
+        UnknownName: a metric that is not known, with the nearest one.
+    """
+    schema = Schema(known_metrics, ambiguous or {})
+    names = [_shown(path, root) for path in paths]
+    contents = [read_bytes(path, name) for path, name in zip(paths, names, strict=True)]
+    tops = [_read_top(content, name) for content, name in zip(contents, names, strict=True)]
+    treatment, budgets = _read_defaults(tops), _read_budgets(tops)
+    rules: dict[str, Rule] = {}
+    waivers: dict[str, Waiver] = {}
+    for top in tops:
+        rules |= _by_id(schema.rule(entry, treatment) for entry in _listed(top, "rules"))
+        waivers |= _by_id(schema.waiver(entry) for entry in _listed(top, "waivers"))
+    if not rules:
+        raise PolicyError(f"{', '.join(names) or 'no thresholds file'}: no rule at all, so nothing would be gated. Add rules:")
+    files = tuple(PolicyFile(name, hashlib.sha256(content).hexdigest()) for name, content in zip(names, contents, strict=True))
+    return Policy(tuple(rules.values()), tuple(waivers.values()), budgets, files)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unspecified:
-    """Facts of a metric about which only the name is known: nothing is refused on their account."""
-
-    unit: str = ""
-    better: str = ""
-    scope: str = ""
+def _shown(path: Path, root: Path | None) -> str:
+    return (path.relative_to(root) if root is not None and path.is_relative_to(root) else path).as_posix()
 
 
-@dataclass(slots=True)
-class _Draft:
-    """What the files read until now amount to; rules and waivers by id."""
+def _read_top(content: bytes, name: str) -> dict[str, Entry]:
+    document = parse_document(content, name)
+    top = document.mapping(TOP_KEYS, required=("version",))
+    version = top["version"]
+    if version.scalar() != VERSION or isinstance(version.scalar(), bool):
+        version.refuse(f"{VERSION}: this release reads version {VERSION} only")
+    return top
 
-    rules: dict[str, Rule] = field(default_factory=dict)
-    waivers: dict[str, Waiver] = field(default_factory=dict)
-    treatment: dict[str, Judge | Tier | OnInconclusive | OnNotApplicable] = field(default_factory=dict)
-    own_treatment: dict[str, dict[str, Judge | Tier | OnInconclusive | OnNotApplicable]] = field(default_factory=dict)
-    budgets: dict[str, float] = field(default_factory=dict)
-    budget_sources: dict[str, str] = field(default_factory=dict)
+
+def _listed(top: Mapping[str, Entry], key: str) -> list[Entry]:
+    return top[key].items() if key in top else []
+
+
+def _read_defaults(tops: Iterable[Mapping[str, Entry]]) -> Treatment:
+    treatment = Treatment()
+    for top in tops:
+        if "defaults" in top:
+            treatment = read_treatment(top["defaults"].mapping(TREATMENT_KEYS), treatment)
+    return treatment
+
+
+def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> Budgets:
+    given: dict[str, Entry] = {}
+    for top in tops:
+        if "budgets" in top:
+            given |= top["budgets"].mapping(BUDGET_KEYS)
+    shares = {key: read_share(entry) for key, entry in given.items()}
+    return Budgets(**shares, sources=MappingProxyType({key: entry.where for key, entry in given.items()}))
+
+
+def _by_id(things: Iterable[Identified]) -> dict[str, Identified]:
+    found: dict[str, Identified] = {}
+    for thing in things:
+        if thing.id in found:
+            kind = type(thing).__name__.lower()
+            raise PolicyError(
+                f"{thing.source}: {kind} id {thing.id!r} is taken already by {found[thing.id].source}. Choose another"
+            )
+        found[thing.id] = thing
+    return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import date
 from typing import Any
 
 from pytest_vlmrobust.core.estimate import Estimate
@@ -43,7 +43,7 @@ class Policy:
 
     rules: tuple[Rule, ...] = ()
     waivers: tuple[Waiver, ...] = ()
-    budgets: Budgets = Budgets()
+    budgets: Budgets = field(default_factory=Budgets)
     files: tuple[PolicyFile, ...] = ()
 
     @property
@@ -61,7 +61,7 @@ class Policy:
             }
         )
 
-    def judge(self, test: JudgedTest, estimate: Estimate, *, today: datetime.date) -> tuple[Verdict, ...]:
+    def judge(self, test: JudgedTest, estimate: Estimate, *, today: date) -> tuple[Verdict, ...]:
         """Returns one verdict for each rule that applies, the worst first; never empty.
 
         Every rule that applies has a say and the worst verdict holds, so no rule can loosen another. When none applies, the
@@ -73,7 +73,7 @@ class Policy:
             return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here", test.metric),)
         return tuple(sorted(verdicts, key=_rank))
 
-    def measure(self, test: JudgedTest, estimate: Estimate, *, today: datetime.date) -> Measure:
+    def measure(self, test: JudgedTest, estimate: Estimate, *, today: date) -> Measure:
         """Returns the estimate with its worst verdict as one line of a record; warnings of other rules join its reason."""
         worst, *others = self.judge(test, estimate, today=today)
         said = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(WARNING))]
@@ -103,10 +103,7 @@ def _rule_content(rule: Rule) -> dict[str, Any]:
         "bound": _bound_content(rule.bound),
         "where": _scope_content(rule.where),
         "unless": None if rule.unless is None else _scope_content(rule.unless),
-        "judge": rule.judge,
-        "tier": rule.tier,
-        "on_inconclusive": rule.on_inconclusive,
-        "on_not_applicable": rule.on_not_applicable,
+        "treatment": asdict(rule.treatment),
     }
 
 

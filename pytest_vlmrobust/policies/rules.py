@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import fnmatch
 import re
 from dataclasses import dataclass, fields
+from datetime import date
 from enum import StrEnum
 
 from .bound import Bound
@@ -42,6 +42,16 @@ class OnNotApplicable(StrEnum):
 
     INCONCLUSIVE = "inconclusive"
     WARN = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """How a rule judges, and what its outcomes lead to."""
+
+    judge: Judge = Judge.POINT
+    tier: Tier = Tier.BLOCK
+    on_inconclusive: OnInconclusive = OnInconclusive.FAIL
+    on_not_applicable: OnNotApplicable = OnNotApplicable.INCONCLUSIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One bound on one metric, for the tests in its scope. ``source`` is ``file:line``; ``evidence`` is where the number is from."""
+    """One bound on one metric, for the tests in its scope.
+
+    ``source`` is ``file:line``; ``evidence`` says where the number is from (``source:`` in the file).
+    """
 
     id: str
     metric: str
@@ -101,10 +114,7 @@ class Rule:
     source: str
     where: Scope = Scope()
     unless: Scope | None = None
-    judge: Judge = Judge.POINT
-    tier: Tier = Tier.BLOCK
-    on_inconclusive: OnInconclusive = OnInconclusive.FAIL
-    on_not_applicable: OnNotApplicable = OnNotApplicable.INCONCLUSIVE
+    treatment: Treatment = Treatment()
     reason: str = ""
     evidence: str = ""
 
@@ -124,7 +134,7 @@ class Waiver:
     id: str
     owner: str
     reason: str
-    expires: datetime.date
+    expires: date
     metric: str
     where: Scope
     cap: float
@@ -135,7 +145,7 @@ class Waiver:
         """Whether the waiver speaks about this test; whether it still holds is another question."""
         return self.metric == test.metric and _covers(self.where, test)
 
-    def expired(self, today: datetime.date) -> bool:
+    def expired(self, today: date) -> bool:
         """Whether the last day is over."""
         return today > self.expires
 

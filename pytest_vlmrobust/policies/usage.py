@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 
 from pytest_vlmrobust.core.record import Measure, Record
@@ -48,7 +48,7 @@ class WaiverUse:
         return f"{waiver.source}: waiver {waiver.id} of {waiver.owner} {advice}"
 
 
-def waiver_report(policy: Policy, records: Iterable[Record], *, today: datetime.date) -> tuple[WaiverUse, ...]:
+def waiver_report(policy: Policy, records: Iterable[Record], *, today: date) -> tuple[WaiverUse, ...]:
     """Returns, for each waiver of the policy, what these records made of it.
 
     A run over a selection of tests leaves waivers unmatched that a whole run would use: the caller knows which it was.
@@ -73,13 +73,13 @@ def _judged_test(record: Record, measure: Measure, category: str) -> JudgedTest:
     return JudgedTest(record.model, record.dataset, measure.metric, record.setting, record.family, record.level, category)
 
 
-def _use(waiver: Waiver, measured: list[tuple[Measure, tuple[JudgedTest, ...]]], today: datetime.date) -> WaiverUse:
+def _use(waiver: Waiver, measured: list[tuple[Measure, tuple[JudgedTest, ...]]], today: date) -> WaiverUse:
     matched = [measure for measure, tests in measured if any(waiver.applies(test) for test in tests)]
     used = sum(measure.outcome is Outcome.WAIVED and measure.waiver == waiver.id for measure in matched)
     return WaiverUse(waiver, _state(waiver, len(matched), used, today), len(matched), used)
 
 
-def _state(waiver: Waiver, matched: int, used: int, today: datetime.date) -> WaiverState:
+def _state(waiver: Waiver, matched: int, used: int, today: date) -> WaiverState:
     if waiver.expired(today):
         return WaiverState.EXPIRED
     if used:

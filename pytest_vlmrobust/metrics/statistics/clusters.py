@@ -42,7 +42,7 @@ class Clusters:
         return self.count - 1
 
     def covariance(self, values: Array) -> Array:
-        """Returns the covariance, shape (k, k), of the means of ``values``, shape (N, k); infinite for fewer than two clusters."""
+        """Returns the covariance of the means of ``values``, shape (N, k) to (k, k); infinite for fewer than two clusters."""
         if self.count < 2:
             return np.full((values.shape[1], values.shape[1]), np.inf)
         sums = self._sums(values - values.mean(axis=0))
@@ -75,10 +75,13 @@ class Clusters:
         if self.independent:
             return np.ones(values.shape[1])
         samples = len(values)
-        plain = values.var(axis=0) / max(samples - 1, 1)
         largest = float((np.bincount(self.codes) ** 2).sum() / samples)
+        if self.count < 2:
+            return np.full(values.shape[1], largest)
+        plain = values.var(axis=0) / (samples - 1)
         effects = np.divide(self.variances(values), plain, out=np.full(plain.shape, largest), where=plain > 0)
-        return np.maximum(effects, 1.0)
+        capped: Array = np.maximum(effects, 1.0)
+        return capped
 
     def _sums(self, values: Array) -> Array:
         if self.independent:

@@ -12,12 +12,14 @@ from .quantiles import critical_value, one_sided
 
 Array = NDArray[np.float64]
 
+_ROUNDING = 1e-12
+
 
 def ratio_interval(numerator: Array, denominator: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
     """Bounds mean(numerator) / mean(denominator), known to have a positive denominator.
 
-    A ratio t belongs to the interval unless the contrast ``numerator - t * denominator`` has a mean that differs from 0 (Student's
-    t, G - 1 degrees of freedom). Where the denominator itself cannot be told from 0, the interval is unbounded: that side is infinite.
+    A ratio t belongs to the interval unless the mean of the contrast ``numerator - t * denominator`` differs from 0 (Student's t,
+    G - 1 degrees of freedom). Where the denominator itself cannot be told from 0, one side or both are infinite.
 
     Args:
         numerator: float64, shape (N,) with N > 0.
@@ -33,24 +35,31 @@ def ratio_interval(numerator: Array, denominator: Array, clusters: Clusters, con
     tail = one_sided(confidence)
     if clusters.count < 2:
         return -math.inf, math.inf
-    top, bottom = float(numerator.mean()), float(denominator.mean())
+    ratio = float(numerator.sum() / denominator.sum())
     covariance = clusters.covariance(np.stack([numerator, denominator], axis=1))
-    top_variance = float(clusters.standard_errors(numerator[:, None])[0]) ** 2
+    top_variance = float(covariance[0, 0]) + _unseen_variance(numerator - ratio * denominator, clusters)
     square = critical_value(tail, clusters.degrees_of_freedom) ** 2
+    top, bottom = float(numerator.mean()), float(denominator.mean())
     a = bottom**2 - square * float(covariance[1, 1])
     b = top * bottom - square * float(covariance[0, 1])
     c = top**2 - square * top_variance
-    return _solution(a, b, c)
+    return _solution(a, b, c, ratio)
 
 
-def _solution(a: float, b: float, c: float) -> tuple[float, float]:
-    """Returns the hull of ``a t^2 - 2 b t + c <= 0``, cut on the side that a positive denominator rules out."""
+def _unseen_variance(residual: Array, clusters: Clusters) -> float:
+    """Returns the variance of what G clusters cannot have shown, when no sample departs from the ratio; else 0."""
+    constant = float(np.ptp(residual)) < _ROUNDING
+    return float(clusters.standard_errors(np.zeros((residual.size, 1)))[0]) ** 2 if constant else 0.0
+
+
+def _solution(a: float, b: float, c: float, ratio: float) -> tuple[float, float]:
+    """Returns where ``a t^2 - 2 b t + c <= 0``, given that ``ratio`` is a solution and the denominator is positive."""
     discriminant = b * b - a * c
-    if discriminant < 0.0 or a == 0.0:
+    if a == 0.0 or (a < 0.0 and discriminant < 0.0):
         return -math.inf, math.inf
-    root = math.sqrt(discriminant)
+    root = math.sqrt(max(discriminant, 0.0))
     first, second = sorted(((b - root) / a, (b + root) / a))
     if a > 0.0:
-        return first, second
-    # outside of [first, second] nothing is rejected; inside, the numerator has the sign of the middle
-    return (second, math.inf) if first + second > 0.0 else (-math.inf, first)
+        return min(first, ratio), max(second, ratio)
+    # everything between the roots is rejected, hence, with a positive denominator, everything beyond them as seen from the ratio
+    return (second, math.inf) if ratio >= second else (-math.inf, first)

@@ -1,0 +1,25 @@
+"""How to infer: names to models, models to backends, backends to predictions.
+
+Importing this package imports neither torch nor transformers; weights load at the first inference.
+"""
+
+from __future__ import annotations
+
+from .generation import Generation, generation_for, scores_letters
+from .protocol import Backend, BackendOptions, failed_prediction
+from .registry import backends, open_backend
+from .resolve import model_id, model_ids, resolve
+
+__all__ = [
+    "Backend",
+    "BackendOptions",
+    "Generation",
+    "backends",
+    "failed_prediction",
+    "generation_for",
+    "model_id",
+    "model_ids",
+    "open_backend",
+    "resolve",
+    "scores_letters",
+]

@@ -1,0 +1,85 @@
+"""Generation: how a model is to produce text, by its prompt mode."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_vlmrobust.core.errors import ModelError, did_you_mean
+from pytest_vlmrobust.core.model import PROMPT_MODES, ModelRef
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Parameters of text generation; a temperature of 0 is greedy decoding.
+
+    Source: VLM-RobustBench, appendix C.1 (generation seed 42) and C.4 (limits, temperature, top-p, top-k).
+    """
+
+    max_new_tokens: int = 2048
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 keeps the whole vocabulary."""
+    repetition_penalty: float = 1.0
+    seed: int = 42
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn at random (from a generator seeded per request)."""
+        return self.temperature > 0.0
+
+
+BY_MODE = {
+    "direct": Generation(),
+    "cot": Generation(),
+    "thinking": Generation(max_new_tokens=8192, temperature=0.6, top_p=0.95, top_k=20),
+}
+
+_BOUNDS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "max_new_tokens": (lambda value: value >= 1, "a whole number of 1 or more"),
+    "temperature": (lambda value: value >= 0, "a number of 0 (greedy) or more"),
+    "top_p": (lambda value: 0 < value <= 1, "a number in (0, 1]"),
+    "top_k": (lambda value: value >= 0, "a whole number of 0 (all) or more"),
+    "repetition_penalty": (lambda value: value > 0, "a number above 0"),
+    "seed": (lambda value: value >= 0, "a whole number of 0 or more"),
+}
+
+
+def generation_for(ref: ModelRef) -> Generation:
+    """Returns the generation parameters of a model: those of its prompt mode, overridden by its own.
+
+    The evaluation sends ``max_new_tokens`` with each request; a backend bounds a request's text by that alone.
+
+    Raises:
+        ModelError: an unknown prompt mode or parameter, or a value out of its range.
+    """
+    if ref.prompt_mode not in BY_MODE:
+        raise ModelError(
+            f"model {ref.name!r}: unknown prompt mode {ref.prompt_mode!r}. Expected one of {', '.join(PROMPT_MODES)}"
+        )
+    for key, value in ref.generation.items():
+        _check(ref.name, key, value)
+    overrides: dict[str, Any] = dict(ref.generation)
+    return dataclasses.replace(BY_MODE[ref.prompt_mode], **overrides)
+
+
+def scores_letters(ref: ModelRef) -> bool:
+    """Returns whether offered letters may be scored after the prompt.
+
+    Only in direct mode: a chain of thought does not begin with its answer.
+    """
+    return ref.prompt_mode == "direct"
+
+
+def _check(model: str, key: str, value: Any) -> None:
+    where = f"model {model!r}: generation parameter {key!r}"
+    if key not in _BOUNDS:
+        raise ModelError(f"{where} is unknown.{did_you_mean(key, _BOUNDS)} Known: {', '.join(_BOUNDS)}")
+    holds, expected = _BOUNDS[key]
+    whole = expected.startswith("a whole number")
+    number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not number or not holds(value):
+        raise ModelError(f"{where} is {value!r}; expected {expected}")

@@ -1,0 +1,78 @@
+"""Answering with a letter: which tokens stand for it, and which letter the model finds most probable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+VARIANTS = ("{}", " {}", "\n{}")
+"""How a letter may begin an answer."""
+
+Encode = Callable[[str], list[int]]
+Decode = Callable[[list[int]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class LetterTokens:
+    """The token ids that stand for each letter, or why letters cannot be told apart by their first token."""
+
+    ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    reason: str = ""
+
+
+def letter_tokens(choices: Sequence[str], prompt: str, encode: Encode, decode: Decode) -> LetterTokens:
+    """Returns the first tokens of every way to begin an answer with each of ``choices``.
+
+    A variant is encoded as the continuation of a prompt that ends where the model's answer begins, because many tokenizers
+    write a letter differently at the start of a text. A variant that changes the prompt's own tokens, or whose first token is
+    white space alone, stands for no letter. When a letter has no variant left, or a token begins two of the choices, the
+    first token cannot decide between them.
+
+    Args:
+        choices: The offered letters.
+        prompt: A rendered prompt with its generation prompt.
+        encode: Text to token ids, special tokens recognised and none added.
+        decode: Token ids to text.
+    """
+    before = encode(prompt)
+    ids = {choice: _first_tokens(choice, prompt, before, encode, decode) for choice in choices}
+    for choice, tokens in ids.items():
+        if not tokens:
+            return LetterTokens(reason=f"no token begins with {choice!r}")
+    owner: dict[int, str] = {}
+    for choice, tokens in ids.items():
+        for token in tokens:
+            if owner.setdefault(token, choice) != choice:
+                return LetterTokens(reason=f"{owner[token]!r} and {choice!r} begin with the same token")
+    return LetterTokens(ids=ids)
+
+
+def _first_tokens(choice: str, prompt: str, before: list[int], encode: Encode, decode: Decode) -> tuple[int, ...]:
+    found = []
+    for variant in VARIANTS:
+        after = encode(prompt + variant.format(choice))
+        if len(after) > len(before) and after[: len(before)] == before and decode([after[len(before)]]).strip():
+            found.append(after[len(before)])
+    return tuple(dict.fromkeys(found))
+
+
+def letter_logprobs(logits: torch.Tensor, tokens: LetterTokens) -> dict[str, float]:
+    """Returns each letter's log-probability: that of its most probable token, under a softmax over the whole vocabulary.
+
+    Args:
+        logits: Shape (vocabulary,), any floating dtype; computed with in float32.
+        tokens: What stands for each letter.
+    """
+    import torch
+
+    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    return {letter: max(float(logprobs[token]) for token in ids) for letter, ids in tokens.ids.items()}
+
+
+def most_probable(logprobs: Mapping[str, float]) -> str:
+    """Returns the letter of the highest log-probability, the first one offered when several are equal."""
+    return max(logprobs, key=lambda letter: logprobs[letter])

@@ -1,0 +1,90 @@
+"""Backend: what the evaluation may ask of a model, and the options that every backend takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.prediction import Prediction, Request
+
+ATTENTION = ("auto", "sdpa", "eager", "flash_attention_2")
+IMAGE_BACKENDS = ("pil", "torchvision")
+
+_DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d+)?)\Z")
+
+
+class Backend(Protocol):
+    """One model that answers requests."""
+
+    @property
+    def name(self) -> str:
+        """The model's short name, as it stands in test ids."""
+        ...
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Returns everything that determines an answer, JSON-safe, without loading weights.
+
+        Raises:
+            BackendError: the model's files are absent, incomplete or unreachable.
+        """
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the manifest of a run says about the model, JSON-safe; more is known after the first inference."""
+        ...
+
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        """Returns one prediction per request, in order.
+
+        A request that fails yields a prediction with ``finish_reason`` ``"error"``; it is never dropped and spoils no other.
+
+        Raises:
+            BackendError: the model itself does not load or is lost, so that no request can be answered.
+        """
+        ...
+
+    def close(self) -> None:
+        """Frees the weights; closing twice does nothing, and a later inference loads them again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackendOptions:
+    """What the user says about where and how to infer; which model it is stands in the ModelRef."""
+
+    device: str = "auto"
+    """``auto``, ``cpu``, ``mps``, ``cuda`` or ``cuda:N``."""
+    batch_size: int = 8
+    threads: int | None = None
+    """CPU threads of torch; None leaves the process-wide setting alone."""
+    attention: str = "auto"
+    image_backend: str = "pil"
+    """``pil`` or ``torchvision``; the two give different pixels, so they are never mixed silently."""
+    offline: bool = False
+    """Never reach for the hub; local files only."""
+    digest_cache: Path | None = None
+    """JSON file that remembers the digests of checkpoint files by path, size and time of change; None hashes every time."""
+
+    def __post_init__(self) -> None:
+        if not _DEVICE.match(self.device):
+            raise UsageError(f"device {self.device!r}: expected 'auto', 'cpu', 'mps', 'cuda' or 'cuda:N' (--vlm-device)")
+        if self.batch_size < 1:
+            raise UsageError(f"batch size {self.batch_size}: expected 1 or more (--vlm-batch-size)")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"threads {self.threads}: expected 1 or more, or nothing to leave torch's setting alone")
+        _one_of("attention", self.attention, ATTENTION)
+        _one_of("image backend", self.image_backend, IMAGE_BACKENDS)
+
+
+def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UsageError(f"{what} {value!r}: expected one of {', '.join(known)}")
+
+
+def failed_prediction(reason: str, method: str = "generate") -> Prediction:
+    """Returns the prediction of a request that got no answer."""
+    return Prediction(text="", method=method, finish_reason="error", error=reason)

@@ -1,0 +1,135 @@
+"""From what the user typed after ``--vlm`` to a ModelRef."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from pytest_vlmrobust.core.errors import ModelError, UnknownName
+from pytest_vlmrobust.core.model import ModelRef
+
+from .builtin import builtin_model
+from .builtin import names as builtin_names
+from .digests import missing_parts
+from .models_file import check_dtype, read_models
+from .registry import backends
+
+ORDER = (
+    "A name is looked up as: an entry of the models file (--vlm-models); a built-in name; openai:BASE_URL#MODEL; "
+    "scripted:FILE; a local checkpoint directory; a hub id 'owner/name'"
+)
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
+_LOCAL_START = (".", "/", "~", os.sep)
+
+
+def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = None) -> ModelRef:
+    """Returns the model called ``name``; reads the models file and looks at directories, but opens no weights.
+
+    Args:
+        name: What stands after ``--vlm``.
+        models_file: The user's registry of models, or None.
+        dtype: Overrides the model's own dtype when given.
+
+    Raises:
+        UnknownName: nothing answers to ``name``; the message gives the order of the look-up.
+        ModelError: something does, and cannot be used as it is.
+    """
+    own = read_models(models_file) if models_file else {}
+    ref = own.get(name) or builtin_model(name) or _by_scheme(name) or _by_place(name)
+    if ref is None:
+        raise UnknownName("model", name, [*own, *builtin_names()], more=ORDER)
+    return ref if dtype is None else dataclasses.replace(ref, dtype=check_dtype(dtype, "--vlm-dtype"))
+
+
+def model_id(name: str) -> str:
+    """Returns the short name of a model for test ids, from the text after ``--vlm`` alone; nothing is opened.
+
+    >>> model_id("Qwen/Qwen2-VL-2B-Instruct"), model_id("openai:http://localhost:8000/v1#my model"), model_id("scripted:a/b.yaml")
+    ('Qwen2-VL-2B-Instruct', 'my-model', 'b')
+    """
+    scheme, colon, rest = name.partition(":")
+    if colon and scheme == "openai":
+        short = rest.rpartition("#")[2].rpartition("/")[2]
+    elif colon and scheme == "scripted":
+        short = Path(rest).stem
+    elif name.startswith(_LOCAL_START):
+        short = os.path.basename(os.path.abspath(os.path.expanduser(name)))  # noqa: PTH100, PTH111, PTH119 - '.' and '..' by text
+    else:
+        short = name.rstrip("/").rpartition("/")[2]
+    return _UNSAFE.sub("-", short).strip("-") or "model"
+
+
+def model_ids(names: Iterable[str]) -> list[str]:
+    """Returns the test-id name of each model.
+
+    Raises:
+        ModelError: two of them would share one, so that their tests could not be told apart.
+    """
+    taken: dict[str, str] = {}
+    for name in names:
+        short = model_id(name)
+        if short in taken:
+            raise ModelError(
+                f"--vlm {name!r} and --vlm {taken[short]!r} would both be called {short!r} in test ids. Give each model once; "
+                "to compare two of one name, enter them under different names in a models file (--vlm-models)"
+            )
+        taken[short] = name
+    return list(taken)
+
+
+def _by_scheme(name: str) -> ModelRef | None:
+    scheme, colon, rest = name.partition(":")
+    if colon and scheme == "openai":
+        return _openai(name, rest)
+    if colon and scheme == "scripted":
+        return _scripted(name, rest)
+    return None
+
+
+def _openai(name: str, rest: str) -> ModelRef:
+    base_url, _, model = rest.rpartition("#")
+    if not base_url.startswith(("http://", "https://")) or not model:
+        raise ModelError(f"--vlm {name!r}: expected openai:BASE_URL#MODEL, such as openai:http://localhost:8000/v1#qwen2-vl")
+    if "openai" not in backends:
+        raise ModelError(
+            f"--vlm {name!r}: the backend for OpenAI-compatible servers is not in this version. "
+            "Use a local checkpoint directory or a hub id, which run in this process"
+        )
+    return ModelRef(name=model_id(name), backend="openai", location=rest)
+
+
+def _scripted(name: str, file: str) -> ModelRef:
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise ModelError(f"--vlm {name!r}: there is no file {str(path)!r}. Expected scripted:FILE, a YAML or JSON file of rules")
+    return ModelRef(name=model_id(name), backend="scripted", location=str(path.resolve()))
+
+
+def _by_place(name: str) -> ModelRef | None:
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return _directory(name, folder)
+    if _is_written_as_path(name):
+        raise ModelError(f"--vlm {name!r}: there is no directory {str(folder)!r}. {ORDER}")
+    if _HUB_ID.match(name):
+        return ModelRef(name=model_id(name), backend="transformers", location=name)
+    return None
+
+
+def _is_written_as_path(name: str) -> bool:
+    return name.startswith(_LOCAL_START) or name.endswith(("/", os.sep)) or name.count("/") > 1
+
+
+def _directory(name: str, folder: Path) -> ModelRef:
+    if not (folder / "config.json").is_file():
+        found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+        raise ModelError(
+            f"--vlm {name!r}: the directory {str(folder)!r} is not a checkpoint as transformers saves it. "
+            f"Missing: {'; '.join(missing_parts(folder))}. It holds: {found}"
+        )
+    return ModelRef(name=model_id(name), backend="transformers", location=str(folder.resolve()))

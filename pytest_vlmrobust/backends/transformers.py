@@ -1,0 +1,237 @@
+"""The backend that runs a checkpoint in this process, with transformers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust.core.errors import BackendError, MissingExtra
+from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import Prediction, Request
+
+from .batching import Job, answer_by_halves, batches
+from .devices import device_class, device_for
+from .digests import checkpoint_digests
+from .generation import generation_for, scores_letters
+from .hub import commit_of
+from .messages import malformed
+from .protocol import BackendOptions, failed_prediction
+
+if TYPE_CHECKING:
+    from .answering import Answerer
+    from .loading import Loaded, Placement
+
+ENCODING_VERSION = 1
+"""Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
+
+_LIBRARIES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
+
+
+class TransformersBackend:
+    """One checkpoint, loaded at the first inference."""
+
+    def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
+        self._ref = ref
+        self._options = options
+        self._generation = generation_for(ref)
+        self._fingerprint: dict[str, Any] | None = None
+        self._files: dict[str, str] = {}
+        self._commit = ""
+        self._failed_batches = 0
+        self._loaded: Loaded | None = None
+        self._answerer: Answerer | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's short name."""
+        return self._ref.name
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Returns everything that determines an answer, without importing torch.
+
+        The batch size is not part of it: it moves logits by rounding only (below 1e-6 in float32, by a few thousandths in
+        bfloat16 where rows are padded), and a run that had to use smaller batches would otherwise start from nothing.
+
+        Raises:
+            BackendError: the checkpoint is absent or incomplete, or the hub cannot say which commit is meant.
+            MissingExtra: torch or transformers is not installed.
+        """
+        if self._fingerprint is None:
+            placement = self._placement()
+            self._fingerprint = {
+                "backend": "transformers",
+                "encoding": ENCODING_VERSION,
+                "weights": self._weights(),
+                "dtype": placement.dtype,
+                "device": device_class(placement.device),
+                "attention": placement.attention,
+                "padding": "left",
+                "images": {name: getattr(placement, name) for name in ("image_backend", "min_pixels", "max_pixels")},
+                "decoding": self._decoding(),
+                "versions": _versions(self._options.image_backend),
+            }
+        return self._fingerprint
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the manifest says about this model; what is only known of loaded weights is under ``loaded``."""
+        known = {
+            "name": self.name,
+            "model": dataclasses.asdict(self._ref),
+            "fingerprint": dict(self.fingerprint()),
+            "files_sha256": self._files,
+            "batch_size": self._options.batch_size,
+            "threads": self._options.threads,
+            "failed_batches": self._failed_batches,
+        }
+        return known if self._loaded is None else {**known, "loaded": _facts(self._loaded)}
+
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        """Returns one prediction per request, in order; see :class:`Backend`.
+
+        A request with ``choices`` is answered by the most probable letter after one prefill, in direct mode and where the
+        letters' first tokens differ; else with text.
+
+        Raises:
+            BackendError: the model does not load, or its device is lost.
+        """
+        if not requests:
+            return []
+        import torch
+
+        from .quiet import quiet
+
+        with quiet():
+            answerer = self._ready()
+            answers = {index: failed_prediction(why) for index, request in enumerate(requests) if (why := malformed(request))}
+            jobs = [self._job(answerer, index, request) for index, request in enumerate(requests) if index not in answers]
+            for batch in batches(jobs, self._options.batch_size):
+                predictions = self._answered(batch, answerer, getattr(torch, "AcceleratorError", None))
+                answers.update(zip((job.index for job in batch), predictions, strict=True))
+        return [answers[index] for index in range(len(requests))]
+
+    def close(self) -> None:
+        """Frees the weights; closing twice does nothing, and a later inference loads them again."""
+        if self._loaded is not None:
+            self._loaded = self._answerer = None
+            _free_memory()
+
+    def _answered(self, batch: list[Job], answerer: Answerer, lost: type[Exception] | None) -> list[Prediction]:
+        try:
+            return answer_by_halves(batch, answerer.answer, self._recover, lost)
+        except Exception as error:
+            if lost is not None and isinstance(error, lost):
+                raise BackendError(
+                    f"model {self.name!r}: the device failed and answers nothing any more ({error}). "
+                    "Start the run again: answers already given are in the store"
+                ) from error
+            raise
+
+    def _recover(self) -> None:
+        """Makes room after a batch failed, and counts it: a model that never takes a whole batch is slow, and should be seen."""
+        self._failed_batches += 1
+        _free_memory()
+
+    def _job(self, answerer: Answerer, index: int, request: Request) -> Job:
+        text = Job(index, request, method="sample" if self._generation.samples else "generate")
+        if not request.choices:
+            return text
+        if not scores_letters(self._ref):
+            return dataclasses.replace(text, note=f"prompt mode {self._ref.prompt_mode!r} answers with text")
+        letters = answerer.letters(request.choices)
+        if letters.reason:
+            return dataclasses.replace(text, note=letters.reason)
+        return dataclasses.replace(text, letters=letters, method="letter_logits")
+
+    def _ready(self) -> Answerer:
+        if self._answerer is None:
+            from .answering import Answerer
+            from .loading import load
+            from .processors import Source
+
+            self.fingerprint()  # finds missing files and the commit before anything heavy starts
+            self._limit_threads()
+            source = Source(self._ref.location, self._commit, self._options.offline)
+            self._loaded = load(source, self._placement())
+            self._answerer = Answerer(self._loaded, self._generation)
+        return self._answerer
+
+    def _limit_threads(self) -> None:
+        if self._options.threads is not None:
+            import torch
+
+            torch.set_num_threads(self._options.threads)
+
+    def _placement(self) -> Placement:
+        from .loading import Placement
+
+        device = device_for(self._options.device)
+        dtype = self._ref.dtype
+        if dtype == "auto":  # half precision is slow on a CPU, and the checkpoint's own choice elsewhere
+            dtype = "float32" if device == "cpu" else "checkpoint"
+        return Placement(
+            device=device,
+            requested_device=self._options.device,
+            dtype=dtype,
+            attention=self._options.attention,
+            image_backend=self._options.image_backend,
+            min_pixels=self._ref.min_pixels,
+            max_pixels=self._ref.max_pixels,
+        )
+
+    def _weights(self) -> dict[str, Any]:
+        folder = Path(self._ref.location)
+        if folder.is_absolute() or folder.is_dir():
+            self._files = checkpoint_digests(folder, self._options.digest_cache)
+            return {"sha256": fingerprint(self._files)}
+        self._commit = commit_of(self._ref.location, self._ref.revision, offline=self._options.offline)
+        return {"hub_id": self._ref.location, "commit": self._commit}
+
+    def _decoding(self) -> dict[str, Any]:
+        """Returns the parameters that shape a text; its greatest length stands in each request."""
+        if not self._generation.samples:
+            return {"temperature": 0.0, "repetition_penalty": self._generation.repetition_penalty}
+        return {name: value for name, value in dataclasses.asdict(self._generation).items() if name != "max_new_tokens"}
+
+
+def _versions(image_backend: str) -> dict[str, str]:
+    names = (*_LIBRARIES, "torchvision") if image_backend == "torchvision" else _LIBRARIES
+    return {name: _version(name) for name in names}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError as error:
+        raise MissingExtra("running a model in this process", package) from error
+
+
+def _facts(loaded: Loaded) -> dict[str, Any]:
+    import torch
+
+    model, processor = loaded.model, loaded.processor
+    on_gpu = device_class(loaded.device) == "cuda"
+    return {
+        "model_class": type(model).__name__,
+        "processor_class": type(processor).__name__,
+        "image_processor_class": type(processor.image_processor).__name__,
+        "image_size": {key: value for key, value in dict(processor.image_processor.size).items() if value is not None},
+        "parameters": int(model.num_parameters()),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "attention": str(model.config._attn_implementation),  # noqa: SLF001 - the one place that says what was chosen
+        "device": torch.cuda.get_device_name(loaded.device) if on_gpu else loaded.device,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _free_memory() -> None:
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

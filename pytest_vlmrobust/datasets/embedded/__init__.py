@@ -1,0 +1,25 @@
+"""Data sets that the package draws itself, so that a gate runs anywhere; no file is shipped or downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.datasets.protocol import Dataset
+
+
+def _shapes() -> Dataset:
+    from .shapes import Shapes
+
+    return Shapes()
+
+
+def _words() -> Dataset:
+    from .words import Words
+
+    return Words()
+
+
+EMBEDDED: dict[str, Callable[[], Dataset]] = {"shapes": _shapes, "words": _words}
+"""Name to what makes the data set; a new one is one row."""

@@ -1,0 +1,126 @@
+"""A data set in a file: read once, fingerprinted by content, with every malformed row reported together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from pytest_vlmrobust.core.errors import DatasetError
+from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
+from pytest_vlmrobust.core.sample import Sample
+
+MOST_SHOWN = 10
+
+
+class DatasetWarning(UserWarning):
+    """Something about the data that does not stop a run and that its reader should know."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a reader found: samples, files they refer to (as written, and where), and notes for the report."""
+
+    samples: tuple[Sample, ...]
+    image_files: Mapping[str, Path] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+Reader = Callable[[Path, str], Contents]
+
+
+class FileDataset:
+    """A data set in one ``.tsv`` or ``.jsonl`` file, and the image files it refers to.
+
+    Nothing is opened before ``samples``, ``notes`` or ``digest`` is asked for, and then once. ``digest`` is the SHA-256 of
+    the file, the same as ``sha256sum`` prints, when the pictures are inside it; where rows refer to image files, it is a
+    fingerprint of that and of the SHA-256 of every image file under its name as written.
+    """
+
+    native_long_edge: int | None = None
+
+    def __init__(self, name: str, path: Path, read: Reader, *, variant: str = "") -> None:
+        self.name = name
+        self.path = path
+        self.variant = variant
+        self._read = read
+
+    def samples(self) -> Sequence[Sample]:
+        """Returns the samples in the order of the file.
+
+        Raises:
+            DatasetError: the file cannot be read, is empty, or has malformed rows.
+        """
+        return self._contents.samples
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Returns what a reader of the report should know about these data; each was also given as a ``DatasetWarning``."""
+        return self._contents.notes
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hex, of the content and of the ``variant`` it is read as."""
+        files = {written: file_digest(path) for written, path in self._contents.image_files.items()}
+        own = file_digest(self.path)
+        return fingerprint({"file": own, "images": files, "variant": self.variant}) if files or self.variant else own
+
+    @cached_property
+    def _contents(self) -> Contents:
+        try:
+            contents = self._read(self.path, self.name)
+        except OSError as error:
+            raise DatasetError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        for note in contents.notes:
+            warnings.warn(note, DatasetWarning, stacklevel=3)
+        return contents
+
+    def __repr__(self) -> str:
+        return f"FileDataset({self.name!r}, {str(self.path)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row of a file, and how the file itself calls it (``"row index 'q7'"``)."""
+
+    path: Path
+    line: int
+    row: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}, {self.row}"
+
+
+@dataclass(slots=True)
+class Problems:
+    """Everything that is wrong with the rows of one file; ``part`` is what the format calls a field of a row."""
+
+    path: Path
+    part: str
+    messages: list[str] = field(default_factory=list)
+
+    def add(self, place: Place, column: str, found: object, expected: str) -> None:
+        """Notes that ``column`` of a row holds ``found`` where ``expected`` was expected."""
+        self.messages.append(f"{place}, {self.part} {column!r}: found {_short(found)}, expected {expected}")
+
+    def raise_any(self) -> None:
+        """Raises one error with the first problems and the number of the others, if there are any.
+
+        Raises:
+            DatasetError: at least one problem was noted.
+        """
+        if not self.messages:
+            return
+        rest = len(self.messages) - MOST_SHOWN
+        lines = [*self.messages[:MOST_SHOWN], *([f"… and {rest} more"] if rest > 0 else [])]
+        count = f"{len(self.messages)} problem{'s' if len(self.messages) > 1 else ''}"
+        raise DatasetError(f"{self.path} has {count}; mend or remove these rows:\n  " + "\n  ".join(lines))
+
+
+def _short(value: object, most: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 1]}… ({len(text)} characters)"

@@ -1,0 +1,168 @@
+"""Pictures of a data set: where the bytes are, and how they become pixels.
+
+The rules of ``decode``, each the least surprising one for a model that expects 8-bit RGB:
+
+- EXIF orientation is not applied: VLMEvalKit opens pictures without it, and so published scores were measured without it.
+- Transparent pixels are laid over white, what a viewer shows. (VLMEvalKit drops alpha and shows the hidden colour.)
+- Palette, grey, bilevel and CMYK pictures are converted to RGB by Pillow; colour profiles are ignored.
+- 16-bit grey is scaled to 8 bits over its full range (65535 is white); 32-bit pictures have no fixed range and are refused.
+- Of an animation the first frame is taken.
+
+Nothing is resized and nothing is encoded again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.errors import ImageError
+from pytest_vlmrobust.core.fingerprint import file_digest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL import Image
+
+DECODER = "decoder 1"
+"""Changes whenever ``decode`` makes other pixels of the same bytes."""
+WHITE = (255, 255, 255, 255)
+
+
+@dataclass(frozen=True, slots=True)
+class FileImage:
+    """A picture in a file of its own; ``where`` names the row that asks for it."""
+
+    path: Path
+    where: str
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns the pixels.
+
+        Raises:
+            ImageError: the file cannot be read or decoded.
+        """
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            raise ImageError(f"{self.where}: {self.path} cannot be read: {error.strerror or error}") from error
+        return decode(data, f"{self.where}: {self.path}")
+
+    def identity(self) -> str:
+        """Returns a string that depends on the bytes of the file and not on its name.
+
+        Raises:
+            ImageError: the file cannot be read.
+        """
+        try:
+            return image_identity(_digest_of(self.path, file_stamp(self.path)))
+        except OSError as error:
+            raise ImageError(f"{self.where}: {self.path} cannot be read: {error.strerror or error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where one record lies in a file, so that its pictures need not stay in memory.
+
+    ``stamp`` is the file's size and modification time when the offsets were taken.
+    """
+
+    path: Path
+    offset: int
+    length: int
+    stamp: tuple[int, int]
+
+    def read(self, where: str) -> bytes:
+        """Returns the bytes of the record.
+
+        Raises:
+            ImageError: the file is gone, or was written to since the offsets were taken.
+        """
+        try:
+            with self.path.open("rb") as stream:
+                now = file_stamp(self.path)
+                stream.seek(self.offset)
+                data = stream.read(self.length)
+        except OSError as error:
+            raise ImageError(f"{where}: {self.path} cannot be read any more: {error.strerror or error}") from error
+        if now != self.stamp:
+            raise ImageError(f"{where}: {self.path} was changed while the run was reading it. Start the run again")
+        return data
+
+
+def file_stamp(path: Path) -> tuple[int, int]:
+    """Returns size in bytes and modification time in nanoseconds."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def image_identity(content_digest: str, position: int = 0) -> str:
+    """Returns the identity of the picture at ``position`` in content with this digest, as decoded here."""
+    return f"{DECODER}: {content_digest}: {position}"
+
+
+@lru_cache(maxsize=65536)
+def _digest_of(path: Path, stamp: tuple[int, int]) -> str:
+    del stamp  # only tells one state of the file from another
+    return file_digest(path)
+
+
+def from_base64(text: str, where: str) -> bytes:
+    """Returns the bytes behind base64 text or behind a ``data:`` URL; white space is ignored.
+
+    Raises:
+        ImageError: the text is not base64.
+    """
+    encoded = text.partition(",")[2] if text.startswith("data:") else text
+    try:
+        return base64.b64decode("".join(encoded.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ImageError(
+            f"{where}: {len(text)} characters starting {text[:24]!r} are not base64 ({error}). "
+            "Expected the base64 text of a complete image file"
+        ) from error
+
+
+def decode(data: bytes, where: str) -> NDArray[np.uint8]:
+    """Returns RGB pixels, uint8, shape (H, W, 3), of a complete image file in memory; the module's text has the rules.
+
+    Raises:
+        ImageError: the bytes are not a picture, are cut short, or have pixels without a fixed range.
+    """
+    import numpy as np
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.array(_rgb(image), dtype=np.uint8)
+    except Exception as error:
+        raise ImageError(
+            f"{where}: {len(data)} bytes starting {data[:8].hex()} cannot be decoded ({type(error).__name__}: {error}). "
+            "Expected a complete PNG, JPEG, WebP or other image file that Pillow reads"
+        ) from error
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    from PIL import Image
+
+    if image.mode.startswith("I;16"):
+        return _from_16_bits(image).convert("RGB")
+    if image.mode in {"I", "F"}:
+        raise ValueError("32-bit pixels have no fixed range: save the picture with 8 or 16 bits")
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", layer.size, WHITE), layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _from_16_bits(image: Image.Image) -> Image.Image:
+    import numpy as np
+    from PIL import Image
+
+    levels = np.asarray(image).astype(np.uint32)
+    return Image.fromarray(((levels + 128) // 257).astype(np.uint8))

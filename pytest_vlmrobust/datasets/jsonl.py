@@ -1,0 +1,236 @@
+"""The JSONL format: one JSON object per line, for data of one's own.
+
+    {"id": "q1", "image": "pictures/1.png", "question": "What is it?", "options": ["cat", "dog"], "answer": "B"}
+
+==============  ======================================================================================================
+``id``          required, unique: text or a whole number
+``image``       required (or ``images``, a list): a path relative to the file, a ``data:`` URL, or base64 of an image file
+``question``    required
+``answer``      required: the letter of an option; yes or no (or true, false); or an accepted answer or a list of them
+``options``     a list of texts (lettered A, B, …) or an object from letters to texts
+``category``    the stratum for sampling and for reports
+``group``       rows that are resampled together; by default those with the same picture
+``hint``        shown before the question
+``task``        ``choice``, ``yes_no`` or ``open``; by default as in ``drafts.finish``
+``changed_by``  what makes another answer right: kinds of change (``["left_right"]``), or perturbations (``["flip_h"]``)
+==============  ======================================================================================================
+
+Any other key is an error: a misspelt ``group`` must not silently make the intervals too narrow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
+from pytest_vlmrobust.core.sample import ImageSource
+
+from .drafts import LETTERS, TASKS, Draft, finish
+from .files import Contents, Place, Problems
+from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+KEYS = ("id", "image", "images", "question", "options", "answer", "category", "group", "hint", "task", "changed_by")
+REQUIRED = ("id", "question", "answer")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{64,}={0,2}\s*")
+_LONGEST_PATH = 1024
+
+
+def read_jsonl(path: Path, name: str) -> Contents:
+    """Returns the samples of a JSONL file; pictures are decoded only when a sample's image is loaded.
+
+    Raises:
+        DatasetError: the file has no rows, or malformed ones (all are named at once).
+        OSError: the file cannot be opened.
+    """
+    del name  # nothing here depends on what the data are called
+    return _Lines(path).contents()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlImage:
+    """One picture that is written inside one line of a JSONL file; ``digest`` is that of its text."""
+
+    span: Span
+    position: int
+    digest: str
+    where: str
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns the pixels.
+
+        Raises:
+            ImageError: the file has changed, or the picture cannot be decoded.
+        """
+        row = json.loads(self.span.read(self.where).decode("utf-8-sig"))
+        return decode(from_base64(_pictures(row)[self.position], self.where), self.where)
+
+    def identity(self) -> str:
+        """Returns a string that depends on the encoded picture alone; nothing is read for it."""
+        return image_identity(self.digest)
+
+
+class _Lines:
+    """The lines of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problems = Problems(path, "key")
+        self.image_files: dict[str, Path] = {}
+
+    def contents(self) -> Contents:
+        drafts, offset, stamp = [], 0, file_stamp(self.path)
+        with self.path.open("rb") as stream:
+            for number, raw in enumerate(stream, start=1):
+                span = Span(self.path, offset, len(raw), stamp)
+                offset += len(raw)
+                row = self._row(number, raw) if raw.strip() else None
+                if row is not None:
+                    drafts.append(_Row(row, Place(self.path, number, f"id {row['id']!r}"), span, self).draft())
+        samples = finish(drafts, self.problems, "id")
+        if not samples:
+            raise DatasetError(f"{self.path} is empty: expected one JSON object per line")
+        return Contents(samples, self.image_files)
+
+    def _row(self, number: int, raw: bytes) -> dict[str, Any] | None:
+        place = Place(self.path, number, "the line")
+        try:
+            row = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_without_repeats, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            self.problems.add(place, "(all)", raw.decode(errors="replace").strip(), f"a JSON object ({error})")
+            return None
+        if not isinstance(row, dict):
+            self.problems.add(place, "(all)", row, "a JSON object")
+            return None
+        return row if self._has_the_right_keys(row, place) else None
+
+    def _has_the_right_keys(self, row: Mapping[str, Any], place: Place) -> bool:
+        before = len(self.problems.messages)
+        for key in row:
+            if key not in KEYS:
+                self.problems.add(place, key, row[key], f"no such key.{did_you_mean(key, KEYS)} Known: {', '.join(KEYS)}")
+        for key in REQUIRED:
+            if key not in row:
+                self.problems.add(place, key, None, "a value: this key is required")
+        if ("image" in row) == ("images" in row):
+            self.problems.add(place, "image", [key for key in ("image", "images") if key in row], "either 'image' or 'images'")
+        return len(self.problems.messages) == before
+
+
+class _Row:
+    """One line whose keys are known; every method reads one of them."""
+
+    def __init__(self, row: Mapping[str, Any], place: Place, span: Span, lines: _Lines) -> None:
+        self.row, self.place, self.span, self.lines = row, place, span, lines
+
+    def draft(self) -> Draft:
+        pictures = _pictures(self.row)
+        own_group = hashlib.sha256("\n".join(map(str, pictures)).encode()).hexdigest()[:16]
+        return Draft(
+            place=self.place,
+            id=self._text("id"),
+            images=self._images(pictures),
+            question=self._text("question"),
+            answer=self._answer(),
+            options=self._options(),
+            category=self._text("category"),
+            group=self._text("group") or own_group,
+            hint=self._text("hint"),
+            task=self._task(),
+            changed_by=frozenset(self._names("changed_by")),
+        )
+
+    def _wrong(self, key: str, expected: str) -> None:
+        self.lines.problems.add(self.place, key, self.row[key], expected)
+
+    def _text(self, key: str) -> str:
+        value = self.row.get(key, "")
+        if _is_text(value):
+            return str(value)
+        self._wrong(key, "text")
+        return ""
+
+    def _answer(self) -> str | tuple[str, ...]:
+        value = self.row["answer"]
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, list) and value and all(map(_is_text, value)):
+            return tuple(map(str, value))
+        if not _is_text(value):
+            self._wrong("answer", "text, a number, true, false, or a list of accepted texts")
+            return "?"
+        return str(value)
+
+    def _options(self) -> dict[str, str]:
+        value = self.row.get("options")
+        named = dict(zip(LETTERS, value, strict=False)) if isinstance(value, list) and len(value) <= len(LETTERS) else value
+        if named is None:
+            return {}
+        fine = isinstance(named, dict) and all(key in LETTERS and len(key) == 1 and _is_text(named[key]) for key in named)
+        if not fine:
+            self._wrong("options", "a list of at most 26 texts, or an object from the letters A to Z to texts")
+            return {"A": "?", "B": "?"}
+        return {letter: str(text) for letter, text in named.items()}
+
+    def _task(self) -> str:
+        task = self.row.get("task", "")
+        if task in ("", *TASKS):
+            return str(task)
+        self._wrong("task", f"one of {', '.join(TASKS)}.{did_you_mean(str(task), TASKS)}")
+        return ""
+
+    def _names(self, key: str) -> list[str]:
+        value = self.row.get(key, [])
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            return value
+        self._wrong(key, 'a list of names, such as ["flip_h"]')
+        return []
+
+    def _images(self, pictures: list[Any]) -> tuple[ImageSource, ...]:
+        key = "image" if "image" in self.row else "images"
+        if not pictures or not all(isinstance(picture, str) and picture for picture in pictures):
+            self._wrong(key, "a path, a data: URL or base64 (a list of them for several pictures)")
+            return ()
+        return tuple(image for number in range(len(pictures)) if (image := self._image(key, pictures, number)) is not None)
+
+    def _image(self, key: str, pictures: list[str], number: int) -> ImageSource | None:
+        written, where = pictures[number], f"{self.place}, key {key!r}"
+        path = self.lines.path.parent / written if len(written) <= _LONGEST_PATH else None
+        if path is not None and path.is_file():
+            self.lines.image_files[written] = path
+            return FileImage(path, where)
+        if written.startswith("data:") or _BASE64.fullmatch(written):
+            return JsonlImage(self.span, number, hashlib.sha256(written.encode()).hexdigest(), where)
+        downloads = " (nothing is downloaded: save the picture beside the file)" if "://" in written else ""
+        self.lines.problems.add(self.place, key, written, f"an image file, a data: URL or base64; no file {path}{downloads}")
+        return None
+
+
+def _pictures(row: Mapping[str, Any]) -> list[Any]:
+    value = row["image"] if "image" in row else row["images"]
+    return value if isinstance(value, list) else [value]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
+    return row

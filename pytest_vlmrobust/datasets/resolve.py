@@ -1,0 +1,154 @@
+"""From what the user typed to a data set: a registered name, a path, or a benchmark's name in the data folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
+
+from .protocol import Dataset
+from .registry import DATASETS
+
+DATA_VARIABLES = ("VLMROBUST_DATA", "LMUData")
+SUFFIXES = (".tsv", ".jsonl")
+HUB = "hf:"
+_LONGEST_ID = 60
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def dataset_id(name_or_path: str) -> str:
+    """Returns a short name that is safe in a test id (letters, digits, ``.``, ``_``, ``-``); nothing is opened.
+
+    It is the last part of a path or a hub id without ``.tsv`` or ``.jsonl``; where nothing of that is left, a digest.
+    Two files of the same name in different folders get the same id.
+
+    >>> dataset_id("data/MMBench_DEV_EN.tsv"), dataset_id("hf:lmms-lab/POPE"), dataset_id("shapes")
+    ('MMBench_DEV_EN', 'POPE', 'shapes')
+    """
+    last = Path(name_or_path.removeprefix(HUB)).absolute().name
+    stem = last[: -len(Path(last).suffix)] if Path(last).suffix.lower() in SUFFIXES else last
+    safe = _UNSAFE.sub("-", stem).strip("-.")[:_LONGEST_ID]
+    return safe or f"dataset-{hashlib.sha256(name_or_path.encode()).hexdigest()[:8]}"
+
+
+def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: str = "") -> Dataset:
+    """Returns the data set that ``name_or_path`` means.
+
+    The first of these that exists: a registered name (also embedded and of installed packages); a path to a ``.tsv``, a
+    ``.jsonl`` or a folder that holds exactly one of them; ``NAME.tsv``, ``NAME_local.tsv``, ``NAME.jsonl`` or the folder
+    ``NAME`` in the data folder. To mean a file whose name is also registered, write it as a path: ``./shapes``.
+
+    Args:
+        name_or_path: as typed after ``--vlm-dataset``.
+        data_dir: the data folder; without it, the folders that ``VLMROBUST_DATA`` and ``LMUData`` name.
+        compat: ``"vlmevalkit"`` asks the questions of a TSV file with the options that VLMEvalKit's prompt shows.
+
+    Raises:
+        DatasetError: nothing of that name exists (the message lists where it was looked for), or a folder is ambiguous.
+        UsageError: a hub id, which is not supported, or ``compat`` for something that is no TSV file.
+    """
+    typed = str(name_or_path)
+    if not typed.strip():
+        raise UsageError("the name of a data set is empty: give a registered name, a path, or the name of a benchmark")
+    if typed.startswith(HUB):
+        raise UsageError(
+            f"{typed!r}: data sets of the Hugging Face hub are not read directly yet. Export the split to a .jsonl file (keys: "
+            "id, image, question, options, answer) or take the benchmark's VLMEvalKit .tsv, and give its path"
+        )
+    if typed in DATASETS:
+        _refuse_compat(compat, f"registered data set {typed!r}")
+        return DATASETS.get(typed)()
+    path = _find(typed, data_dir)
+    if path is None:
+        raise DatasetError(_not_found(typed, data_dir))
+    return open_dataset(path, dataset_id(typed), compat=compat)
+
+
+def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
+    """Returns the data set in a ``.tsv``, a ``.jsonl``, or a folder that holds exactly one of them; it is read when needed.
+
+    Raises:
+        DatasetError: the path is something else.
+        UsageError: ``compat`` for something that is no TSV file.
+    """
+    from .files import FileDataset
+
+    name = name or dataset_id(str(path))
+    file = _only_file(path) if path.is_dir() else path
+    if file.suffix.lower() == ".tsv":
+        from .vlmevalkit_tsv import read_tsv
+
+        return FileDataset(name, file, partial(read_tsv, compat=compat), variant=compat)
+    if file.suffix.lower() == ".jsonl":
+        from .jsonl import read_jsonl
+
+        _refuse_compat(compat, str(file))
+        return FileDataset(name, file, read_jsonl)
+    raise DatasetError(f"{file} is no data set: expected a .tsv, a .jsonl, or a folder that holds exactly one of them")
+
+
+def _refuse_compat(compat: str, what: str) -> None:
+    if compat:
+        raise UsageError(f"compat={compat!r} is for VLMEvalKit's TSV files, and {what} is none")
+
+
+def _only_file(folder: Path) -> Path:
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(path.name for path in found)
+        raise DatasetError(
+            f"{folder} holds {len(found)} data sets ({names}): expected exactly one. Give the path of the one you mean"
+        )
+    there = sorted(path.name for path in folder.iterdir())
+    raise DatasetError(f"{folder} holds no .tsv and no .jsonl: expected exactly one. It holds {_list(there)}")
+
+
+def _find(typed: str, data_dir: Path | None) -> Path | None:
+    return next((path for path in _candidates(typed, data_dir) if path.exists()), None)
+
+
+def _candidates(typed: str, data_dir: Path | None) -> list[Path]:
+    names = [f"{typed}.tsv", f"{typed}_local.tsv", f"{typed}.jsonl", typed]
+    return [Path(typed).expanduser(), *(folder / name for folder in _data_folders(data_dir) for name in names)]
+
+
+def _data_folders(data_dir: Path | None) -> list[Path]:
+    if data_dir is not None:
+        return [data_dir]
+    return [Path(os.environ[variable]).expanduser() for variable in DATA_VARIABLES if os.environ.get(variable)]
+
+
+def _not_found(typed: str, data_dir: Path | None) -> str:
+    folders = _data_folders(data_dir)
+    known = [*DATASETS.names(), *(name for folder in folders for name in _names_in(folder))]
+    looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
+    nowhere = "" if folders else " No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA."
+    return (
+        f"data set {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}. "
+        f"Looked for {looked}.{nowhere} Expected a registered name, a .tsv, a .jsonl or a folder"
+    )
+
+
+def _names_in(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return sorted({path.stem for path in folder.iterdir() if path.suffix.lower() in SUFFIXES or path.is_dir()})
+
+
+def _nearest(typed: str, known: Iterable[str]) -> str:
+    for name in known:
+        if name.lower() == typed.lower():
+            return f" Did you mean {name!r}?"
+    return did_you_mean(typed, known)
+
+
+def _list(names: list[str], most: int = 20) -> str:
+    shown = ", ".join(names[:most]) or "(nothing)"
+    return shown + (f", … and {len(names) - most} more" if len(names) > most else "")

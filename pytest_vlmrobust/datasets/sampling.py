@@ -1,0 +1,100 @@
+"""A smaller data set with the same make-up: the same samples in every process and whatever the order they come in."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import overload
+
+from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.seeding import SUBSET_SEED, derive_seed
+
+_SPEC = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<percent>%?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Subset(Sequence[Sample]):
+    """The samples that were taken, in the order of their ids, and what was asked for."""
+
+    taken: tuple[Sample, ...]
+    spec: str
+    available: int
+    note: str = ""
+    """Why there are fewer than asked for; empty when there are not."""
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+        return self.taken[index]
+
+    def __len__(self) -> int:
+        return len(self.taken)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return iter(self.taken)
+
+
+def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED) -> Subset:
+    """Returns a stratified subset: every category in proportion, chosen by ``seed`` and sample id alone.
+
+    Rows are drawn, not questions: of a question that comes in several rows (circular copies) some may be taken and others
+    not, so intervals have to resample by ``Sample.group``. Shares are rounded by largest remainder, ties going to the
+    category that sorts first. Within a category a smaller subset is a part of a larger one, so that predictions of the
+    smaller are found again in the store.
+
+    Args:
+        samples: the whole data set, in any order.
+        spec: a count (``"200"``) or a percentage (``"20%"``, rounded to the nearest count, at least one).
+        seed: another seed, another subset.
+
+    Raises:
+        UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
+        DatasetError: there are no samples.
+    """
+    everything = sorted(samples, key=lambda sample: sample.id)
+    asked = count_of(spec, len(everything))
+    strata: defaultdict[str, list[Sample]] = defaultdict(list)
+    for sample in everything:
+        strata[sample.category].append(sample)
+    shares = _shares({name: len(members) for name, members in strata.items()}, min(asked, len(everything)))
+    chosen = {sample.id for name, members in strata.items() for sample in _first(members, shares[name], seed)}
+    taken = tuple(sample for sample in everything if sample.id in chosen)
+    note = f"{asked} samples were asked for, and there are {len(everything)}: all are taken" if asked > len(everything) else ""
+    return Subset(taken, spec, len(everything), note)
+
+
+def count_of(spec: str, available: int) -> int:
+    """Returns how many samples ``spec`` asks for out of ``available``; a count may ask for more than there are.
+
+    Raises:
+        UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
+        DatasetError: ``available`` is 0.
+    """
+    match = _SPEC.fullmatch(spec.strip())
+    number = Fraction(match["number"]) if match else Fraction(0)
+    percent = bool(match and match["percent"])
+    if number <= 0 or (percent and number > 100) or (not percent and number.denominator != 1):
+        raise UsageError(f"sample size {spec!r}: expected a count such as '200', or a percentage in (0, 100] such as '20%'")
+    if not available:
+        raise DatasetError(f"sample size {spec!r} of a data set without samples: there is nothing to take from")
+    return max(1, int(available * number / 100 + Fraction(1, 2))) if percent else int(number)
+
+
+def _shares(sizes: Mapping[str, int], count: int) -> dict[str, int]:
+    total = sum(sizes.values())
+    exact = {name: Fraction(count * size, total) for name, size in sizes.items()}
+    shares = {name: int(share) for name, share in exact.items()}
+    by_remainder = sorted(exact, key=lambda name: (shares[name] - exact[name], name))
+    for name in by_remainder[: count - sum(shares.values())]:
+        shares[name] += 1
+    return shares
+
+
+def _first(members: Sequence[Sample], count: int, seed: int) -> list[Sample]:
+    return sorted(members, key=lambda sample: (derive_seed(seed, "subset", sample.id), sample.id))[:count]

@@ -1,0 +1,256 @@
+r"""VLMEvalKit's TSV format, read as text: what the file says is what is asked.
+
+Columns: ``index`` (unique), ``question``, ``answer``, and ``image`` or ``image_path``; optional ``A`` … ``Z`` (options),
+``hint``, ``category`` or ``l2-category``, ``g_index``. Every other column is left alone. Fields are quoted as CSV does.
+
+- ``image`` is the base64 text of a complete image file; a text of 64 characters or less is the ``index`` of the row whose
+  picture is meant; ``['…', '…']`` lists several pictures.
+- ``image_path`` is a path or a list of paths, absolute or relative to ``images/<name>``, ``images`` or the folder of the file.
+  It is used where ``image`` is empty.
+- An empty cell is an absent one, and only that: the option text ``None`` is an option. VLMEvalKit drops it; where its prompt
+  would differ a note says so, and ``compat="vlmevalkit"`` asks with its prompt.
+- A row with options is a choice, and its answer a letter. Without options, rows are yes/no questions when every answer is
+  Yes or No, else open; then ``['…', '…']`` lists several accepted answers.
+- Rows without any picture are left out, as VLMEvalKit does, and a note counts them.
+- The group of a row (the rows that are resampled together) is ``g_index``; else ``index`` modulo 1 000 000 when the name says
+  that the file holds circular copies (mmbench, ccbench, circular, mmcr); else a digest of the image field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_vlmrobust.core.errors import DatasetError, UnknownName, did_you_mean
+from pytest_vlmrobust.core.sample import ImageSource
+
+from .drafts import LETTERS, Draft, finish
+from .files import Contents, Place, Problems
+from .images import FileImage, Span
+from .pandas_reading import as_vlmevalkit_shows
+from .tsv_records import Record, TsvImage, listed, records
+
+LONGEST_REFERENCE = 64
+CIRCULAR_STRIDE = 1_000_000
+CIRCULAR_NAMES = ("mmbench", "ccbench", "circular", "mmcr")
+GROUP_DIGITS = 16
+COMPAT = "vlmevalkit"
+
+
+def read_tsv(path: Path, name: str, *, compat: str = "") -> Contents:
+    """Returns the samples of a TSV file; pictures are decoded only when a sample's image is loaded.
+
+    Args:
+        path: the file.
+        name: what the data set is called; decides whether ``index`` counts circular copies.
+        compat: ``"vlmevalkit"`` shows the options that VLMEvalKit's prompt shows.
+
+    Raises:
+        DatasetError: the file is not such a table, has no rows, or has malformed rows (all are named at once).
+        UnknownName: ``compat`` names no tool.
+        OSError: the file cannot be opened.
+    """
+    if compat not in {"", COMPAT}:
+        raise UnknownName("compat", compat, [COMPAT])
+    return _Table(path, name, records(path)).contents(compat)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A record without its pictures: what stays in memory of it."""
+
+    place: Place
+    span: Span
+    cells: Mapping[str, str]
+    pictures: int
+    """How many pictures the image field holds; 0 when it is empty or a reference."""
+    reference: str
+    digest: str
+
+    @property
+    def has_picture(self) -> bool:
+        return bool(self.pictures or self.reference or self.cells.get("image_path"))
+
+
+class _Table:
+    """The rows of one file, and what they say about each other."""
+
+    def __init__(self, path: Path, name: str, found: Iterable[Record]) -> None:
+        self.path, self.name = path, name
+        self.problems = Problems(path, "column")
+        source = iter(found)
+        self.header = _header(path, next(source, None))
+        self.letters = [letter for letter in LETTERS if letter in self.header]
+        self.image_files: dict[str, Path] = {}
+        self.notes: list[str] = []
+        self.read = [row for record in source if (row := self._row(record))]
+        self.rows = self._with_pictures()
+        self.by_index = {row.cells["index"]: row for row in reversed(self.rows)}
+
+    def contents(self, compat: str) -> Contents:
+        shown = self._as_vlmevalkit()
+        drafts = [self._draft(row, shown[row.place.line] if compat else None) for row in self.rows]
+        samples = finish(drafts, self.problems, "index")
+        if not samples:
+            raise DatasetError(f"{self.path} has no row with a question and a picture: expected one at least")
+        if not compat:
+            self._note_differences(shown)
+        return Contents(samples, self.image_files, tuple(self.notes))
+
+    def _row(self, record: Record) -> _Row | None:
+        cells = dict(zip(self.header, record.fields, strict=False))
+        place = Place(self.path, record.line, f"row index {cells.get('index', '')!r}")
+        if len(record.fields) != len(self.header):
+            expected = f"{len(self.header)}, as many as the header names (a tab or a quote inside a field?)"
+            self.problems.add(place, "(all)", f"{len(record.fields)} fields", expected)
+            return None
+        image = cells.pop("image", "")
+        kept = image or cells.get("image_path", "")
+        digest = hashlib.sha256(kept.encode()).hexdigest()
+        if len(image) <= LONGEST_REFERENCE:
+            return _Row(place, record.span, cells, 0, image, digest)
+        pictures = len(self._list(image, place, "image"))
+        return _Row(place, record.span, cells, pictures, "", digest)
+
+    def _list(self, text: str, place: Place, column: str) -> tuple[str, ...]:
+        try:
+            return listed(text)
+        except ValueError:
+            self.problems.add(place, column, text, "one text, or a list of texts such as ['a', 'b']")
+            return ()
+
+    def _with_pictures(self) -> list[_Row]:
+        bare = [row for row in self.read if not row.has_picture]
+        if bare:
+            self.notes.append(f"{self.path}: {len(bare)} rows have no picture and are left out (the first: {bare[0].place})")
+        return [row for row in self.read if row.has_picture]
+
+    def _draft(self, row: _Row, shown: Mapping[str, str] | None) -> Draft:
+        cells = row.cells
+        options = {letter: cells[letter] for letter in self.letters if cells[letter]}
+        answer = cells["answer"]
+        if not options and len(self.letters) > 1 and answer.strip() in self.letters:
+            self.problems.add(row.place, "A", "", f"options, because the answer is the letter {answer.strip()!r}")
+        images, digest = self._images(row)
+        return Draft(
+            place=row.place,
+            id=cells["index"],
+            images=images,
+            question=cells["question"],
+            answer=answer if options else _references(answer),
+            options=options,
+            category=cells.get("category") or cells.get("l2-category", ""),
+            group=self._group(row, digest),
+            hint=_hint(cells, shown),
+            shown=None if shown is None else {letter: shown[letter] for letter in options if letter in shown},
+        )
+
+    def _images(self, row: _Row) -> tuple[tuple[ImageSource, ...], str]:
+        holder = self._referred(row) if row.reference else row
+        if holder is None:
+            return (), row.digest
+        if holder.pictures:
+            where = f"{row.place}, column 'image'" + (f" (the picture of {holder.place})" if holder is not row else "")
+            column = self.header.index("image")
+            images = (TsvImage(holder.span, column, position, holder.digest, where) for position in range(holder.pictures))
+            return tuple(images), holder.digest
+        return self._files(row), row.digest
+
+    def _referred(self, row: _Row) -> _Row | None:
+        holder = self.by_index.get(row.reference)
+        if holder is None:
+            expected = f"base64 of an image, or (as a text of {LONGEST_REFERENCE} characters or less) the index of another row"
+            self.problems.add(row.place, "image", row.reference, expected)
+        elif not holder.pictures:
+            expected = f"the index of a row that holds a picture itself (line {holder.place.line} does not)"
+            self.problems.add(row.place, "image", row.reference, expected)
+            return None
+        return holder
+
+    def _files(self, row: _Row) -> tuple[ImageSource, ...]:
+        found: list[ImageSource] = []
+        for written in self._list(row.cells.get("image_path", ""), row.place, "image_path"):
+            places = [root / written for root in self._roots()]
+            path = next((path for path in places if path.is_file()), None)
+            if path is None:
+                looked = ", ".join(str(path) for path in dict.fromkeys(places))
+                self.problems.add(row.place, "image_path", written, f"an image file; looked for {looked}")
+            else:
+                self.image_files[written] = path
+                found.append(FileImage(path, f"{row.place}, column 'image_path'"))
+        return tuple(found)
+
+    def _roots(self) -> tuple[Path, ...]:
+        folder = self.path.parent
+        return folder / "images" / self.name, folder / "images", folder
+
+    def _group(self, row: _Row, digest: str) -> str:
+        if row.cells.get("g_index"):
+            return row.cells["g_index"]
+        index = row.cells["index"]
+        if any(part in self.name.lower() for part in CIRCULAR_NAMES) and index.isdecimal():
+            return str(int(index) % CIRCULAR_STRIDE)
+        return digest[:GROUP_DIGITS]
+
+    def _as_vlmevalkit(self) -> dict[int, dict[str, str]]:
+        """Returns, for each line, the options and hint that VLMEvalKit shows; the types are guessed over all rows."""
+        shown: dict[int, dict[str, str]] = {row.place.line: {} for row in self.read}
+        for column in self._prompt_columns():
+            texts = as_vlmevalkit_shows([row.cells[column] for row in self.read])
+            for row, text in zip(self.read, texts, strict=True):
+                if text is not None:
+                    shown[row.place.line][column] = text
+        return shown
+
+    def _prompt_columns(self) -> list[str]:
+        return [*self.letters, *(["hint"] if "hint" in self.header else [])]
+
+    def _note_differences(self, shown: Mapping[int, Mapping[str, str]]) -> None:
+        differing = [
+            (row.place, column, row.cells[column], theirs)
+            for row in self.rows
+            for column in self._prompt_columns()
+            if row.cells[column] != (theirs := shown[row.place.line].get(column, ""))
+        ]
+        if differing:
+            place, column, ours, theirs = differing[0]
+            instead = f"shows {theirs!r}" if theirs else "leaves it out"
+            self.notes.append(
+                f"{self.path}: VLMEvalKit's prompt differs in {len(differing)} cells (the first: {place}, column {column!r}: the "
+                f"file says {ours!r}, VLMEvalKit {instead}). Questions are asked as the file says; "
+                f"compat={COMPAT!r} asks them as VLMEvalKit does"
+            )
+
+
+def _header(path: Path, first: Record | None) -> list[str]:
+    if first is None:
+        raise DatasetError(f"{path} is empty: expected a line of column names, and rows")
+    header = first.fields
+    repeated = sorted({column for column in header if header.count(column) > 1})
+    if repeated:
+        raise DatasetError(f"{path}:1 names the column {repeated[0]!r} twice: expected every column once")
+    for column in ("index", "question", "answer"):
+        if column not in header:
+            raise DatasetError(f"{path}:1 has no column {column!r}.{did_you_mean(column, header)} {_found(header)}")
+    if "image" not in header and "image_path" not in header:
+        raise DatasetError(f"{path}:1 has neither a column 'image' nor 'image_path'. {_found(header)}")
+    return header
+
+
+def _found(header: Sequence[str]) -> str:
+    return f"Found: {', '.join(column[:40] for column in header[:20])}. Expected tab-separated columns as VLMEvalKit writes them"
+
+
+def _hint(cells: Mapping[str, str], shown: Mapping[str, str] | None) -> str:
+    return cells.get("hint", "") if shown is None else shown.get("hint", "")
+
+
+def _references(answer: str) -> str | tuple[str, ...]:
+    """Returns the accepted answers of an open question; only a list of texts is a list, ``[0, 1]`` is an answer."""
+    try:
+        texts = listed(answer.strip())
+    except ValueError:
+        return answer
+    return answer if texts == (answer.strip(),) else texts

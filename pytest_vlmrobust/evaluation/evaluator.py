@@ -1,0 +1,291 @@
+"""Evaluator: asks a model about every sample of a cell, once, and remembers the answers.
+
+*Pull, don't stage.* Whoever needs a cell asks for it: a hit in the store when it was evaluated before, inference when not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust.backends.protocol import Backend
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import DatasetError, OfflineError
+from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
+from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.datasets import sampling
+from pytest_vlmrobust.datasets.protocol import Dataset
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.scoring import score
+from pytest_vlmrobust.store import Store
+
+from .pipeline import Pipeline
+from .prompts import max_new_tokens, prompt, scorable_choices
+from .views import View, ViewMaker
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEASE_SECONDS = 600
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationOptions:
+    """What a run is told about evaluation; see the command line for the meaning of each."""
+
+    seed: int = AUGMENTATION_SEED
+    sample: str | None = None
+    offline: bool = False
+    batch_size: int = 32
+    threads: int = 1
+    """Threads that make views ahead of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a cell is: ``done`` of ``total`` samples, ``inferred`` of them by the model just now."""
+
+    cell: Cell
+    done: int
+    total: int
+    inferred: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellResult:
+    """The answers and scores of one cell, in the order of ``samples``."""
+
+    cell: Cell
+    samples: tuple[Sample, ...]
+    predictions: tuple[Prediction, ...]
+    scores: tuple[Score, ...]
+    n_requested: int
+    n_inferred: int
+    seconds: float
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Scores as numbers, shape (N,); NaN where an inference failed."""
+        import numpy as np
+
+        return np.array([score.value for score in self.scores], float)
+
+    def count(self, state: str) -> int:
+        """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``)."""
+        return sum(score.state == state for score in self.scores)
+
+
+@dataclass(eq=False)
+class _Asking:
+    """One sample of a cell on its way: where its view comes from, and the key of its answer once known."""
+
+    sample: Sample
+    text: str
+    recipe: str
+    key: str | None = None
+
+
+@dataclass
+class Evaluator:
+    """Evaluates cells on demand; one model is resident at a time.
+
+    ``models`` and ``datasets`` map the names that stand in cells; ``order`` is the plan, which lets views of the next cell be
+    made while the model works on this one.
+    """
+
+    models: Mapping[str, ModelRef]
+    datasets: Mapping[str, Callable[[], Dataset]]
+    open_backend: Callable[[ModelRef], Backend]
+    store: Store
+    options: EvaluationOptions = field(default_factory=EvaluationOptions)
+    owner: str = "main"
+    listener: Callable[[Progress], None] = lambda _progress: None
+
+    def __post_init__(self) -> None:
+        self._results: dict[Cell, CellResult] = {}
+        self._samples: dict[str, tuple[Sample, ...]] = {}
+        self._loaded: dict[str, Dataset] = {}
+        self._fingerprints: dict[str, Mapping[str, Any]] = {}
+        self._backends: dict[str, Backend] = {}
+        self._views = ViewMaker(self.options.seed)
+        self._pipeline = Pipeline(self._views, threads=self.options.threads)
+
+    def dataset(self, name: str) -> Dataset:
+        """Returns the dataset called ``name``, read on first use."""
+        if name not in self._loaded:
+            self._loaded[name] = self.datasets[name]()
+        return self._loaded[name]
+
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        """Returns the samples of a dataset that the run asks about.
+
+        Raises:
+            DatasetError: there are none.
+        """
+        if dataset not in self._samples:
+            chosen: Iterable[Sample] = self.dataset(dataset).samples()
+            if self.options.sample is not None:
+                chosen = sampling.take(chosen, self.options.sample)
+            self._samples[dataset] = tuple(chosen)
+            if not self._samples[dataset]:
+                raise DatasetError(f"dataset {dataset!r} has no samples: a gate over nothing measures nothing")
+        return self._samples[dataset]
+
+    def result(self, cell: Cell) -> CellResult:
+        """Returns the answers and scores of a cell; what is not in the store yet is inferred and stored.
+
+        Raises:
+            InfrastructureError: the model does not load, the store fails, or the run is offline and an answer is missing.
+        """
+        if cell not in self._results:
+            self._results[cell] = self._evaluate(cell)
+        return self._results[cell]
+
+    def table(self, model: str, dataset: str, settings: Sequence[Setting], *, reference: str | None = None) -> ScoreTable:
+        """Returns the paired scores of a model on a dataset: clean, without image, and under each of ``settings``.
+
+        ``reference`` names the model whose errors normalise the mean corruption error; ``None`` takes the same model without
+        the image, which knows only what guessing and language give.
+        """
+        blind = self._values(Cell(model, dataset, NO_IMAGE))
+        own = {str(setting): self._values(Cell(model, dataset, setting)) for setting in settings}
+        other = {s: blind if reference is None else self._values(Cell(reference, dataset, Setting.parse(s))) for s in own}
+        return ScoreTable(
+            clean=self._values(Cell(model, dataset, CLEAN)),
+            by_setting=own,
+            no_image=blind,
+            reference_by_setting=other,
+            groups=[sample.group or sample.id for sample in self.samples(dataset)],
+        )
+
+    def model_fingerprint(self, model: str) -> Mapping[str, Any]:
+        """Returns what determines the answers of a model; no weights are loaded for it."""
+        if model not in self._fingerprints:
+            self._fingerprints[model] = self._backend(model).fingerprint()
+        return self._fingerprints[model]
+
+    def close(self) -> None:
+        """Frees the models and stops making views."""
+        self._pipeline.close()
+        for backend in self._backends.values():
+            backend.close()
+
+    def _values(self, cell: Cell) -> NDArray[np.float64]:
+        return self.result(cell).values
+
+    def _backend(self, model: str) -> Backend:
+        if model not in self._backends:
+            self._backends[model] = self.open_backend(self.models[model])
+        return self._backends[model]
+
+    def _resident(self, model: str) -> Backend:
+        """Returns the backend that may load weights now: every other one frees its own first."""
+        for name, backend in self._backends.items():
+            if name != model:
+                backend.close()
+        return self._backend(model)
+
+    def _evaluate(self, cell: Cell) -> CellResult:
+        started = time.monotonic()
+        samples = self.samples(cell.dataset)
+        mode = self.models[cell.model].prompt_mode
+        asked = [_Asking(sample, prompt(sample, mode), self._views.recipe(sample, cell.setting)) for sample in samples]
+        self._recall(cell, asked)
+        answers = self.store.get_many({asking.key for asking in asked if asking.key is not None})
+        inferred = self._infer_missing(cell, asked, answers)
+        predictions = tuple(answers[asking.key or ""] for asking in asked)
+        return CellResult(
+            cell=cell,
+            samples=samples,
+            predictions=predictions,
+            scores=tuple(score(sample, prediction) for sample, prediction in zip(samples, predictions, strict=True)),
+            n_requested=len(samples),
+            n_inferred=inferred,
+            seconds=time.monotonic() - started,
+        )
+
+    def _recall(self, cell: Cell, asked: Sequence[_Asking]) -> None:
+        """Fills in the keys of answers whose pixels are known from an earlier run by their recipe."""
+        known = self.store.get_digests({asking.recipe for asking in asked})
+        for asking in asked:
+            digests = () if cell.setting == NO_IMAGE else known.get(asking.recipe)
+            if digests is not None:
+                asking.key = self._key(cell, asking, digests)
+
+    def _key(self, cell: Cell, asking: _Asking, digests: tuple[str, ...]) -> str:
+        ref = self.models[cell.model]
+        choices = scorable_choices(asking.sample, ref.prompt_mode)
+        model = self.model_fingerprint(cell.model)
+        return fingerprint([dict(model), list(digests), asking.text, list(choices), ref.prompt_mode, self._limit(ref)])
+
+    def _limit(self, ref: ModelRef) -> int:
+        return int(ref.generation.get("max_new_tokens", max_new_tokens(ref.prompt_mode)))
+
+    def _infer_missing(self, cell: Cell, asked: Sequence[_Asking], answers: dict[str, Prediction]) -> int:
+        """Infers what has no answer, batch by batch, each stored before the next; returns how many were inferred here."""
+        missing = [asking for asking in asked if asking.key is None or asking.key not in answers]
+        if not missing:
+            return 0
+        if self.options.offline:
+            raise OfflineError(
+                f"{cell}: {len(missing)} of {len(asked)} answers are not in the store, and --vlm-offline forbids asking the model. "
+                "Run once without --vlm-offline"
+            )
+        inferred = 0
+        views = self._pipeline.views([(asking.sample, cell.setting, asking.recipe) for asking in missing])
+        for start in range(0, len(missing), self.options.batch_size):
+            batch = missing[start : start + self.options.batch_size]
+            inferred += self._ask(cell, batch, [next(views) for _ in batch], answers)
+            self.listener(Progress(cell, len(asked) - len(missing) + start + len(batch), len(asked), inferred))
+        return inferred
+
+    def _ask(self, cell: Cell, batch: Sequence[_Asking], views: Sequence[View], answers: dict[str, Prediction]) -> int:
+        """Answers one batch: from the store, from another worker that is at it, or by asking the model."""
+        ref = self.models[cell.model]
+        requests: dict[str, Request] = {}
+        for asking, view in zip(batch, views, strict=True):
+            asking.key = self._key(cell, asking, view.digests)
+            requests[asking.key] = Request(
+                key=asking.key,
+                images=view.images,
+                text=asking.text,
+                choices=scorable_choices(asking.sample, ref.prompt_mode),
+                max_new_tokens=self._limit(ref),
+                sample_id=asking.sample.id,
+                setting=str(cell.setting),
+            )
+        self.store.put_digests({asking.recipe: view.digests for asking, view in zip(batch, views, strict=True) if view.digests})
+        return self._settle(cell, requests, answers)
+
+    def _settle(self, cell: Cell, requests: Mapping[str, Request], answers: dict[str, Prediction]) -> int:
+        inferred = 0
+        while open_keys := [key for key in requests if key not in answers]:
+            answers.update(self.store.get_many(open_keys))
+            open_keys = [key for key in open_keys if key not in answers]
+            mine = self.store.claim(open_keys, self.owner, LEASE_SECONDS)
+            if open_keys and not mine:
+                time.sleep(_POLL_SECONDS)
+                continue
+            inferred += self._infer(cell, [requests[key] for key in open_keys if key in mine], answers)
+        return inferred
+
+    def _infer(self, cell: Cell, requests: Sequence[Request], answers: dict[str, Prediction]) -> int:
+        if not requests:
+            return 0
+        keys = [request.key for request in requests]
+        try:
+            found = dict(zip(keys, self._resident(cell.model).infer(requests), strict=True))
+            self.store.put_many(found, context={"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)})
+            answers.update(found)
+        finally:
+            self.store.release(keys, self.owner)
+        return len(found)

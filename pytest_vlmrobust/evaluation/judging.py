@@ -1,0 +1,202 @@
+"""Judging: from the answers of a cell or a sweep to a Record with its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.core.cell import Cell, SweepMetric
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.policies import JudgedTest, Policy
+from pytest_vlmrobust.policies.policy import WORST_FIRST
+
+from .evaluator import CellResult, Evaluator
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LABEL_PRESERVING_DROP = "label_preserving_drop"
+_WORST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges what an evaluator measures, by the policy of each model.
+
+    ``reference`` names the model whose errors normalise the mean corruption error; ``None`` is the same model without images.
+    """
+
+    evaluator: Evaluator
+    policies: Mapping[str, Policy]
+    today: date
+    reference: str | None = None
+    confidence: float = 0.90
+
+    def cell(self, cell: Cell) -> Record:
+        """Evaluates a cell and judges it.
+
+        Raises:
+            InfrastructureError: nothing could be measured.
+        """
+        result = self.evaluator.result(cell)
+        table = self._cell_table(cell, result)
+        about = None if cell.setting in (CLEAN, NO_IMAGE) else perturbations.info(str(cell.setting))
+        family, level = (about.family, about.level or "") if about else ("", "")
+        measures = [
+            self._measure(cell.model, JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level), estimate)
+            for name, estimate in self._cell_estimates(cell, table, result)
+        ]
+        measures += self._category_measures(cell, table, result, family, level)
+        measures += self._budget_measures(cell.model, result)
+        worst = _worst(measures)
+        return Record(
+            test="cell",
+            id=str(cell),
+            model=cell.model,
+            dataset=cell.dataset,
+            setting=str(cell.setting),
+            family=family,
+            level=level,
+            outcome=worst.outcome,
+            reason=worst.reason,
+            n=result.n_requested - result.count("error"),
+            n_requested=result.n_requested,
+            n_unparsed=result.count("unparsed"),
+            n_errors=result.count("error"),
+            n_inferred=result.n_inferred,
+            seconds=result.seconds,
+            measures=tuple(measures),
+            categories=_by_category(result),
+            worst=self._newly_wrong(cell, result),
+            policy_sha256=self.policies[cell.model].sha256,
+        )
+
+    def sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
+        """Computes a summary metric over ``settings`` and judges it; evaluates whatever it needs.
+
+        Raises:
+            InfrastructureError: a cell that it needs could not be measured.
+        """
+        perturbed = [setting for setting in settings if setting not in (CLEAN, NO_IMAGE)]
+        table = self.evaluator.table(sweep.model, sweep.dataset, perturbed, reference=self.reference)
+        estimate = metrics.estimate(sweep.metric, table, confidence=self.confidence)
+        measure = self._measure(sweep.model, JudgedTest(sweep.model, sweep.dataset, sweep.metric), estimate)
+        results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, s)) for s in (CLEAN, NO_IMAGE, *perturbed)]
+        measures = [measure, *self._budget_measures(sweep.model, *results)]
+        worst = _worst(measures)
+        return Record(
+            test="sweep",
+            id=str(sweep),
+            model=sweep.model,
+            dataset=sweep.dataset,
+            metric=sweep.metric,
+            outcome=worst.outcome,
+            reason=worst.reason or estimate.reason,
+            n=estimate.n,
+            n_requested=len(self.evaluator.samples(sweep.dataset)),
+            n_unparsed=sum(result.count("unparsed") for result in results),
+            n_errors=sum(result.count("error") for result in results),
+            measures=tuple(measures),
+            policy_sha256=self.policies[sweep.model].sha256,
+        )
+
+    def _cell_table(self, cell: Cell, result: CellResult) -> ScoreTable:
+        own = result.values
+        clean = own if cell.setting == CLEAN else self.evaluator.result(Cell(cell.model, cell.dataset, CLEAN)).values
+        blind = own if cell.setting == NO_IMAGE else self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE)).values
+        return ScoreTable(
+            clean=clean, by_setting={str(cell.setting): own}, no_image=blind, groups=[s.group or s.id for s in result.samples]
+        )
+
+    def _cell_estimates(self, cell: Cell, table: ScoreTable, result: CellResult) -> list[tuple[str, Estimate]]:
+        names = ["accuracy"] if cell.setting in (CLEAN, NO_IMAGE) else metrics.names(scope="cell", suite="corruptions")
+        setting = str(cell.setting)
+        found = [(name, metrics.estimate(name, table, setting=setting, confidence=self.confidence)) for name in names]
+        kept = _label_preserving(cell.setting, result.samples)
+        if not all(kept):
+            found.append((LABEL_PRESERVING_DROP, self._preserved(table, setting, kept)))
+        return found
+
+    def _preserved(self, table: ScoreTable, setting: str, kept: Sequence[bool]) -> Estimate:
+        """Returns the drop over the samples whose answer the setting leaves right."""
+        if not any(kept):
+            return Estimate(float("nan"), 0, valid=False, reason="the setting changes the answer of every sample")
+        part = _part(table, setting, kept)
+        return metrics.estimate("accuracy_drop", part, setting=setting, confidence=self.confidence)
+
+    def _category_measures(self, cell: Cell, table: ScoreTable, result: CellResult, family: str, level: str) -> list[Measure]:
+        """Judges single categories where the policy has a rule about one."""
+        policy = self.policies[cell.model]
+        asked = sorted({rule.metric for rule in policy.rules if rule.where.category} & set(metrics.names(scope="cell")))
+        found = []
+        for category in sorted({sample.category for sample in result.samples}) if asked else ():
+            part = _part(table, str(cell.setting), [sample.category == category for sample in result.samples])
+            for name in asked:
+                test = JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level, category)
+                if any(rule.applies(test) for rule in policy.rules):
+                    estimate = metrics.estimate(name, part, setting=str(cell.setting), confidence=self.confidence)
+                    found.append(self._measure(cell.model, test, estimate))
+        return found
+
+    def _measure(self, model: str, test: JudgedTest, estimate: Estimate) -> Measure:
+        return self.policies[model].measure(test, estimate, today=self.today)
+
+    def _budget_measures(self, model: str, *results: CellResult) -> list[Measure]:
+        """Judges failed and unreadable answers; a kept budget says nothing."""
+        verdicts = self.policies[model].budgets.judge(
+            n_requested=sum(result.n_requested for result in results),
+            n_scored=sum(result.n_requested - result.count("error") for result in results),
+            n_errors=sum(result.count("error") for result in results),
+            n_unparsed=sum(result.count("unparsed") for result in results),
+        )
+        return [
+            Measure(v.metric, float("nan"), threshold=v.threshold, outcome=v.outcome, reason=v.reason, rule=v.rule, source=v.source)
+            for v in verdicts
+        ]
+
+    def _newly_wrong(self, cell: Cell, result: CellResult) -> tuple[str, ...]:
+        if cell.setting == CLEAN:
+            return ()
+        clean = self.evaluator.result(Cell(cell.model, cell.dataset, CLEAN)).values
+        lost = [sample.id for sample, before, after in zip(result.samples, clean, result.values, strict=True) if after < before]
+        return tuple(lost[:_WORST])
+
+
+def _worst(measures: Sequence[Measure]) -> Measure:
+    return min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
+
+
+def _by_category(result: CellResult) -> dict[str, float]:
+    import numpy as np
+
+    names = np.array([sample.category for sample in result.samples])
+    return {str(name): float(result.values[names == name].mean()) for name in dict.fromkeys(names.tolist())}
+
+
+def _label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
+    """Returns, for each sample, whether the setting leaves its answer right."""
+    if setting in (CLEAN, NO_IMAGE):
+        return [True] * len(samples)
+    changes = {str(setting), *(step.name for step in setting.steps), *perturbations.info(str(setting)).label_changing}
+    return [not (sample.changed_by & changes) for sample in samples]
+
+
+def _part(table: ScoreTable, setting: str, kept: Sequence[bool]) -> ScoreTable:
+    import numpy as np
+
+    chosen: NDArray[np.bool_] = np.array(kept, bool)
+    return ScoreTable(
+        clean=table.clean[chosen],
+        by_setting={setting: table.scores(setting)[chosen]},
+        no_image=None if table.no_image is None else table.no_image[chosen],
+        groups=None if table.groups is None else [group for group, keep in zip(table.groups, kept, strict=True) if keep],
+    )

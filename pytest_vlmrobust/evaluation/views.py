@@ -1,0 +1,109 @@
+"""Views: from a sample and a setting to the pixels that are sent, remembered by what they are a function of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
+from pytest_vlmrobust.core.sample import ImageSource, Sample
+from pytest_vlmrobust.core.seeding import derive_seed
+from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_SOURCE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """The pixels of one sample under one setting, and their digests."""
+
+    images: tuple[NDArray[np.uint8], ...]
+    digests: tuple[str, ...]
+
+
+@cache
+def code_digest() -> str:
+    """Returns the SHA-256 of the code and libraries that turn a source picture into a view.
+
+    A recipe remembers which pixels it gave; it may do so only as long as nothing that makes pixels has changed.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(Path(perturbations.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    for package in ("numpy", "opencv-python", "opencv-python-headless", "pillow"):
+        digest.update(f"{package} {_installed(package)}\n".encode())
+    return digest.hexdigest()
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except ModuleNotFoundError:
+        return ""
+
+
+class ViewMaker:
+    """Makes views; safe to use from several threads."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._sources: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
+        self._held = 0
+        self._lock = Lock()
+
+    def recipe(self, sample: Sample, setting: Setting) -> str:
+        """Returns the fingerprint of everything the view is a function of; cheaper than the view."""
+        if setting == NO_IMAGE:
+            return "no image"
+        steps = perturbations.fingerprint(setting)
+        seed = derive_seed(self._seed, sample.id) if _depends_on_seed(setting) else 0
+        return fingerprint([code_digest(), steps, seed, [source.identity() for source in sample.images]])
+
+    def view(self, sample: Sample, setting: Setting) -> View:
+        """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
+
+        Raises:
+            ImageError: a source picture cannot be read.
+        """
+        if setting == NO_IMAGE:
+            return View((), ())
+        sources = tuple(self._source(source) for source in sample.images)
+        if setting == CLEAN:
+            images = sources
+        else:
+            perturb = perturbations.get(str(setting))
+            seed = derive_seed(self._seed, sample.id)
+            images = tuple(perturb(image, seed=seed) for image in sources)
+        return View(images, tuple(pixels_digest(image) for image in images))
+
+    def _source(self, source: ImageSource) -> NDArray[np.uint8]:
+        """Returns the source picture, kept for the other settings as long as memory allows."""
+        name = source.identity()
+        with self._lock:
+            if name in self._sources:
+                self._sources.move_to_end(name)
+                return self._sources[name]
+        image = source.load()
+        image.flags.writeable = False
+        with self._lock:
+            if name not in self._sources:
+                self._sources[name] = image
+                self._held += image.nbytes
+            while self._held > _SOURCE_BYTES and len(self._sources) > 1:
+                self._held -= self._sources.popitem(last=False)[1].nbytes
+        return image
+
+
+def _depends_on_seed(setting: Setting) -> bool:
+    return setting not in (CLEAN, NO_IMAGE) and bool(perturbations.info(str(setting)).stochastic)

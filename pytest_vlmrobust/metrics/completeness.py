@@ -1,0 +1,81 @@
+"""What a metric reads from a table of scores, and what of it is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .record import Metric, Needs
+from .scores import Scores
+from .table import ScoreTable
+from .wording import listed
+
+_NOUNS = {
+    Needs.CLEAN: "clean scores",
+    Needs.NO_IMAGE: "scores without images",
+    Needs.PERTURBED_BY_SETTING: "scores under any setting",
+    Needs.REFERENCE_BY_SETTING: "scores of a reference model",
+    Needs.LABELS: "labels of the samples",
+    Needs.RESOLUTIONS: "scores under any setting 'resolution:<pixels>'",
+    Needs.ACCURACIES: "scores under any setting 'resolution:<pixels>'",
+}
+
+
+def arrays_read(record: Metric, table: ScoreTable, setting: str | None) -> dict[str, Scores]:
+    """Returns the arrays that a metric reads, by the name that messages use; absent ones are left out."""
+    chosen = record.coverage.select(table.by_setting) if record.coverage else tuple(table.by_setting)
+    read: dict[str, Scores] = {}
+    for need in record.needs:
+        read |= _arrays(need, table, setting, chosen)
+    return read
+
+
+def complete_samples(read: dict[str, Scores], samples: int) -> int:
+    """Returns how many of ``samples`` have every score that is read."""
+    complete = np.ones(samples, dtype=np.bool_)
+    for array in read.values():
+        complete &= ~_missing(array)
+    return int(complete.sum())
+
+
+def what_is_missing(record: Metric, table: ScoreTable, read: dict[str, Scores]) -> str:
+    """Returns why the value cannot be known, or an empty string when everything is there."""
+    if not table.samples:
+        return "no samples"
+    absent = next((_NOUNS[need] for need in record.needs if not need.of_one_setting and not _has(table, need)), None)
+    if absent:
+        return f"there are no {absent}"
+    lacking = [name for name in table.by_setting if name not in (table.reference_by_setting or {})]
+    if lacking and Needs.REFERENCE_BY_SETTING in record.needs:
+        return f"the reference model was not measured under {listed(lacking)}"
+    gaps = {name: int(_missing(array).sum()) for name, array in read.items()}
+    if not any(gaps.values()):
+        return ""
+    count = table.samples - complete_samples(read, table.samples)
+    where = listed([f"{missing} in {name}" for name, missing in gaps.items() if missing])
+    return f"scores of {count} of {table.samples} samples are missing: {where}"
+
+
+def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[str, ...]) -> dict[str, Scores]:
+    if need.of_one_setting:
+        return {str(setting): table.argument(need, setting)}
+    reference = table.reference_by_setting or {}
+    read = {
+        Needs.CLEAN: {"clean": table.clean},
+        Needs.NO_IMAGE: {} if table.no_image is None else {"no_image": table.no_image},
+        Needs.PERTURBED_BY_SETTING: {name: table.by_setting[name] for name in chosen},
+        Needs.REFERENCE_BY_SETTING: {f"reference {name}": reference[name] for name in chosen if name in reference},
+        Needs.ACCURACIES: {name: table.by_setting[name] for _, name in table.resolutions()},
+    }
+    return read.get(need, {})
+
+
+def _has(table: ScoreTable, need: Needs) -> bool:
+    argument = table.argument(need, None)
+    return argument is not None and len(argument) > 0
+
+
+def _missing(array: Scores) -> NDArray[np.bool_]:
+    """Returns which samples lack a score, shape (N,), for scores of shape (N,) or (N, k)."""
+    missing: NDArray[np.bool_] = np.isnan(array).any(axis=tuple(range(1, array.ndim)))
+    return missing

@@ -1,0 +1,355 @@
+"""Summary metrics of a sweep over many settings.
+
+Source of the formulas: VLM-RobustBench, sections 3.1 and 4.3; what the text leaves open was recovered from its tables.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import intervals, validity
+from .record import Needs
+from .registry import metric
+from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, by_setting, drops, require_equal_lengths, stacked
+from .selections import ALL_SETTINGS, LOW_SETTINGS, low_settings, types
+from .thresholds import BENIGN, CATASTROPHIC, SEVERE
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="lower",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench section 4.3",
+    suite="corruptions",
+    interval=intervals.mean_drop,
+    coverage=ALL_SETTINGS,
+)
+def mean_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Mean accuracy drop over all settings.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+
+    Returns:
+        A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+    """
+    return _mean(_losses(clean, perturbed_by_setting))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="lower",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench section 4.3 (i)",
+    suite="corruptions",
+    interval=intervals.worst_case_drop,
+    coverage=ALL_SETTINGS,
+    note=validity.worst_setting,
+)
+def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Largest accuracy drop over all settings.
+
+    The maximum of noisy drops is biased upwards; its interval is not: see the evidence in the estimate.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+
+    Returns:
+        A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> worst_case_drop([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "fog:high": [0, 0, 1, 0]})
+    0.5
+    """
+    return _largest(_losses(clean, perturbed_by_setting))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="lower",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench section 4.3 (iii): Worst@Low",
+    validity="at least one setting at level low",
+    suite="corruptions",
+    interval=intervals.worst_at_low,
+    coverage=LOW_SETTINGS,
+    note=validity.worst_low_setting,
+)
+def worst_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Largest accuracy drop over the settings at level low.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,); only settings ``name:low`` are used.
+
+    Returns:
+        A fraction in [-1, 1]; NaN for no samples or a missing score.
+
+    Raises:
+        ValueError: no setting at level low, unequal lengths, a score outside [0, 1], or another shape.
+    """
+    return _largest(_low_losses(clean, perturbed_by_setting))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="higher",
+    bounds=(0.0, 1.0),
+    perfect=1.0,
+    reference="VLM-RobustBench section 4.3 (iv): Benign@Low; the bound of 1 pp is absolute (its tables fit no other)",
+    validity="at least one setting at level low",
+    suite="corruptions",
+    interval=intervals.benign_at_low,
+    coverage=LOW_SETTINGS,
+)
+def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Share of the settings at level low that cost less than 1 percentage point, gains included.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,); only settings ``name:low`` are used.
+
+    Returns:
+        A fraction in [0, 1]; NaN for no samples or a missing score.
+
+    Raises:
+        ValueError: no setting at level low, unequal lengths, a score outside [0, 1], or another shape.
+    """
+    losses = _low_losses(clean, perturbed_by_setting)
+    return _share(losses < BENIGN - ROUNDING, losses)
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="lower",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench section 4.3 (ii); the threshold is 10 % of the clean accuracy (its tables fit no other round one)",
+    suite="corruptions",
+    interval=intervals.severe_failure_rate,
+    coverage=ALL_SETTINGS,
+)
+def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relative: float = SEVERE) -> float:
+    """Share of the settings that cost more than a tenth of the clean accuracy.
+
+    The comparison is strict, and made on sums of scores so that no rounding decides.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+        relative: the share of the clean accuracy that a setting may cost.
+
+    Returns:
+        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+    """
+    before, after = against_clean(clean, perturbed_by_setting)
+    losses = drops(before, stacked(after, len(before)))
+    return _share(losses * len(before) > relative * before.sum() + ROUNDING, losses)
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="lower",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench appendix A.10 (tables 18 and 19)",
+    suite="corruptions",
+    interval=intervals.catastrophic_rate,
+    coverage=ALL_SETTINGS,
+)
+def catastrophic_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Share of the settings that cost more than 10 percentage points.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+
+    Returns:
+        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+    """
+    losses = _losses(clean, perturbed_by_setting)
+    return _share(losses > CATASTROPHIC + ROUNDING, losses)
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="lower",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench appendix A.12 (Flip+, macro average)",
+    suite="corruptions",
+    interval=intervals.mean_harmful_flip_rate,
+    coverage=ALL_SETTINGS,
+)
+def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Harmful flip rate, averaged over all settings.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+
+    Returns:
+        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+    """
+    before, after = against_clean(clean, perturbed_by_setting)
+    return _mean((before[:, None] - stacked(after, len(before))).clip(min=0.0))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="none",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench appendix A.12 (Flip-, macro average)",
+    suite="corruptions",
+    interval=intervals.mean_helpful_flip_rate,
+    coverage=ALL_SETTINGS,
+)
+def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Helpful flip rate, averaged over all settings.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+
+    Returns:
+        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+    """
+    before, after = against_clean(clean, perturbed_by_setting)
+    return _mean((stacked(after, len(before)) - before[:, None]).clip(min=0.0))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING, Needs.NO_IMAGE),
+    unit="ratio",
+    better="lower",
+    perfect=0.0,
+    reference="VLM-RobustBench section 3.1, equation 3, averaged over the settings (table 3)",
+    validity="the visual gain is above 1 pp and above 2 standard errors",
+    suite="corruptions",
+    interval=intervals.mean_relative_corruption_error,
+    gate=validity.visual_gain_is_real,
+    coverage=ALL_SETTINGS,
+)
+def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySetting, no_image: ArrayLike) -> float:
+    """Mean over all settings of the share of the visual gain that they destroy.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+        no_image: shape (N,), the same samples asked without their images.
+
+    Returns:
+        A ratio, see :func:`relative_corruption_error`; NaN without a positive visual gain (undefined), for no settings, no
+        samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+    """
+    before, after = against_clean(clean, perturbed_by_setting)
+    blind = as_scores(no_image, "no_image")
+    require_equal_lengths({"clean": len(before), "no_image": len(blind)})
+    gain = float((before - blind).sum())
+    if not gain > ROUNDING:
+        return math.nan
+    return _mean(drops(before, stacked(after, len(before))) * len(before) / gain)
+
+
+@metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING),
+    unit="ratio",
+    better="lower",
+    bounds=(0.0, math.inf),
+    perfect=0.0,
+    reference="VLM-RobustBench section 5.7 and appendix B.3, after ImageNet-C (Hendrycks and Dietterich 2019)",
+    validity="the reference model makes errors under every perturbation",
+    suite="corruptions",
+    interval=intervals.mean_corruption_error,
+    gate=validity.reference_makes_errors,
+    coverage=ALL_SETTINGS,
+)
+def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting: BySetting) -> float:
+    """Errors relative to a reference model: per perturbation summed over its levels, then the plain mean over perturbations.
+
+    Args:
+        perturbed_by_setting: setting to scores, shape (N,).
+        reference_by_setting: the reference model's scores under at least these settings, shape (N,), the same samples.
+
+    Returns:
+        A ratio of at least 0: 1.0 equals the reference, below 1 is more robust. NaN where the reference makes no errors under
+        a perturbation (undefined), for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: the reference lacks a setting, unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> mean_corruption_error({"fog:low": [1, 1, 0, 1]}, {"fog:low": [1, 0, 0, 1]})
+    0.5
+    """
+    own, reference = by_setting(perturbed_by_setting), by_setting(reference_by_setting, "reference_by_setting")
+    if missing := [setting for setting in own if setting not in reference]:
+        raise ValueError(
+            f"reference_by_setting lacks {', '.join(missing[:5])}: measure the reference model under the same settings"
+        )
+    for setting, scores in own.items():
+        require_equal_lengths({setting: len(scores), f"reference {setting}": len(reference[setting])})
+    ratios = []
+    for settings in types(own).values():
+        ours = sum(float((1.0 - own[setting]).sum()) for setting in settings)
+        theirs = sum(float((1.0 - reference[setting]).sum()) for setting in settings)
+        ratios.append(ours / theirs if theirs > ROUNDING else math.nan)
+    return _mean(np.array(ratios))
+
+
+def _losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
+    before, after = against_clean(clean, perturbed_by_setting)
+    return drops(before, stacked(after, len(before)))
+
+
+def _low_losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
+    before, after = against_clean(clean, perturbed_by_setting)
+    low = low_settings(after)
+    if not low:
+        raise ValueError(
+            f"none of the {len(after)} settings is at level low: this metric is about settings such as 'glass_blur:low' only"
+        )
+    return drops(before, stacked({setting: after[setting] for setting in low}, len(before)))
+
+
+def _mean(values: Scores) -> float:
+    return float(values.mean()) if values.size else math.nan
+
+
+def _largest(values: Scores) -> float:
+    # numpy's max keeps NaN, Python's may not
+    return float(values.max()) if values.size else math.nan
+
+
+def _share(condition: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], losses: Scores) -> float:
+    if not losses.size or np.isnan(losses).any():
+        return math.nan
+    return float(condition.mean())

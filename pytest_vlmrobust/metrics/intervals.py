@@ -1,0 +1,185 @@
+"""Intervals of the registered metrics: ``(table, setting, confidence) -> (low, high)``, the level being two-sided.
+
+Each bound of a 0.90 interval is a one-sided 95 % bound, which is what a gate compares with its threshold. Scores have no missing
+values and N > 0 when these are called. Samples of one group are taken as one observation in every interval.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_vlmrobust.core.errors import UsageError
+
+from .scores import Scores, is_binary, stacked
+from .selections import low_settings, types
+from .statistics.counts import count_interval
+from .statistics.differences import BoundTest, drop_test
+from .statistics.means import MeanTest
+from .statistics.proportions import proportion_interval
+from .statistics.quantiles import one_sided
+from .statistics.ratios import ratio_interval
+from .table import ScoreTable
+from .thresholds import BENIGN, CATASTROPHIC, SEVERE
+
+Bounds = tuple[float, float]
+
+
+def accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds an accuracy: Wilson for 0/1 scores, Student's t for graded ones."""
+    return _mean_bounds(table, table.scores(_one(setting)), confidence)
+
+
+def clean_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
+    """Bounds the clean accuracy: Wilson for 0/1 scores, Student's t for graded ones."""
+    return _mean_bounds(table, table.clean, confidence)
+
+
+def accuracy_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds a drop: Tango's score interval for 0/1 scores, Student's t for graded ones."""
+    return _drop_bounds(table, table.scores(_one(setting)), confidence)
+
+
+def visual_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the visual gain, the drop to no image."""
+    return _drop_bounds(table, _blind(table), confidence)
+
+
+def harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of harmful flips: Wilson for 0/1 scores, Student's t for graded ones."""
+    return _mean_bounds(table, (table.clean - table.scores(_one(setting))).clip(min=0.0), confidence)
+
+
+def helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of helpful flips: Wilson for 0/1 scores, Student's t for graded ones."""
+    return _mean_bounds(table, (table.scores(_one(setting)) - table.clean).clip(min=0.0), confidence)
+
+
+def relative_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds a drop relative to the visual gain; a side is infinite where the gain cannot be told from 0."""
+    loss = table.clean - table.scores(_one(setting))
+    return ratio_interval(loss, table.clean - _blind(table), table.clusters, confidence)
+
+
+def mean_relative_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the mean drop relative to the visual gain; a side is infinite where the gain cannot be told from 0."""
+    loss = table.clean - table.matrix().mean(axis=1)
+    return ratio_interval(loss, table.clean - _blind(table), table.clusters, confidence)
+
+
+def patch_index(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds 1 - best patch / whole, as the ratio (whole - best patch) / whole."""
+    best: Scores = table.patches(_one(setting)).max(axis=1)
+    return ratio_interval(table.clean - best, table.clean, table.clusters, confidence)
+
+
+def mean_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the mean drop by Student's t over the samples' own mean drops."""
+    return _t_bounds(table, table.clean - table.matrix().mean(axis=1), confidence)
+
+
+def mean_harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the mean share of harmful flips by Student's t over the samples' own shares."""
+    return _t_bounds(table, (table.clean[:, None] - table.matrix()).clip(min=0.0).mean(axis=1), confidence)
+
+
+def mean_helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the mean share of helpful flips by Student's t over the samples' own shares."""
+    return _t_bounds(table, (table.matrix() - table.clean[:, None]).clip(min=0.0).mean(axis=1), confidence)
+
+
+def worst_case_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the largest drop over all settings, see :func:`_largest_bounds`."""
+    return _largest_bounds(table, tuple(table.by_setting), confidence)
+
+
+def worst_at_low(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the largest drop over the settings at level low, see :func:`_largest_bounds`."""
+    return _largest_bounds(table, low_settings(table.by_setting), confidence)
+
+
+def severe_failure_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the share of settings that cost more than a tenth of the clean accuracy.
+
+    For 0/1 scores the clean accuracy is taken as measured: samples that were right when clean are the ones that can flip, so that
+    its own error would narrow the interval, not widen it.
+    """
+    tail, matrix = one_sided(confidence), table.matrix()
+    if is_binary(table.clean, matrix):
+        return _share_above(drop_test(table.clean, matrix, table.clusters), SEVERE * float(table.clean.mean()), tail)
+    return _share_above(MeanTest.of((1.0 - SEVERE) * table.clean[:, None] - matrix, table.clusters), 0.0, tail)
+
+
+def catastrophic_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the share of settings that cost more than 10 pp."""
+    return _share_above(drop_test(table.clean, table.matrix(), table.clusters), CATASTROPHIC, one_sided(confidence))
+
+
+def benign_at_low(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the share of low settings that cost less than 1 pp."""
+    matrix = table.matrix(low_settings(table.by_setting))
+    low, high = _share_above(drop_test(table.clean, matrix, table.clusters), BENIGN, one_sided(confidence))
+    return 1.0 - high, 1.0 - low
+
+
+def mean_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the mean corruption error; the reference model's errors on the same samples are uncertain as well.
+
+    Each sample's influence on a ratio of sums E/R is (e - (E/R) r) / mean(r); influences add up over perturbations.
+    """
+    reference, influence, value = table.reference_by_setting or {}, np.zeros(table.samples), 0.0
+    kinds = types(table.by_setting)
+    for settings in kinds.values():
+        ours = (1.0 - table.matrix(settings)).sum(axis=1)
+        theirs = (1.0 - stacked({name: reference[name] for name in settings}, table.samples)).sum(axis=1)
+        ratio = float(ours.sum() / theirs.sum())
+        influence += (ours - ratio * theirs) / float(theirs.mean()) / len(kinds)
+        value += ratio / len(kinds)
+    low, high = _t_bounds(table, influence, confidence)
+    return value + low, value + high
+
+
+def _mean_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
+    if is_binary(values):
+        return proportion_interval(values, table.clusters, confidence)
+    return _t_bounds(table, values, confidence)
+
+
+def _t_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
+    tail, test = one_sided(confidence), MeanTest.of(values[:, None], table.clusters)
+    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+
+
+def _drop_bounds(table: ScoreTable, other: Scores, confidence: float) -> Bounds:
+    tail, test = one_sided(confidence), drop_test(table.clean, other[:, None], table.clusters)
+    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+
+
+def _largest_bounds(table: ScoreTable, settings: tuple[str, ...], confidence: float) -> Bounds:
+    """Bounds the largest of m drops.
+
+    The upper bound is the largest of the m upper bounds, without correction: all drops are below a threshold only if each one is
+    shown to be (intersection-union). The lower bound is the largest of m lower bounds, each at a 2m-th of the error: Bonferroni,
+    halved because far out in its tail Tango's test errs up to 2.7 times as often as it says when helpful flips are rare.
+    """
+    tail, test = one_sided(confidence), drop_test(table.clean, table.matrix(settings), table.clusters)
+    tests = 1 if len(settings) == 1 else 2 * len(settings)
+    return float(test.lower(tail / tests).max()), float(test.upper(tail).max())
+
+
+def _share_above(test: BoundTest, bound: float, tail: float) -> Bounds:
+    """Bounds the share of m drops that lie above ``bound``, by partial conjunction."""
+    above, below = test.p_above(bound), test.p_below(bound)
+    low, high = count_interval(above, below, tail)
+    return low / above.size, high / above.size
+
+
+def _blind(table: ScoreTable) -> Scores:
+    if table.no_image is None:
+        raise UsageError("the table has no scores without images: measure the setting 'no_image'")
+    return table.no_image
+
+
+def _one(setting: str | None) -> str:
+    if setting is None:
+        raise UsageError("this interval belongs to one setting: say which, for example 'glass_blur:low'")
+    return setting

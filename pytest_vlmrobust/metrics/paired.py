@@ -1,0 +1,239 @@
+"""Metrics of one setting against the clean scores of the same samples.
+
+Source of the formulas: VLM-RobustBench, section 3.1 and appendix A.12.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from numpy.typing import ArrayLike
+
+from . import intervals, validity
+from .record import Needs
+from .registry import metric
+from .scores import ROUNDING, as_scores, mean, paired
+
+
+@metric(
+    needs=(Needs.PERTURBED,),
+    better="higher",
+    bounds=(0.0, 1.0),
+    perfect=1.0,
+    reference="VLM-RobustBench section 3.1",
+    interval=intervals.accuracy,
+)
+def accuracy(scores: ArrayLike) -> float:
+    """Mean score.
+
+    Args:
+        scores: shape (N,), each in [0, 1].
+
+    Returns:
+        A fraction in [0, 1]; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: a score outside [0, 1], or another shape.
+
+    >>> accuracy([1, 1, 0, 1])
+    0.75
+    """
+    return mean(as_scores(scores, "scores"))
+
+
+@metric(
+    needs=(Needs.CLEAN,),
+    better="higher",
+    bounds=(0.0, 1.0),
+    perfect=1.0,
+    reference="VLM-RobustBench section 3.1",
+    suite="corruptions",
+    interval=intervals.clean_accuracy,
+)
+def clean_accuracy(clean: ArrayLike) -> float:
+    """Mean score without perturbation: :func:`accuracy` as a property of the whole sweep.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+
+    Returns:
+        A fraction in [0, 1]; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: a score outside [0, 1], or another shape.
+    """
+    return mean(as_scores(clean, "clean"))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED),
+    better="lower",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench section 3.1, equation 1; The Perceptual Observatory section 3.3 (identity robustness)",
+    interval=intervals.accuracy_drop,
+)
+def accuracy_drop(clean: ArrayLike, perturbed: ArrayLike) -> float:
+    """Loss of accuracy under a perturbation: accuracy(clean) - accuracy(perturbed).
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed: shape (N,), the same samples in the same order.
+
+    Returns:
+        A fraction in [-1, 1] (0.263 = 26.3 percentage points); negative for a gain; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> accuracy_drop([1, 1, 1, 0], [1, 0, 0, 1])
+    0.25
+    """
+    before, after = paired(clean=clean, perturbed=perturbed)
+    return mean(before - after)
+
+
+class FlipRates(NamedTuple):
+    """Shares of all samples whose answer changed sides; ``harmful - helpful`` is the accuracy drop."""
+
+    harmful: float
+    helpful: float
+
+
+def flip_rates(clean: ArrayLike, perturbed: ArrayLike) -> FlipRates:
+    """Splits the drop into right-to-wrong and wrong-to-right answers, each as a share of all samples.
+
+    For graded scores these are the mean loss and the mean gain.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed: shape (N,), the same samples in the same order.
+
+    Returns:
+        ``.harmful`` and ``.helpful``, fractions in [0, 1]; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    Source: VLM-RobustBench appendix A.12 (Flip+ and Flip-; the denominator is all samples, as in its tables 22 to 25).
+
+    >>> flip_rates([1, 1, 1, 0], [1, 0, 0, 1])
+    FlipRates(harmful=0.5, helpful=0.25)
+    """
+    before, after = paired(clean=clean, perturbed=perturbed)
+    loss = before - after
+    return FlipRates(mean(loss.clip(min=0.0)), mean((-loss).clip(min=0.0)))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED),
+    better="lower",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench appendix A.12 (Flip+)",
+    interval=intervals.harmful_flip_rate,
+)
+def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
+    """Share of all samples answered right when clean and wrong when perturbed: see :func:`flip_rates`.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed: shape (N,), the same samples in the same order.
+
+    Returns:
+        A fraction in [0, 1]; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+    """
+    return flip_rates(clean, perturbed).harmful
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED),
+    better="none",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench appendix A.12 (Flip-)",
+    interval=intervals.helpful_flip_rate,
+)
+def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
+    """Share of all samples answered wrong when clean and right when perturbed: see :func:`flip_rates`.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed: shape (N,), the same samples in the same order.
+
+    Returns:
+        A fraction in [0, 1]; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+    """
+    return flip_rates(clean, perturbed).helpful
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.NO_IMAGE),
+    better="none",
+    bounds=(-1.0, 1.0),
+    perfect=1.0,
+    reference="VLM-RobustBench section 3.1, equation 2",
+    suite="corruptions",
+    interval=intervals.visual_gain,
+)
+def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
+    """What the images are worth: accuracy(clean) - accuracy(no image).
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        no_image: shape (N,), the same samples asked without their images.
+
+    Returns:
+        A fraction in [-1, 1]; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> visual_gain([1, 1, 1, 0], [1, 0, 0, 0])
+    0.5
+    """
+    before, blind = paired(clean=clean, no_image=no_image)
+    return mean(before - blind)
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED, Needs.NO_IMAGE),
+    unit="ratio",
+    better="lower",
+    perfect=0.0,
+    reference="VLM-RobustBench section 3.1, equation 3",
+    validity="the visual gain is above 1 pp and above 2 standard errors",
+    suite="corruptions",
+    interval=intervals.relative_corruption_error,
+    gate=validity.visual_gain_is_real,
+)
+def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: ArrayLike) -> float:
+    """Share of the visual gain that a perturbation destroys: accuracy drop / visual gain.
+
+    Not to be confused with Res-Bench's :func:`relative_continuous_error`.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed: shape (N,), the same samples in the same order.
+        no_image: shape (N,), the same samples asked without their images.
+
+    Returns:
+        A ratio: 0 for no loss, 1.0 when all visual benefit is gone, above 1 when worse than blind, below 0 for a gain.
+        NaN without a positive visual gain (undefined), for no scores or a missing one.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> relative_corruption_error([1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0])
+    0.5
+    """
+    before, after, blind = paired(clean=clean, perturbed=perturbed, no_image=no_image)
+    gain = float((before - blind).sum())
+    return float((before - after).sum()) / gain if gain > ROUNDING else math.nan

@@ -1,0 +1,207 @@
+"""Severity: how bad a drop is, and whether it grows with the level of the perturbation.
+
+Source: VLM-RobustBench, section 5.4 and appendix A.10.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import validity
+from .ranks import spearman
+from .record import Needs
+from .registry import metric
+from .scores import ROUNDING, BySetting, against_clean, drops, stacked
+from .selections import GRADED_TYPES, triples
+from .thresholds import BENIGN, CATASTROPHIC, MILD
+
+TIERS = ("positive", "benign", "mild", "moderate", "catastrophic")
+
+
+def robustness_tier(drop: float) -> str:
+    """Names the tier of an accuracy drop.
+
+    ``positive`` below 0, ``benign`` in [0, 1), ``mild`` in [1, 3), ``moderate`` in [3, 10] and ``catastrophic`` above 10
+    percentage points. Which ends are closed cannot be seen in the paper's tables; these are our choice.
+
+    Args:
+        drop: a fraction in [-1, 1].
+
+    Returns:
+        One of ``positive``, ``benign``, ``mild``, ``moderate``, ``catastrophic``.
+
+    Raises:
+        ValueError: NaN (a missing drop has no tier), or a value outside [-1, 1] (percentage points?).
+
+    Source: VLM-RobustBench appendix A.10 (tables 18 and 19).
+
+    >>> robustness_tier(0.263)
+    'catastrophic'
+    """
+    if math.isnan(drop):
+        raise ValueError("the drop is NaN: a drop that is unknown has no tier. Check for NaN first")
+    if not -1.0 <= drop <= 1.0:
+        raise ValueError(f"the drop is {drop!r}: expected a fraction in [-1, 1], so 26.3 percentage points are 0.263")
+    if drop < -ROUNDING:
+        return "positive"
+    if drop < BENIGN - ROUNDING:
+        return "benign"
+    if drop < MILD - ROUNDING:
+        return "mild"
+    return "moderate" if drop <= CATASTROPHIC + ROUNDING else "catastrophic"
+
+
+class TierShares(NamedTuple):
+    """Shares of settings by tier; they add up to 1."""
+
+    positive: float
+    benign: float
+    mild: float
+    moderate: float
+    catastrophic: float
+
+
+def tier_shares(clean: ArrayLike, perturbed_by_setting: BySetting) -> TierShares:
+    """Counts the settings of a sweep by tier, see :func:`robustness_tier`.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+
+    Returns:
+        Five fractions in [0, 1]; all NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    Source: VLM-RobustBench table 19 (table 18 counts positive as benign).
+    """
+    before, after = against_clean(clean, perturbed_by_setting)
+    losses = drops(before, stacked(after, len(before)))
+    if not losses.size or np.isnan(losses).any():
+        return TierShares(*[math.nan] * len(TIERS))
+    tiers = [robustness_tier(float(loss)) for loss in losses]
+    return TierShares(*[tiers.count(tier) / len(tiers) for tier in TIERS])
+
+
+def severity_violation(drops: Sequence[float]) -> float:
+    """Whether a perturbation harms less at a higher level: 1.0 if drop(low) > drop(mid) or drop(mid) > drop(high), else 0.0.
+
+    Args:
+        drops: accuracy drops (low, mid, high); ties are no violation.
+
+    Returns:
+        1.0 or 0.0; NaN if a drop is NaN.
+
+    Raises:
+        ValueError: not three drops.
+
+    Source: VLM-RobustBench section 5.4 (i).
+
+    >>> severity_violation((0.083, 0.021, 0.094))
+    1.0
+    """
+    low, mid, high = _triple(drops)
+    if math.isnan(low + mid + high):
+        return math.nan
+    return float(low > mid + ROUNDING or mid > high + ROUNDING)
+
+
+def severity_correlation(drops: Sequence[float]) -> float:
+    """Spearman's rank correlation of the level (1, 2, 3) with the drop; ties get average ranks.
+
+    Args:
+        drops: accuracy drops (low, mid, high).
+
+    Returns:
+        In [-1, 1]; NaN if the three drops are equal (undefined) or one is NaN.
+
+    Raises:
+        ValueError: not three drops.
+
+    Source: VLM-RobustBench section 5.4 (ii); the paper does not say what it does with ties.
+
+    >>> severity_correlation((0.01, 0.03, 0.02))
+    0.5
+    """
+    return spearman((1.0, 2.0, 3.0), _triple(drops))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="none",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench section 5.4 (i)",
+    validity="at least one perturbation at all three levels",
+    suite="corruptions",
+    coverage=GRADED_TYPES,
+)
+def mean_severity_violation(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Share of the perturbations that harm less at a higher level, see :func:`severity_violation`.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,); perturbations without all three levels are left out.
+
+    Returns:
+        A fraction in [0, 1]; NaN for no samples or a missing score.
+
+    Raises:
+        ValueError: no perturbation at all three levels, unequal lengths, a score outside [0, 1], or another shape.
+    """
+    violations = [severity_violation(triple) for triple in _triples_of_drops(clean, perturbed_by_setting)]
+    return float(np.mean(violations))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    unit="correlation",
+    better="none",
+    bounds=(-1.0, 1.0),
+    reference="VLM-RobustBench section 5.4 (ii)",
+    validity="at least one perturbation at all three levels whose drops differ",
+    suite="corruptions",
+    coverage=GRADED_TYPES,
+    note=validity.constant_types,
+)
+def mean_severity_correlation(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Mean of :func:`severity_correlation` over the perturbations for which it is defined.
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,); perturbations without all three levels are left out.
+
+    Returns:
+        In [-1, 1]; NaN when no perturbation changes with its level, for no samples or a missing score.
+
+    Raises:
+        ValueError: no perturbation at all three levels, unequal lengths, a score outside [0, 1], or another shape.
+    """
+    listed = _triples_of_drops(clean, perturbed_by_setting)
+    if any(math.isnan(drop) for triple in listed for drop in triple):
+        return math.nan
+    defined = [value for value in map(severity_correlation, listed) if not math.isnan(value)]
+    return float(np.mean(defined)) if defined else math.nan
+
+
+def _triple(drops: Sequence[float]) -> tuple[float, float, float]:
+    if len(drops) != 3:
+        raise ValueError(f"found {len(drops)} drops: expected three, for the levels low, mid and high in this order")
+    return float(drops[0]), float(drops[1]), float(drops[2])
+
+
+def _triples_of_drops(clean: ArrayLike, perturbed_by_setting: BySetting) -> list[list[float]]:
+    before, after = against_clean(clean, perturbed_by_setting)
+    found = triples(after)
+    if not found:
+        raise ValueError(
+            f"none of the perturbations behind the {len(after)} settings is there at all three levels low, mid and high: "
+            "add the missing levels, for example 'fog:low', 'fog:mid' and 'fog:high'"
+        )
+    return [drops(before, stacked({name: after[name] for name in triple}, len(before))).tolist() for triple in found.values()]

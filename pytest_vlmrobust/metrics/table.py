@@ -1,0 +1,151 @@
+"""ScoreTable: all scores of one model on one dataset that metrics are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_vlmrobust.core.errors import UsageError, did_you_mean
+from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
+
+from .record import Needs
+from .scores import Scores, as_scores, by_setting, named, parsed, require_equal_lengths, stacked
+from .statistics.clusters import Clusters
+
+RESOLUTION = "resolution"
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTable:
+    """Paired scores of N samples: clean, without image, and under each setting.
+
+    Anything array-like is accepted and copied to read-only float64; keys may be :class:`Setting` and become their text.
+    NaN marks a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or not one group or label per sample.
+        SettingError: a key that is not a setting.
+    """
+
+    clean: Scores
+    """Scores without perturbation, shape (N,)."""
+    by_setting: Mapping[str, Scores] = field(default_factory=dict)
+    """Setting to scores, shape (N,)."""
+    no_image: Scores | None = None
+    """Scores without the images, shape (N,)."""
+    reference_by_setting: Mapping[str, Scores] | None = None
+    """The reference model's scores on the same samples, shape (N,)."""
+    groups: Sequence[str] | None = None
+    """The source image of each sample: samples of one group are not independent. None when all samples are."""
+    patches_by_setting: Mapping[str, Scores] | None = None
+    """Setting ``patches:n`` to the scores of every patch, shape (N, n*n)."""
+    labels: Sequence[str] | None = None
+    """What samples are compared by: the position in a grid, or a group of people."""
+    chance: float | None = None
+    """Expected score of guessing, in [0, 1]; None when unknown."""
+    clusters: Clusters = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {
+            "clean": as_scores(self.clean, "clean"),
+            "by_setting": by_setting(self.by_setting, "by_setting"),
+        }
+        if self.no_image is not None:
+            checked["no_image"] = as_scores(self.no_image, "no_image")
+        if self.reference_by_setting is not None:
+            checked["reference_by_setting"] = by_setting(self.reference_by_setting, "reference_by_setting")
+        if self.patches_by_setting is not None:
+            checked["patches_by_setting"] = {
+                str(parsed(key)): as_scores(values, named("patches_by_setting", str(key)), axes=2)
+                for key, values in self.patches_by_setting.items()
+            }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        arrays = dict(self.arrays())
+        require_equal_lengths({name: len(array) for name, array in arrays.items()} | self._lengths_of_names())
+        for array in arrays.values():
+            array.flags.writeable = False
+        object.__setattr__(self, "clusters", Clusters.of(self.groups, self.samples))
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are, N."""
+        return len(self.clean)
+
+    def scores(self, setting: str) -> Scores:
+        """Returns the scores under one setting, shape (N,); ``clean`` and ``no_image`` are settings too.
+
+        Raises:
+            UsageError: the table has no scores of that setting; the message offers the nearest one.
+        """
+        if setting == CLEAN_NAME:
+            return self.clean
+        if setting == NO_IMAGE_NAME and self.no_image is not None:
+            return self.no_image
+        return _of(self.by_setting, setting, "scores")
+
+    def patches(self, setting: str) -> Scores:
+        """Returns the scores of every patch under one setting, shape (N, n*n).
+
+        Raises:
+            UsageError: the table has no patches of that setting.
+        """
+        return _of(self.patches_by_setting or {}, setting, "patch scores")
+
+    def matrix(self, settings: Sequence[str] | None = None) -> Scores:
+        """Returns the scores under m settings side by side, shape (N, m); all settings by default."""
+        chosen = self.by_setting if settings is None else {setting: self.by_setting[setting] for setting in settings}
+        return stacked(chosen, self.samples)
+
+    def resolutions(self) -> list[tuple[int, str]]:
+        """Returns (long edge in pixels, setting) of every ``resolution:`` setting, ascending."""
+        steps = {setting: parsed(setting) for setting in self.by_setting}
+        edges = {name: step.level for name, step in steps.items() if step.name == RESOLUTION and step.level is not None}
+        return sorted((int(level), name) for name, level in edges.items() if level.isdigit())
+
+    def argument(self, need: Needs, setting: str | None) -> Any:
+        """Returns what a metric receives for one of its needs; None when the table does not have it.
+
+        Raises:
+            UsageError: the need belongs to one setting, and ``setting`` is None or not in the table.
+        """
+        if need.of_one_setting:
+            if setting is None:
+                raise UsageError(f"{need.value} scores belong to one setting: say which, for example setting='glass_blur:low'")
+            return self.patches(setting) if need is Needs.PATCHES else self.scores(setting)
+        if need in {Needs.RESOLUTIONS, Needs.ACCURACIES}:
+            return self._curve(need)
+        return getattr(self, "by_setting" if need is Needs.PERTURBED_BY_SETTING else need.value)
+
+    def arrays(self) -> Iterator[tuple[str, Scores]]:
+        """Yields every array of scores with the name that messages use."""
+        yield CLEAN_NAME, self.clean
+        if self.no_image is not None:
+            yield NO_IMAGE_NAME, self.no_image
+        yield from self.by_setting.items()
+        for setting, scores in (self.reference_by_setting or {}).items():
+            yield f"reference {setting}", scores
+        for setting, scores in (self.patches_by_setting or {}).items():
+            yield f"patches of {setting}", scores
+
+    def _curve(self, need: Needs) -> list[float] | None:
+        curve = self.resolutions()
+        if not curve:
+            return None
+        if need is Needs.RESOLUTIONS:
+            return [float(edge) for edge, _ in curve]
+        return [float(self.by_setting[setting].mean()) if self.samples else float("nan") for _, setting in curve]
+
+    def _lengths_of_names(self) -> dict[str, int]:
+        given = {"groups": self.groups, "labels": self.labels}
+        return {name: len(values) for name, values in given.items() if values is not None}
+
+
+def _of(mapping: Mapping[str, Scores], setting: str, what: str) -> Scores:
+    if setting not in mapping:
+        raise UsageError(
+            f"the table has no {what} of the setting {setting!r}.{did_you_mean(setting, mapping)} "
+            f"It has: {', '.join(mapping) or 'none'}"
+        )
+    return mapping[setting]

@@ -1,0 +1,87 @@
+"""When a metric does not apply, and what a reader should know about its value: sentences for the estimate's reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .scores import ROUNDING, Scores, drops
+from .selections import low_settings, triples, types
+from .table import ScoreTable
+from .wording import listed, percent, points
+
+SMALLEST_MARGIN = 0.01
+"""Smallest difference that counts as one: 1 percentage point (PCRI and RCI, section 3: delta)."""
+
+
+def visual_gain_is_real(table: ScoreTable, setting: str | None) -> str:  # noqa: ARG001  the signature of a gate
+    """Returns why a share of the visual gain means nothing, or an empty string."""
+    if table.no_image is None:
+        return "there are no scores without images: the visual gain is unknown"
+    gain = table.clean - table.no_image
+    needed = max(SMALLEST_MARGIN, 2.0 * _standard_error(table, gain))
+    if float(gain.mean()) > needed + ROUNDING:
+        return ""
+    return (
+        f"the visual gain of {points(float(gain.mean()))} is not above {points(needed)} "
+        f"(the larger of 1 pp and 2 standard errors): a share of it is undefined"
+    )
+
+
+def whole_is_above_chance(table: ScoreTable, setting: str | None) -> str:  # noqa: ARG001
+    """Returns why the full-image score is no basis for a comparison with patches, or an empty string.
+
+    Source: PCRI section 3 and RCI section 3.2, "Validity domain and chance", with the analytic standard error.
+    """
+    if table.chance is None:
+        return "the chance level of the dataset is unknown: whether the full-image score exceeds it cannot be told"
+    needed = table.chance + max(SMALLEST_MARGIN, 2.0 * _standard_error(table, table.clean))
+    whole = float(table.clean.mean())
+    if whole >= needed - ROUNDING:
+        return ""
+    return (
+        f"the full-image score of {percent(whole)} is below {percent(needed)} "
+        f"(chance {percent(table.chance)} plus the larger of 1 pp and 2 standard errors)"
+    )
+
+
+def reference_makes_errors(table: ScoreTable, setting: str | None) -> str:  # noqa: ARG001
+    """Returns under which perturbations the reference model makes no error to be compared with, or an empty string."""
+    reference = table.reference_by_setting or {}
+    perfect = [
+        name
+        for name, settings in types(table.by_setting).items()
+        if not sum(float((1.0 - reference[one]).sum()) for one in settings if one in reference) > ROUNDING
+    ]
+    return f"the reference model makes no error under {listed(perfect)}: the ratio is undefined" if perfect else ""
+
+
+def worst_setting(table: ScoreTable) -> str:
+    """Returns which setting costs most."""
+    return _worst(table, tuple(table.by_setting))
+
+
+def worst_low_setting(table: ScoreTable) -> str:
+    """Returns which setting at level low costs most."""
+    return _worst(table, low_settings(table.by_setting))
+
+
+def constant_types(table: ScoreTable) -> str:
+    """Returns which perturbations cost the same at each level, so that no correlation is defined for them."""
+    constant = [
+        name
+        for name, settings in triples(table.by_setting).items()
+        if float(np.ptp(drops(table.clean, table.matrix(settings)))) < ROUNDING
+    ]
+    return f"left out {listed(constant)}: the same drop at each level" if constant else ""
+
+
+def _worst(table: ScoreTable, settings: Sequence[str]) -> str:
+    losses = drops(table.clean, table.matrix(settings))
+    return f"worst at {settings[int(losses.argmax())]}"
+
+
+def _standard_error(table: ScoreTable, values: Scores) -> float:
+    return math.sqrt(float(table.clusters.variances(values[:, None])[0]))

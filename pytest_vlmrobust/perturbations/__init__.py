@@ -1,0 +1,46 @@
+"""Perturbations: pixels in, pixels out; the 49 augmentations of VLM-RobustBench in 133 settings, and yours.
+
+    from pytest_vlmrobust import perturbations
+
+    perturbations.names("robustbench")                      # 133 settings
+    perturbations.get("glass_blur:low")(image, seed=1234)   # uint8 (H, W, 3) RGB -> uint8, same seed, same bytes
+
+Importing this package loads neither NumPy nor OpenCV: the catalogue is loaded when a name is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .record import CHANGES, Corruption
+
+if TYPE_CHECKING:
+    from .catalog import corruption, names
+    from .conversion import as_rgb
+    from .description import SettingInfo, fingerprint, info
+    from .rendering import Renderer, get
+
+__all__ = ["CHANGES", "Corruption", "Renderer", "SettingInfo", "as_rgb", "corruption", "fingerprint", "get", "info", "names"]
+
+_HOMES = {
+    "Renderer": "rendering",
+    "SettingInfo": "description",
+    "as_rgb": "conversion",
+    "corruption": "catalog",  # and not where it is defined: what is built in must be registered before anything of a user's
+    "fingerprint": "description",
+    "get": "rendering",
+    "info": "description",
+    "names": "catalog",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    thing = globals()[name] = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    return thing
+
+
+def __dir__() -> list[str]:
+    return __all__

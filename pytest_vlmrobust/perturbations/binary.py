@@ -1,0 +1,76 @@
+"""Binary: transforms without a severity."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .opencv import opencv
+from .pixels import Image, as_grey, look_up
+from .registry import corruption
+
+LEVELS = np.arange(256, dtype=np.float64)
+
+
+@corruption(family="binary", changes=["left_right", "position"], source="VLM-RobustBench C.5")
+def flip_h(image: Image) -> Image:
+    """Mirrors left and right. Writing is mirrored too; it is harder to read, and its words stay what they are."""
+    flipped: Image = opencv().flip(image, 1)
+    return flipped
+
+
+@corruption(family="binary", changes=["up_down", "position"], source="VLM-RobustBench C.5")
+def flip_v(image: Image) -> Image:
+    """Mirrors top and bottom."""
+    flipped: Image = opencv().flip(image, 0)
+    return flipped
+
+
+@corruption(family="binary", changes=["colour"], source="VLM-RobustBench C.5")
+def grayscale(image: Image) -> Image:
+    """Replaces every pixel by its luma (ITU-R BT.601)."""
+    return as_grey(image)
+
+
+@corruption(family="binary", changes=["colour"], source="VLM-RobustBench C.5")
+def invert(image: Image) -> Image:
+    """Replaces every value ``x`` by ``255 - x``."""
+    inverted: Image = np.bitwise_not(image)
+    return inverted
+
+
+@corruption(family="binary", changes=["colour"], source="VLM-RobustBench C.5")
+def channel_swap(image: Image) -> Image:
+    """Exchanges red and blue, the swap that happens by mistake (RGB read as BGR), for every sample."""
+    swapped: Image = opencv().cvtColor(image, opencv().COLOR_RGB2BGR)
+    return swapped
+
+
+@corruption(family="binary", changes=["colour"], source="VLM-RobustBench C.5")
+def equalize(image: Image) -> Image:
+    """Equalises the histogram of each channel by itself, exactly as Pillow's ``ImageOps.equalize`` does.
+
+    Channels are equalised apart, so the colours of a picture with few of them change. Pictures of fewer than 256 pixels
+    stay as they are.
+    """
+    return look_up(image, np.stack([_equal(channel) for channel in opencv().split(image)], axis=1))
+
+
+@corruption(family="binary", source="VLM-RobustBench C.5")
+def autocontrast(image: Image) -> Image:
+    """Stretches each channel to the full range, without cutting off outliers; a constant channel stays."""
+    return look_up(image, np.stack([_stretch(channel) for channel in opencv().split(image)], axis=1))
+
+
+def _stretch(channel: NDArray[np.uint8]) -> NDArray[np.float64]:
+    low, high = float(channel.min()), float(channel.max())
+    return (LEVELS - low) * (255.0 / (high - low)) if high > low else LEVELS
+
+
+def _equal(channel: NDArray[np.uint8]) -> NDArray[np.float64]:
+    counts = np.bincount(channel.ravel(), minlength=256)
+    step = (channel.size - counts[channel.max()]) // 255
+    if step == 0:
+        return LEVELS
+    below = np.cumsum(counts) - counts
+    return np.minimum((below + step // 2) // step, 255).astype(np.float64)

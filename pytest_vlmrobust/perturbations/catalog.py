@@ -1,0 +1,110 @@
+"""The catalogue: every built-in perturbation registered, and the named sets they form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from pytest_vlmrobust.core.errors import SettingError, UnknownName
+from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting
+
+from . import binary, blur, digital, extras, geometric, noise, occlusion, overlay, resolution, tone, weather
+from .pixels import Image
+from .record import Corruption
+from .registry import REGISTRY, corruption, find
+
+__all__ = ["ROBUSTBENCH", "SETS", "SPECIAL", "corruption", "names", "records", "without_image"]
+
+FAMILIES = (blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary, extras)
+"""The modules whose import registered what is built in."""
+
+ROBUSTBENCH = (
+    *("gaussian_blur", "motion_blur", "defocus_blur", "zoom_blur", "glass_blur"),
+    *("gaussian_noise", "shot_noise", "speckle_noise", "salt_pepper"),
+    *("fog", "frost", "snow", "rain", "spatter"),
+    *("jpeg_compression", "pixelate"),
+    *("rotate", "shear", "affine", "perspective_transform", "elastic_transform"),
+    *("brightness", "brightness_up", "contrast", "contrast_up", "saturation", "saturation_up"),
+    *("gamma", "gamma_up", "hue_shift", "color_jitter"),
+    *("random_occlusion", "grid_mask", "center_occlusion"),
+    *("downsample", "upsample", "sharpen", "posterize", "solarize"),
+    *("text_overlay", "watermark", "add_border"),
+    *("flip_h", "flip_v", "grayscale", "invert", "channel_swap", "equalize", "autocontrast"),
+)
+"""The 49 augmentations of VLM-RobustBench in the order of its Table 29, then the binary ones."""
+
+SETS: dict[str, Callable[[], list[str]]] = {
+    "robustbench": lambda: _settings(ROBUSTBENCH),
+    "all": lambda: _settings(tuple(dict.fromkeys((*ROBUSTBENCH, *REGISTRY.names())))),
+}
+"""Set name to its settings; further sets are further entries."""
+
+
+def names(which: str = "robustbench") -> list[str]:
+    """Returns the settings of a named set, in an order that never depends on the run.
+
+    ``robustbench`` has 133: the families in the paper's order, in each the perturbations in the order of its Table 29, each at
+    low, mid and high. ``all`` adds everything else that is registered, a user's own included, in the order of registration.
+
+    Raises:
+        UnknownName: there is no such set.
+
+    >>> len(names("robustbench"))
+    133
+    """
+    if which not in SETS:
+        raise UnknownName("set of perturbations", which, SETS)
+    return SETS[which]()
+
+
+def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
+    """Returns the record and the level of each step of a setting.
+
+    Raises:
+        UnknownName: nothing is called what a step is called.
+        SettingError: a step has a level it should not have, or lacks one it needs.
+    """
+    found = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
+    for record, level in found:
+        record.parameters(level)
+    return found
+
+
+def without_image(_image: object = None) -> NoReturn:
+    """Refuses to perturb for the setting ``no_image``, which has no pixels.
+
+    Raises:
+        SettingError: always.
+    """
+    raise SettingError(
+        f"setting {NO_IMAGE_NAME!r} is no perturbation of pixels: the evaluation drops the image and sends the question alone. "
+        "Ask the evaluation for it, or use 'clean' to keep the image as it is"
+    )
+
+
+def _unchanged(image: Image) -> Image:
+    """Keeps every pixel."""
+    return image
+
+
+def _settings(perturbations: tuple[str, ...]) -> list[str]:
+    return [setting for name in perturbations for setting in find(name).settings()]
+
+
+def _special(name: str, function: Callable[..., Image]) -> Corruption:
+    return Corruption(
+        name=name,
+        family=name,
+        category=name,
+        function=function,
+        levels={None: {}},
+        changes={None: frozenset()},
+        stochastic=False,
+        version=1,
+        source="VLM-RobustBench",
+        keeps_size=True,
+    )
+
+
+SPECIAL = {CLEAN_NAME: _special(CLEAN_NAME, _unchanged), NO_IMAGE_NAME: _special(NO_IMAGE_NAME, without_image)}
+"""The two settings every evaluation has beside the perturbed ones."""

@@ -1,0 +1,51 @@
+"""Digital: what storing a picture in few bytes does to it."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+from .opencv import opencv
+from .pixels import Image
+from .registry import corruption
+
+
+@corruption(
+    family="digital",
+    low={"quality": 80},
+    mid={"quality": 50},
+    high={"quality": 20},
+    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
+)
+def jpeg_compression(image: Image, *, quality: int) -> Image:
+    """Writes and reads the picture as a baseline JPEG of ``quality`` (1..95) with 4:2:0 chroma, Pillow's default, stated.
+
+    Decoded pixels differ by a level or two between builds of libjpeg.
+    """
+    import PIL.Image
+
+    stream = io.BytesIO()
+    PIL.Image.fromarray(image).save(stream, "JPEG", quality=quality, subsampling="4:2:0")
+    return np.asarray(PIL.Image.open(stream))
+
+
+@corruption(
+    family="digital",
+    low={"scale": 0.9},
+    mid={"scale": 0.5},
+    high={"scale": 0.2},
+    source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
+)
+def pixelate(image: Image, *, scale: float) -> Image:
+    """Shrinks each side to ``scale`` by averaging areas, and enlarges back by repeating pixels."""
+    cv2 = opencv()
+    height, width = image.shape[:2]
+    small = cv2.resize(image, scaled_size(height, width, scale), interpolation=cv2.INTER_AREA)
+    blocks: Image = cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
+    return blocks
+
+
+def scaled_size(height: int, width: int, scale: float) -> tuple[int, int]:
+    """Returns (width, height), OpenCV's order, of a picture whose sides are multiplied by ``scale``; at least 1 pixel each."""
+    return max(1, round(width * scale)), max(1, round(height * scale))

@@ -1,0 +1,122 @@
+"""Overlay: what people and programs put on pictures before they share them.
+
+The paper gives the font size and nothing else: words, places, colours and opacities are ours. The typeface is the one that
+Pillow carries, so no font of the system is needed or used.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from pytest_vlmrobust.core.errors import MissingExtra
+
+from .opencv import opencv
+from .pixels import BLACK, Color, Image, Plane, blend
+from .registry import corruption
+
+TEXT = "SAMPLE TEXT"
+WATERMARK = "SAMPLE"
+WHITE: Color = (255, 255, 255)
+GREY: Color = (128, 128, 128)
+
+
+@corruption(
+    family="overlay",
+    low={"fontsize": 24},
+    mid={"fontsize": 48},
+    high={"fontsize": 72},
+    stochastic=True,
+    changes=["text"],
+    source="VLM-RobustBench Table 29",
+)
+def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Image:
+    """Writes "SAMPLE TEXT" in white with a black outline, as captions of memes are, ``fontsize`` pixels high.
+
+    At a random place inside the picture: the words answer nothing, and no region is always spared. Words wider than the
+    picture are centred and cut off. It adds words, so "what is written here" has another answer.
+    """
+    outline = max(1, fontsize // 16)
+    letters, around = _letters(TEXT, fontsize, outline, 0), _letters(TEXT, fontsize, outline, outline)
+    spare = image.shape[0] - letters.shape[0], image.shape[1] - letters.shape[1]
+    top, left = (int(rng.integers(0, room, endpoint=True)) if room > 0 else room // 2 for room in spare)
+    return _stamped(_stamped(image, BLACK, around, top, left), WHITE, letters, top, left)
+
+
+@corruption(
+    family="overlay",
+    low={"fontsize": 24},
+    mid={"fontsize": 48},
+    high={"fontsize": 72},
+    changes=["text"],
+    source="VLM-RobustBench Table 29",
+)
+def watermark(image: Image, *, fontsize: int) -> Image:
+    """Writes "SAMPLE" across the centre, rising by 30 degrees, half transparent, ``fontsize`` pixels high.
+
+    Mid-grey, so that it shows on black and on white.
+    """
+    mark = _rising(_letters(WATERMARK, fontsize, 0, 0), degrees=30.0) * np.float32(0.5)
+    return _stamped(image, GREY, mark, (image.shape[0] - mark.shape[0]) // 2, (image.shape[1] - mark.shape[1]) // 2)
+
+
+@corruption(
+    family="overlay",
+    low={"width": 10},
+    mid={"width": 30},
+    high={"width": 60},
+    keeps_size=False,
+    source="VLM-RobustBench Table 29",
+)
+def add_border(image: Image, *, width: int) -> Image:
+    """Puts a black frame of ``width`` pixels around the picture, which grows by twice that in each direction.
+
+    Around and not on top: 60 pixels painted inwards would hide more than half of a picture of 400 x 300, and no such drop
+    is published.
+    """
+    cv2 = opencv()
+    framed: Image = cv2.copyMakeBorder(image, width, width, width, width, cv2.BORDER_CONSTANT, value=BLACK)
+    return framed
+
+
+@functools.lru_cache(maxsize=32)
+def _letters(text: str, size: int, margin: int, stroke: int) -> Plane:
+    """Returns how much of each pixel the text covers, in [0, 1], cut to its bounding box plus ``margin``; read-only."""
+    import PIL.Image
+    import PIL.ImageDraw
+    import PIL.ImageFont
+
+    try:
+        font = PIL.ImageFont.load_default(size)
+    except ImportError as error:
+        raise MissingExtra("drawing text", "Pillow with FreeType", install="--force-reinstall pillow") from error
+    left, top, right, bottom = font.getbbox(text)
+    box = (math.ceil(right - left) + 2 * margin, math.ceil(bottom - top) + 2 * margin)
+    canvas = PIL.Image.new("L", box)
+    PIL.ImageDraw.Draw(canvas).text((margin - left, margin - top), text, fill=255, font=font, stroke_width=stroke)
+    coverage = np.asarray(canvas, np.float32) / np.float32(255)
+    coverage.flags.writeable = False
+    return coverage
+
+
+def _rising(plane: Plane, *, degrees: float) -> Plane:
+    """Returns ``plane`` turned counter-clockwise on a canvas that is just large enough."""
+    cv2 = opencv()
+    height, width = plane.shape
+    turn = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
+    across, down = np.ceil(np.abs(turn[:, :2]) @ (width, height)).astype(int).tolist()
+    turn[:, 2] += (across - width) / 2, (down - height) / 2
+    turned: Plane = cv2.warpAffine(plane, turn, (across, down), flags=cv2.INTER_LINEAR)
+    return turned
+
+
+def _stamped(image: Image, colour: Color, opacity: Plane, top: int, left: int) -> Image:
+    """Returns ``image`` with ``colour`` laid over it where ``opacity``, put at (top, left), says; what sticks out is cut off."""
+    height, width = image.shape[:2]
+    inside = np.ascontiguousarray(opacity[max(0, -top) : height - top, max(0, -left) : width - left])
+    window = np.s_[max(0, top) : max(0, top) + inside.shape[0], max(0, left) : max(0, left) + inside.shape[1]]
+    result = image.copy()
+    result[window] = blend(image[window], colour, inside)
+    return result

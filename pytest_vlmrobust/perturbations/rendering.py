@@ -1,0 +1,129 @@
+"""From the name of a setting to a function from pixels to pixels, with its boundary checked."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from pytest_vlmrobust.core.errors import ImageError, UsageError
+from pytest_vlmrobust.core.seeding import rng_for
+from pytest_vlmrobust.core.setting import NO_IMAGE_NAME, Setting
+
+from .catalog import records, without_image
+from .pixels import Image
+from .record import Corruption
+
+LONGEST_SIDE = 32_766
+"""OpenCV's resamplers hold coordinates in 16 bits."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Renderer:
+    """A setting, ready to be applied to pictures; safe to share between threads and to send to other processes."""
+
+    setting: Setting
+    steps: tuple[tuple[Corruption, str | None], ...]
+
+    def __call__(self, image: Image, *, seed: SupportsIndex) -> Image:
+        """Returns a new picture: ``image`` under the setting.
+
+        Each step draws from a generator of its own, derived from ``seed`` and the step (``fog:mid``; for a step that occurs
+        again, also from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the bytes depend on nothing but the
+        picture, the setting, the seed and the versions of the libraries: not on process, thread, order or batch.
+
+        Args:
+            image: uint8 RGB, shape (H, W, 3), sides from 1 to 32766; it is not changed.
+            seed: an integer; derive it from the sample, so that samples differ.
+
+        Returns:
+            uint8 RGB, contiguous, of the same shape (``add_border`` alone enlarges it), sharing no memory with ``image``.
+
+        Raises:
+            TypeError: ``image`` is no uint8 array, or ``seed`` no integer; :func:`as_rgb` converts pictures.
+            ImageError: ``image`` has another shape, or a side that is 0 or too long.
+            UsageError: a perturbation that is not built in returned something else than such an array.
+        """
+        _check(image, self.setting)
+        number = operator.index(seed)
+        result, seen = np.ascontiguousarray(image), Counter[str]()
+        for (record, level), step in zip(self.steps, map(str, self.setting.steps), strict=True):
+            seen[step] += 1
+            occurrence = () if seen[step] == 1 else (str(seen[step]),)
+            result = _own(record.apply(_read_only(result), rng_for(number, step, *occurrence), level), result, step)
+        return result
+
+    def __reduce__(self) -> tuple[Callable[[str], Renderer], tuple[str]]:
+        return get, (str(self.setting),)
+
+    def __repr__(self) -> str:
+        return f"perturbations.get({str(self.setting)!r})"
+
+
+def get(setting: str | Setting) -> Renderer:
+    """Returns the function that applies ``setting`` to a picture; see :class:`Renderer`.
+
+    Several perturbations are joined by ``+`` and applied in order; ``clean`` copies.
+
+    Raises:
+        UnknownName: nothing has that name; the message offers the nearest one.
+        SettingError: the setting cannot be read, its level is absent or unknown (the message lists the levels), or it is
+            ``no_image``, which is not about pixels.
+
+    >>> get("flip_h+flip_h")(np.arange(6, dtype=np.uint8).reshape(1, 2, 3), seed=1234).tolist()
+    [[[0, 1, 2], [3, 4, 5]]]
+    """
+    parsed = Setting.parse(setting) if isinstance(setting, str) else setting
+    steps = tuple(records(parsed))
+    if any(record.name == NO_IMAGE_NAME for record, _ in steps):
+        without_image()
+    return Renderer(parsed, steps)
+
+
+def _read_only(image: Image) -> Image:
+    view = image.view()
+    view.flags.writeable = False
+    return view
+
+
+def _check(image: Any, setting: Setting) -> None:
+    if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
+        found = (
+            f"an array of {image.dtype}"
+            if isinstance(image, np.ndarray)
+            else f"{type(image).__module__}.{type(image).__qualname__}"
+        )
+        raise TypeError(
+            f"{setting}: got {found}. Expected a uint8 array of shape (H, W, 3), RGB; perturbations.as_rgb(image) makes one"
+        )
+    if image.ndim != 3 or image.shape[2] != 3:
+        raise ImageError(
+            f"{setting}: got an image of shape {image.shape}. Expected (H, W, 3), RGB; perturbations.as_rgb(image) converts"
+        )
+    if not 1 <= min(image.shape[:2]) <= max(image.shape[:2]) <= LONGEST_SIDE:
+        raise ImageError(
+            f"{setting}: got an image of {image.shape[1]} x {image.shape[0]} pixels. Expected sides from 1 to {LONGEST_SIDE}"
+        )
+
+
+def _own(result: Any, before: Image, step: str) -> Image:
+    """Returns ``result`` as an array that the caller may keep and change."""
+    fits = (
+        isinstance(result, np.ndarray)
+        and result.dtype == np.uint8
+        and result.ndim == 3
+        and result.shape[2] == 3
+        and result.size > 0
+    )
+    if not fits:
+        found = f"{result.dtype} of shape {result.shape}" if isinstance(result, np.ndarray) else type(result).__qualname__
+        raise UsageError(
+            f"perturbation {step!r} returned {found}. Expected uint8 of shape (H, W, 3); round, clip and convert in the function"
+        )
+    kept: Image = result
+    mine = kept.flags.writeable and kept.flags.c_contiguous and not np.may_share_memory(kept, before)
+    return kept if mine else kept.copy(order="C")

@@ -1,0 +1,140 @@
+"""Tone: how bright, how contrasty and how colourful; no pixel moves.
+
+Factors work as in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greyscale, 1 keeps the picture, more exaggerates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .opencv import opencv
+from .pixels import Image, as_grey, extrapolate, look_up, luma, to_uint8
+from .registry import corruption
+
+LEVELS = np.arange(256, dtype=np.float64)
+
+
+@corruption(
+    family="tone",
+    low={"factor": 0.7},
+    mid={"factor": 0.3},
+    high={"factor": 0.1},
+    source="VLM-RobustBench Table 29",
+)
+@corruption(
+    name="brightness_up",
+    family="tone",
+    low={"factor": 1.3},
+    mid={"factor": 1.7},
+    high={"factor": 2.5},
+    source="VLM-RobustBench Table 29",
+)
+def brightness(image: Image, *, factor: float) -> Image:
+    """Multiplies every value by ``factor``."""
+    return look_up(image, LEVELS * factor)
+
+
+@corruption(
+    family="tone",
+    low={"factor": 0.7},
+    mid={"factor": 0.3},
+    high={"factor": 0.1},
+    source="VLM-RobustBench Table 29",
+)
+@corruption(
+    name="contrast_up",
+    family="tone",
+    low={"factor": 1.3},
+    mid={"factor": 1.8},
+    high={"factor": 3.0},
+    source="VLM-RobustBench Table 29",
+)
+def contrast(image: Image, *, factor: float) -> Image:
+    """Multiplies the distance of every value from the picture's mean luma by ``factor``.
+
+    One mean for all channels, as Pillow has it: a mean per channel would shift colours too.
+    """
+    mean = float(luma(image).mean())
+    return look_up(image, mean + factor * (LEVELS - mean))
+
+
+@corruption(
+    family="tone",
+    low={"factor": 0.5},
+    mid={"factor": 0.1},
+    high={"factor": 0.0},
+    changes={"mid": ["colour"], "high": ["colour"]},
+    source="VLM-RobustBench Table 29",
+)
+@corruption(
+    name="saturation_up",
+    family="tone",
+    low={"factor": 1.5},
+    mid={"factor": 2.5},
+    high={"factor": 4.0},
+    source="VLM-RobustBench Table 29",
+)
+def saturation(image: Image, *, factor: float) -> Image:
+    """Multiplies the distance of every pixel from its own luma by ``factor``; 0 equals ``grayscale``, byte for byte.
+
+    Half the saturation leaves colours nameable; a tenth does not.
+    """
+    return extrapolate(image, as_grey(image), factor)
+
+
+@corruption(
+    family="tone",
+    low={"factor": 0.7},
+    mid={"factor": 0.4},
+    high={"factor": 0.2},
+    source="VLM-RobustBench Table 29",
+)
+@corruption(
+    name="gamma_up",
+    family="tone",
+    low={"factor": 1.3},
+    mid={"factor": 2.0},
+    high={"factor": 3.0},
+    source="VLM-RobustBench Table 29",
+)
+def gamma(image: Image, *, factor: float) -> Image:
+    """Raises every value, in [0, 1], to the power ``factor``: below 1 brightens, above 1 darkens."""
+    return look_up(image, 255.0 * (LEVELS / 255.0) ** factor)
+
+
+@corruption(
+    family="tone",
+    low={"degrees": 10},
+    mid={"degrees": 40},
+    high={"degrees": 90},
+    changes={"mid": ["colour"], "high": ["colour"]},
+    source="VLM-RobustBench Table 29",
+)
+def hue_shift(image: Image, *, degrees: float) -> Image:
+    """Adds ``degrees`` to the hue in HSV, from red towards yellow.
+
+    In floating point: 8-bit HSV keeps hue in steps of 2 degrees and loses levels on the way back. 10 degrees leave colours
+    their names.
+    """
+    cv2 = opencv()
+    hsv = cv2.cvtColor(image.astype(np.float32), cv2.COLOR_RGB2HSV)
+    hsv[..., 0] += degrees
+    hsv[..., 0] %= 360.0
+    return to_uint8(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB))
+
+
+@corruption(
+    family="tone",
+    low={"range": 0.1},
+    mid={"range": 0.3},
+    high={"range": 0.5},
+    stochastic=True,
+    source="VLM-RobustBench Table 29",
+)
+def color_jitter(image: Image, rng: np.random.Generator, *, range: float) -> Image:  # noqa: A002  # Table 29's name
+    """Changes brightness, then contrast, then saturation, each by a factor drawn evenly from ``1 - range`` to ``1 + range``.
+
+    The order is that of the paper's note "random B/C/S".
+    """
+    bright, contrasty, colourful = rng.uniform(1.0 - range, 1.0 + range, 3)
+    return saturation(contrast(brightness(image, factor=bright), factor=contrasty), factor=colourful)

@@ -1,0 +1,21 @@
+"""pytest's view of pytest_vlmrobust: every hook and fixture, in the order pytest calls them.
+
+Nothing here imports numpy or torch: each pytest start in the user's environment imports this package.
+"""
+
+from __future__ import annotations
+
+from .options import pytest_addoption as pytest_addoption
+from .session import pytest_configure as pytest_configure
+from .session import pytest_unconfigure as pytest_unconfigure
+from .summary import pytest_report_header as pytest_report_header
+from .collection import pytest_generate_tests as pytest_generate_tests
+from .collection import pytest_collection_modifyitems as pytest_collection_modifyitems
+from .fixtures import vlm_cell as vlm_cell
+from .fixtures import vlm_sweep as vlm_sweep
+from .outcome import pytest_runtest_makereport as pytest_runtest_makereport
+from .outcome import pytest_report_teststatus as pytest_report_teststatus
+from .summary import pytest_sessionfinish as pytest_sessionfinish
+from .summary import pytest_terminal_summary as pytest_terminal_summary
+from .distributed import pytest_configure_node as pytest_configure_node
+from .distributed import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler

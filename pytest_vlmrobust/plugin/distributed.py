@@ -1,0 +1,45 @@
+"""With pytest-xdist: the run's name goes to the workers, and each worker keeps to one model as long as it can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .stash import GATE
+
+if TYPE_CHECKING:
+    from .session import Gate
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tells a worker which run it belongs to."""
+    node.workerinput["vlm_run_id"] = node.config.stash[GATE].run_id
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups tests by model when several are gated, so that weights load once per worker; speed only, never a verdict.
+
+    The choice of ``--dist`` stands where the user made one that groups already.
+    """
+    gate = config.stash[GATE]
+    if len(gate.settings.vlm) < 2 or config.getoption("dist") not in ("load", "loadgroup"):
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ModelScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is optional and untyped here
+        """One scope per model."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(gate, nodeid)
+
+    return ModelScheduling(config, log)
+
+
+def scope_of(gate: Gate, nodeid: str) -> str:
+    """Returns the model whose test ``nodeid`` is, or the node id itself for any other test."""
+    about = nodeid.rpartition("[")[2]
+    owners = [name for name in gate.models if about.startswith(f"{name}-")]
+    return max(owners, key=len, default=nodeid)

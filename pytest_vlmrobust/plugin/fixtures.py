@@ -1,0 +1,94 @@
+"""The two fixtures that suites use. Evaluation happens in set-up, so that what is not the model's fault is an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
+
+from .junit import properties
+from .outcome import failed_record
+from .stash import GATE, RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class GatedTest:
+    """What was measured and concluded about one cell or sweep metric."""
+
+    record: Record
+
+    def check(self) -> None:
+        """Ends the test as the verdict says: pass, fail, xfail where waived, skip where not applicable.
+
+        Raises:
+            ThresholdExceeded: a bound is broken.
+            NotDecided: nothing is broken, and the evidence does not decide.
+        """
+        __tracebackhide__ = True
+        record = self.record
+        if record.outcome is Outcome.FAIL:
+            raise ThresholdExceeded(explain(record))
+        if record.outcome in (Outcome.INCONCLUSIVE, Outcome.ERROR):
+            raise NotDecided(explain(record))
+        if record.outcome is Outcome.WAIVED:
+            pytest.xfail(record.reason)
+        if record.outcome is Outcome.NOT_APPLICABLE:
+            pytest.skip(record.reason)
+
+
+def explain(record: Record) -> str:
+    """Returns the failure message: the breach first, then every number, and how to run it again."""
+    lines = [record.reason]
+    for measure in record.measures:
+        interval = f" [{measure.low:.3f}, {measure.high:.3f}]" if measure.low == measure.low else ""  # noqa: PLR0124 - NaN
+        bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
+        lines.append(f"    {measure.metric:<28} {measure.value:.3f}{interval}  n={measure.n}{bound}")
+    counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {record.n_errors} errors"
+    lines.append(f"    {'answers':<28} {counts}")
+    if record.worst:
+        lines.append(f"    {'newly wrong':<28} {', '.join(record.worst)}")
+    if record.nodeid:
+        lines.append(f"    {'again':<28} pytest {' '.join(f'--vlm={m}' for m in (record.model,))} '{record.nodeid}'")
+    return "\n".join(lines)
+
+
+@pytest.fixture
+def vlm_cell(request: pytest.FixtureRequest) -> GatedTest:
+    """One cell (model x dataset x setting), evaluated and judged; call ``.check()`` on it."""
+    gate = request.config.stash[GATE]
+    return _gated(request, "cell", lambda: gate.judge.cell(request.param))
+
+
+@pytest.fixture
+def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
+    """One summary metric of a sweep, computed over the settings of the test's mark and judged; call ``.check()`` on it."""
+    from pytest_vlmrobust.evaluation.plan import expand_settings
+
+    from .collection import marked
+
+    gate = request.config.stash[GATE]
+    settings = expand_settings(marked(request.node, "vlm_settings"))
+    return _gated(request, "sweep", lambda: gate.judge.sweep(request.param, settings))
+
+
+def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
+    import dataclasses
+
+    node = request.node
+    try:
+        record = dataclasses.replace(measure(), nodeid=node.nodeid)
+    except VlmRobustError as error:
+        node.stash[RECORD] = failed_record(test, request.param, str(error), node.nodeid)
+        node.user_properties.extend(properties(node.stash[RECORD]))
+        raise
+    node.stash[RECORD] = record
+    node.user_properties.extend(properties(record))
+    return GatedTest(record)

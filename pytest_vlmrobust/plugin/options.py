@@ -1,0 +1,94 @@
+"""Settings: every option, its ini value, its help and its place in the header, in one dataclass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
+
+ENVIRONMENT_DATA = ("VLMROBUST_DATA", "LMUData")
+
+
+def option(default: Any, text: str, *, ini: str = "string", **argparse: Any) -> Any:
+    """Declares one option; ``ini`` is the type of the ini value of the same name, the rest goes to argparse."""
+    return field(default=default, metadata={"help": text, "ini": ini, "argparse": argparse})
+
+
+def repeatable(text: str, metavar: str) -> Any:
+    """Declares an option that may be given several times; in an ini file, one value a line."""
+    return option((), text, ini="linelist", action="append", metavar=metavar)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a run can be told. Command line beats ini beats default."""
+
+    vlm: tuple[str, ...] = repeatable(
+        "model to gate (repeatable): an entry of the models file, a built-in name such as tiny or qwen2-vl-2b, "
+        "scripted:FILE, a checkpoint directory, or a hub id owner/name",
+        "NAME",
+    )
+    vlm_models: str = option("", "YAML file that describes models: backend, path, revision, dtype, prompt mode", metavar="FILE")
+    vlm_dataset: tuple[str, ...] = repeatable(
+        "dataset to ask about (repeatable; default: shapes and words): an embedded name, a .tsv, a .jsonl or a folder, "
+        "or a name looked up in --vlm-data",
+        "NAME_OR_PATH",
+    )
+    vlm_data: str = option("", "directory of benchmark files (else $VLMROBUST_DATA, $LMUData)", metavar="DIR")
+    vlm_thresholds: tuple[str, ...] = repeatable(
+        "thresholds file, or the name of a shipped one (repeatable; later ones override earlier ones; "
+        "default: tiny for tiny, default for every other model)",
+        "FILE",
+    )
+    vlm_sample: str = option("", "evaluate N samples or P%% of each dataset, stratified by category, seed 42", metavar="N|P%")
+    vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
+    vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
+    vlm_report: str = option("", "write results.json, summary.md and manifest.json into this directory", metavar="DIR")
+    vlm_reference: str = option(
+        "no_image", "model of this run whose errors normalise mean_corruption_error; no_image: the same model without images",
+        metavar="NAME",
+    )
+    vlm_device: str = option("auto", "auto, cpu, mps, cuda or cuda:N", metavar="DEVICE")
+    vlm_dtype: str = option("", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE")
+    vlm_batch_size: int = option(16, "requests that a model answers at a time", metavar="N", type=int)
+    vlm_seed: int = option(AUGMENTATION_SEED, "seed of every stochastic perturbation", metavar="N", type=int)
+    vlm_threads: int = option(1, "threads that perturb pictures ahead of the model", metavar="N", type=int)
+
+    @classmethod
+    def from_config(cls, config: pytest.Config) -> Settings:
+        """Reads the options and ini values of a pytest run.
+
+        Raises:
+            pytest.UsageError: an ini value that is not a number where one is needed.
+        """
+        return cls(**{f.name: _resolve(config, f.name, f.default, f.metadata) for f in fields(cls)})
+
+
+def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[str, Any]) -> Any:
+    given = config.getoption(name)
+    value = config.getini(name) if given in (None, False) else given
+    if isinstance(default, tuple):
+        return tuple(value)
+    if isinstance(default, bool):
+        return bool(value)
+    if isinstance(default, int):
+        try:
+            return int(value)
+        except ValueError:
+            raise pytest.UsageError(f"ini value {name} = {value!r}: expected a whole number ({metadata['help']})") from None
+    return str(value)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declares every field of Settings as an option and as an ini value."""
+    group = parser.getgroup("vlmrobust", "vision-language model robustness gate")
+    for f in fields(Settings):
+        text, argparse = f.metadata["help"], f.metadata["argparse"]
+        default = False if argparse.get("action") == "store_true" else None
+        group.addoption(f"--{f.name.replace('_', '-')}", dest=f.name, default=default, help=text, **argparse)
+        ini_default = list(f.default) if isinstance(f.default, tuple) else str(f.default) if isinstance(f.default, int) else f.default
+        parser.addini(f.name, text.replace("%%", "%"), type=f.metadata["ini"], default=f.default if f.metadata["ini"] == "bool" else ini_default)

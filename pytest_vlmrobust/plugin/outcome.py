@@ -1,0 +1,94 @@
+"""From a test's end to its Record on the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
+
+from .collection import is_gated
+from .stash import GATE, RECORD
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.core.cell import Cell, SweepMetric
+
+    from .session import Gate
+
+_ATTRIBUTE = "vlm_record"
+"""Extra attributes of a report travel from xdist's workers to its controller."""
+_PHASES = ("setup", "call", "teardown")
+_OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
+
+
+def failed_record(test: str, about: Cell | SweepMetric, reason: str, nodeid: str) -> Record:
+    """Returns the record of a test that could not measure."""
+    return Record(
+        test=test,
+        id=str(about),
+        model=about.model,
+        dataset=about.dataset,
+        setting=str(getattr(about, "setting", "")),
+        metric=getattr(about, "metric", ""),
+        outcome=Outcome.ERROR,
+        reason=reason,
+        nodeid=nodeid,
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attaches the record to the report, and replaces our own tracebacks by their message."""
+    report = yield
+    if not is_gated(item):
+        return report
+    if call.excinfo is not None and isinstance(call.excinfo.value, _OURS):
+        report.longrepr = call.excinfo.getrepr(style="value")
+    final = report.when == "call" or (report.when == "setup" and not report.passed)
+    if final:
+        param = next(iter(getattr(item, "callspec").params.values()))  # noqa: B009 - not declared on Item
+        record = item.stash.get(RECORD, None) or failed_record("cell", param, _last_line(report), item.nodeid)
+        setattr(report, _ATTRIBUTE, record.to_json())
+    return report
+
+
+def _last_line(report: pytest.TestReport) -> str:
+    return report.longreprtext.strip().rpartition("\n")[2] or "the test ended before anything was measured"
+
+
+class Collector:
+    """Collects the records of the tests that ended; one per run, registered as a plugin because the hook has no config."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Takes the record off a report; under xdist, this is where it reaches the controller."""
+        line = getattr(report, _ATTRIBUTE, None)
+        if line is not None:
+            self._gate.finished(Record.from_json(line))
+        elif report.when not in _PHASES and report.failed:
+            self._gate.finished(_lost(report))
+
+
+def _lost(report: pytest.TestReport) -> Record:
+    """Returns the record of a test whose worker died: xdist then reports it in a phase of its own, without what it measured."""
+    about = report.nodeid.rpartition("[")[2].rstrip("]")
+    reason = f"the worker that ran it died: {_last_line(report)}"
+    return Record(test="cell", id=about, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
+
+
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str | Mapping[str, Any]] | None:
+    """Leaves the terminal to the progress display: a passing gated test prints nothing of its own."""
+    gate = config.stash[GATE]
+    shown = gate.display is not None and gate.display.live and config.get_verbosity() <= 0
+    if shown and getattr(report, _ATTRIBUTE, None) and report.passed:
+        return "passed", "", ""
+    return None

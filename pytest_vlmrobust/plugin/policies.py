@@ -1,0 +1,60 @@
+"""Which thresholds hold for which model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.errors import PolicyError, did_you_mean
+from pytest_vlmrobust.core.model import ModelRef
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.policies import MetricFacts, Policy
+
+DEFAULT = "default"
+
+
+def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path], root: Path) -> Policy:
+    """Returns the policy of a model: the files given, else the one its record names, else the default.
+
+    Raises:
+        PolicyError: a file that is absent or cannot be honoured.
+        UnknownName: a rule about a metric that does not exist.
+    """
+    from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+    from pytest_vlmrobust.policies import load_policy
+
+    files = tuple(thresholds_file(name, path) for name in given or (ref.policy or DEFAULT,))
+    return load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=root)
+
+
+def thresholds_file(name: str, path: Callable[[str], Path]) -> Path:
+    """Returns the file that ``name`` means: a path, or the name of a shipped policy.
+
+    Raises:
+        PolicyError: there is no such file, and no shipped policy of that name.
+    """
+    from pytest_vlmrobust.shipped import shipped
+
+    file = path(name)
+    if file.is_file():
+        return file
+    offered = {entry.stem: entry for entry in sorted(shipped("thresholds").glob("*.yaml"))}
+    if name in offered:
+        return offered[name]
+    raise PolicyError(
+        f"--vlm-thresholds {name!r}: there is no file {str(file)!r}, and no shipped policy of that name."
+        f"{did_you_mean(name, offered)} Shipped: {', '.join(offered)}"
+    )
+
+
+@cache
+def known_metrics() -> dict[str, MetricFacts]:
+    """Returns what rules may be about: every registered metric, and the drop over label-preserving samples."""
+    from pytest_vlmrobust import metrics
+    from pytest_vlmrobust.evaluation.judging import LABEL_PRESERVING_DROP
+
+    facts: dict[str, MetricFacts] = {name: metrics.get(name) for name in metrics.names()}
+    return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"]}

@@ -1,0 +1,257 @@
+"""The Gate: what one pytest process knows about its run; models and data are opened only when a test asks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vlmrobust.core.errors import StoreError, UsageError, VlmRobustError
+from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
+
+from .options import ENVIRONMENT_DATA, Settings
+from .progress import ProgressDisplay
+from .stash import GATE
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.core.model import ModelRef
+    from pytest_vlmrobust.core.record import Record
+    from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
+    from pytest_vlmrobust.evaluation.judging import Judge
+    from pytest_vlmrobust.policies import Policy
+    from pytest_vlmrobust.store import Journal
+
+
+DEFAULT_DATASETS = ("shapes", "words")
+
+
+@dataclass
+class Gate:
+    """One run: its settings, and whatever has been opened for it so far.
+
+    ``refused`` is a mistake in what was asked for, found while tests were generated: raised once collection is over, where
+    pytest turns it into a usage error.
+    """
+
+    settings: Settings
+    root: Path
+    invocation: Path
+    worker: str = "main"
+    run_id: str = field(default_factory=lambda: time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}")
+    records: list[Record] = field(default_factory=list)
+    refused: UsageError | None = None
+    planned: int = 0
+    selected: int = 0
+    display: ProgressDisplay | None = None
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The records of this run on disk, one line each, written as tests end."""
+        from pytest_vlmrobust.store import Journal
+
+        return Journal(self.store_directory / "runs" / self.run_id)
+
+    @property
+    def controls(self) -> bool:
+        """Whether this process reports: true without xdist and on its controller, false on its workers."""
+        return self.worker == "main"
+
+    @cached_property
+    def models(self) -> dict[str, ModelRef]:
+        """The models by the name that stands in test ids.
+
+        Raises:
+            UsageError: a model that cannot be found or described.
+        """
+        from pytest_vlmrobust.backends import model_ids, resolve
+
+        names = self.settings.vlm
+        models_file = self._path(self.settings.vlm_models) if self.settings.vlm_models else None
+        dtype = self.settings.vlm_dtype or None
+        return {
+            short: resolve(name, models_file=models_file, dtype=dtype)
+            for short, name in zip(model_ids(names), names, strict=True)
+        }
+
+    @cached_property
+    def datasets(self) -> dict[str, str]:
+        """What the user called each dataset, by the name that stands in test ids; nothing is opened for it.
+
+        Raises:
+            UsageError: two datasets would share a name.
+        """
+        from pytest_vlmrobust.datasets import dataset_id
+
+        found: dict[str, str] = {}
+        for name in self.settings.vlm_dataset or DEFAULT_DATASETS:
+            short = dataset_id(name)
+            if short in found:
+                raise UsageError(
+                    f"--vlm-dataset {name!r} and {found[short]!r} would both be called {short!r} in test ids. "
+                    "Give each dataset once, or rename one of the files"
+                )
+            found[short] = name
+        return found
+
+    @cached_property
+    def policies(self) -> dict[str, Policy]:
+        """The policy of each model.
+
+        Raises:
+            UsageError: a thresholds file that cannot be read or honoured.
+        """
+        from .policies import policy_for
+
+        return {name: policy_for(ref, self.settings.vlm_thresholds, self._path, self.invocation) for name, ref in self.models.items()}
+
+    @cached_property
+    def reference(self) -> str | None:
+        """The model whose errors normalise the mean corruption error, ``None`` for the gated model without images.
+
+        Raises:
+            UsageError: no such model in this run.
+        """
+        from pytest_vlmrobust.core.errors import UnknownName
+
+        name = self.settings.vlm_reference
+        if name == "no_image":
+            return None
+        if name not in self.models:
+            raise UnknownName("reference model", name, [*self.models, "no_image"], where="--vlm-reference")
+        return name
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """What evaluates cells; opens the store, and datasets and weights on first use.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
+        from pytest_vlmrobust.backends import BackendOptions, open_backend
+        from pytest_vlmrobust.datasets import resolve as resolve_dataset
+        from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
+        from pytest_vlmrobust.store import Store
+
+        settings, store = self.settings, self.store_directory
+        options = BackendOptions(
+            device=settings.vlm_device, batch_size=settings.vlm_batch_size, offline=settings.vlm_offline,
+            digest_cache=store / "digests.json",
+        )
+        return Evaluator(
+            models=self.models,
+            datasets={short: _opener(resolve_dataset, name, self.data_directory) for short, name in self.datasets.items()},
+            open_backend=lambda ref: open_backend(ref, options),
+            store=Store.open(store),
+            options=EvaluationOptions(
+                seed=settings.vlm_seed, sample=settings.vlm_sample or None, offline=settings.vlm_offline,
+                batch_size=settings.vlm_batch_size, threads=settings.vlm_threads,
+            ),
+            owner=f"{self.worker}-{os.getpid()}",
+            listener=self._progressed,
+        )
+
+    @cached_property
+    def judge(self) -> Judge:
+        """What turns measurements into records with verdicts."""
+        from pytest_vlmrobust.evaluation.judging import Judge
+
+        return Judge(self.evaluator, self.policies, date.today(), self.reference)  # noqa: DTZ011 - waivers expire by local date
+
+    @property
+    def store_directory(self) -> Path:
+        """Where predictions and runs live."""
+        return self._path(self.settings.vlm_store)
+
+    @property
+    def data_directory(self) -> Path | None:
+        """Where benchmark names are looked up."""
+        given = self.settings.vlm_data or next((os.environ[name] for name in ENVIRONMENT_DATA if os.environ.get(name)), "")
+        return self._path(given) if given else None
+
+    def check(self) -> None:
+        """Looks at everything the user named, without opening weights or data.
+
+        Raises:
+            UsageError: something of it cannot be used.
+        """
+        _ = self.models, self.datasets, self.policies, self.reference
+
+    def open_evaluator(self) -> Evaluator | None:
+        """Returns the evaluator if a test has asked for it."""
+        return self.__dict__.get("evaluator")
+
+    def finished(self, record: Record) -> None:
+        """Takes the record of a test that ended: into the journal first, then into memory and onto the display."""
+        self.records.append(record)
+        if self.controls:
+            try:
+                self.journal.append(record)
+            except StoreError as error:
+                pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
+        if self.display is not None:
+            self.display.finished(record, self.selected)
+
+    def close(self) -> None:
+        """Frees models and closes what is open."""
+        if self.display is not None:
+            self.display.close()
+            self.display = None
+        if "journal" in self.__dict__:
+            self.journal.close()
+        evaluator = self.open_evaluator()
+        if evaluator is not None:
+            evaluator.close()
+            evaluator.store.close()
+
+    def _path(self, text: str) -> Path:
+        return self.invocation / Path(text).expanduser()
+
+    def _progressed(self, progress: Progress) -> None:
+        if self.display is not None:
+            self.display.progressed(progress)
+
+
+def _opener(resolve: object, name: str, directory: Path | None):  # type: ignore[no-untyped-def]  # bound below
+    return lambda: resolve(name, data_dir=directory)  # type: ignore[operator]
+
+
+def usage_error(error: VlmRobustError) -> pytest.UsageError:
+    """Returns what makes pytest print one line and exit with 4."""
+    return pytest.UsageError(str(error))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marks and reads the settings; what the user named is checked at once when a model is."""
+    config.addinivalue_line("markers", "vlm_settings(*names): settings, or sets of them such as robustbench, of a vlm_cell or vlm_sweep test")
+    config.addinivalue_line("markers", "vlm_metrics(*names): summary metrics of a vlm_sweep test")
+    from .outcome import Collector
+
+    worker = str(getattr(config, "workerinput", {}).get("workerid", "main"))
+    gate = Gate(Settings.from_config(config), config.rootpath, config.invocation_params.dir, worker)
+    config.stash[GATE] = gate
+    if gate.settings.vlm:
+        config.pluginmanager.register(Collector(gate), "vlmrobust-collector")
+        gate.display = ProgressDisplay.for_run(config) if gate.controls else None
+        try:
+            gate.check()
+        except UsageError as error:
+            raise usage_error(error) from None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Frees what was opened."""
+    gate = config.stash.get(GATE, None)
+    if gate is not None:
+        gate.close()
+
+
+def ids_of(names: Sequence[object]) -> list[str]:
+    """Returns test ids; never parsed back."""
+    return [str(name) for name in names]

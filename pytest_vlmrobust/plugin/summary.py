@@ -1,0 +1,134 @@
+"""The header, the table at the end, the files, and the exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vlmrobust.core.verdict import EXIT_CODES, decide
+
+from .junit import add_suite_properties
+from .stash import GATE
+
+if TYPE_CHECKING:
+    from .session import Gate
+
+_UNTOUCHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Says what is gated, by which policy, from which store."""
+    gate = config.stash[GATE]
+    if not gate.settings.vlm:
+        return []
+    lines = [f"vlm: {', '.join(f'{name} ({ref.location})' for name, ref in gate.models.items())}"]
+    data = f"datasets {', '.join(gate.datasets.values())}, seed {gate.settings.vlm_seed}, store {gate.store_directory}"
+    lines.append(f"vlm: {data}{', offline' if gate.settings.vlm_offline else ''}")
+    for name, policy in gate.policies.items():
+        files = ", ".join(file.name for file in policy.files)
+        lines.append(f"vlm: policy of {name}: {files} (sha256 {policy.sha256[:12]}), {len(policy.waivers)} waivers")
+    return lines
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Turns the records into the exit code and the files; on the controller only."""
+    gate = session.config.stash[GATE]
+    if gate.display is not None:
+        gate.display.clear()
+    if not gate.controls or not gate.records:
+        return
+    decision = decide(record.outcome for record in gate.records)
+    if exitstatus not in _UNTOUCHED and not _others_failed(session, gate):
+        session.exitstatus = EXIT_CODES[decision]
+    add_suite_properties(session.config, suite_facts(gate))
+    if gate.settings.vlm_report:
+        from pytest_vlmrobust.reporting import write_report
+
+        write_report(Path(gate.invocation / gate.settings.vlm_report), gate.records, manifest(gate))
+
+
+def _others_failed(session: pytest.Session, gate: Gate) -> bool:
+    """Whether a test failed that is not the gate's: then pytest's own exit code stands."""
+    ours = sum(str(record.outcome) in ("FAIL", "INCONCLUSIVE", "ERROR") for record in gate.records)
+    return session.testsfailed > ours
+
+
+def suite_facts(gate: Gate) -> dict[str, str]:
+    """Returns what the JUnit suite element says about the whole run."""
+    import pytest_vlmrobust
+
+    facts = {
+        "vlm.version": pytest_vlmrobust.__version__,
+        "vlm.model": " ".join(gate.models),
+        "vlm.dataset": " ".join(gate.datasets),
+        "vlm.policy_sha256": " ".join(policy.sha256 for policy in gate.policies.values()),
+        "vlm.seed": str(gate.settings.vlm_seed),
+        "vlm.verdict": str(decide(record.outcome for record in gate.records)),
+        "vlm.n_cells": str(sum(record.test == "cell" for record in gate.records)),
+        "vlm.n_inferred": str(sum(record.n_inferred for record in gate.records)),
+    }
+    return facts
+
+
+def manifest(gate: Gate) -> dict[str, object]:
+    """Returns what determined this run, JSON-safe."""
+    import dataclasses
+    import platform
+
+    import pytest_vlmrobust
+
+    evaluator = gate.open_evaluator()
+    return {
+        "schema": 1,
+        "run": gate.run_id,
+        "version": pytest_vlmrobust.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "settings": dataclasses.asdict(gate.settings),
+        "models": {
+            name: {"backend": ref.backend, "location": ref.location, "revision": ref.revision, "prompt_mode": ref.prompt_mode,
+                   "fingerprint": dict(evaluator.model_fingerprint(name)) if evaluator else None}
+            for name, ref in gate.models.items()
+        },
+        "datasets": {name: evaluator.dataset(name).digest if evaluator else None for name in gate.datasets},
+        "policies": {
+            name: {"sha256": policy.sha256, "files": [dataclasses.asdict(file) for file in policy.files]}
+            for name, policy in gate.policies.items()
+        },
+        "outcomes": dict(Counter(str(record.outcome) for record in gate.records)),
+        "decision": str(decide(record.outcome for record in gate.records)),
+    }
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Prints the table: the decision, what breaks it, worst first."""
+    gate = config.stash[GATE]
+    if not gate.controls or not gate.records:
+        return
+    from pytest_vlmrobust.reporting import render_terminal
+
+    policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in gate.policies.items()}
+    text = render_terminal(
+        gate.records, policies=policies, planned=gate.planned, selected=gate.selected,
+        width=terminalreporter._tw.fullwidth, color=terminalreporter._tw.hasmarkup,  # noqa: SLF001 - no public way to either
+        warnings=waiver_warnings(gate),
+    )
+    terminalreporter.section("vision-language model robustness", "=")
+    terminalreporter.write(text)
+
+
+def waiver_warnings(gate: Gate) -> list[str]:
+    """Returns what the run says about waivers that expired, were not needed, or (in a whole run) met no test."""
+    from pytest_vlmrobust.policies import WaiverState, waiver_report
+
+    whole = gate.planned == gate.selected
+    quiet = {WaiverState.USED} | (set() if whole else {WaiverState.UNMATCHED, WaiverState.UNNEEDED})
+    found = []
+    for name, policy in gate.policies.items():
+        own = [record for record in gate.records if record.model == name]
+        found += [str(use) for use in waiver_report(policy, own, today=gate.judge.today) if use.state not in quiet]
+    return found

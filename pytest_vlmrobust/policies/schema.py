@@ -1,0 +1,166 @@
+"""The schema of a thresholds file: what a rule, a waiver, a scope and a bound may look like."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+
+from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
+from pytest_vlmrobust.core.setting import LEVELS
+
+from .bound import FRACTION, Bound, parse_quantity
+from .document import Entry
+from .rules import NO_LEVEL, Judge, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
+
+VERSION = 1
+
+TOP_KEYS = ("version", "defaults", "budgets", "rules", "waivers")
+TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
+BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate")
+_BOUND_KEYS = ("max", "min", "within")
+_RULE_KEYS = ("id", "metric", "where", "unless", *_BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
+_WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
+_SCOPE_KEYS = tuple(part.name for part in fields(Scope))
+_CELL_KEYS = ("setting", "family", "level")
+_BACKWARDS = {("max", "higher"): "min", ("min", "lower"): "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFacts:
+    """What rules on a metric are checked against; as it stands, the facts of a metric of which only the name is known.
+
+    ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
+    ``scope`` is ``"cell"`` or ``"sweep"``.
+    """
+
+    unit: str = ""
+    better: str = "none"
+    scope: str = "cell"
+
+
+class Schema:
+    """Reads the entries of a thresholds file as rules and waivers, given the metrics that exist."""
+
+    def __init__(self, known: Mapping[str, MetricFacts] | Collection[str], ambiguous: Mapping[str, Collection[str]]) -> None:
+        self._facts = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, MetricFacts())
+        self._ambiguous = ambiguous
+
+    def rule(self, entry: Entry, treatment: Treatment) -> Rule:
+        """Returns a rule; what it does not say about its treatment is taken from ``treatment``."""
+        given = entry.mapping(_RULE_KEYS, required=("id", "metric"))
+        metric, facts = self._metric(given["metric"])
+        return Rule(
+            id=given["id"].identifier(),
+            metric=metric,
+            bound=_read_bound(entry, given, metric, facts),
+            source=entry.where,
+            where=_read_scope(given["where"], metric, facts) if "where" in given else Scope(),
+            unless=_read_scope(given["unless"], metric, facts) if "unless" in given else None,
+            treatment=read_treatment(given, treatment),
+            reason=given["reason"].text() if "reason" in given else "",
+            evidence=given["source"].text() if "source" in given else "",
+        )
+
+    def waiver(self, entry: Entry) -> Waiver:
+        """Returns a waiver; everything but its ticket has to be there."""
+        given = entry.mapping(_WAIVER_KEYS, required=[key for key in _WAIVER_KEYS if key != "ticket"])
+        metric, facts = self._metric(given["metric"])
+        return Waiver(
+            id=given["id"].identifier(),
+            owner=given["owner"].text(),
+            reason=given["reason"].text(),
+            expires=given["expires"].date(),
+            metric=metric,
+            where=_read_scope(given["where"], metric, facts),
+            cap=_read_quantity(given["cap"], facts),
+            source=entry.where,
+            ticket=given["ticket"].text() if "ticket" in given else "",
+        )
+
+    def _metric(self, entry: Entry) -> tuple[str, MetricFacts]:
+        name = entry.text()
+        if name in self._ambiguous:
+            full = " or ".join(repr(choice) for choice in self._ambiguous[name])
+            raise PolicyError(f"{entry.where}: {entry.path} is {name!r}, a name that several metrics go by. Write {full}")
+        if name not in self._facts:
+            raise UnknownName("metric", name, self._facts, where=entry.where)
+        return name, self._facts[name]
+
+
+def read_treatment(given: Mapping[str, Entry], base: Treatment) -> Treatment:
+    """Returns ``base`` with what a rule, or the defaults of a file, say otherwise."""
+    return Treatment(
+        judge=given["judge"].choice(Judge) if "judge" in given else base.judge,
+        tier=given["tier"].choice(Tier) if "tier" in given else base.tier,
+        on_inconclusive=given["on_inconclusive"].choice(OnInconclusive) if "on_inconclusive" in given else base.on_inconclusive,
+        on_not_applicable=(
+            given["on_not_applicable"].choice(OnNotApplicable) if "on_not_applicable" in given else base.on_not_applicable
+        ),
+    )
+
+
+def read_share(entry: Entry) -> float:
+    """Returns a budget: a share of samples in [0, 1]."""
+    try:
+        share = parse_quantity(entry.number(), FRACTION)
+    except ValueError as error:
+        entry.refuse(str(error))
+    if not 0 <= share <= 1:
+        entry.refuse("a share between 0 and 100%")
+    return share
+
+
+def _read_quantity(entry: Entry, facts: MetricFacts) -> float:
+    try:
+        return parse_quantity(entry.number(), facts.unit)
+    except ValueError as error:
+        entry.refuse(str(error))
+
+
+def _read_bound(rule: Entry, given: Mapping[str, Entry], metric: str, facts: MetricFacts) -> Bound:
+    written = [key for key in _BOUND_KEYS if key in given]
+    if len(written) != 1:
+        found = " and ".join(written) or "no bound"
+        raise PolicyError(f"{rule.where}: {rule.path} has {found}. Expected one of max, min or within: [low, high]")
+    kind, entry = written[0], given[written[0]]
+    if kind == "within":
+        return _read_range(entry, facts)
+    advised = _BACKWARDS.get((kind, facts.better))
+    if advised:
+        raise PolicyError(
+            f"{entry.where}: {entry.path} bounds {metric} on the wrong side: {facts.better} is better, "
+            f"and a good model would fail. Write {advised}:, or within: [low, high] if both sides matter"
+        )
+    value = _read_quantity(entry, facts)
+    return Bound(high=value) if kind == "max" else Bound(low=value)
+
+
+def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
+    ends = entry.items()
+    if len(ends) != 2:
+        entry.refuse(f"two numbers, [low, high]; {len(ends)} given")
+    low, high = (_read_quantity(end, facts) for end in ends)
+    if low >= high:
+        entry.refuse(f"low below high; found {low:g} and {high:g}")
+    return Bound(low, high)
+
+
+def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
+    given = entry.mapping(_SCOPE_KEYS)
+    if not given:
+        entry.refuse(f"at least one of {', '.join(_SCOPE_KEYS)}")
+    for key in _CELL_KEYS:
+        if key in given and facts.scope == "sweep":
+            raise PolicyError(
+                f"{given[key].where}: {given[key].path} never matches: {metric} is measured over a whole sweep, "
+                f"which has no {key}. Expected model, dataset or category"
+            )
+    for level in given["level"].texts() if "level" in given else ():
+        _check_level(given["level"], level)
+    return Scope(**{key: value.texts() for key, value in given.items()})
+
+
+def _check_level(entry: Entry, level: str) -> None:
+    named = (*LEVELS, NO_LEVEL)
+    if level.isalpha() and level not in named:
+        entry.refuse(f"{', '.join(named)}, or the parameter of a setting such as '448'.{did_you_mean(level, named)}")

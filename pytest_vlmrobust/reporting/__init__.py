@@ -1,0 +1,8 @@
+"""From Records to what people and programs read; knows nothing of how the Records came about."""
+
+from __future__ import annotations
+
+from .files import write_report
+from .terminal import render_terminal
+
+__all__ = ["render_terminal", "write_report"]

@@ -1,0 +1,55 @@
+"""The files of a run: results.json, summary.md, manifest.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pytest_vlmrobust.core.record import SCHEMA_VERSION, Record
+from pytest_vlmrobust.core.verdict import decide
+
+from .order import headline, worst_first
+
+
+def write_report(directory: Path, records: Sequence[Record], manifest: Mapping[str, object]) -> None:
+    """Writes the report into ``directory``, which is created; each file replaces the old one in one step."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = [json.loads(record.to_json()) for record in records]
+    results = {"schema": SCHEMA_VERSION, "decision": str(decide(r.outcome for r in records)), "records": lines}
+    _write(directory / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    _write(directory / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False, default=str) + "\n")
+    _write(directory / "summary.md", summary(records))
+
+
+def summary(records: Sequence[Record], most: int = 40) -> str:
+    """Returns the run in Markdown: the decision, the counts, and a table, worst first."""
+    decision = decide(record.outcome for record in records)
+    counts = Counter(record.outcome for record in records)
+    lines = [f"# {decision}", "", ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())), ""]
+    lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
+    for record in worst_first(records)[:most]:
+        measure = headline(record)
+        if measure is None:
+            lines.append(f"| {record.outcome} | `{record.id}` | {_cell(record.reason)} | | | | |")
+            continue
+        interval = "" if measure.low != measure.low else f"{measure.low:.3f} … {measure.high:.3f}"  # noqa: PLR0124 - NaN
+        value = "undefined" if measure.value != measure.value else f"{measure.value:.3f}"  # noqa: PLR0124 - NaN
+        lines.append(
+            f"| {record.outcome} | `{record.id}` | {measure.metric} | {value} | {interval} | {_cell(measure.threshold)} | {measure.n} |"
+        )
+    if len(records) > most:
+        lines += ["", f"{len(records) - most} more tests stand in results.json."]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

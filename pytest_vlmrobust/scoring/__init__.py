@@ -1,0 +1,26 @@
+"""Scoring: reading an answer from what a model wrote, by named rules, and comparing it with the target.
+
+Unparsed is not wrong and wrong is not an error: see ``core.score.Score``.
+"""
+
+from .choice import CHOICE_RULES, extract_choice
+from .extraction import Extraction
+from .open_answer import OPEN_RULES, extract_open, normalised
+from .scorers import SCORERS, Scorer, names, register, score
+from .yes_no import YES_NO_RULES, extract_yes_no
+
+__all__ = [
+    "CHOICE_RULES",
+    "OPEN_RULES",
+    "SCORERS",
+    "YES_NO_RULES",
+    "Extraction",
+    "Scorer",
+    "extract_choice",
+    "extract_open",
+    "extract_yes_no",
+    "names",
+    "normalised",
+    "register",
+    "score",
+]

@@ -1,0 +1,210 @@
+r"""Which option did the model choose? A ladder of small rules; the first that can tell decides, and its name is kept.
+
+Rules that read what is written as an answer come first ("The answer is B", ``\boxed{B}``); rules that read an answer from a
+description come last ("A dog is running in the park"). A mention that is denied ("not A", "C and D are wrong") is no
+answer, and two answers are none. Nothing is ever guessed. Where an option's text is itself a letter that names another
+option, the letter is what counts, since that is what the prompt asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .announcements import ANSWER, CONCLUSION, announced
+from .extraction import Extraction, Ladder, Outcome, Stop, agreed, climb
+from .negation import negated
+from .options import Options, ends_here
+from .phrases import LETTER, WORD, bare_letter, leading_letter, read_phrase, several_letters
+from .refusal import is_refusal
+from .text import boxed, final_words, plain, tagged
+from .yes_no import extract_yes_no
+
+MOST_WORDS = 40
+"""A longer text is a discussion: that it mentions one option's words does not make them its answer."""
+
+_VERDICT = re.compile(
+    rf"{LETTER}[\"')\]]*(?:\s*\([^()\n]{{0,80}}\))?\s*(?:"
+    r"(?:is|would be|seems(?: to be)?|appears(?: to be)?|looks|must be|should be)\s+(?:\w+\s+){0,3}?"
+    r"(?:correct|right|answer|true|best|accurate|appropriate)\b|(?:选项)?(?:是)?(?:正确|对的?|最佳))"
+)
+_MARKED = re.compile(
+    rf"(?:\(([A-Z])\)|\[([A-Z])\]|[\"']([A-Z])[\"']|\b(?i:option|choice|选项)\s*[(\"']?([A-Z])(?![{WORD}'])|(?<![{WORD}])([A-Z])\s?选项)"
+)
+_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
+_LETTERED = re.compile(rf"(?<![{WORD}])\(?([A-Z])(?:\s*[.):]+|\s*\()\s*")
+_BETWEEN_ECHOES = re.compile(r"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?\(?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the rules look at: the words as they came, and without markup and without a recital of the options."""
+
+    said: str
+    text: str
+    options: Options
+    recited: bool = False
+
+
+def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
+    """Returns the option that ``text`` answers with; never raises.
+
+    Args:
+        text: what the model wrote, thinking included.
+        options: upper-case letters to texts.
+
+    >>> extract_choice("The answer is **B**.", {"A": "cat", "B": "dog"})
+    Extraction(answer='B', rule='statement')
+    >>> extract_choice("A or B", {"A": "cat", "B": "dog"})
+    Extraction(answer=None, rule='ambiguous')
+    """
+    said = final_words(text)
+    if said is None:
+        return Extraction(None, "unfinished_thinking")
+    prepared = Options.of(options)
+    shown = plain(said)
+    if not shown:
+        return Extraction(None, "empty")
+    rest = _without_recital(shown, prepared)
+    return climb(CHOICE_RULES, Reading(said, rest, prepared, recited=rest != shown))
+
+
+def _answer_tag(reading: Reading) -> Outcome:
+    """``<answer>B</answer>``: what stands in the last one is the answer, readable or not."""
+    return _only(tagged(reading.said), reading.options)
+
+
+def _boxed(reading: Reading) -> Outcome:
+    r"""``\boxed{B}``: what stands in the last one is the answer, readable or not."""
+    return _only(boxed(reading.said), reading.options)
+
+
+def _only(content: str | None, options: Options) -> Outcome:
+    return None if content is None else read_phrase(plain(content), options) or Stop.NONE
+
+
+def _letter(reading: Reading) -> Outcome:
+    """``B``, ``(b)``, ``<B>``: the letter alone."""
+    return bare_letter(reading.text, reading.options)
+
+
+def _text(reading: Reading) -> Outcome:
+    """``Dog.``, ``a dog``: an option's text alone."""
+    return reading.options.exact(reading.text)
+
+
+def _last_line(reading: Reading) -> Outcome:
+    """A letter alone on the last of several lines."""
+    _, _, last = reading.text.rpartition("\n")
+    return bare_letter(last, reading.options) if last != reading.text else None
+
+
+def _statement(reading: Reading) -> Outcome:
+    """``The answer is B``, ``Answer: (B) dog``, ``答案是B``: the last one that can be read."""
+    return announced(ANSWER, reading.text, reading.options)
+
+
+def _verdict(reading: Reading) -> Outcome:
+    """``B is correct``, ``option B is the best answer``: one letter so called."""
+    found = {match[1] for match in _VERDICT.finditer(reading.text) if not negated(reading.text, *match.span(1))}
+    return agreed(found & reading.options.letters)
+
+
+def _leading_letter(reading: Reading) -> Outcome:
+    """``B. dog``, ``B because …``: the letter that begins the first or the last line; the two must not differ."""
+    first, _, _ = reading.text.partition("\n")
+    _, _, last = reading.text.rpartition("\n")
+    outcomes = [leading_letter(line, reading.options) for line in dict.fromkeys((first, last))]
+    if Stop.AMBIGUOUS in outcomes:
+        return Stop.AMBIGUOUS
+    return agreed({outcome for outcome in outcomes if isinstance(outcome, str)})
+
+
+def _conclusion(reading: Reading) -> Outcome:
+    """``… so B``, ``I choose (B)``, ``it is a dog``, ``→ B``, ``选B``: the last one that can be read."""
+    return announced(CONCLUSION, reading.text, reading.options)
+
+
+def _bold(reading: Reading) -> Outcome:
+    """``**B. dog**`` in a longer text: the only option set in bold type."""
+    spans = ("".join(groups) for groups in _BOLD.findall(reading.said)) if "**" in reading.said or "__" in reading.said else ()
+    outcomes = {read_phrase(plain(span), reading.options) for span in spans}
+    return agreed({outcome for outcome in outcomes if isinstance(outcome, str)})
+
+
+def _marked_letter(reading: Reading) -> Outcome:
+    """``option B``, ``(B)``, ``"B"``: the only letter that is marked as one, and not denied."""
+    found = (match for match in _MARKED.finditer(reading.text) if not negated(reading.text, *match.span()))
+    letters = {next(group for group in match.groups() if group) for match in found} & reading.options.letters
+    return Stop.AMBIGUOUS if several_letters(reading.text, reading.options) else agreed(letters)
+
+
+def _refusal(reading: Reading) -> Outcome:
+    """``I cannot tell …``: no answer, unless an option says so itself."""
+    if not is_refusal(reading.text) or any(is_refusal(text) for text in reading.options.raw.values()):
+        return None
+    return Stop.REFUSAL
+
+
+def _yes_no(reading: Reading) -> Outcome:
+    """``No, there is none.`` where the options are Yes and No."""
+    if not {"yes", "no"} <= reading.options.whole.keys():
+        return None
+    answer = extract_yes_no(reading.text).answer
+    return reading.options.exact(answer) if answer else None
+
+
+def _option_text(reading: Reading) -> Outcome:
+    """``A dog is running in the park``: a short text with the words of one option, whole and not denied."""
+    if reading.text.count(" ") >= MOST_WORDS:
+        return None
+    return agreed(reading.options.meant_in(reading.text))
+
+
+def _recital(reading: Reading) -> Outcome:
+    """The options were recited, and nothing else could be read."""
+    return Stop.AMBIGUOUS if reading.recited else None
+
+
+CHOICE_RULES: Final[Ladder[Reading]] = {
+    "answer_tag": _answer_tag,
+    "boxed": _boxed,
+    "letter": _letter,
+    "text": _text,
+    "last_line": _last_line,
+    "statement": _statement,
+    "verdict": _verdict,
+    "leading_letter": _leading_letter,
+    "conclusion": _conclusion,
+    "bold": _bold,
+    "marked_letter": _marked_letter,
+    "refusal": _refusal,
+    "yes_no": _yes_no,
+    "option_text": _option_text,
+    "recital": _recital,
+}
+
+
+def _without_recital(text: str, options: Options) -> str:
+    """Returns ``text`` without a run of two or more options recited one after another ("A. cat B. dog")."""
+    runs: list[tuple[int, int, set[str]]] = []
+    for start, end, letter in _lettered_options(text, options):
+        if runs and _BETWEEN_ECHOES.fullmatch(text, runs[-1][1], start):
+            first, _, letters = runs.pop()
+            runs.append((first, end, letters | {letter}))
+        else:
+            runs.append((start, end, {letter}))
+    for start, end, letters in reversed(runs):
+        if len(letters) > 1:
+            text = f"{text[:start]} {text[end:]}"
+    return text.strip()
+
+
+def _lettered_options(text: str, options: Options) -> Iterator[tuple[int, int, str]]:
+    for match in _LETTERED.finditer(text):
+        words = " ".join(options.raw.get(match[1], "").split())
+        end = match.end() + len(words)
+        if words and text[match.end() : end].casefold() == words.casefold() and ends_here(text, end):
+            yield match.start(), end, match[1]

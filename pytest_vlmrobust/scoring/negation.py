@@ -1,0 +1,33 @@
+"""Is a thing that is mentioned also meant? "not a cat", "C and D are wrong", "不是B"."""
+
+from __future__ import annotations
+
+import re
+
+_REACH = 80
+"""Characters before and after a mention that are looked at."""
+
+_CLAUSE_END = re.compile(
+    r"[.,;:!?\n()]"
+    r"|\b(?:but|so|therefore|thus|hence|because|while|whereas|however|although|though|then|yet)\b"
+    r"|但|所以|而是|因此",
+    re.IGNORECASE,
+)
+_NEGATOR = re.compile(
+    r"\b(?:not(?! only)|no(?! doubt| question)|never|neither|nor|none|cannot|without|unlike|than|except|instead of)\b"
+    r"|\b(?:wrong|incorrect|(?:rule[sd]?|ruling) out|eliminat\w+|exclud\w+|reject\w*|dismiss\w*)\b|n't\b|不|没|非",
+    re.IGNORECASE,
+)
+_VERB = r"(?:is|are|was|were|does|do|did|can|could|would|has|have|seems?|looks?|appears?|must be)"
+_DENIAL = r"(?:not|never|wrong|incorrect|false|untrue|impossible|irrelevant|unlikely|absent|(?:ruled )?out|eliminated|excluded)"
+_DENIED = re.compile(
+    r"(?:\s*(?:,|and|or|&)\s*(?:options?\s+)?\(?[A-Z]\)?(?![A-Z]))*\s*(?:\([^()\n]{0,60}\)\s*)?"
+    rf"(?:{_VERB}(?:n't\b|\s+(?:\w+\s+)?{_DENIAL}\b)|\s?(?:选项)?是?(?:不|错))",
+    re.IGNORECASE,
+)
+
+
+def negated(text: str, start: int, end: int) -> bool:
+    """Says whether the mention ``text[start:end]`` is denied: by a negator before it in its clause, or by a verb after it."""
+    clause = _CLAUSE_END.split(text[max(0, start - _REACH) : start])[-1]
+    return _NEGATOR.search(clause) is not None or _DENIED.match(text, end, end + _REACH) is not None

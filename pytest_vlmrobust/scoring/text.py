@@ -1,0 +1,93 @@
+"""Text as a model wrote it, made comparable: thinking and markup removed, spelling of letters and spaces unified."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SPECIAL = re.compile(r"<\|[^|<>\s]{1,40}\|>|</?s>|<(?:eos|bos|pad|end_of_turn|end_of_utterance)>")
+_THINK_OPEN = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_THINK_CLOSE = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_ANSWER_OPEN = re.compile(r"<answer>", re.IGNORECASE)
+_ANSWER_CLOSE = re.compile(r"</answer>", re.IGNORECASE)
+_MARKUP = re.compile(r"[*`$]+|__+|(?m:^#{1,6}\s)|\\(?:text|mathrm|mathbf|textbf)\b")
+_BLANKS = re.compile(r"[^\S\n]+")
+_ONE_SPELLING = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u00b4\u02bc", "'"),
+        **dict.fromkeys("\u201c\u201d\u300c\u300d\u300e\u300f", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
+        **dict.fromkeys("\u2014\u2015", " - "),
+        **dict(zip("\u3002\u3001\uff0c\u3010\u3011", ".,,[]", strict=True)),
+    }
+)
+_ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#$~"
+_ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
+
+
+def final_words(text: str) -> str | None:
+    """Returns what was said after thinking, with full-width letters made plain, without control tokens.
+
+    None when thinking was begun and not ended: nothing was answered yet. The opening tag may be missing, since some chat
+    templates put it into the prompt. When nothing follows the thinking, what preceded it is the answer.
+    """
+    said = _SPECIAL.sub(" ", text if text.isascii() else unicodedata.normalize("NFKC", text))
+    if "<" not in said:
+        return said
+    opened = _THINK_OPEN.search(said)
+    closes = list(_THINK_CLOSE.finditer(said))
+    if not closes:
+        return None if opened else said
+    after = said[closes[-1].end() :]
+    if _THINK_OPEN.search(after):
+        return None
+    before = said[: opened.start()] if opened and opened.start() < closes[-1].start() else ""
+    return after if after.strip() else before
+
+
+def tagged(said: str) -> str | None:
+    """Returns the content of the last ``<answer>…</answer>``, closed or not; None where there is none."""
+    parts = _ANSWER_OPEN.split(said)
+    return _ANSWER_CLOSE.split(parts[-1])[0] if len(parts) > 1 else None
+
+
+def boxed(said: str) -> str | None:
+    r"""Returns the content of the last ``\boxed{…}``, braces balanced; None where there is none."""
+    start = said.rfind("\\boxed{")
+    if start < 0:
+        return None
+    depth, begin = 0, start + len("\\boxed{")
+    for position in range(begin, len(said)):
+        if said[position] == "{":
+            depth += 1
+        elif said[position] == "}":
+            if not depth:
+                return said[begin:position]
+            depth -= 1
+    return said[begin:]
+
+
+def straightened(text: str) -> str:
+    """Returns ``text`` with one spelling of each quotation mark, dash and full stop."""
+    return text if text.isascii() else text.translate(_ONE_SPELLING)
+
+
+def plain(said: str) -> str:
+    """Returns ``said`` without emphasis marks, with straight quotes, and single blanks; line breaks stay."""
+    return _BLANKS.sub(" ", _MARKUP.sub("", straightened(said))).strip()
+
+
+def folded(text: str) -> str:
+    """Returns ``text`` as ``plain`` would show it, case folded, on one line."""
+    return " ".join(plain(text).casefold().split())
+
+
+def bare(text: str) -> str:
+    """Returns ``folded`` text without punctuation at its ends and without a leading article: what two answers share."""
+    core = folded(text).strip(_ENDS)
+    return _ARTICLE.sub("", core, count=1) if _ARTICLE.match(core) else core
+
+
+def stripped(text: str) -> str:
+    """Returns ``text`` without blanks, quotes, brackets and punctuation at its ends."""
+    return text.strip(_ENDS)

@@ -1,0 +1,175 @@
+"""The SQLite file of the store: how it is opened, what is in it, and what its failures mean to a user."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_vlmrobust.core.errors import StoreError
+
+FILE_NAME = "predictions.sqlite"
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 60.0
+"""How long a writer waits for another one."""
+
+_APPLICATION_ID = 0x564C4D52  # "VLMR": a database of another program is not ours to write to
+_SCHEMA = (
+    """
+    create table contexts (
+        id integer primary key,
+        content text not null unique
+    )
+    """,
+    """
+    create table predictions (
+        key text primary key,
+        answer text not null,
+        context integer not null references contexts (id)
+    ) without rowid
+    """,
+    """
+    create table claims (
+        key text primary key,
+        owner text not null,
+        expires real not null
+    ) without rowid
+    """,
+    """
+    create table views (
+        recipe text primary key,
+        digests text not null
+    ) without rowid
+    """,
+)
+
+
+def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    """Opens the database, and creates it unless ``read_only``.
+
+    Local disks only: the write-ahead log does not work on network file systems.
+
+    Raises:
+        StoreError: the file or its directory cannot be used, is no database of ours, is damaged or of a newer schema.
+    """
+    with explained(path, "open"):
+        connection = _connect_read_only(path) if read_only else _connect_writable(path)
+    try:
+        with explained(path, "open"):
+            _prepare(connection, path, read_only=read_only)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def explained(path: Path, doing: str) -> Iterator[None]:
+    """Turns failures of SQLite and of the file system into StoreError with the path and what to do."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{path}: cannot {doing} the store: {error}. {_remedy(error)}") from error
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Runs a block as one transaction that takes the write lock at its start: all of it is kept, or nothing."""
+    connection.execute("begin immediate")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:  # a full disk ends it by itself
+            connection.execute("rollback")
+        raise
+
+
+def _connect_writable(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    if not path.exists():
+        raise _nothing_to_read(path)
+    immutable = not os.access(path.parent, os.W_OK)  # SQLite cannot put its lock files beside the database then
+    log = path.with_name(path.name + "-wal")
+    if immutable and log.exists() and log.stat().st_size:
+        raise StoreError(
+            f"{path}: the store has unmerged writes in {log.name}, and its directory is read-only. "
+            f"Open it once where its directory is writable, or copy the directory to such a place"
+        )
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _switch_to_log(connection: sqlite3.Connection) -> None:
+    """Turns the write-ahead log on; SQLite does not wait for other processes that do the same, so this does."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
+    """Refuses what is not ours to read before anything is changed, and creates the tables of an empty file."""
+    if not _blank(connection):
+        _check_version(connection, path)
+    elif read_only:
+        raise _nothing_to_read(path)
+    if read_only:
+        return
+    _switch_to_log(connection)
+    connection.execute("pragma synchronous = normal")
+    with transaction(connection):
+        if _blank(connection):  # still: another process may have been faster
+            _create(connection)
+
+
+def _blank(connection: sqlite3.Connection) -> bool:
+    return connection.execute("select 1 from sqlite_master").fetchone() is None
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    connection.execute(f"pragma application_id = {_APPLICATION_ID}")
+    connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
+
+
+def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (version,) = connection.execute("pragma user_version").fetchone()
+    if application != _APPLICATION_ID:
+        raise StoreError(f"{path}: the file is a database of another program. Name another directory with --vlm-store")
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: the store has schema {version}, and this release reads schema {SCHEMA_VERSION}. "
+            f"Upgrade pytest-vlmrobust, or name another directory with --vlm-store"
+        )
+
+
+def _nothing_to_read(path: Path) -> StoreError:
+    return StoreError(f"{path}: there is no store to read. Run without --vlm-offline, or name its directory with --vlm-store")
+
+
+def _remedy(error: sqlite3.Error | OSError) -> str:
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = None if code is None else code & 0xFF
+    if primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return "The file is damaged: move it away, and its predictions are made again"
+    if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return f"Another process has held it for {BUSY_SECONDS:g} s: end that process, or name another directory with --vlm-store"
+    if primary == sqlite3.SQLITE_FULL:
+        return "Make room on the disk: what was stored before is intact, and the run resumes there"
+    return "Check that the directory exists and is writable, or name another one with --vlm-store"

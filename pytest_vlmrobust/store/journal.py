@@ -1,0 +1,104 @@
+"""Journal: the records of a run as they come in, one JSON line each, on disk before the next test begins."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.record import Record
+
+FILE_NAME = "records.jsonl"
+
+
+class Journal:
+    """An append-only ``records.jsonl`` with one writer; a record is on disk when :meth:`append` returns.
+
+    A line counts when it ends with a newline: what a killed writer left behind it is cut off when the journal is opened again.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Opens the journal of a run directory, and creates both.
+
+        Raises:
+            StoreError: the file cannot be opened for writing.
+        """
+        self.path = directory / FILE_NAME
+        self._lock = threading.Lock()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            _cut_torn_line(self.path)
+            self._stream = self.path.open("ab")
+        except OSError as error:
+            raise _unusable(self.path, "open", error) from error
+
+    def append(self, record: Record) -> None:
+        """Writes a record and waits until it is on disk.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        line = record.to_json().encode() + b"\n"
+        try:
+            with self._lock:
+                self._stream.write(line)
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+        except OSError as error:
+            raise _unusable(self.path, "write", error) from error
+
+    def close(self) -> None:
+        """Closes the journal; closing twice is fine."""
+        with self._lock:
+            self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def read_journal(directory: Path) -> list[Record]:
+    """Returns the records of a run in the order of writing, without a last line that was torn.
+
+    A test that ran again has several records; the last one holds.
+
+    Raises:
+        StoreError: there is no journal, or a whole line is no record; names file and line.
+    """
+    path = directory / FILE_NAME
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise _unusable(path, "read", error) from error
+    return [_read_line(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def _read_line(path: Path, number: int, line: bytes) -> Record:
+    try:
+        return Record.from_json(line.decode())
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreError(
+            f"{path}:{number}: not a record of this release: {error}. "
+            f"Read it with the release that wrote it, or delete the line if it was edited by hand"
+        ) from error
+
+
+def _cut_torn_line(path: Path) -> None:
+    if not path.exists():
+        return
+    with path.open("r+b") as stream:
+        content = stream.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            stream.truncate(whole)
+
+
+def _unusable(path: Path, doing: str, error: OSError) -> StoreError:
+    return StoreError(
+        f"{path}: cannot {doing} the journal: {error.strerror}. Check that its directory exists, is writable and has room"
+    )

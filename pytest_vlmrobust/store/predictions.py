@@ -1,0 +1,205 @@
+"""Store: every prediction is made once. A memo by fingerprint, and leases on what is being worked on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.fingerprint import canonical_json
+from pytest_vlmrobust.core.prediction import Prediction
+
+from .database import FILE_NAME, connect, explained, transaction
+
+_CHUNK = 500  # SQLite before 3.32 takes at most 999 parameters in a statement
+
+
+class Store:
+    """Predictions by key, in one SQLite file that any number of threads and processes of one machine may share.
+
+    A batch is stored whole or not at all, so that ``kill -9`` loses at most the batch in hand. The first answer to a key is
+    kept for good: whoever computed the same one again reads back what is stored. A failed inference (``finish_reason``
+    ``"error"``) is no answer and is not stored, so a later run tries it again.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, read_only: bool, clock: Callable[[], float]) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._connection = connection
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, directory: Path, *, read_only: bool = False, clock: Callable[[], float] = time.time) -> Store:
+        """Opens the store of a directory, and creates both unless ``read_only``.
+
+        Args:
+            directory: Where ``predictions.sqlite`` lies; on a local disk.
+            read_only: Never write; the directory may be read-only then, and has to hold a store.
+            clock: The time in seconds that all processes which share the store agree on; leases are measured by it.
+
+        Raises:
+            StoreError: the store cannot be opened; the message says why and what to do.
+        """
+        path = directory / FILE_NAME
+        return cls(path, connect(path, read_only=read_only), read_only=read_only, clock=clock)
+
+    def close(self) -> None:
+        """Closes the store; closing twice is fine."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        with self._lock, explained(self.path, "read"):
+            (count,) = self._connection.execute("select count(*) from predictions").fetchone()
+        return int(count)
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Prediction]:
+        """Returns the predictions that are stored, by key; keys without one are left out.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            rows = self._select("select key, answer from predictions where key in", list(keys))
+        return {key: self._decode(key, answer) for key, answer in rows}
+
+    def put_many(self, predictions: Mapping[str, Prediction], *, context: Mapping[str, str | int | float]) -> int:
+        """Stores a batch in one transaction, ends the leases on its keys, and returns how many of the answers were new.
+
+        Args:
+            predictions: Answers by key. Those with ``finish_reason`` ``"error"`` are left out, and keep their lease.
+            context: What the batch belongs to (model, data set, setting ...): evidence, stored once and referred to by each row.
+
+        Raises:
+            StoreError: the store cannot be written; nothing of the batch is stored then.
+        """
+        rows = [(key, _encode(prediction)) for key, prediction in predictions.items() if prediction.finish_reason != "error"]
+        if not rows:
+            return 0
+        content = canonical_json(dict(context))
+        with self._writing():
+            self._connection.execute("insert or ignore into contexts (content) values (?)", (content,))
+            (number,) = self._connection.execute("select id from contexts where content = ?", (content,)).fetchone()
+            before = self._connection.total_changes
+            self._connection.executemany(
+                "insert or ignore into predictions (key, answer, context) values (?, ?, ?)",
+                [(key, answer, number) for key, answer in rows],
+            )
+            new = self._connection.total_changes - before
+            self._connection.executemany("delete from claims where key = ?", [(key,) for key, _ in rows])
+        return new
+
+    def get_digests(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Returns the digests of the pixels that these recipes gave before; unknown recipes are left out.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            rows = self._select("select recipe, digests from views where recipe in", list(recipes))
+        return {recipe: tuple(digests.split()) for recipe, digests in rows}
+
+    def put_digests(self, digests: Mapping[str, Sequence[str]]) -> None:
+        """Remembers which pixels recipes gave: one SHA-256 in hex per picture.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        with self._writing():
+            self._connection.executemany(
+                "insert or ignore into views (recipe, digests) values (?, ?)",
+                [(recipe, " ".join(found)) for recipe, found in digests.items()],
+            )
+
+    def context(self, key: str) -> dict[str, str | int | float] | None:
+        """Returns what the prediction called ``key`` was made for, or None when there is no such prediction."""
+        with self._lock, explained(self.path, "read"):
+            row = self._connection.execute(
+                "select content from contexts join predictions on contexts.id = predictions.context where key = ?", (key,)
+            ).fetchone()
+        return None if row is None else dict(json.loads(row[0]))
+
+    def claim(self, keys: Collection[str], owner: str, seconds: float) -> set[str]:
+        """Takes the lease on those keys that have no answer and that nobody else works on, and returns them.
+
+        Whoever holds a lease already gets it again for another ``seconds`` from now: that is the heartbeat, due before the
+        slowest batch is over. A lease that has run out is anybody's, so work of a killed process is taken over.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        wanted = list(dict.fromkeys(keys))
+        now = self._clock()
+        with self._writing():
+            done = {key for (key,) in self._select("select key from predictions where key in", wanted)}
+            held = self._select("select key, owner, expires from claims where key in", wanted)
+            taken = {key for key, holder, expires in held if holder != owner and expires > now}
+            claimed = [key for key in wanted if key not in done and key not in taken]
+            self._connection.executemany(
+                "insert or replace into claims (key, owner, expires) values (?, ?, ?)",
+                [(key, owner, now + seconds) for key in claimed],
+            )
+        return set(claimed)
+
+    def release(self, keys: Iterable[str], owner: str) -> None:
+        """Gives back leases that ``owner`` holds; those of others stay.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        with self._writing():
+            self._connection.executemany("delete from claims where key = ? and owner = ?", [(key, owner) for key in keys])
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        if self.read_only:
+            raise StoreError(f"{self.path}: the store was opened for reading only. Open it without read_only to write")
+        with self._lock, explained(self.path, "write"), transaction(self._connection):
+            yield
+
+    def _select(self, query: str, keys: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Returns the rows of ``query (keys)``."""
+        rows: list[tuple[Any, ...]] = []
+        for start in range(0, len(keys), _CHUNK):
+            chunk = keys[start : start + _CHUNK]
+            rows += self._connection.execute(f"{query} ({', '.join('?' * len(chunk))})", chunk).fetchall()
+        return rows
+
+    def _decode(self, key: str, answer: str) -> Prediction:
+        try:
+            return Prediction(**json.loads(answer))
+        except (ValueError, TypeError) as error:
+            raise StoreError(
+                f"{self.path}: the prediction {key!r} cannot be read: {error}. "
+                "Move the file away, and its predictions are made again"
+            ) from error
+
+
+def _encode(prediction: Prediction) -> str:
+    """Returns a prediction as JSON in Python's dialect, which knows -Infinity, the log-probability of the impossible.
+
+    Everything beyond ASCII is escaped, so that halves of surrogate pairs, which some tokenizers emit, survive.
+    """
+    return json.dumps(
+        {
+            "text": prediction.text,
+            "method": prediction.method,
+            "finish_reason": prediction.finish_reason,
+            "logprobs": {letter: float(value) for letter, value in prediction.logprobs.items()},
+            "details": dict(prediction.details),
+        }
+    )

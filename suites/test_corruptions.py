@@ -1,0 +1,37 @@
+"""VLM-RobustBench: 49 augmentations in 133 settings, and what their drops add up to.
+
+`test_cell` gates one setting at a time; `test_sweep` gates the summary metrics, each over all settings.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+SUMMARY_METRICS = (
+    "clean_accuracy",
+    "visual_gain",
+    "mean_drop",
+    "mean_relative_corruption_error",
+    "worst_case_drop",
+    "severe_failure_rate",
+    "worst_at_low",
+    "benign_at_low",
+    "mean_corruption_error",
+    "mean_harmful_flip_rate",
+    "mean_helpful_flip_rate",
+    "mean_severity_violation",
+    "mean_severity_correlation",
+)
+
+
+@pytest.mark.vlm_settings("clean", "no_image", "robustbench")
+def test_cell(vlm_cell):
+    """One setting keeps its bounds."""
+    vlm_cell.check()
+
+
+@pytest.mark.vlm_settings("robustbench")
+@pytest.mark.vlm_metrics(*SUMMARY_METRICS)
+def test_sweep(vlm_sweep):
+    """One summary metric keeps its bounds."""
+    vlm_sweep.check()

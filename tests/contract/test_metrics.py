@@ -1,0 +1,152 @@
+"""What every registered metric must hold, and every estimate of one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate, get, names
+from pytest_vlmrobust.testing import check_metric
+
+LEVELS = ("low", "mid", "high")
+SETTINGS = [f"kind{kind}:{level}" for kind in range(4) for level in LEVELS] + ["flip_v", "invert"]
+RESOLUTIONS = [f"resolution:{edge}" for edge in (112, 224, 448, 896)]
+
+every_metric = pytest.mark.parametrize("name", names())
+
+
+def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int = 120) -> ScoreTable:
+    rng = np.random.default_rng(seed)
+
+    def scores(*shape: int, rate: float = 0.7) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        return rng.random(shape) ** (1 / rate - 1) if graded else (rng.random(shape) < rate).astype(float)
+
+    return ScoreTable(
+        scores(n, rate=0.85),
+        {name: scores(n, rate=rng.uniform(0.5, 0.85)) for name in SETTINGS + RESOLUTIONS},
+        no_image=scores(n, rate=0.35),
+        reference_by_setting={name: scores(n, rate=0.5) for name in SETTINGS + RESOLUTIONS},
+        groups=[str(index // 3) for index in range(n)] if clustered else None,
+        patches_by_setting={"patches:2": scores(n, 4, rate=0.5)},
+        labels=["left", "right"] * (n // 2),
+        chance=0.25,
+    )
+
+
+def _setting(record: Metric) -> str | None:
+    if record.scope == "sweep":
+        return None
+    return "patches:2" if Needs.PATCHES in record.needs else "kind1:high"
+
+
+def _estimate(name: str, table: ScoreTable, confidence: float = 0.90) -> Estimate:
+    return estimate(name, table, _setting(get(name)), confidence)
+
+
+@every_metric
+def test_it_passes_the_checks_for_users(name: str) -> None:
+    check_metric(name, examples=40)
+
+
+@every_metric
+def test_its_record_is_complete(name: str) -> None:
+    record = get(name)
+    assert record.name == name == record.function.__name__
+    assert record.summary.endswith((".", ":", "`."))
+    assert record.unit in {"fraction", "ratio", "correlation"}
+    assert any(
+        paper in record.reference for paper in ("VLM-RobustBench", "PCRI", "RCI", "Res-Bench", "The Perceptual Observatory")
+    )
+    assert all(part in (record.function.__doc__ or "") for part in ("Args:", "Returns:", "Raises:"))
+    assert record.validity or record.gate is None
+
+
+@every_metric
+@pytest.mark.parametrize("graded", [False, True], ids=["binary", "graded"])
+@pytest.mark.parametrize("clustered", [False, True], ids=["independent", "clustered"])
+def test_its_estimate_is_made_of_built_in_numbers_in_order(name: str, graded: bool, clustered: bool) -> None:
+    for seed in range(3):
+        result = _estimate(name, _table(seed, graded=graded, clustered=clustered))
+        assert result.n == 120
+        assert [type(number) for number in (result.value, result.low, result.high, result.confidence)] == [float] * 4
+        low, high = get(name).bounds
+        assert low - 1e-9 <= result.value <= high + 1e-9
+        if get(name).interval is None:
+            assert math.isnan(result.low)
+            assert math.isnan(result.high)
+            assert math.isnan(result.confidence)
+        else:
+            assert low <= result.low <= result.value <= result.high <= high
+            assert result.confidence == 0.90
+
+
+@every_metric
+def test_more_confidence_is_never_narrower(name: str) -> None:
+    table = _table(1)
+    narrow, wide = _estimate(name, table, 0.80), _estimate(name, table, 0.99)
+    assert math.isnan(narrow.low) or wide.low <= narrow.low <= narrow.high <= wide.high
+
+
+@every_metric
+def test_its_interval_does_not_depend_on_the_order_of_samples(name: str) -> None:
+    table, order = _table(2, clustered=True), np.random.default_rng(0).permutation(120)
+    shuffled = ScoreTable(
+        table.clean[order],
+        {setting: scores[order] for setting, scores in table.by_setting.items()},
+        no_image=None if table.no_image is None else table.no_image[order],
+        reference_by_setting={setting: scores[order] for setting, scores in (table.reference_by_setting or {}).items()},
+        groups=[(table.groups or ())[index] for index in order],
+        patches_by_setting={"patches:2": table.patches("patches:2")[order]},
+        labels=[(table.labels or ())[index] for index in order],
+        chance=table.chance,
+    )
+    before, after = _estimate(name, table), _estimate(name, shuffled)
+    assert (after.value, after.low, after.high) == pytest.approx((before.value, before.low, before.high), nan_ok=True, abs=1e-9)
+
+
+@every_metric
+def test_without_samples_its_estimate_is_unknown(name: str) -> None:
+    result = _estimate(name, _empty())
+    assert math.isnan(result.value)
+    assert math.isnan(result.low)
+    assert math.isnan(result.high)
+    assert (result.n, result.reason) == (0, "no samples")
+
+
+def _empty() -> ScoreTable:
+    nothing = np.zeros(0)
+    by_setting = dict.fromkeys(SETTINGS + RESOLUTIONS, nothing)
+    return ScoreTable(nothing, by_setting, nothing, by_setting, (), {"patches:2": np.zeros((0, 4))}, (), 0.25)
+
+
+@every_metric
+def test_one_missing_sample_makes_its_estimate_unknown(name: str) -> None:
+    table = _table(3)
+
+    def holed(scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        changed = scores.copy()
+        changed[5] = math.nan
+        return changed
+
+    broken = ScoreTable(
+        holed(table.clean),
+        {setting: holed(scores) for setting, scores in table.by_setting.items()},
+        patches_by_setting={"patches:2": holed(table.patches("patches:2"))},
+        no_image=table.no_image,
+        reference_by_setting=table.reference_by_setting,
+        labels=table.labels,
+    )
+    result = _estimate(name, broken)
+    assert math.isnan(result.value)
+    assert math.isnan(result.low)
+    assert result.n == 119
+    assert result.reason.startswith("scores of 1 of 120 samples are missing: ")
+
+
+@every_metric
+def test_a_part_of_a_sweep_never_passes_for_the_whole(name: str) -> None:
+    if Needs.PERTURBED_BY_SETTING in get(name).needs:
+        assert " of 133 settings" in _estimate(name, _table(4)).reason or " of 42 " in _estimate(name, _table(4)).reason

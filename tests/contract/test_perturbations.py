@@ -1,0 +1,221 @@
+"""What every perturbation promises, held against everything that is registered.
+
+The golden table is written anew by ``python tests/contract/test_perturbations.py``. Do so only after raising the ``version`` of
+each perturbation whose pixels changed, and review the table like code.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.errors import ImageError
+from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
+from pytest_vlmrobust.perturbations.record import CATEGORIES
+from pytest_vlmrobust.perturbations.registry import REGISTRY, find
+
+Image = NDArray[np.uint8]
+
+SETTINGS = perturbations.names("all")
+NAMES = REGISTRY.names()
+GRADED = [name for name in NAMES if len(find(name).levels) > 1]
+GOLDEN = Path(__file__).parent.parent / "golden" / "perturbations.csv"
+TABLE_29 = GOLDEN.with_name("perturbations_table29.csv")
+SHAPES = [(1, 1), (1, 37), (41, 1), (2, 3), (97, 101), (12, 1500)]
+NOT_AN_AXIS_OF_SEVERITY = {
+    "glass_blur": "more blur heals the shuffle: the distance falls",
+    "upsample": "a closer crop is not further in colour; the kept area is tested in tests/unit/perturbations",
+    "true_upsample": "up and down again loses about the same at any scale",
+}
+UNMOVED_BY_SIZE = {"autocontrast": "the drawn picture has the full range already"}
+
+
+def drawn(height: int = 96, width: int = 128) -> Image:
+    """Draws a scene: sky, ground, a house, a sun, stripes and a little texture; the same on every machine."""
+    y, x = np.mgrid[0:height, 0:width].astype(np.float64)
+    v, u = (y + 0.5) / height, (x + 0.5) / width
+    scene = np.stack([90 + 80 * v, 150 + 60 * v, 250 - 30 * v], axis=-1)
+    scene[v > 0.55] = (80, 130, 60)
+    scene[(np.abs(u - 0.3) < 0.16) & (v > 0.35) & (v < 0.85)] = (175, 60, 45)
+    scene[(np.abs(u - 0.3) < 0.5 * (v - 0.1)) & (v < 0.35)] = (70, 45, 35)
+    scene[np.hypot((u - 0.8) * width, (v - 0.2) * height) < 0.1 * width] = (250, 220, 50)
+    stripes = (u > 0.55) & (v > 0.65) & (v < 0.9)
+    scene[stripes] = np.where((u[stripes] * 20 % 2 < 1)[:, None], 255.0, 0.0)
+    scene += 12 * np.sin(x / 2.3 + y / 3.1)[..., None]
+    return np.clip(np.rint(scene), 0, 255).astype(np.uint8)
+
+
+def distance(clean: Image, changed: Image) -> float:
+    """Returns the mean absolute difference, after shrinking what grew back to the size of ``clean``."""
+    same = cv2.resize(changed, clean.shape[1::-1], interpolation=cv2.INTER_AREA) if changed.shape != clean.shape else changed
+    return float(np.abs(same.astype(np.int16) - clean).mean())
+
+
+def digests(height: int, width: int, settings: list[str]) -> dict[str, str]:
+    """Returns the SHA-256 of the bytes of each setting on the drawn picture."""
+    picture = drawn(height, width)
+    return {name: hashlib.sha256(perturbations.get(name)(picture, seed=7).tobytes()).hexdigest() for name in settings}
+
+
+def rows_of(table: Path) -> list[dict[str, str]]:
+    """Returns the rows of a CSV file."""
+    return list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_gives_uint8_rgb_of_the_declared_size_for_any_size(setting: str) -> None:
+    info = perturbations.info(setting)
+    for height, width in SHAPES:
+        changed = perturbations.get(setting)(drawn(height, width), seed=1)
+        assert changed.dtype == np.uint8
+        assert changed.ndim == 3
+        if info.keeps_size:
+            assert changed.shape == (height, width, 3)
+        else:
+            assert changed.shape[0] > height
+            assert changed.shape[1] > width
+
+
+@pytest.mark.parametrize("setting", ["clean", *SETTINGS])
+def test_leaves_the_input_alone_and_shares_no_memory_with_it(setting: str) -> None:
+    picture = drawn()
+    before = picture.copy()
+    changed = perturbations.get(setting)(picture, seed=1)
+    assert changed.flags.writeable
+    assert changed.flags.c_contiguous
+    changed ^= 0xFF
+    np.testing.assert_array_equal(picture, before)
+    assert picture.flags.writeable
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_reads_strided_and_read_only_pictures(setting: str) -> None:
+    picture = drawn(60, 80)
+    strided = np.repeat(np.repeat(picture, 2, axis=0), 2, axis=1)[::2, ::2]
+    strided.flags.writeable = False
+    render = perturbations.get(setting)
+    np.testing.assert_array_equal(render(strided, seed=3), render(picture, seed=3))
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_seed_decides_if_and_only_if_declared_stochastic(setting: str) -> None:
+    render, picture = perturbations.get(setting), drawn(96, 500)  # wide enough for the largest letters
+    first = render(picture, seed=1)
+    np.testing.assert_array_equal(first, render(picture, seed=1))
+    others = [render(picture, seed=seed) for seed in (2, 3, 4)]
+    assert all((first == other).all() for other in others) is not perturbations.info(setting).stochastic
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_changes_the_picture(setting: str) -> None:
+    if setting in UNMOVED_BY_SIZE:
+        pytest.skip(UNMOVED_BY_SIZE[setting])
+    assert distance(drawn(), perturbations.get(setting)(drawn(), seed=1)) > 0.05
+
+
+@pytest.mark.parametrize("name", [name for name in GRADED if name not in NOT_AN_AXIS_OF_SEVERITY])
+def test_distance_grows_from_low_to_high(name: str) -> None:
+    picture = drawn(180, 240)
+    levels = [f"{name}:{level}" for level in ("low", "mid", "high")]
+    seeds = range(8) if find(name).stochastic else range(1)
+    low, mid, high = (np.mean([distance(picture, perturbations.get(at)(picture, seed=seed)) for seed in seeds]) for at in levels)
+    assert low < mid < high
+
+
+def test_glass_blur_falls_from_low_to_high_as_published() -> None:
+    picture = drawn(180, 240)
+    low, mid, high = (distance(picture, perturbations.get(f"glass_blur:{at}")(picture, seed=1)) for at in ("low", "mid", "high"))
+    assert low > mid > high
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_record_is_complete(name: str) -> None:
+    record = find(name)
+    assert record.family in CATEGORIES
+    assert record.category == CATEGORIES[record.family]
+    assert record.source
+    assert record.doc.splitlines()[0].endswith((".", ":"))
+    assert record.version >= 1
+    assert {*record.changes} == {*record.levels}
+    assert frozenset().union(*record.changes.values()) <= {*perturbations.CHANGES}
+    assert json.loads(json.dumps([perturbations.fingerprint(at) for at in record.settings()]))
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_refuses_other_shapes_and_types_by_name(setting: str) -> None:
+    render = perturbations.get(setting)
+    for shape in [(8, 8), (8, 8, 1), (8, 8, 4), (3, 8, 8), (0, 8, 3)]:
+        with pytest.raises(ImageError, match=rf"{setting}: got an image of .*Expected"):
+            render(np.zeros(shape, np.uint8), seed=1)
+    with pytest.raises(TypeError, match=rf"{setting}: got an array of float64.*as_rgb"):
+        render(np.zeros((8, 8, 3)), seed=1)  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_same_bytes_in_another_process_order_and_number_of_threads() -> None:
+    program = (
+        "import cv2, importlib.util, json, sys\n"
+        "cv2.setNumThreads(3)\n"
+        "spec = importlib.util.spec_from_file_location('contract', sys.argv[1])\n"
+        "contract = importlib.util.module_from_spec(spec); spec.loader.exec_module(contract)\n"
+        "print(json.dumps(contract.digests(300, 400, contract.SETTINGS[::-1])))\n"
+    )
+    command = [sys.executable, "-c", program, __file__]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(out) == digests(300, 400, SETTINGS)
+
+
+def test_same_bytes_on_many_threads_at_once() -> None:
+    stochastic = [setting for setting in SETTINGS if perturbations.info(setting).stochastic]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda setting: digests(64, 64, [setting]), stochastic * 2))
+    assert {name: digest for part in together for name, digest in part.items()} == digests(64, 64, stochastic)
+
+
+def test_levels_are_those_of_table_29() -> None:
+    published = rows_of(TABLE_29)
+    assert [row["augmentation"] for row in published] == list(ROBUSTBENCH[:42])
+    for row in published:
+        record = find(row["augmentation"])
+        assert record.category == row["category"]
+        for level in ("low", "mid", "high"):
+            assert dict(record.parameters(level)) == {row["param"]: float(row[level])}
+
+
+def golden_rows() -> list[dict[str, str]]:
+    """Returns one row per setting: its version, and mean, standard deviation and distance from the drawn picture."""
+    picture, rows = drawn(), []
+    for setting in SETTINGS:
+        changed = perturbations.get(setting)(picture, seed=1234)
+        numbers = {"mean": changed.mean(), "std": changed.std(), "distance": distance(picture, changed)}
+        version = perturbations.info(setting).version
+        rows.append({"setting": setting, "version": str(version), **{key: f"{value:.3f}" for key, value in numbers.items()}})
+    return rows
+
+
+def test_golden_table() -> None:
+    """Pixels stay what they were, within what other builds of OpenCV, libjpeg and FreeType change."""
+    expected, found = rows_of(GOLDEN), golden_rows()
+    assert [row["setting"] for row in found] == [row["setting"] for row in expected]
+    assert [row["version"] for row in found] == [row["version"] for row in expected]
+    for new, old in zip(found, expected, strict=True):
+        for key in ("mean", "std", "distance"):
+            assert float(new[key]) == pytest.approx(float(old[key]), rel=0.01, abs=0.15), f"{new['setting']} {key}"
+
+
+if __name__ == "__main__":
+    with GOLDEN.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, ("setting", "version", "mean", "std", "distance"), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(golden_rows())
+    print(f"wrote {GOLDEN}")  # noqa: T201  # a program's answer

@@ -1,0 +1,120 @@
+"""Mistakes of the user: one line that says what, where and what to do, exit code 4, and no finished work lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Project
+
+
+def refused(result: pytest.RunResult, *words: str) -> None:
+    assert result.ret == 4, result.stdout.str() + result.stderr.str()
+    text = result.stdout.str() + "\n" + result.stderr.str()
+    assert "Traceback" not in text
+    assert "INTERNALERROR" not in text
+    line = next((line for line in text.splitlines() if line.startswith("ERROR") and words[0] in line), "")
+    for word in words:
+        assert word in line, text
+
+
+def test_no_model(project: Project) -> None:
+    refused(project.pytester.runpytest("suite"), "none was named", "--vlm=NAME", "--vlm=tiny")
+
+
+def test_an_unknown_model(project: Project) -> None:
+    refused(project.pytester.runpytest("--vlm=tinny", "suite"), "unknown model 'tinny'", "Did you mean 'tiny'?")
+
+
+def test_an_unknown_dataset(project: Project) -> None:
+    result = project.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-dataset=shaeps", "--vlm-thresholds=policy.yaml", "suite")
+    assert result.ret in (4, 11)
+    assert "shapes" in result.stdout.str() + result.stderr.str()
+
+
+def test_an_unknown_setting(project: Project) -> None:
+    project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace('"flip_v"', '"flip_w"'))
+    refused(project.run(), "unknown perturbation 'flip_w'", "Did you mean 'flip_v'?")
+
+
+def test_an_unknown_level(project: Project) -> None:
+    project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace("solarize:low", "solarize:hihg"))
+    refused(project.run(), "solarize", "hihg", "low")
+
+
+def test_an_unknown_metric(project: Project) -> None:
+    project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace("visual_gain", "visual_gian"))
+    refused(project.run(), "unknown metric 'visual_gian'", "Did you mean 'visual_gain'?")
+
+
+def test_a_suite_test_without_marks(project: Project) -> None:
+    project.write("suite/test_suite.py", "def test_cell(vlm_cell):\n    vlm_cell.check()\n")
+    refused(project.run(), "lacks @pytest.mark.vlm_settings")
+
+
+def test_a_typo_in_the_thresholds(project: Project) -> None:
+    project.write("policy.yaml", "version: 1\nrules:\n  - {id: a, metric: accuracy_drop, maxx: 5pp}\n")
+    refused(project.run(), "policy.yaml:3", "maxx", "max")
+
+
+def test_an_absent_thresholds_file(project: Project) -> None:
+    result = project.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-thresholds=nowhere.yaml", "suite")
+    refused(result, "nowhere.yaml", "there is no file")
+
+
+def test_a_sample_that_is_no_number(project: Project) -> None:
+    result = project.run("--vlm-sample=many")
+    text = result.stdout.str() + "\n" + result.stderr.str()
+    assert result.ret in (4, 11)
+    assert "many" in text
+    assert "INTERNALERROR" not in text
+
+
+def test_malformed_rows_are_named_with_their_line(project: Project) -> None:
+    lines = (project.path / "data.jsonl").read_text().splitlines()
+    lines[2] = '{"id": "q2", "question": "?", "answer": "B", "imagee": "pictures/2.png"}'
+    project.write("data.jsonl", "\n".join(lines) + "\n")
+    result = project.run()
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["*data.jsonl:3*imagee*"])
+
+
+def test_an_unreadable_picture_names_its_sample_and_spares_the_other_work(project: Project) -> None:
+    (project.path / "pictures" / "5.png").write_bytes(b"not a picture")
+    result = project.run()
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["*pictures/5.png*cannot be decoded*"])
+
+
+def test_an_empty_dataset(project: Project) -> None:
+    project.write("data.jsonl", "")
+    result = project.run()
+    assert result.ret == 11
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert "data.jsonl" in result.stdout.str()
+
+
+def test_an_unwritable_store(project: Project) -> None:
+    project.write("store", "a file where a directory is needed")
+    result = project.run("--vlm-store=store")
+    text = result.stdout.str() + "\n" + result.stderr.str()
+    assert result.ret in (4, 11)
+    assert "store" in text
+    assert "INTERNALERROR" not in text
+
+
+def test_plain_pytest_without_suites_is_untouched(project: Project) -> None:
+    project.write("plain/test_plain.py", "def test_it():\n    pass\n")
+    result = project.pytester.runpytest("plain")
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("vlm:*")
+    result.stdout.no_fnmatch_line("*robustness*")
+
+
+def test_without_xdist(project: Project) -> None:
+    assert project.run("-p", "no:xdist", subprocess=True).ret == 0
+
+
+def test_with_plugins_named_one_by_one(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    named = ("-p", "pytest_vlmrobust.plugin", "-p", "xdist.plugin", "-n2")
+    assert project.run(*named, subprocess=True).ret == 0

@@ -1,0 +1,184 @@
+"""The gate as a user runs it: exit codes, test ids, JUnit, resuming, workers."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from .conftest import SAMPLES, Project
+
+CELLS = 6
+TESTS = CELLS + 2
+
+
+def properties(project: Project, name: str) -> dict[str, str]:
+    case = next(case for case in ElementTree.parse(project.path / "junit.xml").iter("testcase") if name in str(case.get("name")))
+    return {str(p.get("name")): str(p.get("value")) for p in case.iter("property")}
+
+
+def test_a_good_model_is_go(any_project: Project) -> None:
+    result = any_project.run()
+    assert result.ret == 0
+    result.assert_outcomes(passed=TESTS)
+    result.stdout.fnmatch_lines(["*GO  *verdicts passed*"])
+
+
+def test_a_broken_bound_is_no_go_and_names_the_cell(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"})
+    result = any_project.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*FAIL model-data-invert: accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:4)*", "*NO-GO*"])
+    assert "suites" not in result.stdout.str()
+
+
+def test_the_same_records_in_the_same_words_with_and_without_workers(pytester: pytest.Pytester) -> None:
+    from .conftest import make_project
+
+    seen = []
+    for arguments in ((), ("-n2",)):
+        project = make_project(pytester, arguments)
+        project.script({"sample": "q3", "answer": "A"})
+        project.run("--vlm-report=out", f"--vlm-store=store{len(arguments)}")
+        records = json.loads((project.path / "out" / "results.json").read_text())["records"]
+        volatile = {"seconds", "n_inferred", "nodeid"}
+        seen.append(sorted((json.dumps({k: v for k, v in r.items() if k not in volatile}, sort_keys=True)) for r in records))
+    assert seen[0] == seen[1]
+
+
+def test_ids_are_those_of_the_contract(project: Project) -> None:
+    result = project.run("--collect-only", "-q")
+    lines = [line for line in result.outlines if "::" in line]
+    assert lines[0] == "suite/test_suite.py::test_cell[model-data-clean]"
+    assert "suite/test_suite.py::test_cell[model-data-solarize:low]" in lines
+    assert lines[-2:] == [
+        "suite/test_suite.py::test_sweep[model-data-worst_case_drop]",
+        "suite/test_suite.py::test_sweep[model-data-visual_gain]",
+    ]
+
+
+def test_a_summary_metric_alone_computes_what_it_needs(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "sample": "q[01]", "answer": "A"})
+    result = any_project.run("-k", "worst_case_drop")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*worst_case_drop 0.250 > 0.200*"])
+
+
+def test_a_finished_gate_repeats_without_inference(any_project: Project) -> None:
+    first = any_project.run()
+    first.stdout.fnmatch_lines([f"*{CELLS * SAMPLES} inferences*"])
+    again = any_project.run()
+    assert again.ret == first.ret == 0
+    again.stdout.fnmatch_lines([f"0 inferences; {CELLS * SAMPLES} answers came from the store"])
+
+
+def test_offline_without_answers_is_incomplete_and_says_what_to_do(any_project: Project) -> None:
+    result = any_project.run("--vlm-offline")
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["*8 of 8 answers are not in the store*Run once without --vlm-offline*", "*INCOMPLETE*"])
+
+
+def test_a_failed_inference_is_an_error_of_the_gate_and_not_of_the_model(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "sample": "q1", "error": "the endpoint is down"})
+    result = any_project.run()
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["*error_rate*", "*INCOMPLETE*"])
+
+
+def test_a_broken_bound_outranks_an_error(project: Project) -> None:
+    project.script({"setting": "invert", "sample": "q1", "error": "down"}, {"setting": "flip_v", "answer": "A"})
+    assert project.run().ret == 1
+
+
+def test_unreadable_answers_are_counted_apart(project: Project) -> None:
+    project.script({"setting": "invert", "sample": "q1", "answer": "I could not possibly say."})
+    result = project.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*unparsed_rate 0.125 > 0.050*"])
+
+
+def test_nothing_selected_is_five(project: Project) -> None:
+    assert project.run("-k", "nothing_is_called_this").ret == 5
+
+
+def test_no_rule_at_all_for_what_ran_is_not_go(project: Project) -> None:
+    project.write("policy.yaml", "version: 1\nrules:\n  - {id: x, metric: worst_case_drop, max: 20pp}\n")
+    result = project.run("-k", "flip_v")
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["INCONCLUSIVE*"])
+
+
+def test_a_partial_selection_says_so(project: Project) -> None:
+    result = project.run("-k", "flip_v or clean")
+    result.stdout.fnmatch_lines(["partial selection: 2 of 8 tests*"])
+
+
+def test_a_waived_breach_is_an_xfail_with_its_reason(project: Project) -> None:
+    project.script({"setting": "invert", "answer": "A"})
+    waiver = "{id: W%d, owner: jo, reason: known, expires: %s, metric: %s, cap: 100pp%s}"
+    where = ", where: {setting: invert}"
+    lines = [waiver % (1, "2999-01-01", "accuracy_drop", where), waiver % (2, "2999-01-01", "worst_case_drop", ", where: {dataset: data}")]
+    policy = (project.path / "policy.yaml").read_text()
+    project.write("policy.yaml", policy + "waivers:\n" + "".join(f"  - {line}\n" for line in lines))
+    result = project.run("--junitxml=junit.xml")
+    assert result.ret == 0
+    result.assert_outcomes(passed=TESTS - 2, xfailed=2)
+    assert properties(project, "invert")["vlm.waiver"] == "W1"
+    project.write("policy.yaml", (project.path / "policy.yaml").read_text().replace("2999", "2020"))
+    expired = project.run()
+    assert expired.ret == 1
+    expired.stdout.fnmatch_lines(["*expired on 2020-01-01*"])
+
+
+def test_junit_has_the_documented_properties(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"})
+    any_project.run("--junitxml=junit.xml")
+    found = properties(any_project, "invert")
+    assert found["vlm.cell"] == "model-data-invert"
+    assert found["vlm.verdict"] == "FAIL"
+    assert found["vlm.metric.accuracy_drop"] == "1"
+    assert found["vlm.metric.accuracy_drop.threshold"] == "0.2"
+    assert float(found["vlm.metric.accuracy_drop.low"]) > 0.5
+    assert found["vlm.n"] == str(SAMPLES)
+    assert len(found["vlm.policy_sha256"]) == 64
+    root = ElementTree.parse(any_project.path / "junit.xml").getroot()
+    suite = {str(p.get("name")): p.get("value") for p in root[0].findall("properties/property")}
+    assert suite["vlm.verdict"] == "NO-GO"
+    failure = next(case.find("failure") for case in root.iter("testcase") if "invert" in str(case.get("name")))
+    assert failure is not None
+    assert "accuracy_drop 1.000 > 0.200" in str(failure.get("message")).splitlines()[0]
+
+
+def test_other_tests_keep_their_say_in_the_exit_code(project: Project) -> None:
+    project.write("suite/test_other.py", "def test_no():\n    assert 1 == 2\n")
+    assert project.run().ret == 1
+
+
+def test_answers_are_inferred_once_over_all_workers(any_project: Project) -> None:
+    any_project.run()
+    import sqlite3
+
+    with sqlite3.connect(any_project.path / ".vlmrobust" / "predictions.sqlite") as store:
+        (count,) = store.execute("select count(*) from predictions").fetchone()
+    assert count == CELLS * SAMPLES
+
+
+def test_two_models_are_told_apart(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"}, name="other")
+    result = any_project.run(models=("model", "other"))
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*FAIL other-data-invert*"])
+    assert "FAIL model-" not in result.stdout.str()
+
+
+def test_the_report_directory_holds_results_summary_and_manifest(any_project: Project) -> None:
+    any_project.run("--vlm-report=out")
+    out = any_project.path / "out"
+    results = json.loads((out / "results.json").read_text())
+    assert results["decision"] == "GO"
+    assert len(results["records"]) == TESTS
+    assert (out / "summary.md").read_text().startswith("# GO")
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["models"]["model"]["fingerprint"]["backend"] == "scripted"
+    assert len(manifest["datasets"]["data"]) == 64

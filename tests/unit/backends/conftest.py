@@ -1,0 +1,57 @@
+"""Tiny checkpoints and requests for the tests of backends."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.core.prediction import Request
+
+LETTERS = ("A", "B", "C", "D")
+
+
+def _load_checkpoints() -> ModuleType:
+    path = Path(__file__).parents[2] / "checkpoints.py"
+    spec = importlib.util.spec_from_file_location("checkpoints", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The directory of a family's tiny checkpoint, built on first use and shared; not to be written to."""
+    module = _load_checkpoints()
+    root = tmp_path_factory.getbasetemp() / "checkpoints"
+    return lambda family: Path(module.build_checkpoint(family, root / family))
+
+
+@pytest.fixture
+def copied(checkpoint: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of a family's checkpoint that a test may damage."""
+
+    def copy(family: str) -> Path:
+        return Path(shutil.copytree(checkpoint(family), tmp_path / family))
+
+    return copy
+
+
+@pytest.fixture
+def request_for() -> Callable[..., Request]:
+    """Makes requests with noise images of the given sizes (height, width)."""
+
+    def make(key: str = "k", *sizes: tuple[int, int], text: str = "What is shown?", **fields: Any) -> Request:
+        rng = np.random.default_rng(sum(map(ord, key)))
+        images = tuple(rng.integers(0, 256, (height, width, 3), dtype=np.uint8) for height, width in sizes)
+        return Request(key=key, images=images, text=text, sample_id=key, **{"choices": LETTERS, **fields})
+
+    return make

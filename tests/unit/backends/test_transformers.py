@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from pytest_vlmrobust.backends import Backend, BackendOptions, open_backend, resolve
+from pytest_vlmrobust.backends.transformers import TransformersBackend
+from pytest_vlmrobust.core.errors import BackendError, MissingExtra
+from pytest_vlmrobust.core.prediction import Prediction, Request
+
+Ask = Callable[..., Request]
+Find = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def backend(checkpoint: Find) -> Iterator[TransformersBackend]:
+    opened = _open(checkpoint("qwen2_vl"))
+    yield opened
+    opened.close()
+
+
+def _open(folder: Path, options: BackendOptions | None = None, **fields: Any) -> TransformersBackend:
+    opened: Backend = open_backend(dataclasses.replace(resolve(str(folder)), **fields), options)
+    assert isinstance(opened, TransformersBackend)
+    return opened
+
+
+def _fails(folder: Path, request: Request, **fields: Any) -> str:
+    with pytest.raises(BackendError) as caught:
+        _open(folder, **fields).infer([request])
+    return str(caught.value)
+
+
+def _edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+class TestAnswers:
+    def test_details_say_what_the_model_saw(self, backend: TransformersBackend, request_for: Ask) -> None:
+        one, two, none = backend.infer([request_for("a", (112, 56)), request_for("b", (28, 28), (56, 56)), request_for("c")])
+        assert (one.details["image_grid_thw"], one.details["visual_tokens"]) == ("1x8x4", 8)
+        assert (two.details["image_grid_thw"], two.details["visual_tokens"]) == ("1x2x2,1x4x4", 5)
+        assert "image_grid_thw" not in none.details
+        assert none.details["visual_tokens"] == 0
+        assert one.details["batch_rows"] == 1
+
+    def test_quoted_control_tokens_are_counted(self, backend: TransformersBackend, request_for: Ask) -> None:
+        (prediction,) = backend.infer([request_for("a", (28, 28), text="<|image_pad|> and <|im_end|>")])
+        assert prediction.details["control_tokens_broken"] == 2
+        assert prediction.details["visual_tokens"] == 1
+
+    def test_letters_that_share_a_token_fall_back_to_text(self, backend: TransformersBackend, request_for: Ask) -> None:
+        (prediction,) = backend.infer([request_for("a", (28, 28), choices=("AB", "AC"), max_new_tokens=3)])
+        assert prediction.method == "generate"
+        assert prediction.details["letters_not_scored"] == "'AB' and 'AC' begin with the same token"
+        assert not prediction.logprobs
+
+    def test_letters_have_the_probabilities_of_a_plain_forward_pass(self, backend: TransformersBackend, request_for: Ask) -> None:
+        asked = request_for("a", (56, 84))
+        (scored,) = backend.infer([asked])
+        assert backend._loaded is not None
+        processor, model = backend._loaded.processor, backend._loaded.model
+        picture = Image.fromarray(asked.images[0])
+        content = [{"type": "image", "image": picture}, {"type": "text", "text": asked.text}]
+        prompt = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False)
+        inputs = processor(images=[picture], text=[prompt], return_tensors="pt")
+        with torch.no_grad():
+            logprobs = model(**inputs).logits[0, -1].log_softmax(dim=-1)
+        for letter, value in scored.logprobs.items():
+            spellings = processor.tokenizer.convert_tokens_to_ids([letter, "Ġ" + letter])
+            assert value == pytest.approx(float(logprobs[spellings].max()), abs=1e-5)
+
+    def test_text_stops_at_its_limit(self, backend: TransformersBackend, request_for: Ask) -> None:
+        short, long = (backend.infer([request_for("a", (56, 56), choices=(), max_new_tokens=n)])[0] for n in (2, 5))
+        assert (short.finish_reason, short.details["new_tokens"]) == ("length", 2)
+        assert (long.finish_reason, long.details["new_tokens"]) == ("length", 5)
+
+    def test_text_ends_at_a_stop_token(self, checkpoint: Find, request_for: Ask) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        asked = [request_for(key, (56, 56), choices=(), max_new_tokens=6) for key in ("a", "b")]
+        opened.infer(asked)
+        assert opened._loaded is not None
+        tokenizer = opened._loaded.processor.tokenizer
+        opened._loaded.model.lm_head.weight.data.zero_()  # every token equally likely: the lowest id, '!', is chosen
+        stop = tokenizer.convert_tokens_to_ids("!")
+        opened._loaded.model.generation_config.eos_token_id = [stop]
+        object.__setattr__(opened._loaded, "stop_ids", frozenset({stop}))
+        assert [(p.text, p.finish_reason, p.details["new_tokens"]) for p in opened.infer(asked)] == [("", "stop", 0)] * 2
+
+    def test_saved_generation_settings_do_not_reach_the_answers(self, copied: Find, checkpoint: Find, request_for: Ask) -> None:
+        asked = request_for("a", (56, 56), choices=(), max_new_tokens=30)
+        (expected,) = _open(checkpoint("qwen2_vl")).infer([asked])
+        folder = copied("qwen2_vl")
+        _edit(folder / "generation_config.json", do_sample=True, temperature=5.0, repetition_penalty=3.0, no_repeat_ngram_size=1)
+        assert _open(folder).infer([asked]) == [expected]
+
+    def test_the_user_may_ask_for_a_repetition_penalty(self, checkpoint: Find, request_for: Ask) -> None:
+        asked = request_for("a", (56, 56), choices=(), max_new_tokens=30)
+        texts = {_open(checkpoint("qwen2_vl"), generation={"repetition_penalty": p}).infer([asked])[0].text for p in (1.0, 50.0)}
+        assert len(texts) == 2
+
+
+class TestSampling:
+    def test_draws_belong_to_the_request_not_to_the_batch(self, checkpoint: Find, request_for: Ask) -> None:
+        thinking = _open(checkpoint("qwen2_vl"), BackendOptions(batch_size=4), prompt_mode="thinking")
+        asked = [request_for(key, (56, 56), max_new_tokens=8) for key in ("a", "b", "c")]
+        state = torch.random.get_rng_state()
+        together = thinking.infer(asked)
+        assert [thinking.infer([request])[0].text for request in asked] == [prediction.text for prediction in together]
+        assert torch.equal(torch.random.get_rng_state(), state)
+        assert {prediction.method for prediction in together} == {"sample"}
+        assert together[0].details["letters_not_scored"] == "prompt mode 'thinking' answers with text"
+        same_pixels = dataclasses.replace(asked[0], key="another")
+        assert thinking.infer([same_pixels])[0].text != together[0].text
+
+    def test_the_seed_changes_the_draw(self, checkpoint: Find, request_for: Ask) -> None:
+        asked = request_for("a", (56, 56), max_new_tokens=8)
+        modes: list[dict[str, Any]] = [{"prompt_mode": "thinking", "generation": {"seed": seed}} for seed in (1, 2, 1)]
+        first, second, again = (_open(checkpoint("qwen2_vl"), **mode).infer([asked])[0].text for mode in modes)
+        assert first == again != second
+
+    def test_a_chain_of_thought_is_greedy_text(self, checkpoint: Find, request_for: Ask) -> None:
+        (prediction,) = _open(checkpoint("qwen2_vl"), prompt_mode="cot").infer([request_for("a", (56, 56), max_new_tokens=3)])
+        assert prediction.method == "generate"
+
+
+class TestFailures:
+    def test_out_of_memory_is_met_with_smaller_batches(
+        self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened = _open(checkpoint("qwen2_vl"), BackendOptions(batch_size=4))
+        asked = [request_for(key, (56, 56)) for key in "abcd"]
+        expected = opened.infer(asked)
+        assert opened._loaded is not None
+        generate = opened._loaded.model.generate
+
+        def limited(*, input_ids: torch.Tensor, **rest: Any) -> Any:
+            if len(input_ids) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return generate(input_ids=input_ids, **rest)
+
+        monkeypatch.setattr(opened._loaded.model, "generate", limited)
+        found = opened.infer(asked)
+        assert [prediction.text for prediction in found] == [prediction.text for prediction in expected]
+        assert [prediction.details["batch_rows"] for prediction in found] == [2, 2, 2, 2]
+        assert opened.describe()["failed_batches"] == 1
+
+    def test_a_processor_that_pads_on_the_right_is_refused(self, checkpoint: Find, request_for: Ask) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        asked = [request_for("a", text="short"), request_for("b", text="and a longer one")]
+        opened.infer(asked)
+        assert opened._loaded is not None
+        opened._loaded.processor.tokenizer.padding_side = "right"
+        with pytest.raises(BackendError, match="Qwen2VLProcessor did not pad on the left"):
+            opened.infer(asked)
+
+    def test_a_lost_device_ends_the_inference(self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        opened.infer([request_for("a")])
+        assert opened._loaded is not None
+
+        def lost(**_rest: Any) -> Any:
+            raise torch.AcceleratorError("device-side assert triggered")
+
+        monkeypatch.setattr(opened._loaded.model, "generate", lost)
+        with pytest.raises(BackendError, match=r"model 'qwen2_vl': the device failed and answers nothing any more \(device-side"):
+            opened.infer([request_for("a")])
+
+    def test_an_image_too_narrow_for_the_model_fails_alone(self, backend: TransformersBackend, request_for: Ask) -> None:
+        good, bad = backend.infer([request_for("a", (56, 56)), request_for("b", (1, 300))])
+        assert good.error == ""
+        assert "aspect ratio must be smaller than 200" in bad.error
+
+    @pytest.mark.parametrize("choices", [("A", "B"), ()], ids=["letters", "text"])
+    def test_nan_is_an_error_not_an_answer(self, checkpoint: Find, request_for: Ask, choices: tuple[str, ...]) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        opened.infer([request_for("a")])
+        assert opened._loaded is not None
+        opened._loaded.model.lm_head.weight.data[:] = math.nan
+        (prediction,) = opened.infer([request_for("a", (28, 28), choices=choices)])
+        assert prediction.finish_reason == "error"
+        assert "not finite" in prediction.error
+
+
+class TestLoading:
+    def test_weights_load_once_at_the_first_inference(self, checkpoint: Find, request_for: Ask) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        opened.fingerprint()
+        assert "loaded" not in opened.describe()
+        opened.infer([request_for("a")])
+        first = opened._loaded
+        opened.infer([request_for("b")])
+        assert opened._loaded is first
+        facts = opened.describe()["loaded"]
+        assert facts["image_processor_class"] == "Qwen2VLImageProcessorPil"
+        assert (facts["dtype"], facts["attention"], facts["device"]) == ("float32", "sdpa", "cpu")
+
+    def test_threads_are_set_only_when_asked(self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[int] = []
+        monkeypatch.setattr(torch, "set_num_threads", asked.append)
+        _open(checkpoint("qwen2_vl")).infer([request_for("a")])
+        assert asked == []
+        _open(checkpoint("qwen2_vl"), BackendOptions(threads=1)).infer([request_for("a")])
+        assert asked == [1]
+
+    def test_the_library_is_quiet_and_its_settings_come_back(
+        self, checkpoint: Find, request_for: Ask, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        from transformers.utils import logging
+
+        before = (logging.get_verbosity(), logging.is_progress_bar_enabled(), warnings.filters[:])
+        _open(checkpoint("idefics3")).infer([request_for("a", (28, 28))])
+        assert (logging.get_verbosity(), logging.is_progress_bar_enabled(), warnings.filters[:]) == before
+        assert capfd.readouterr() == ("", "")
+
+    @pytest.mark.parametrize(("dtype", "expected"), [("auto", "float32"), ("bfloat16", "bfloat16"), ("float16", "float16")])
+    def test_dtypes(self, checkpoint: Find, request_for: Ask, dtype: str, expected: str) -> None:
+        opened = _open(checkpoint("qwen2_vl"), dtype=dtype)
+        (prediction,) = opened.infer([request_for("a", (28, 28))])
+        assert prediction.error == ""
+        assert opened.describe()["loaded"]["dtype"] == expected == opened.fingerprint()["dtype"]
+
+    def test_pixel_limits_reach_the_model(self, checkpoint: Find, request_for: Ask) -> None:
+        (prediction,) = _open(checkpoint("qwen2_vl"), max_pixels=56 * 56).infer([request_for("a", (280, 280))])
+        assert prediction.details["image_grid_thw"] == "1x4x4"
+
+
+class TestBrokenCheckpoints:
+    def test_damaged_weights(self, copied: Find, request_for: Ask) -> None:
+        folder = copied("qwen2_vl")
+        weights = folder / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:5000])
+        message = _fails(folder, request_for("a"))
+        assert message.startswith(f"the model at {str(folder)!r} does not load: SafetensorError: ")
+        assert message.endswith("The weights are damaged or were not downloaded in full. Download them again")
+
+    def test_weights_that_lack_a_tensor_are_not_filled_with_noise(self, copied: Find, request_for: Ask) -> None:
+        from safetensors.torch import load_file, save_file
+
+        folder = copied("qwen2_vl")
+        tensors = load_file(folder / "model.safetensors")
+        lost = next(name for name in sorted(tensors) if "mlp" in name)
+        del tensors[lost]
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        message = _fails(folder, request_for("a"))
+        assert "lack 1 tensor(s) that Qwen2VLForConditionalGeneration needs, such as " in message
+
+    def test_a_template_that_takes_no_images(self, copied: Find, request_for: Ask) -> None:
+        folder = copied("qwen3_vl")
+        (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m['content'] + '!' }}{% endfor %}")
+        message = _fails(folder, request_for("a"))
+        assert "the chat template does not render a user message that is a list of image and text parts: TypeError" in message
+
+    def test_code_in_a_checkpoint_is_never_run(self, copied: Find, request_for: Ask) -> None:
+        folder = copied("qwen2_vl")
+        (folder / "evil.py").write_text("raise SystemExit('ran')")
+        _edit(folder / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Config"})
+        _edit(folder / "preprocessor_config.json", processor_class="EvilProcessor")
+        assert "It needs code from the checkpoint, which is never run here" in _fails(folder, request_for("a"))
+
+    @pytest.mark.parametrize("kind", ["bert", "unheard_of"])
+    def test_a_model_of_another_kind(self, copied: Find, request_for: Ask, kind: str) -> None:
+        folder = copied("qwen2_vl")
+        _edit(folder / "config.json", model_type=kind)
+        assert "Check that it is an image-text-to-text checkpoint that the installed" in _fails(folder, request_for("a"))
+
+    def test_a_damaged_settings_file(self, copied: Find, request_for: Ask) -> None:
+        folder = copied("qwen2_vl")
+        (folder / "config.json").write_text("{")
+        assert "A JSON file of the checkpoint is damaged" in _fails(folder, request_for("a"))
+
+    def test_families_that_need_torchvision_say_so(self, copied: Find, request_for: Ask) -> None:
+        pytest.importorskip("transformers")
+        from transformers.utils import is_torchvision_available
+
+        if is_torchvision_available():
+            pytest.skip("torchvision is installed here")
+        folder = copied("idefics3")
+        _edit(folder / "config.json", model_type="smolvlm")
+        _edit(folder / "preprocessor_config.json", image_processor_type="SmolVLMImageProcessor")
+        (folder / "processor_config.json").write_text(json.dumps({"processor_class": "SmolVLMProcessor"}))
+        assert "cannot do without torchvision: pip install torchvision" in _fails(folder, request_for("a"))
+        other = copied("qwen2_vl")
+        _edit(other / "preprocessor_config.json", image_processor_type="Molmo2ImageProcessor", processor_class="Molmo2Processor")
+        assert "cannot do without torchvision: pip install torchvision" in _fails(other, request_for("a"))
+
+    def test_a_hub_model_that_was_never_downloaded(self, request_for: Ask) -> None:
+        ref = dataclasses.replace(resolve("some/model"), revision="0" * 40)
+        with pytest.raises(
+            BackendError, match=r"Download the model beforehand|Check the network, or download the model beforehand"
+        ):
+            open_backend(ref, BackendOptions(offline=True)).infer([request_for("a")])
+
+
+class TestFingerprint:
+    def test_changes_with_whatever_decides_an_answer(self, checkpoint: Find, copied: Find) -> None:
+        folder = checkpoint("qwen2_vl")
+        touched = copied("qwen2_vl")
+        _edit(touched / "preprocessor_config.json", max_pixels=6272)
+        prints = [
+            _open(folder).fingerprint(),
+            _open(folder, dtype="bfloat16").fingerprint(),
+            _open(folder, max_pixels=6272).fingerprint(),
+            _open(folder, prompt_mode="thinking").fingerprint(),
+            _open(folder, prompt_mode="thinking", generation={"seed": 1}).fingerprint(),
+            _open(folder, generation={"repetition_penalty": 1.1}).fingerprint(),
+            _open(folder, BackendOptions(attention="eager")).fingerprint(),
+            _open(touched).fingerprint(),
+        ]
+        assert len({json.dumps(dict(each), sort_keys=True) for each in prints}) == len(prints)
+
+    def test_does_not_change_with_what_does_not(self, checkpoint: Find, tmp_path: Path) -> None:
+        folder = checkpoint("qwen2_vl")
+        options = BackendOptions(batch_size=2, threads=1, device="cpu", digest_cache=tmp_path / "digests.json")
+        first = _open(folder).fingerprint()
+        assert _open(folder, options, generation={"max_new_tokens": 7}, family="x").fingerprint() == first
+        assert _open(folder, options).fingerprint() == first  # from the cache of digests
+
+    def test_names_the_versions(self, checkpoint: Find) -> None:
+        import transformers
+
+        found = _open(checkpoint("qwen2_vl")).fingerprint()
+        assert found["versions"]["torch"] == str(torch.__version__)
+        assert found["versions"]["transformers"] == transformers.__version__
+        assert (found["device"], found["padding"], found["images"]["image_backend"]) == ("cpu", "left", "pil")
+
+    def test_torchvision_counts_only_when_it_makes_the_pixels(self, checkpoint: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert "torchvision" not in _open(checkpoint("qwen2_vl")).fingerprint()["versions"]
+        from pytest_vlmrobust.backends import transformers as module
+
+        def absent(name: str) -> str:
+            if name == "torchvision":
+                raise PackageNotFoundError(name)
+            return "1"
+
+        monkeypatch.setattr(module, "version", absent)
+        with pytest.raises(MissingExtra, match="'torchvision', which is not installed"):
+            _open(checkpoint("qwen2_vl"), BackendOptions(image_backend="torchvision")).fingerprint()
+
+    def test_a_hub_model_is_its_commit(self) -> None:
+        ref = dataclasses.replace(resolve("some/model"), revision="a" * 40)
+        assert open_backend(ref).fingerprint()["weights"] == {"hub_id": "some/model", "commit": "a" * 40}
+
+
+def test_predictions_are_the_same_in_another_backend_object(checkpoint: Find, request_for: Ask) -> None:
+    asked = [request_for("a", (56, 56)), request_for("b", choices=(), max_new_tokens=4)]
+    answers: list[list[Prediction]] = [_open(checkpoint("internvl")).infer(asked) for _ in range(2)]
+    assert answers[0] == answers[1]

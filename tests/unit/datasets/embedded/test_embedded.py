@@ -1,0 +1,131 @@
+"""The embedded data sets: answers are right, distractors come from the picture, and nothing asked was trained on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.seeding import rng_for
+from pytest_vlmrobust.datasets.embedded import lettering, questions, scenes
+from pytest_vlmrobust.datasets.embedded.shapes import SceneImage, Shapes
+from pytest_vlmrobust.datasets.embedded.words import PageImage, Words
+
+
+@pytest.fixture(scope="module", params=[Shapes(), Words()], ids=lambda dataset: dataset.name)
+def samples(request: pytest.FixtureRequest) -> tuple[Sample, ...]:
+    return tuple(request.param.samples())
+
+
+def test_ids_are_unique_and_several_questions_share_a_picture(samples: tuple[Sample, ...]) -> None:
+    assert len({sample.id for sample in samples}) == len(samples)
+    assert max(Counter(sample.group for sample in samples).values()) > 1
+
+
+def test_every_question_has_its_answer_among_different_options(samples: tuple[Sample, ...]) -> None:
+    for sample in samples:
+        if sample.task == "choice":
+            assert sample.target in sample.options
+            assert len(set(sample.options.values())) == len(sample.options) == 4
+            assert all(sample.options.values())
+        else:
+            assert sample.target in ("yes", "no")
+
+
+def test_answers_are_spread_over_the_letters(samples: tuple[Sample, ...]) -> None:
+    letters = Counter(str(sample.target) for sample in samples if sample.task == "choice")
+    assert max(letters.values()) < 0.4 * letters.total()
+
+
+def test_every_picture_belongs_to_the_split_that_training_refuses(samples: tuple[Sample, ...]) -> None:
+    for sample in samples:
+        (source,) = sample.images
+        content = source.scene if isinstance(source, SceneImage) else source.page if isinstance(source, PageImage) else None
+        assert content is not None
+        assert content.held_out
+
+
+def test_the_training_split_holds_no_content_of_the_evaluation_split() -> None:
+    trained = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=False), 3000)}
+    asked = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=True), 1000)}
+    assert not trained & asked
+    read = {page.signature for page in islice(lettering.pages(np.random.default_rng(1), evaluation=False), 1000)}
+    assert not read & {page.signature for page in islice(lettering.pages(np.random.default_rng(1), evaluation=True), 500)}
+
+
+def test_the_same_samples_in_every_process(samples: tuple[Sample, ...]) -> None:
+    fresh = Shapes() if samples[0].id.startswith("shapes") else Words()
+    assert [repr(sample) for sample in fresh.samples()] == [repr(sample) for sample in samples]
+    again = samples[3].images[0].load()
+    assert hashlib.sha256(again.tobytes()).digest() == hashlib.sha256(samples[3].images[0].load().tobytes()).digest()
+    assert again.shape == (scenes.CANVAS, scenes.CANVAS, 3)
+    assert again.dtype == np.uint8
+
+
+def test_in_full_scenes_all_distractors_are_in_the_picture() -> None:
+    rng = rng_for(7, "distractors")
+    seen = 0
+    for scene in islice(scenes.scenes(rng, evaluation=True), 400):
+        question = questions.ask(rng, scene, "color_of")
+        if question is None or len({figure.color for figure in scene.figures}) < 4:
+            continue
+        seen += 1
+        assert set(question.options) == {figure.color for figure in scene.figures}
+    assert seen > 50
+
+
+@pytest.mark.parametrize("kind", sorted(questions.KINDS))
+def test_answers_are_facts_of_the_scene(kind: str) -> None:
+    rng = rng_for(3, kind)
+    asked = [q for s in islice(scenes.scenes(rng, evaluation=True), 300) if (q := questions.ask(rng, s, kind)) is not None]
+    assert len(asked) > 40
+    assert all(question.answer in (question.options or ("yes", "no")) for question in asked)
+    assert len({question.answer for question in asked}) > 1
+
+
+def test_yes_and_no_are_about_as_frequent() -> None:
+    rng = rng_for(5, "existence")
+    found = [questions.ask(rng, scene, "existence") for scene in islice(scenes.scenes(rng, evaluation=True), 600)]
+    share = np.mean([question.answer == "yes" for question in found if question])
+    assert 0.42 < share < 0.58
+
+
+def test_a_mirror_changes_the_answers_that_are_marked_and_no_others() -> None:
+    marked = {sample.id: sample.changed_by for sample in Shapes().samples()}
+    where = [changed for name, changed in marked.items() if name.endswith("-where")]
+    counts = [changed for name, changed in marked.items() if name.endswith("-count")]
+    assert all({"left_right", "up_down"} <= changed for changed in where)
+    assert not any({"left_right", "up_down"} & changed for changed in counts)
+
+
+def test_a_drawn_mirror_is_the_mirrored_drawing() -> None:
+    scene = next(scenes.scenes(np.random.default_rng(2), evaluation=True))
+    flat = scenes.Scene(scene.figures, scene.background, (0, 0))
+    drawn = scenes.draw(scenes.mirrored(flat, horizontally=True)).astype(int)
+    difference = np.abs(drawn - scenes.draw(flat)[:, ::-1].astype(int))
+    assert np.mean(difference > 40) < 0.03
+
+
+def test_boxes_of_words_are_exact() -> None:
+    for page in islice(lettering.pages(np.random.default_rng(4), evaluation=True), 40):
+        picture = lettering.draw_page(page).astype(int)
+        for written in page.letterings:
+            alone = lettering.draw_page(lettering.Page((), page.background)).astype(int)
+            x1, y1, x2, y2 = written.box
+            inked = np.abs(picture - alone).sum(2) > 30
+            rows, columns = np.nonzero(inked[max(0, y1 - 2) : y2 + 2, max(0, x1 - 2) : x2 + 2])
+            assert rows.size
+            assert 0 <= rows.min() <= 4
+            assert columns.max() + max(0, x1 - 2) <= x2
+
+
+def test_words_stay_inside_the_frame() -> None:
+    for page in islice(lettering.pages(np.random.default_rng(9), evaluation=False), 300):
+        for written in page.letterings:
+            x1, y1, x2, y2 = written.box
+            assert 3 <= x1 < x2 <= scenes.CANVAS - 3
+            assert 3 <= y1 < y2 <= scenes.CANVAS - 3

@@ -1,0 +1,156 @@
+"""The JSONL reader: its schema, and what it says about lines that do not follow it."""
+
+import base64
+import io
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_vlmrobust.core.errors import DatasetError, ImageError
+from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.datasets.resolve import open_dataset
+
+
+def png(red: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (5, 4), (red, 0, 0)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "1.png").write_bytes(png(1))
+    (tmp_path / "pictures" / "2.png").write_bytes(png(2))
+    return tmp_path
+
+
+def row(**keys: Any) -> dict[str, Any]:
+    base = {"id": "q1", "image": "pictures/1.png", "question": "What?", "options": ["cat", "dog"], "answer": "B"}
+    return {key: value for key, value in {**base, **keys}.items() if value is not ...}
+
+
+def write(folder: Path, *rows: object) -> Path:
+    path = folder / "own.jsonl"
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in rows))
+    return path
+
+
+def read(folder: Path, *rows: object) -> Sequence[Sample]:
+    return open_dataset(write(folder, *rows)).samples()
+
+
+def problem(folder: Path, *rows: object) -> str:
+    with pytest.raises(DatasetError) as caught:
+        read(folder, *rows)
+    return str(caught.value).replace(str(folder), "DIR")
+
+
+def test_reads_every_key(folder: Path) -> None:
+    (sample,) = read(folder, row(category="animals", group="g", hint="look", task="choice", changed_by=["left_right"]))
+    assert (sample.id, sample.question, sample.target, sample.task) == ("q1", "What?", "B", "choice")
+    assert dict(sample.options) == {"A": "cat", "B": "dog"}
+    assert (sample.category, sample.group, sample.hint, sample.changed_by) == ("animals", "g", "look", frozenset({"left_right"}))
+    assert sample.images[0].load()[0, 0, 0] == 1
+
+
+def test_options_may_name_their_letters_and_be_numbers(folder: Path) -> None:
+    (sample,) = read(folder, row(options={"C": 3, "D": 4.5}, answer="D"))
+    assert dict(sample.options) == {"C": "3", "D": "4.5"}
+
+
+def test_pictures_may_be_inside(folder: Path) -> None:
+    encoded = base64.b64encode(png(9)).decode()
+    url = f"data:image/png;base64,{base64.b64encode(png(8)).decode()}"
+    first, second = read(folder, "", row(image=encoded), row(id="q2", image=..., images=["pictures/2.png", url]))
+    assert first.images[0].load()[0, 0, 0] == 9
+    assert [image.load()[0, 0, 0] for image in second.images] == [2, 8]
+    assert second.images[0].identity() != second.images[1].identity()
+
+
+def test_the_same_file_under_two_names_is_the_same_picture(folder: Path) -> None:
+    (folder / "copy.png").write_bytes(png(1))
+    first, second = read(folder, row(), row(id="q2", image="copy.png"))
+    assert first.images[0].identity() == second.images[0].identity()
+    assert first.group != second.group
+
+
+@pytest.mark.parametrize(
+    ("answer", "task", "target"),
+    [("Yes", "yes_no", "yes"), (False, "yes_no", "no"), (3, "open", "3"), (["red", "crimson"], "open", ("red", "crimson"))],
+)
+def test_answers_without_options(folder: Path, answer: object, task: str, target: object) -> None:
+    (sample,) = read(folder, row(options=..., answer=answer))
+    assert (sample.task, sample.target) == (task, target)
+
+
+def test_a_given_task_wins_over_the_guess(folder: Path) -> None:
+    samples = read(folder, row(options=..., answer="yes", task="open"), row(id="q2", options=..., answer="no"))
+    assert [sample.task for sample in samples] == ["open", "yes_no"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (row(anwser="B"), "key 'anwser': found 'B', expected no such key. Did you mean 'answer'? Known: id, image"),
+        (row(answer=...), "own.jsonl:1, the line, key 'answer': found None, expected a value: this key is required"),
+        (row(image=...), "key 'image': found [], expected either 'image' or 'images'"),
+        (row(images=["pictures/1.png"]), "found ['image', 'images'], expected either"),
+        (
+            row(image="gone.png"),
+            "key 'image': found 'gone.png', expected an image file, a data: URL or base64; no file DIR/gone.png",
+        ),
+        (row(image="https://host/a.png"), "nothing is downloaded: save the picture beside the file"),
+        (row(image=...) | {"images": []}, "key 'images': found [], expected a path, a data: URL or base64"),
+        (row(answer="Z"), "id 'q1', key 'answer': found 'Z', expected one of A, B"),
+        (row(answer={}), "key 'answer': found {}, expected text, a number"),
+        (row(options="cat"), "key 'options': found 'cat', expected a list of at most 26 texts"),
+        (row(options={"a": "cat"}), "key 'options': found {'a': 'cat'}, expected a list"),
+        (row(options=["cat"], answer="A"), "found {'A': 'cat'}, expected two options or more, or none"),
+        (row(task="chioce"), "found 'chioce', expected one of choice, yes_no, open. Did you mean 'choice'?"),
+        (row(task="open"), "found {'A': 'cat', 'B': 'dog'}, expected none, because the task is 'open'"),
+        (row(task="yes_no", options=..., answer="red"), "found 'red', expected Yes or No"),
+        (row(options=..., answer=" "), "found '', expected an answer, or a list of accepted answers"),
+        (row(question=None), "key 'question': found None, expected text"),
+        (row(id=""), "key 'id': found '', expected a value"),
+        (row(changed_by="flip_h"), "key 'changed_by': found 'flip_h', expected a list of names, such as [\"flip_h\"]"),
+        ('{"id": 1', "found '{\"id\": 1', expected a JSON object ("),
+        ("[1]", "own.jsonl:1, the line, key '(all)': found [1], expected a JSON object"),
+        ('{"id": 1, "id": 2}', "the key 'id' occurs twice"),
+        ('{"id": NaN}', "NaN is not JSON"),
+    ],
+)
+def test_a_line_that_does_not_follow_the_schema(folder: Path, line: object, message: str) -> None:
+    assert message in problem(folder, line)
+
+
+def test_all_problems_are_reported_with_their_lines(folder: Path) -> None:
+    text = problem(folder, row(), row(), "oops", row(id="q4", answer="Z"))
+    assert "has 3 problems" in text
+    assert re.findall(r"own\.jsonl:(\d+),", text) == ["3", "2", "4"]
+    assert "found 'q1', expected a value of its own (line 1 has it too)" in text
+
+
+def test_an_empty_file(folder: Path) -> None:
+    assert "own.jsonl is empty: expected one JSON object per line" in problem(folder)
+
+
+def test_a_broken_picture_inside_is_named_when_loaded(folder: Path) -> None:
+    (sample,) = read(folder, row(image="data:image/png;base64,AAAA"))
+    with pytest.raises(ImageError, match=r"own\.jsonl:1, id 'q1', key 'image': 3 bytes starting 000000 cannot be decoded"):
+        sample.images[0].load()
+
+
+def test_the_digest_covers_the_image_files(folder: Path) -> None:
+    path = write(folder, row())
+    before = open_dataset(path).digest
+    (folder / "pictures" / "1.png").write_bytes(png(99))
+    assert open_dataset(path).digest != before
+    encoded = write(folder, row(image=base64.b64encode(png(9)).decode()))
+    assert open_dataset(encoded).digest == file_digest(encoded)

@@ -1,0 +1,180 @@
+"""From a name to a data set, and what is said when there is none."""
+
+import base64
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import pytest_vlmrobust
+from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.datasets import DATASETS, dataset_id, names, register, resolve
+
+REPOSITORY = Path(pytest_vlmrobust.__file__).parents[1]
+
+
+class Two:
+    """A data set of a user's own."""
+
+    name = "two"
+    digest = "0" * 64
+    native_long_edge = None
+
+    def samples(self) -> Sequence[Sample]:
+        return [Sample(str(i), (), "q", "x", "open") for i in range(2)]
+
+
+@pytest.fixture
+def two() -> Iterator[None]:
+    register("two_for_test", Two)
+    yield
+    DATASETS._things.pop("two_for_test")
+
+
+@pytest.fixture(autouse=True)
+def _no_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("VLMROBUST_DATA", raising=False)
+    monkeypatch.delenv("LMUData", raising=False)
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+
+
+def tsv(path: Path) -> Path:
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(stream, "PNG")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"index\timage\tquestion\tanswer\n1\t{base64.b64encode(stream.getvalue()).decode()}\tq\tred\n")
+    return path
+
+
+@pytest.mark.usefixtures("two")
+def test_a_registered_name_comes_first(tmp_path: Path) -> None:
+    tsv(tmp_path / "two_for_test.tsv")
+    assert "two_for_test" in names()
+    assert [sample.id for sample in resolve("two_for_test", data_dir=tmp_path).samples()] == ["0", "1"]
+
+
+@pytest.mark.usefixtures("two")
+def test_a_name_is_registered_once() -> None:
+    with pytest.raises(UsageError, match="dataset 'two_for_test' is registered already"):
+        register("two_for_test", Two)
+    register("two_for_test", Two, replace=True)
+
+
+def test_a_path(tmp_path: Path) -> None:
+    dataset = resolve(tsv(tmp_path / "some.data" / "POPE.v2.TSV"))
+    assert dataset.name == "POPE.v2"
+    assert dataset.native_long_edge is None
+    assert len(dataset.samples()) == 1
+
+
+def test_a_folder_with_one_file(tmp_path: Path) -> None:
+    tsv(tmp_path / "bench" / "data.tsv")
+    (tmp_path / "bench" / "notes.txt").write_text("x")
+    assert resolve(str(tmp_path / "bench")).name == "bench"
+
+
+def test_a_folder_with_two_files_and_with_none(tmp_path: Path) -> None:
+    tsv(tmp_path / "bench" / "b.tsv")
+    tsv(tmp_path / "bench" / "a.tsv")
+    with pytest.raises(DatasetError, match=r"bench holds 2 data sets \(a\.tsv, b\.tsv\): expected exactly one"):
+        resolve(tmp_path / "bench")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "a.csv").write_text("")
+    with pytest.raises(DatasetError, match=r"empty holds no \.tsv and no \.jsonl: expected exactly one. It holds a\.csv"):
+        resolve(tmp_path / "empty")
+
+
+def test_a_path_to_something_else(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("")
+    with pytest.raises(DatasetError, match=r"a\.csv is no data set: expected a \.tsv, a \.jsonl, or a folder"):
+        resolve(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("file", ["MMBench.tsv", "MMBench_local.tsv", "MMBench/data.tsv"])
+def test_a_benchmark_in_the_data_folder(tmp_path: Path, file: str) -> None:
+    tsv(tmp_path / "data" / file)
+    dataset = resolve("MMBench", data_dir=tmp_path / "data")
+    assert (dataset.name, len(dataset.samples())) == ("MMBench", 1)
+
+
+@pytest.mark.parametrize("variable", ["VLMROBUST_DATA", "LMUData"])
+def test_the_data_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    tsv(tmp_path / "data" / "POPE.tsv")
+    monkeypatch.setenv(variable, str(tmp_path / "data"))
+    assert resolve("POPE").name == "POPE"
+    with pytest.raises(DatasetError, match="was not found"):
+        resolve("POPE", data_dir=tmp_path)
+
+
+def test_an_absent_one_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    tsv(tmp_path / "data" / "MMBench_DEV_EN.tsv")
+    with pytest.raises(DatasetError) as caught:
+        resolve("mmbench_dev_en", data_dir=tmp_path / "data")
+    text = str(caught.value).replace(str(tmp_path), "DIR")
+    assert text.startswith("data set 'mmbench_dev_en' was not found. Did you mean 'MMBench_DEV_EN'? Registered: ")
+    assert "Looked for DIR/cwd/mmbench_dev_en, DIR/data/mmbench_dev_en.tsv, DIR/data/mmbench_dev_en_local.tsv" in text
+    assert "No data folder" not in text
+
+
+def test_an_absent_one_without_a_data_folder() -> None:
+    with pytest.raises(
+        DatasetError, match="No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA"
+    ):
+        resolve("mmbench")
+
+
+def test_the_hub_is_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(
+        UsageError, match=r"^'hf:lmms-lab/POPE': data sets of the Hugging Face hub are not read directly yet. Export"
+    ):
+        resolve("hf:lmms-lab/POPE")
+
+
+def test_an_empty_name() -> None:
+    with pytest.raises(UsageError, match="the name of a data set is empty"):
+        resolve(" ")
+
+
+def test_compat_is_for_tsv_files(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("")
+    with pytest.raises(UsageError, match=r"compat='vlmevalkit' is for VLMEvalKit's TSV files, and .*a\.jsonl is none"):
+        resolve(tmp_path / "a.jsonl", compat="vlmevalkit")
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("shapes", "shapes"),
+        ("data/MMBench_DEV_EN.tsv", "MMBench_DEV_EN"),
+        ("/x/my data.v2.jsonl", "my-data.v2"),
+        ("folder/bench/", "bench"),
+        ("hf:lmms-lab/POPE", "POPE"),
+        ("[a]::b@c.tsv", "a-b-c"),
+    ],
+)
+def test_dataset_id(typed: str, name: str) -> None:
+    assert dataset_id(typed) == name
+
+
+@given(st.text(max_size=200))
+def test_a_dataset_id_is_always_safe(typed: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,60}", dataset_id(typed))
+
+
+def test_importing_and_naming_needs_neither_numpy_nor_pillow() -> None:
+    program = (
+        "import sys; from pytest_vlmrobust import datasets; datasets.dataset_id('a/b.tsv'); datasets.names(); "
+        "import pytest_vlmrobust.datasets.vlmevalkit_tsv, pytest_vlmrobust.datasets.jsonl, pytest_vlmrobust.datasets.sampling; "
+        "sys.exit(', '.join({'numpy', 'PIL', 'torch'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    assert (done.returncode, done.stderr) == (0, "")

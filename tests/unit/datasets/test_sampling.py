@@ -1,0 +1,93 @@
+"""Stratified subsets."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.datasets.sampling import count_of, take
+
+
+def samples(**sizes: int) -> list[Sample]:
+    return [Sample(f"{name}{i}", (), "q", "x", "open", category=name) for name, size in sizes.items() for i in range(size)]
+
+
+def shares(subset: object) -> dict[str, int]:
+    assert isinstance(subset, list)
+    return dict(Counter(sample.category for sample in subset))
+
+
+def test_a_percentage_keeps_the_make_up() -> None:
+    assert shares(list(take(samples(a=50, b=30, c=20), "20%"))) == {"a": 10, "b": 6, "c": 4}
+
+
+def test_largest_remainder_by_hand() -> None:
+    # 10 of 100: exact shares 4.7, 3.9, 1.4 -> 4, 3, 1 and two left for the remainders .9 (b) and .7 (a)
+    assert shares(list(take(samples(a=47, b=39, c=14), "10"))) == {"a": 5, "b": 4, "c": 1}
+
+
+def test_ties_go_to_the_category_that_sorts_first() -> None:
+    assert shares(list(take(samples(b=5, a=5), "5"))) == {"a": 3, "b": 2}
+
+
+def test_the_order_of_the_input_does_not_matter() -> None:
+    everything = samples(a=30, b=11)
+    shuffled = list(everything)
+    random.Random(3).shuffle(shuffled)
+    assert list(take(everything, "40%")) == list(take(shuffled, "40%"))
+
+
+def test_the_subset_for_seed_42_stays_what_it_is() -> None:
+    assert [sample.id for sample in take(samples(a=9, b=6), "5")] == ["a0", "a2", "a3", "b1", "b5"]
+
+
+def test_another_seed_takes_others() -> None:
+    everything = samples(a=100)
+    assert {sample.id for sample in take(everything, "10", seed=1)} != {sample.id for sample in take(everything, "10", seed=2)}
+
+
+def test_a_larger_subset_contains_a_smaller_one_of_one_category() -> None:
+    everything = samples(a=100)
+    assert set(map(id, take(everything, "10"))) < set(map(id, take(everything, "25")))
+
+
+def test_asking_for_more_than_there_are_gives_all_and_says_so() -> None:
+    subset = take(samples(a=3), "200")
+    assert len(subset) == 3
+    assert subset.note == "200 samples were asked for, and there are 3: all are taken"
+    assert (subset.spec, subset.available) == ("200", 3)
+    assert take(samples(a=3), "3").note == ""
+
+
+def test_a_small_percentage_takes_one() -> None:
+    assert len(take(samples(a=3), "0.5%")) == 1
+
+
+@pytest.mark.parametrize(("spec", "available", "count"), [("20%", 4329, 866), ("12.5%", 8, 1), ("50%", 3, 2), (" 7 ", 3, 7)])
+def test_count(spec: str, available: int, count: int) -> None:
+    assert count_of(spec, available) == count
+
+
+@pytest.mark.parametrize("spec", ["", "0", "0%", "-5", "many", "101%", "1.5", "20 percent", "1/3", "nan%"])
+def test_a_size_that_makes_no_sense(spec: str) -> None:
+    with pytest.raises(UsageError, match=r"^sample size .*: expected a count such as '200', or a percentage in \(0, 100\]"):
+        take(samples(a=3), spec)
+
+
+def test_nothing_to_take_from() -> None:
+    with pytest.raises(DatasetError, match="there is nothing to take from"):
+        take([], "20%")
+
+
+@given(sizes=st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 40), min_size=1), count=st.integers(1, 120))
+def test_every_share_is_within_one_of_the_exact_share(sizes: dict[str, int], count: int) -> None:
+    total = sum(sizes.values())
+    taken = shares(list(take(samples(**sizes), str(count))))
+    assert sum(taken.values()) == min(count, total)
+    for name, size in sizes.items():
+        assert taken.get(name, 0) <= size
+        assert abs(taken.get(name, 0) - min(count, total) * size / total) < 1

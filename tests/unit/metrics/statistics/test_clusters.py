@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters
+from pytest_vlmrobust.metrics.statistics.differences import TangoTest, drop_test
+from pytest_vlmrobust.metrics.statistics.means import MeanTest
+
+
+def test_without_groups_every_sample_stands_alone() -> None:
+    clusters = Clusters.of(None, 7)
+    assert clusters.independent
+    assert clusters.degrees_of_freedom == 6
+
+
+def test_distinct_groups_are_no_clusters() -> None:
+    assert Clusters.of(["b", "a", "c"], 3).independent
+
+
+def test_variance_of_independent_samples_is_the_ordinary_one(rng: np.random.Generator) -> None:
+    values = rng.random((50, 3))
+    assert Clusters.of(None, 50).variances(values) == pytest.approx(values.var(axis=0, ddof=1) / 50)
+
+
+def test_variance_of_clusters_by_hand(rng: np.random.Generator) -> None:
+    """G/(G-1) * sum over clusters of (sum of deviations)^2 / N^2, with unequal clusters in any order."""
+    values = rng.random((9, 2))
+    groups = list("cabacbacc")
+    deviations = values - values.mean(axis=0)
+    by_hand = np.zeros(2)
+    for group in "abc":
+        members = [index for index, name in enumerate(groups) if name == group]
+        by_hand += deviations[members].sum(axis=0) ** 2
+    clusters = Clusters.of(groups, 9)
+    assert clusters.variances(values) == pytest.approx(3 / 2 * by_hand / 81)
+    assert clusters.covariance(values).diagonal() == pytest.approx(clusters.variances(values))
+
+
+def test_covariance_of_independent_samples_is_the_ordinary_one(rng: np.random.Generator) -> None:
+    values = rng.random((40, 2))
+    assert Clusters.of(None, 40).covariance(values) == pytest.approx(np.cov(values.T) / 40)
+
+
+def test_design_effect_of_copies_is_their_number() -> None:
+    values = np.repeat(np.random.default_rng(5).random((30, 1)), 4, axis=0)
+    clusters = Clusters.of([str(index // 4) for index in range(120)], 120)
+    assert clusters.design_effects(values)[0] == pytest.approx(4 * (119 / 120) * (30 / 29))
+
+
+def test_design_effect_is_at_least_one() -> None:
+    values = np.tile([[0.0], [1.0]], (30, 1))  # the members of a cluster disagree: less variance than by chance
+    clusters = Clusters.of([str(index // 2) for index in range(60)], 60)
+    assert clusters.design_effects(values)[0] == 1.0
+
+
+def test_design_effect_without_variance_is_the_largest() -> None:
+    clusters = Clusters.of(list("aabbbb"), 6)
+    assert clusters.design_effects(np.zeros((6, 1)))[0] == pytest.approx((4 + 16) / 6)
+
+
+def test_a_constant_is_not_certain() -> None:
+    """0 of 100 clusters differ: the rule of three bounds what differs by 3 in 100."""
+    clusters = Clusters.of(None, 100)
+    assert clusters.standard_errors(np.ones((100, 1)))[0] == 0.02
+    upper = MeanTest.of(np.zeros((100, 1)), clusters).upper(0.05)[0]
+    assert 1 - 0.05 ** (1 / 100) < upper < 0.034
+
+
+def test_one_cluster_shows_nothing() -> None:
+    clusters = Clusters.of(["a", "a"], 2)
+    assert math.isinf(clusters.variances(np.array([[0.0], [1.0]]))[0])
+    test = MeanTest.of(np.array([[0.0], [1.0]]), clusters)
+    assert (test.lower(0.05)[0], test.upper(0.05)[0]) == (-math.inf, math.inf)
+    assert test.p_above(0.0)[0] == test.p_below(0.0)[0] == 1.0
+
+
+def test_t_bounds_by_hand() -> None:
+    """Mean 2.5, standard error sqrt(5/3)/2, t(0.95; 3) = 2.353363."""
+    test = MeanTest.of(np.array([[1.0], [2.0], [3.0], [4.0]]), Clusters.of(None, 4))
+    margin = 2.353363434801823 * math.sqrt(5 / 3) / 2
+    assert test.lower(0.05)[0] == pytest.approx(2.5 - margin)
+    assert test.upper(0.05)[0] == pytest.approx(2.5 + margin)
+    assert test.p_above(2.5 - margin)[0] == pytest.approx(0.05)
+    assert test.p_below(2.5 + margin)[0] == pytest.approx(0.05)
+
+
+def test_drops_of_graded_scores_are_means() -> None:
+    clusters = Clusters.of(None, 4)
+    clean = np.array([1.0, 1.0, 0.0, 1.0])
+    assert isinstance(drop_test(clean, np.array([[1.0], [0.5], [0.0], [1.0]]), clusters), MeanTest)
+    assert isinstance(drop_test(clean, np.array([[1.0], [0.0], [0.0], [1.0]]), clusters), TangoTest)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "members", "harmful", "copied"), [(60, 3, 0.03, 0.5), (60, 3, 0.12, 0.0), (100, 4, 0.02, 0.5)]
+)
+def test_bounds_of_clustered_drops_err_seldom(clusters: int, members: int, harmful: float, copied: float) -> None:
+    """Each one-sided 95 % bound is wrong in about 5 % of 600 simulated sweeps, also when flips are few and shared."""
+    rng = np.random.default_rng(11)
+    shape = (clusters * members, 600)
+    chances = [harmful, 0.01, 1 - harmful - 0.01]
+    shared = np.repeat(rng.choice([1.0, -1.0, 0.0], size=(clusters, 600), p=chances), members, axis=0)
+    own = rng.choice([1.0, -1.0, 0.0], size=shape, p=chances)
+    differences = np.where(rng.random(shape) < math.sqrt(copied), shared, own)
+    test = TangoTest.of(differences, Clusters.of([str(index // members) for index in range(shape[0])], shape[0]))
+    truth = harmful - 0.01
+    assert (test.upper(0.05) < truth).mean() < 0.08
+    assert (test.lower(0.05) > truth).mean() < 0.08
+    assert np.median(test.upper(0.05) - test.lower(0.05)) < 0.15

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import special
+
+from pytest_vlmrobust.metrics import paired_drop_interval
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters
+from pytest_vlmrobust.metrics.statistics.differences import TangoTest
+from pytest_vlmrobust.metrics.statistics.quantiles import critical_value
+from pytest_vlmrobust.metrics.statistics.tango import tango_lower, tango_statistic, tango_upper
+
+Rows = list[dict[str, str]]
+Array = NDArray[np.float64]
+
+counts = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 200)).map(lambda c: (c[0], c[1], c[0] + c[1] + c[2]))
+laws = settings(deadline=None, derandomize=True, database=None, max_examples=30)
+
+
+def _one(*values: float) -> list[Array]:
+    return [np.array([float(value)]) for value in values]
+
+
+def test_golden_intervals(golden: Callable[[str], Rows]) -> None:
+    for row in golden("tango"):
+        interval = paired_drop_interval(int(row["harmful"]), int(row["helpful"]), int(row["n"]), float(row["confidence"]))
+        digits = len(row["low"].partition(".")[2])
+        assert interval == pytest.approx((float(row["low"]), float(row["high"])), abs=0.6 * 10.0**-digits), row
+        assert type(interval[0]) is type(interval[1]) is float
+
+
+def test_golden_p_values(golden: Callable[[str], Rows]) -> None:
+    for row in golden("tango_p_values"):
+        test = TangoTest(*_one(float(row["harmful"]), float(row["helpful"]), float(row["n"])), math.inf)
+        p = test.p_below(float(row["bound"])) if row["shows"] == "below" else test.p_above(float(row["bound"]))
+        assert p[0] == pytest.approx(float(row["p"]), rel=0.01), row
+
+
+@pytest.mark.parametrize("row", range(6))
+def test_golden_sizes(row: int, golden: Callable[[str], Rows]) -> None:
+    """Exact error rates at the threshold, over every possible pair of counts."""
+    case = golden("tango_sizes")[row]
+    n, threshold, helpful_rate = int(case["n"]), float(case["threshold"]), float(case["helpful_rate"])
+    level = 0.05 / int(case["levels"])
+    harmful, helpful, weights = _all_counts(n, threshold + helpful_rate, helpful_rate)
+    statistic = tango_statistic(harmful, helpful, np.full(harmful.shape, float(n)), np.full(harmful.shape, threshold))
+    critical = critical_value(level)
+    passes, fails = weights[statistic <= -critical].sum(), weights[statistic >= critical].sum()
+    assert passes / level == pytest.approx(float(case["pass"]), abs=0.011)
+    assert fails / level == pytest.approx(float(case["fail"]), abs=0.011)
+
+
+def _all_counts(n: int, harmful_rate: float, helpful_rate: float) -> tuple[Array, Array, Array]:
+    """Returns all likely counts and their trinomial probabilities; what is left out weighs less than 1e-12."""
+    grid = np.arange(min(n, int(12 * math.sqrt(n * harmful_rate) + n * harmful_rate)) + 1)
+    harmful, helpful = (axis.ravel().astype(float) for axis in np.meshgrid(grid, grid))
+    fits = harmful + helpful <= n
+    harmful, helpful = harmful[fits], helpful[fits]
+    rest = n - harmful - helpful
+    logs = special.gammaln(n + 1) - sum(special.gammaln(count + 1) for count in (harmful, helpful, rest))
+    logs += harmful * math.log(harmful_rate) + helpful * math.log(helpful_rate)
+    logs += rest * math.log(1 - harmful_rate - helpful_rate)
+    weights = np.exp(logs)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-9)
+    return harmful, helpful, weights
+
+
+@pytest.mark.parametrize(
+    ("harmful", "helpful", "n", "drop"), [(6, 16, 161, 0.02), (36, 13, 869, 0.05), (1, 7, 21, -0.3), (9, 0, 60, 0.2)]
+)
+def test_statistic_is_the_score_at_the_restricted_maximum(harmful: int, helpful: int, n: int, drop: float) -> None:
+    """The nuisance found by a plain search of the likelihood, without Tango's formula."""
+
+    def likelihood(helpful_rate: float) -> float:
+        rest = 1 - 2 * helpful_rate - drop
+        terms = [(harmful, helpful_rate + drop), (helpful, helpful_rate), (n - harmful - helpful, rest)]
+        return sum(count * math.log(rate) for count, rate in terms if count)
+
+    low, high = max(0.0, -drop) + 1e-12, (1 - drop) / 2 - 1e-12
+    for _ in range(200):
+        third = (high - low) / 3
+        low, high = (low + third, high) if likelihood(low + third) < likelihood(high - third) else (low, high - third)
+    variance = n * (2 * low + drop - drop**2)
+    assert tango_statistic(*_one(harmful, helpful, n, drop))[0] == pytest.approx(
+        (harmful - helpful - n * drop) / math.sqrt(variance), rel=1e-6
+    )
+
+
+@laws
+@given(counts)
+def test_the_interval_holds_the_estimate(case: tuple[int, int, int]) -> None:
+    harmful, helpful, n = case
+    low, high = paired_drop_interval(harmful, helpful, n)
+    assert -1.0 <= low < (harmful - helpful) / n < high <= 1.0
+
+
+@laws
+@given(counts)
+def test_swapping_the_runs_flips_the_interval(case: tuple[int, int, int]) -> None:
+    harmful, helpful, n = case
+    low, high = paired_drop_interval(harmful, helpful, n)
+    assert paired_drop_interval(helpful, harmful, n) == pytest.approx((-high, -low))
+
+
+@laws
+@given(counts, st.floats(0.5, 0.97))
+def test_more_confidence_is_wider(case: tuple[int, int, int], confidence: float) -> None:
+    low, high = paired_drop_interval(*case, confidence)
+    wider_low, wider_high = paired_drop_interval(*case, confidence + 0.02)
+    assert wider_low < low
+    assert high < wider_high
+
+
+@laws
+@given(counts, st.integers(2, 20))
+def test_more_of_the_same_is_narrower(case: tuple[int, int, int], times: int) -> None:
+    low, high = paired_drop_interval(*case)
+    narrow_low, narrow_high = paired_drop_interval(*(times * count for count in case))
+    assert low < narrow_low < narrow_high < high
+
+
+@laws
+@given(counts)
+def test_a_bound_is_where_the_test_turns(case: tuple[int, int, int]) -> None:
+    _, high = paired_drop_interval(*case)
+    test = TangoTest(*_one(*case), math.inf)
+    if high - 1e-6 > -1 and high + 1e-6 < 1:
+        assert test.p_below(high - 1e-6)[0] > 0.05 > test.p_below(high + 1e-6)[0]
+
+
+@pytest.mark.parametrize(
+    ("case", "interval"), [((5, 0, 5), (0.29777, 1.0)), ((0, 5, 5), (-1.0, -0.29777)), ((0, 0, 1), (-0.73013, 0.73013))]
+)
+def test_extremes(case: tuple[int, int, int], interval: tuple[float, float]) -> None:
+    """5 of 5: n / (n + z^2) is where the score test of "all 5 lost" turns for z^2 = 2.70554 and twice the variance."""
+    assert paired_drop_interval(*case) == pytest.approx(interval, abs=1e-5)
+
+
+def test_no_samples_no_bounds() -> None:
+    assert all(math.isnan(bound) for bound in paired_drop_interval(0, 0, 0))
+    assert all(math.isnan(bound) for bound in paired_drop_interval(math.nan, 0, 5))
+
+
+@pytest.mark.parametrize("case", [(-1, 0, 5), (0, -1, 5), (3, 3, 5)])
+def test_impossible_counts_are_refused(case: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="expected counts of at least 0 that together do not exceed n"):
+        paired_drop_interval(*case)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 90, -0.5])
+def test_an_impossible_level_is_refused(confidence: float) -> None:
+    with pytest.raises(ValueError, match=r"confidence is .*: expected a number between 0 and 1, such as 0\.90"):
+        paired_drop_interval(1, 1, 5, confidence)
+
+
+def test_a_sweep_takes_milliseconds() -> None:
+    harmful, helpful, n = np.arange(133.0), np.full(133, 9.0), np.full(133, 869.0)
+    start = time.perf_counter()
+    lower, upper = tango_lower(harmful, helpful, n, 1.645), tango_upper(harmful, helpful, n, 1.645)
+    assert time.perf_counter() - start < 0.1  # about 2 ms when the machine is idle
+    assert (lower < upper).all()
+
+
+def test_identical_copies_count_once() -> None:
+    """Four copies of each sample as one cluster show as much as one copy."""
+    single = np.random.default_rng(3).choice([1.0, 0.0, -1.0], size=(100, 1), p=[0.1, 0.87, 0.03])
+    copies = Clusters.of([str(index) for index in range(100)] * 4, 400)
+    alone, together = TangoTest.of(single, Clusters.of(None, 100)), TangoTest.of(np.tile(single, (4, 1)), copies)
+    assert together.n[0] == pytest.approx(alone.n[0], rel=0.01)
+    assert together.harmful[0] == pytest.approx(alone.harmful[0], rel=0.01)
+    assert together.df == 99
+
+
+def test_one_cluster_shows_nothing() -> None:
+    test = TangoTest.of(np.ones((5, 1)), Clusters.of(["a"] * 5, 5))
+    assert (test.lower(0.05)[0], test.upper(0.05)[0]) == (-1.0, 1.0)
+    assert test.p_above(0.1)[0] == test.p_below(0.1)[0] == 1.0

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.metrics import ScoreTable, estimate, intervals, paired_drop_interval
+
+Array = NDArray[np.float64]
+Sweep = tuple[Array, dict[str, Array]]
+
+
+def _lost(lost: int, n: int = 200) -> Array:
+    return np.array([0.0] * lost + [1.0] * (n - lost))
+
+
+def test_drops_of_clusters_are_less_certain(sweep: Sweep) -> None:
+    clean, by_setting = sweep
+    setting = max(by_setting, key=lambda name: float((clean - by_setting[name]).sum()))
+    copies = {setting: np.tile(by_setting[setting], 4)}
+    naive = estimate("accuracy_drop", ScoreTable(np.tile(clean, 4), copies), setting)
+    groups = [str(index) for index in range(200)] * 4
+    aware = estimate("accuracy_drop", ScoreTable(np.tile(clean, 4), copies, groups=groups), setting)
+    single = estimate("accuracy_drop", ScoreTable(clean, by_setting), setting)
+    assert aware.value == naive.value == single.value
+    assert aware.high - aware.low > 1.8 * (naive.high - naive.low)
+    assert (aware.low, aware.high) == pytest.approx((single.low, single.high), rel=0.05)
+
+
+def test_graded_drops_have_t_bounds() -> None:
+    clean, fog = np.array([1.0, 0.5, 0.75, 1.0]), np.array([0.5, 0.5, 0.25, 0.75])
+    result = estimate("accuracy_drop", ScoreTable(clean, {"fog:low": fog}), "fog:low")
+    margin = 2.353363434801823 * np.std([0.5, 0.0, 0.5, 0.25], ddof=1) / 2
+    assert (result.low, result.high) == pytest.approx((0.3125 - margin, 0.3125 + margin))
+
+
+def test_the_largest_drop_is_bounded_by_pointwise_uppers_and_corrected_lowers() -> None:
+    lost = {"a": 5, "b": 40, "c": 38, "d": 0}
+    table = ScoreTable(np.ones(200), {name: _lost(count) for name, count in lost.items()})
+    result = estimate("worst_case_drop", table)
+    assert result.value == 0.2
+    assert result.high == pytest.approx(paired_drop_interval(40, 0, 200, 0.90)[1])
+    assert result.low == pytest.approx(paired_drop_interval(40, 0, 200, 1 - 0.1 / 8)[0])
+
+
+def test_worst_at_low_is_corrected_for_low_settings_only() -> None:
+    table = ScoreTable(np.ones(200), {"a:low": _lost(20), "b:low": _lost(3), "c:high": _lost(190), "d": _lost(150)})
+    result = estimate("worst_at_low", table)
+    assert result.low == pytest.approx(paired_drop_interval(20, 0, 200, 1 - 0.1 / 4)[0])
+    assert result.high == pytest.approx(paired_drop_interval(20, 0, 200, 0.90)[1])
+
+
+def test_severe_failures_are_counted_when_shown() -> None:
+    """Two settings lose half (shown), two lose nothing (shown not to), one stands at the threshold (open)."""
+    lost = {"a": 100, "b": 100, "c": 0, "d": 0, "e": 21}
+    table = ScoreTable(np.ones(200), {name: _lost(count) for name, count in lost.items()})
+    result = estimate("severe_failure_rate", table)
+    assert (result.value, result.low, result.high) == (0.6, 0.4, 0.6)
+    assert estimate("catastrophic_rate", table).value == 0.6
+
+
+def test_few_samples_show_no_share() -> None:
+    """With 20 samples and no flip, a loss of 10 % is still possible."""
+    result = estimate("severe_failure_rate", ScoreTable(np.ones(20), {"a": np.ones(20), "b": np.ones(20)}))
+    assert (result.value, result.low, result.high) == (0.0, 0.0, 1.0)
+
+
+def test_graded_severe_failures() -> None:
+    clean = np.linspace(0.5, 1.0, 100)
+    table = ScoreTable(clean, {"a": clean, "b": clean / 2, "c": clean * 0.95})
+    assert estimate("severe_failure_rate", table).value == pytest.approx(1 / 3)
+    result = estimate("severe_failure_rate", table)
+    assert (result.low, result.high) == pytest.approx((1 / 3, 1 / 3))
+
+
+def test_benign_shares_are_the_complement() -> None:
+    n = 2000
+    table = ScoreTable(np.ones(n), {"a:low": np.ones(n), "b:low": np.ones(n), "c:low": _lost(400, n), "d:low": _lost(21, n)})
+    result = estimate("benign_at_low", table)
+    assert (result.value, result.low, result.high) == (0.5, 0.5, 0.75)
+
+
+def test_mean_corruption_error_is_bounded_as_a_resampling_would(sweep: Sweep) -> None:
+    """Standard error by resampling samples, with the reference model's scores resampled alongside."""
+    clean, by_setting = sweep
+    few = {name: by_setting[name] for name in ("kind0:low", "kind0:mid", "kind0:high", "flip0", "kind1:low")}
+    rng = np.random.default_rng(4)
+    reference = {name: np.where(rng.random(200) < 0.2, 0.0, scores) for name, scores in few.items()}
+    result = estimate("mean_corruption_error", ScoreTable(clean, few, reference_by_setting=reference))
+    resampled = []
+    for _ in range(400):
+        rows = rng.integers(0, 200, 200)
+        ratios = [
+            sum((1 - few[name])[rows].sum() for name in names) / sum((1 - reference[name])[rows].sum() for name in names)
+            for names in (("kind0:low", "kind0:mid", "kind0:high"), ("flip0",), ("kind1:low",))
+        ]
+        resampled.append(np.mean(ratios))
+    assert (result.high - result.low) / 2 / 1.6525 == pytest.approx(float(np.std(resampled)), rel=0.15)
+    assert result.low < result.value < result.high
+    assert (result.low + result.high) / 2 == pytest.approx(result.value)
+
+
+def test_no_flip_is_not_certainty(sweep: Sweep) -> None:
+    """A model that never changes its answer on 200 samples may still flip on 1 % of all."""
+    clean, by_setting = sweep
+    table = ScoreTable(clean, dict.fromkeys(by_setting, clean), no_image=np.zeros(200))
+    for name in ("mean_drop", "worst_case_drop", "mean_harmful_flip_rate", "mean_relative_corruption_error"):
+        result = estimate(name, table)
+        assert result.value == 0.0
+        assert 0.01 < result.high < 0.05, name
+    for name in ("accuracy_drop", "harmful_flip_rate", "relative_corruption_error"):
+        result = estimate(name, table, "flip0")
+        assert 0.01 < result.high < 0.03, name
+
+
+@pytest.mark.parametrize(
+    "name", ["accuracy", "accuracy_drop", "harmful_flip_rate", "helpful_flip_rate", "relative_corruption_error"]
+)
+def test_one_cluster_shows_nothing(name: str) -> None:
+    table = ScoreTable(np.ones(9), {"a": _lost(3, 9)}, no_image=np.zeros(9), groups=["one"] * 9)
+    result = estimate(name, table, "a")
+    widest = {"accuracy": (0, 1), "accuracy_drop": (-1, 1), "relative_corruption_error": (-math.inf, math.inf)}
+    assert (result.low, result.high) == widest.get(name, (0, 1))
+
+
+@pytest.mark.parametrize("name", ["worst_case_drop", "mean_drop", "severe_failure_rate", "catastrophic_rate", "visual_gain"])
+def test_one_cluster_shows_nothing_of_a_sweep(name: str) -> None:
+    result = estimate(name, ScoreTable(np.ones(9), {"a": _lost(3, 9)}, no_image=np.zeros(9), groups=["one"] * 9))
+    assert (result.low, result.high) == ((0, 1) if name.endswith("rate") else (-1, 1))
+
+
+def test_a_single_sample() -> None:
+    table = ScoreTable(np.ones(1), {"a": np.zeros(1)}, no_image=np.zeros(1))
+    result = estimate("accuracy_drop", table, "a")
+    assert result.value == 1.0
+    assert result.low < 0.0
+    assert result.high == 1.0
+
+
+@pytest.mark.parametrize("name", ["accuracy", "accuracy_drop", "relative_corruption_error"])
+def test_an_interval_of_a_cell_needs_a_setting(name: str) -> None:
+    interval: Any = getattr(intervals, name)
+    with pytest.raises(UsageError, match="this interval belongs to one setting"):
+        interval(ScoreTable(np.ones(2), {"a": np.ones(2)}), None, 0.9)
+
+
+def test_an_interval_of_the_gain_needs_blind_scores() -> None:
+    with pytest.raises(UsageError, match="the table has no scores without images: measure the setting 'no_image'"):
+        intervals.visual_gain(ScoreTable(np.ones(2)), None, 0.9)
+
+
+def test_one_setting_needs_no_correction() -> None:
+    result = estimate("worst_case_drop", ScoreTable(np.ones(200), {"a": _lost(20)}))
+    assert (result.low, result.high) == pytest.approx(paired_drop_interval(20, 0, 200))
+
+
+def test_bounds_of_the_worst_case_err_seldom() -> None:
+    """12 settings of one true drop of 4 pp: the largest estimate is biased upwards, its bounds hold (95 % each)."""
+    rng = np.random.default_rng(8)
+    above = below = 0
+    for _ in range(200):
+        clean = (rng.random(300) < 0.9).astype(float)
+        rows = {f"a{index}": np.where(rng.random(300) < 0.04 / 0.9, 0.0, clean) for index in range(12)}
+        result = estimate("worst_case_drop", ScoreTable(clean, rows))
+        above, below = above + (result.low > 0.04), below + (result.high < 0.04)
+    assert above <= 18
+    assert below <= 2

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust import metrics
+
+
+@pytest.mark.parametrize(
+    ("drop", "tier"),
+    [
+        (-1.0, "positive"),
+        (-0.001, "positive"),
+        (0.0, "benign"),
+        (0.0099, "benign"),
+        (0.01, "mild"),
+        (0.57 - 0.56, "mild"),  # 0.00999... in floats, one point in truth
+        (0.0299, "mild"),
+        (0.03, "moderate"),
+        (0.1, "moderate"),
+        (0.9 - 0.8, "moderate"),
+        (0.2 - 0.1 + 1e-12, "moderate"),
+        (0.101, "catastrophic"),
+        (1.0, "catastrophic"),
+    ],
+)
+def test_tiers(drop: float, tier: str) -> None:
+    assert metrics.robustness_tier(drop) == tier
+
+
+def test_an_unknown_drop_has_no_tier() -> None:
+    with pytest.raises(ValueError, match="the drop is NaN: a drop that is unknown has no tier"):
+        metrics.robustness_tier(math.nan)
+
+
+def test_a_drop_in_points_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"the drop is 26\.3: expected a fraction in \[-1, 1\], so 26\.3 percentage points are 0\.263"
+    ):
+        metrics.robustness_tier(26.3)
+
+
+def test_tier_shares_count_settings() -> None:
+    clean = [1] * 100
+    lost = {"a": 0, "b": 1, "c": 2, "d": 5, "e": 11, "f": 50}
+    shares = metrics.tier_shares(clean, {name: [0] * n + [1] * (100 - n) for name, n in lost.items()})
+    assert shares == pytest.approx((0, 1 / 6, 2 / 6, 1 / 6, 2 / 6))
+    assert shares._fields == metrics.TIERS
+
+
+def test_tier_shares_of_nothing_are_unknown() -> None:
+    assert all(math.isnan(share) for share in metrics.tier_shares([1], {}))
+    assert all(math.isnan(share) for share in metrics.tier_shares([1], {"a": [math.nan]}))
+
+
+@pytest.mark.parametrize(
+    ("drops", "violated"),
+    [
+        ((0.1, 0.2, 0.3), 0.0),
+        ((0.1, 0.1, 0.1), 0.0),
+        ((0.2, 0.1, 0.3), 1.0),
+        ((0.1, 0.3, 0.2), 1.0),
+        ((0.3, 0.2, 0.1), 1.0),
+        ((0.1 + 0.2, 0.3, 0.3), 0.0),  # 0.30000000000000004 > 0.3 is rounding
+    ],
+)
+def test_violation_is_strict(drops: tuple[float, float, float], violated: float) -> None:
+    assert metrics.severity_violation(drops) == violated
+    assert type(metrics.severity_violation(drops)) is float
+
+
+@pytest.mark.parametrize(
+    ("drops", "correlation"),
+    [
+        ((0.1, 0.2, 0.3), 1.0),
+        ((0.3, 0.2, 0.1), -1.0),
+        ((0.1, 0.3, 0.2), 0.5),
+        ((0.3, 0.1, 0.2), -0.5),
+        ((0.1, 0.1, 0.2), math.sqrt(3) / 2),  # ranks 1.5, 1.5, 3
+        ((0.1 + 0.2, 0.3, 0.4), math.sqrt(3) / 2),  # the same, but for rounding
+    ],
+)
+def test_correlation(drops: tuple[float, float, float], correlation: float) -> None:
+    assert metrics.severity_correlation(drops) == pytest.approx(correlation)
+
+
+def test_correlation_of_a_constant_is_undefined() -> None:
+    assert math.isnan(metrics.severity_correlation((0.1, 0.1, 0.1)))
+
+
+def test_unknown_drops_stay_unknown() -> None:
+    assert math.isnan(metrics.severity_violation((0.3, 0.2, math.nan)))
+    assert math.isnan(metrics.severity_correlation((0.3, 0.2, math.nan)))
+
+
+def test_three_drops_are_needed() -> None:
+    with pytest.raises(ValueError, match="found 2 drops: expected three, for the levels low, mid and high in this order"):
+        metrics.severity_violation((0.1, 0.2))
+    with pytest.raises(ValueError, match="found 4 drops"):
+        metrics.severity_correlation((0.1, 0.2, 0.3, 0.4))
+
+
+def test_means_leave_incomplete_perturbations_out() -> None:
+    clean = [1, 1, 1, 1]
+    falling = {"fog:high": [1, 1, 1, 0], "fog:low": [1, 0, 0, 0], "fog:mid": [1, 1, 0, 0]}
+    others = {"blur:low": [0, 0, 0, 0], "blur:mid": [1, 1, 1, 1], "flip_v": [1, 1, 1, 1]}
+    assert metrics.mean_severity_violation(clean, falling | others) == 1.0
+    assert metrics.mean_severity_correlation(clean, falling | others) == -1.0
+
+
+def test_means_need_a_complete_perturbation() -> None:
+    with pytest.raises(ValueError, match="none of the perturbations behind the 1 settings is there at all three levels"):
+        metrics.mean_severity_violation([1], {"fog:low": [1]})
+    with pytest.raises(ValueError, match="add the missing levels"):
+        metrics.mean_severity_correlation([1], {"fog:low": [1]})
+
+
+def test_constant_perturbations_do_not_hide_missing_scores() -> None:
+    scores = {f"fog:{level}": [1.0, 0.0] for level in ("low", "mid", "high")}
+    broken = {f"blur:{level}": [math.nan, 0.0] for level in ("low", "mid", "high")}
+    assert math.isnan(metrics.mean_severity_correlation([1, 1], scores))
+    assert math.isnan(metrics.mean_severity_correlation([1, 1], scores | broken))
+
+
+def test_published_violation_rates_are_counts() -> None:
+    """VLM-RobustBench table 26: 30.2 % is 114 of 378 (9 models x 42 perturbations), strict comparisons."""
+    violations = [metrics.severity_violation((0.2, 0.1, 0.3))] * 114 + [metrics.severity_violation((0.1, 0.1, 0.3))] * 264
+    assert round(100 * float(np.mean(violations)), 1) == 30.2

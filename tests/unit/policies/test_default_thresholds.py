@@ -1,0 +1,156 @@
+"""thresholds/default.yaml against the tables it is argued from, and against models that must not pass."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.policies import JudgedTest, MetricFacts, Policy, Tier, load_policy
+
+ROOT = Path(__file__).parents[3]
+TODAY = date(2027, 1, 1)
+
+
+FACTS = {
+    "accuracy": MetricFacts("fraction", "higher", "cell"),
+    "accuracy_drop": MetricFacts("fraction", "lower", "cell"),
+    "relative_corruption_error": MetricFacts("ratio", "lower", "cell"),
+    "harmful_flip_rate": MetricFacts("fraction", "lower", "cell"),
+    "helpful_flip_rate": MetricFacts("fraction", "none", "cell"),
+    "clean_accuracy": MetricFacts("fraction", "higher", "sweep"),
+    "visual_gain": MetricFacts("fraction", "higher", "sweep"),
+    "mean_relative_corruption_error": MetricFacts("ratio", "lower", "sweep"),
+    "worst_case_drop": MetricFacts("fraction", "lower", "sweep"),
+    "severe_failure_rate": MetricFacts("fraction", "lower", "sweep"),
+    "worst_at_low": MetricFacts("fraction", "lower", "sweep"),
+    "benign_at_low": MetricFacts("fraction", "higher", "sweep"),
+    "mean_corruption_error": MetricFacts("ratio", "lower", "sweep"),
+    "mean_drop": MetricFacts("fraction", "lower", "sweep"),
+    "mean_severity_violation": MetricFacts("fraction", "lower", "sweep"),
+    "mean_severity_correlation": MetricFacts("correlation", "higher", "sweep"),
+    "mean_harmful_flip_rate": MetricFacts("fraction", "lower", "sweep"),
+    "mean_helpful_flip_rate": MetricFacts("fraction", "none", "sweep"),
+}
+
+# VLM-RobustBench Table 3, in per cent, in the order of the columns:
+COLUMNS = (
+    "clean_accuracy",
+    "worst_case_drop",
+    "severe_failure_rate",
+    "worst_at_low",
+    "benign_at_low",
+    "visual_gain",
+    "mean_relative_corruption_error",
+)
+TABLE_3 = {
+    "mmbench": {
+        "Qwen3-VL-4B": (88.4, 26.3, 3.8, 7.0, 88.1, 48.2, 3.9),
+        "Qwen3-VL-8B": (90.2, 30.2, 5.3, 8.3, 73.8, 48.2, 5.2),
+        "Qwen3-VL-30B": (90.7, 29.4, 3.8, 6.1, 88.1, 47.7, 3.5),
+        "InternVL3.5-4B": (86.3, 30.5, 9.8, 10.8, 64.3, 44.9, 7.7),
+        "InternVL3.5-8B": (89.1, 31.7, 8.3, 9.6, 71.4, 50.8, 6.5),
+        "InternVL3.5-14B": (86.6, 29.4, 9.0, 9.5, 88.1, 44.5, 6.0),
+        "Molmo2-4B": (88.5, 33.1, 4.5, 7.4, 78.6, 43.6, 5.5),
+        "Molmo2-8B": (88.4, 33.9, 4.5, 6.3, 90.5, 48.4, 4.4),
+        "Gemma-3-12B": (85.3, 32.1, 8.3, 10.7, 69.0, 44.1, 6.4),
+    },
+    "MMMU_Pro_10c": {
+        "Qwen3-VL-4B": (31.5, 7.4, 3.8, 2.8, 95.2, 7.1, -6.8),
+        "Qwen3-VL-8B": (35.2, 9.0, 7.5, 5.2, 85.7, 11.4, 4.7),
+        "Qwen3-VL-30B": (40.7, 14.5, 12.8, 7.4, 59.5, 17.0, 12.1),
+        "InternVL3.5-4B": (37.3, 11.1, 14.3, 5.6, 76.2, 12.3, 11.6),
+        "InternVL3.5-8B": (41.0, 12.3, 16.5, 5.6, 45.2, 14.2, 16.5),
+        "InternVL3.5-14B": (42.0, 9.6, 9.0, 5.9, 85.7, 15.1, 5.2),
+        "Molmo2-4B": (31.8, 5.6, 3.8, 4.3, 92.9, 12.0, 4.9),
+        "Molmo2-8B": (31.2, 5.6, 5.3, 4.0, 90.5, 7.4, 1.0),
+        "Gemma-3-12B": (33.0, 9.9, 27.1, 9.0, 28.6, 10.8, 24.2),
+    },
+}
+BREACHES = {
+    ("mmbench", "InternVL3.5-4B"): {"worst-at-low"},
+    ("mmbench", "Gemma-3-12B"): {"worst-at-low"},
+    ("MMMU_Pro_10c", "Gemma-3-12B"): {"severe-failures", "benign-at-low", "mean-relative-error"},
+}
+MODELS = [(dataset, model) for dataset, rows in TABLE_3.items() for model in rows]
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return load_policy([ROOT / "thresholds" / "default.yaml"], known_metrics=FACTS, root=ROOT)
+
+
+def broken(policy: Policy, test: JudgedTest, per_cent: float) -> set[str]:
+    verdicts = policy.judge(test, Estimate(per_cent / 100, 853), today=TODAY)
+    return {verdict.rule for verdict in verdicts if verdict.outcome is Outcome.FAIL}
+
+
+@pytest.mark.parametrize(("dataset", "model"), MODELS)
+def test_published_sweeps(policy: Policy, dataset: str, model: str) -> None:
+    values = zip(COLUMNS, TABLE_3[dataset][model], strict=True)
+    found = set().union(*(broken(policy, JudgedTest(model, dataset, metric), value) for metric, value in values))
+    assert found == BREACHES.get((dataset, model), set())
+
+
+@pytest.mark.parametrize(
+    ("where", "per_cent", "breached"),
+    [
+        (("accuracy_drop", "glass_blur:low", "blur", "low"), 9.5, set()),  # InternVL3.5-14B, Table 13
+        (("accuracy_drop", "glass_blur:low", "blur", "low"), 10.7, {"drop-low"}),  # Gemma-3-12B, Table 13
+        (("accuracy_drop", "upsample:mid", "resolution", "mid"), 18.9, set()),  # Molmo2-8B, Table 13
+        (("accuracy_drop", "upsample:high", "resolution", "high"), 33.9, set()),  # Molmo2-8B, Table 13
+        (("accuracy_drop", "upsample:high", "resolution", "high"), 34.1, {"drop-high"}),
+        (("accuracy_drop", "flip_v", "binary", ""), 10.3, set()),  # Table 4
+        (("accuracy_drop", "flip_v", "binary", ""), 17.0, {"drop-binary"}),
+        (("accuracy_drop", "jpeg_compression:high", "digital", "high"), 0.63, set()),  # Table 16
+        (("accuracy_drop", "jpeg_compression:high", "digital", "high"), 3.1, {"drop-harmless"}),
+        (("accuracy_drop", "autocontrast", "binary", ""), 3.1, {"drop-harmless"}),
+        (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 12.8, set()),  # InternVL3.5-4B, Table 25
+        (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 14.2, {"churn-low"}),  # Gemma-3-12B, Table 25
+        (("relative_corruption_error", "upsample:high", "resolution", "high"), 65.6, set()),  # Table 5
+        (("relative_corruption_error", "upsample:high", "resolution", "high"), 104.2, {"worse-than-blind"}),  # Qwen3-VL-4B, A.11
+    ],
+)
+def test_published_cells(policy: Policy, where: tuple[str, str, str, str], per_cent: float, breached: set[str]) -> None:
+    metric, setting, family, level = where
+    assert broken(policy, JudgedTest("m", "mmbench", metric, setting, family, level), per_cent) == breached
+
+
+@pytest.mark.parametrize(
+    ("metric", "per_cent"),
+    [
+        ("visual_gain", 2.0),
+        ("worst_at_low", 20.0),
+        ("benign_at_low", 30.0),
+        ("worst_case_drop", 45.0),
+        ("severe_failure_rate", 40.0),
+        ("mean_relative_corruption_error", 25.0),
+        ("mean_drop", 8.0),
+        ("mean_harmful_flip_rate", 12.0),
+    ],
+)
+def test_a_weak_model_fails_on_data_that_no_table_mentions(policy: Policy, metric: str, per_cent: float) -> None:
+    assert broken(policy, JudgedTest("weak", "my_own_data", metric), per_cent)
+
+
+def test_every_rule_has_a_reason_and_a_source(policy: Policy) -> None:
+    for rule in policy.rules:
+        assert rule.reason, rule.id
+        assert rule.evidence.startswith("VLM-RobustBench "), rule.id
+
+
+def test_the_default_policy_is_strict(policy: Policy) -> None:
+    assert [rule.id for rule in policy.rules if rule.treatment.tier is Tier.WARN] == ["severity-mismatch"]
+    assert (policy.budgets.max_error_rate, policy.budgets.max_unparsed_rate) == (0.0, 0.05)
+    assert policy.waivers == ()
+
+
+def test_it_is_cited_by_file_and_line(policy: Policy) -> None:
+    lines = (ROOT / "thresholds" / "default.yaml").read_text().splitlines()
+    for rule in policy.rules:
+        file, _, number = rule.source.rpartition(":")
+        assert file == "thresholds/default.yaml"
+        assert lines[int(number) - 1] == f"  - id: {rule.id}"

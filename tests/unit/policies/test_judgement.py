@@ -1,0 +1,233 @@
+"""One rule against one estimate: the outcome, and the sentence that a failing test shows first."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+import pytest
+
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.verdict import Outcome, Verdict
+from pytest_vlmrobust.policies import (
+    Bound,
+    Judge,
+    OnInconclusive,
+    OnNotApplicable,
+    Rule,
+    Scope,
+    Tier,
+    Treatment,
+    Waiver,
+)
+from pytest_vlmrobust.policies.judgement import judge_rule
+
+TODAY = date(2027, 6, 30)
+INTERVAL = Treatment(Judge.INTERVAL)
+CITED = "(rule drop-low, thresholds/default.yaml:14)"
+
+
+def rule(bound: Bound | None = None, treatment: Treatment | None = None, metric: str = "accuracy_drop") -> Rule:
+    return Rule("drop-low", metric, bound or Bound(high=0.05), "thresholds/default.yaml:14", treatment=treatment or Treatment())
+
+
+def waiver(cap: float = 0.2, expires: date = TODAY, name: str = "W1", ticket: str = "ROBUST-17") -> Waiver:
+    return Waiver(name, "jane", "never enlarged", expires, "accuracy_drop", Scope(model=("m",)), cap, "t.yaml:30", ticket)
+
+
+def judged(estimate: Estimate, of: Rule | None = None, *waivers: Waiver) -> Verdict:
+    return judge_rule(of or rule(), estimate, waivers, TODAY)
+
+
+def point(value: float) -> Estimate:
+    return Estimate(value, 500)
+
+
+def between(low: float, value: float, high: float) -> Estimate:
+    return Estimate(value, 500, low, high, 0.9)
+
+
+def test_the_first_line_of_a_breach() -> None:
+    verdict = judged(point(0.124))
+    assert verdict == Verdict(
+        Outcome.FAIL,
+        f"accuracy_drop 0.124 > 0.050 {CITED}",
+        "accuracy_drop",
+        "drop-low",
+        "thresholds/default.yaml:14",
+        "0.05",
+    )
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "outcome", "text"),
+    [
+        (Bound(high=0.05), 0.012, Outcome.PASS, "0.012 <= 0.050"),
+        (Bound(high=0.05), 0.30 - 0.25, Outcome.PASS, "0.050 <= 0.050"),
+        (Bound(high=0.05), 0.0504, Outcome.FAIL, "0.0504 > 0.0500"),
+        (Bound(high=0.0005), 0.0001, Outcome.PASS, "0.0001 <= 0.0005"),
+        (Bound(low=0.8), 0.61, Outcome.FAIL, "0.610 < 0.800"),
+        (Bound(low=0.8), 0.8, Outcome.PASS, "0.800 >= 0.800"),
+        (Bound(-0.1, 0.3), 0.31, Outcome.FAIL, "0.310 > 0.300"),
+        (Bound(-0.1, 0.3), -0.11, Outcome.FAIL, "-0.110 < -0.100"),
+        (Bound(-0.1, 0.3), 0.0, Outcome.PASS, "0.000 in [-0.100, 0.300]"),
+    ],
+)
+def test_a_point_against_a_bound(bound: Bound, value: float, outcome: Outcome, text: str) -> None:
+    verdict = judged(point(value), rule(bound))
+    assert (verdict.outcome, verdict.reason) == (outcome, f"accuracy_drop {text} {CITED}")
+
+
+@pytest.mark.parametrize(
+    ("bound", "estimate", "outcome", "text"),
+    [
+        (Bound(high=0.05), between(0.01, 0.02, 0.05), Outcome.PASS, "0.020 [0.010, 0.050] <= 0.050"),
+        (Bound(high=0.05), between(0.05, 0.07, 0.09), Outcome.INCONCLUSIVE, "0.070 [0.050, 0.090] does not decide <= 0.050"),
+        (Bound(high=0.05), between(0.01, 0.03, 0.051), Outcome.INCONCLUSIVE, "0.030 [0.010, 0.051] does not decide <= 0.050"),
+        (Bound(high=0.05), between(0.061, 0.092, 0.123), Outcome.FAIL, "0.092 [0.061, 0.123] > 0.050"),
+        (Bound(low=0.8), between(0.8, 0.9, 0.95), Outcome.PASS, "0.900 [0.800, 0.950] >= 0.800"),
+        (Bound(low=0.8), between(0.7, 0.9, 0.95), Outcome.INCONCLUSIVE, "0.900 [0.700, 0.950] does not decide >= 0.800"),
+        (Bound(low=0.8), between(0.5, 0.6, 0.7), Outcome.FAIL, "0.600 [0.500, 0.700] < 0.800"),
+        (Bound(-0.1, 0.3), between(-0.1, 0.0, 0.3), Outcome.PASS, "0.000 [-0.100, 0.300] in [-0.100, 0.300]"),
+        (
+            Bound(-0.1, 0.3),
+            between(-0.2, 0.0, 0.4),
+            Outcome.INCONCLUSIVE,
+            "0.000 [-0.200, 0.400] does not decide in [-0.100, 0.300]",
+        ),
+        (Bound(-0.1, 0.3), between(0.31, 0.4, 0.5), Outcome.FAIL, "0.400 [0.310, 0.500] > 0.300"),
+        (Bound(-0.1, 0.3), between(-0.5, -0.4, -0.3), Outcome.FAIL, "-0.400 [-0.500, -0.300] < -0.100"),
+        (Bound(high=0.05), between(0.01, 0.02, math.inf), Outcome.INCONCLUSIVE, "0.020 [0.010, inf] does not decide <= 0.050"),
+        (Bound(high=0.05), between(0.06, 0.07, math.inf), Outcome.FAIL, "0.070 [0.060, inf] > 0.050"),
+    ],
+)
+def test_an_interval_against_a_bound(bound: Bound, estimate: Estimate, outcome: Outcome, text: str) -> None:
+    verdict = judged(estimate, rule(bound, INTERVAL))
+    assert (verdict.outcome, verdict.reason) == (outcome, f"accuracy_drop {text} {CITED}")
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (Estimate(math.nan, 500), "is undefined"),
+        (Estimate(math.inf, 500), "is undefined"),
+        (Estimate(-math.inf, 500), "is undefined"),
+        (Estimate(0.01, 0), "rests on no sample"),
+        (Estimate(math.nan, 0, reason="the model did not load"), "rests on no sample: the model did not load"),
+    ],
+)
+@pytest.mark.parametrize("treatment", [Treatment(), INTERVAL])
+@pytest.mark.parametrize("bound", [Bound(high=0.05), Bound(low=-5.0), Bound(-5.0, 5.0)])
+def test_missing_evidence_never_passes(estimate: Estimate, text: str, treatment: Treatment, bound: Bound) -> None:
+    verdict = judged(estimate, rule(bound, treatment), waiver())
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, f"accuracy_drop {text} {CITED}")
+
+
+@pytest.mark.parametrize("ends", [(math.nan, math.nan), (0.0, math.nan), (math.nan, 0.02)])
+def test_an_interval_rule_needs_the_interval(ends: tuple[float, float]) -> None:
+    verdict = judged(between(ends[0], 0.01, ends[1]), rule(treatment=INTERVAL))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.reason == f"accuracy_drop 0.010 has no interval, and the rule judges the interval {CITED}"
+
+
+def test_an_impossible_interval_decides_nothing() -> None:
+    verdict = judged(between(0.9, 0.01, 0.02), rule(treatment=INTERVAL))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.reason == f"accuracy_drop has the impossible interval [0.9, 0.02] {CITED}"
+
+
+def test_a_metric_that_does_not_apply_says_why() -> None:
+    estimate = Estimate(math.nan, 500, valid=False, reason="visual gain 0.004 is not above chance")
+    verdict = judged(estimate)
+    assert verdict.outcome is Outcome.NOT_APPLICABLE
+    assert verdict.reason == f"accuracy_drop does not apply: visual gain 0.004 is not above chance {CITED}"
+    assert judged(Estimate(0.0, 500, valid=False)).reason == f"accuracy_drop does not apply: no reason given {CITED}"
+
+
+@pytest.mark.parametrize(
+    ("treatment", "estimate", "reason"),
+    [
+        (Treatment(tier=Tier.WARN), point(0.124), "warning: accuracy_drop 0.124 > 0.050"),
+        (Treatment(tier=Tier.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
+        (Treatment(tier=Tier.WARN), point(0.01), "accuracy_drop 0.010 <= 0.050"),
+        (Treatment(on_inconclusive=OnInconclusive.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
+        (
+            Treatment(on_not_applicable=OnNotApplicable.WARN),
+            Estimate(math.nan, 5, valid=False, reason="no gain"),
+            "warning: accuracy_drop does not apply: no gain",
+        ),
+    ],
+)
+def test_what_only_warns_is_measured(treatment: Treatment, estimate: Estimate, reason: str) -> None:
+    verdict = judged(estimate, rule(treatment=treatment), waiver())
+    assert (verdict.outcome, verdict.reason, verdict.waiver) == (Outcome.MEASURED, f"{reason} {CITED}", "")
+
+
+def test_a_warning_for_the_undecided_still_fails_a_breach() -> None:
+    treatment = Treatment(on_inconclusive=OnInconclusive.WARN, on_not_applicable=OnNotApplicable.WARN)
+    assert judged(point(0.124), rule(treatment=treatment)).outcome is Outcome.FAIL
+
+
+def test_an_active_waiver_signs_the_breach() -> None:
+    verdict = judged(point(0.124), None, waiver())
+    assert (verdict.outcome, verdict.waiver) == (Outcome.WAIVED, "W1")
+    assert verdict.reason == (
+        f"accuracy_drop 0.124 > 0.050 {CITED}; waived by W1 (owner jane, ROBUST-17, until 2027-06-30): never enlarged"
+    )
+    assert "(owner jane, until" in judged(point(0.124), None, waiver(ticket="")).reason
+
+
+def test_an_expired_waiver_is_named() -> None:
+    verdict = judged(point(0.124), None, waiver(expires=date(2027, 6, 29)))
+    assert (verdict.outcome, verdict.waiver) == (Outcome.FAIL, "")
+    assert verdict.reason == f"accuracy_drop 0.124 > 0.050 {CITED}; waiver W1 of jane expired on 2027-06-29 (t.yaml:30)"
+
+
+def test_a_waiver_covers_up_to_its_cap() -> None:
+    assert judged(point(0.2), None, waiver(cap=0.2)).outcome is Outcome.WAIVED
+    verdict = judged(point(0.2004), None, waiver(cap=0.2))
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.reason.endswith("; waiver W1 of jane covers it only up to 0.2000, and it is 0.2004 (t.yaml:30)")
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "cap", "outcome"),
+    [
+        (Bound(low=0.8), 0.7, 0.6, Outcome.WAIVED),
+        (Bound(low=0.8), 0.5, 0.6, Outcome.FAIL),
+        (Bound(-0.1, 0.3), 0.4, 0.5, Outcome.WAIVED),
+        (Bound(-0.1, 0.3), 0.6, 0.5, Outcome.FAIL),
+        (Bound(-0.1, 0.3), -0.2, -0.3, Outcome.WAIVED),
+        (Bound(-0.1, 0.3), -0.4, -0.3, Outcome.FAIL),
+    ],
+)
+def test_the_cap_lies_on_the_side_of_the_breach(bound: Bound, value: float, cap: float, outcome: Outcome) -> None:
+    assert judged(point(value), rule(bound), waiver(cap=cap)).outcome is outcome
+
+
+def test_the_cap_of_an_interval_rule_is_compared_with_the_value() -> None:
+    estimate = between(0.06, 0.12, 0.25)
+    assert judged(estimate, rule(treatment=INTERVAL), waiver(cap=0.12)).outcome is Outcome.WAIVED
+    assert judged(estimate, rule(treatment=INTERVAL), waiver(cap=0.11)).outcome is Outcome.FAIL
+
+
+def test_one_good_waiver_is_enough_and_all_bad_ones_are_named() -> None:
+    bad = [waiver(cap=0.1, name="W1"), waiver(expires=date(2020, 1, 1), name="W2")]
+    assert judged(point(0.124), None, *bad, waiver(name="W3")).waiver == "W3"
+    reason = judged(point(0.124), None, *bad).reason
+    assert "waiver W1 of jane covers it only up to 0.100, and it is 0.124" in reason
+    assert "waiver W2 of jane expired on 2020-01-01" in reason
+
+
+def test_only_a_breach_is_waived() -> None:
+    assert judged(between(0.01, 0.04, 0.09), rule(treatment=INTERVAL), waiver()).outcome is Outcome.INCONCLUSIVE
+    assert judged(point(0.01), None, waiver()).waiver == ""
+
+
+@pytest.mark.parametrize("value", [0.0, 0.04, 0.05, 0.06, 0.2, math.nan])
+@pytest.mark.parametrize("treatment", [Treatment(), INTERVAL])
+def test_tightening_a_bound_never_turns_a_fail_into_a_pass(value: float, treatment: Treatment) -> None:
+    estimate = between(value - 0.01, value, value + 0.01)
+    order = {Outcome.PASS: 0, Outcome.INCONCLUSIVE: 1, Outcome.FAIL: 2}
+    ranks = [order[judged(estimate, rule(Bound(high=high), treatment)).outcome] for high in (0.3, 0.1, 0.05, 0.03, -0.1)]
+    assert ranks == sorted(ranks)

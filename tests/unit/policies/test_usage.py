@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+
+import pytest
+
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.policies import JudgedTest, Policy, WaiverState, unmatched_rules, waiver_report
+
+Load = Callable[..., Policy]
+
+TODAY = date(2027, 1, 1)
+
+
+RULES = """\
+version: 1
+rules:
+  - {id: drop, metric: accuracy_drop, max: 5pp}
+  - {id: lost, metric: accuracy_drop, max: 5pp, where: {setting: glas_blur}}
+  - {id: art, metric: accuracy_drop, max: 5pp, where: {category: Art}}
+waivers:
+  - {id: W1, metric: accuracy_drop, where: WHERE, cap: 60pp, owner: jane, reason: why, expires: DAY}
+"""
+
+
+def text(where: str = "{setting: fog}", expires: str = "2027-06-30") -> str:
+    return RULES.replace("WHERE", where).replace("DAY", expires)
+
+
+def records(policy: Policy, **drops: float) -> list[Record]:
+    made = []
+    for name, drop in drops.items():
+        test = JudgedTest("m", "d", "accuracy_drop", f"{name}:low", "any", "low")
+        measure = policy.measure(test, Estimate(drop, 100), today=TODAY)
+        made.append(
+            Record("cell", f"m-d-{name}:low", "m", "d", f"{name}:low", "any", "low", measures=(measure,), categories={"Art": 0.5})
+        )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("where", "expires", "drop", "expected"),
+    [
+        ("{setting: fog}", "2027-06-30", 0.2, (WaiverState.USED, 1, 1)),
+        ("{setting: fog}", "2027-06-30", 0.01, (WaiverState.UNNEEDED, 1, 0)),
+        ("{setting: fogg}", "2027-06-30", 0.2, (WaiverState.UNMATCHED, 0, 0)),
+        ("{setting: fog}", "2026-06-30", 0.2, (WaiverState.EXPIRED, 1, 0)),
+        ("{model: m}", "2027-06-30", 0.2, (WaiverState.USED, 2, 1)),
+        ("{category: Art}", "2027-06-30", 0.2, (WaiverState.UNNEEDED, 2, 0)),
+    ],
+)
+def test_a_waiver_is_used_or_can_go(
+    load: Load, where: str, expires: str, drop: float, expected: tuple[WaiverState, int, int]
+) -> None:
+    policy = load(text(where, expires))
+    (use,) = waiver_report(policy, records(policy, fog=drop, snow=0.0), today=TODAY)
+    assert (use.state, use.matched, use.used) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "expires", "drop", "advice"),
+    [
+        ("{model: m}", "2027-06-30", 0.2, "waived 1 of 2 tests it speaks about"),
+        ("{model: m}", "2027-06-30", 0.01, "was not needed by the 2 tests it speaks about: remove it, or lower its cap"),
+        ("{model: n}", "2027-06-30", 0.2, "speaks about no test of this run: look for a misspelt scope"),
+        ("{model: m}", "2026-06-30", 0.2, "expired on 2026-06-30: renew or remove it"),
+    ],
+)
+def test_the_report_says_what_to_do(load: Load, where: str, expires: str, drop: float, advice: str) -> None:
+    policy = load(text(where, expires))
+    (use,) = waiver_report(policy, records(policy, fog=drop, snow=0.0), today=TODAY)
+    assert str(use) == f"a.yaml:7: waiver W1 of jane {advice}"
+
+
+def test_rules_that_met_no_test_are_named(load: Load) -> None:
+    policy = load(text())
+    assert [rule.id for rule in unmatched_rules(policy, records(policy, fog=0.0))] == ["lost"]
+    assert [rule.id for rule in unmatched_rules(policy, [])] == ["drop", "lost", "art"]

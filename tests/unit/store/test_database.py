@@ -1,0 +1,206 @@
+"""Opening the file: what is refused, in which words, and what is left untouched."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.store import Store
+
+ANSWER = Prediction("A", "generate")
+
+
+def file_of(directory: Path) -> Path:
+    return directory / "predictions.sqlite"
+
+
+def test_the_directory_is_created(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a" / "b") as store:
+        assert store.path == file_of(tmp_path / "a" / "b")
+        assert len(store) == 0
+
+
+def test_it_is_a_write_ahead_log_with_versions(tmp_path: Path) -> None:
+    Store.open(tmp_path).close()
+    connection = sqlite3.connect(file_of(tmp_path))
+    names = ("journal_mode", "user_version", "application_id")
+    found = [connection.execute(f"pragma {name}").fetchone()[0] for name in names]
+    connection.close()
+    assert found == ["wal", 1, 0x564C4D52]
+
+
+def test_a_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("")
+    with pytest.raises(
+        StoreError, match=r"store/predictions\.sqlite: cannot open the store: .*File exists.* or name another one"
+    ):
+        Store.open(tmp_path / "store")
+
+
+def test_a_file_that_is_a_directory_is_named(tmp_path: Path) -> None:
+    file_of(tmp_path).mkdir()
+    with pytest.raises(
+        StoreError, match=r"cannot open the store: unable to open database file\. Check that the directory exists"
+    ):
+        Store.open(tmp_path)
+
+
+WITHOUT_PERMISSION = """
+import os, sys
+from pathlib import Path
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.store import Store
+
+if os.geteuid() == 0:  # root may write everywhere
+    os.setuid(65534)
+try:
+    Store.open(Path(sys.argv[1]) / "store")
+except StoreError as error:
+    print(error)
+"""
+
+
+def test_a_directory_without_permission_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    command = [sys.executable, "-c", WITHOUT_PERMISSION, str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    assert "store/predictions.sqlite: cannot open the store: [Errno 13] Permission denied: " in done.stdout
+    assert "Check that the directory exists and is writable, or name another one with --vlm-store" in done.stdout
+
+
+def test_rubbish_is_named_and_kept(tmp_path: Path) -> None:
+    file_of(tmp_path).write_bytes(b"this is not a database, and somebody may want it back" * 100)
+    before = file_of(tmp_path).read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=r"file is not a database\. The file is damaged: move it away, and its predictions"):
+            Store.open(tmp_path, read_only=read_only)
+    assert file_of(tmp_path).read_bytes() == before
+
+
+def test_damage_in_the_middle_is_named(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        store.put_many({f"{number:064}": Prediction("A" * 400, "generate") for number in range(200)}, context={})
+    content = bytearray(file_of(tmp_path).read_bytes())
+    content[4096 * 2 :] = b"\x55" * (len(content) - 4096 * 2)
+    file_of(tmp_path).write_bytes(content)
+    with pytest.raises(StoreError, match=r"(read|open) the store: database disk image is malformed\. The file is damaged"):  # noqa: SIM117
+        with Store.open(tmp_path) as store:
+            store.get_many(f"{number:064}" for number in range(200))
+
+
+def test_a_newer_schema_is_named_and_kept(tmp_path: Path) -> None:
+    Store.open(tmp_path).close()
+    connection = sqlite3.connect(file_of(tmp_path))
+    connection.execute("pragma user_version = 2")
+    connection.close()
+    with pytest.raises(StoreError, match=r"the store has schema 2, and this release reads schema 1\. Upgrade pytest-vlmrobust"):
+        Store.open(tmp_path)
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    connection = sqlite3.connect(file_of(tmp_path))
+    connection.execute("create table bookmarks (url text)")
+    connection.close()
+    before = file_of(tmp_path).read_bytes()
+    with pytest.raises(StoreError, match=r"a database of another program\. Name another directory with --vlm-store"):
+        Store.open(tmp_path)
+    assert file_of(tmp_path).read_bytes() == before
+
+
+def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
+    file_of(tmp_path).touch()
+    with Store.open(tmp_path) as store:
+        assert store.put_many({"k": ANSWER}, context={}) == 1
+
+
+@pytest.mark.parametrize("empty_file", [True, False])
+def test_reading_only_needs_a_store(tmp_path: Path, empty_file: bool) -> None:
+    if empty_file:
+        file_of(tmp_path).touch()
+    with pytest.raises(StoreError, match=r"there is no store to read\. Run without --vlm-offline, or name its directory"):
+        Store.open(tmp_path, read_only=True)
+    assert file_of(tmp_path).exists() is empty_file
+
+
+def test_a_read_only_store_reads_and_refuses_to_write(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as writer:
+        writer.put_many({"k": ANSWER}, context={})
+        with Store.open(tmp_path, read_only=True) as reader:
+            writer.put_many({"later": ANSWER}, context={})
+            assert reader.get_many(["k", "later"]) == {"k": ANSWER, "later": ANSWER}
+            for write in (
+                lambda: reader.put_many({"x": ANSWER}, context={}),
+                lambda: reader.claim(["x"], "me", 1),
+                lambda: reader.release(["x"], "me"),
+            ):
+                with pytest.raises(StoreError, match="the store was opened for reading only"):
+                    write()
+
+
+def test_a_read_only_directory_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(tmp_path) as store:
+        store.put_many({"k": ANSWER}, context={})
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with Store.open(tmp_path, read_only=True) as reader:
+        assert reader.get_many(["k"]) == {"k": ANSWER}
+    assert [path.name for path in tmp_path.iterdir()] == ["predictions.sqlite"]
+
+
+def test_unmerged_writes_are_never_overlooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(tmp_path) as store:
+        store.put_many({"k": ANSWER}, context={})
+        monkeypatch.setattr("os.access", lambda *_: False)
+        with pytest.raises(StoreError, match=r"unmerged writes in predictions\.sqlite-wal, and its directory is read-only"):
+            Store.open(tmp_path, read_only=True)
+
+
+def test_a_full_disk_stores_nothing_of_the_batch(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        store.put_many({"first": ANSWER}, context={})
+        (pages,) = store._connection.execute("pragma page_count").fetchone()
+        store._connection.execute(f"pragma max_page_count = {pages + 2}")
+        batch = {f"{number:064}": Prediction("A" * 1000, "generate") for number in range(200)}
+        with pytest.raises(StoreError, match=r"cannot write the store: database or disk is full\. Make room on the disk"):
+            store.put_many(batch, context={})
+        store._connection.execute("pragma max_page_count = 100000")
+        assert len(store) == 1
+        assert store.put_many(batch, context={}) == 200
+
+
+def test_a_store_that_is_held_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_vlmrobust.store.database.BUSY_SECONDS", 0.05)
+    with Store.open(tmp_path) as store, Store.open(tmp_path) as other:
+        other._connection.execute("begin immediate")
+        with pytest.raises(StoreError, match=r"database is locked\. Another process has held it for 0\.05 s: end that process"):
+            store.put_many({"k": ANSWER}, context={})
+        other._connection.execute("rollback")
+        assert store.put_many({"k": ANSWER}, context={}) == 1
+
+
+def test_a_row_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        store.put_many({"k": ANSWER}, context={})
+        store._connection.execute("update predictions set answer = '{'")
+        with pytest.raises(StoreError, match="the prediction 'k' cannot be read: "):
+            store.get_many(["k"])
+
+
+@pytest.mark.parametrize("lock", ["immediate", "exclusive"])
+def test_opening_waits_for_another_process_that_creates_the_store(tmp_path: Path, lock: str) -> None:
+    other = sqlite3.connect(file_of(tmp_path), isolation_level=None, check_same_thread=False)
+    other.execute(f"begin {lock}")
+    timer = threading.Timer(0.1, other.execute, ["rollback"])
+    timer.start()
+    with Store.open(tmp_path) as store:
+        assert store.put_many({"k": ANSWER}, context={}) == 1
+    timer.join()
+    other.close()

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.store import Journal, read_journal
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+
+
+def record(name: str = "tiny-shapes-fog:mid") -> Record:
+    measure = Measure("accuracy_drop", 0.1, 0.05, 0.2, 100, "0.05", Outcome.FAIL, "größer als \u2028 erlaubt\n")
+    return Record("cell", name, "tiny", "shapes", "fog:mid", measures=(measure,), categories={"Art": 0.5}, worst=("1", "2"))
+
+
+def test_records_come_back_in_order(tmp_path: Path) -> None:
+    written = [record("a"), record("b"), record("a")]
+    with Journal(tmp_path / "run") as journal:
+        for one in written:
+            journal.append(one)
+        assert journal.path.name == "records.jsonl"
+        assert read_journal(tmp_path / "run")[0].id == "a"  # readable while it is written
+    assert [(one.id, one.measures[0].reason) for one in read_journal(tmp_path / "run")] == [
+        (one.id, one.measures[0].reason) for one in written
+    ]
+    assert read_journal(tmp_path / "run")[0] == written[0]
+
+
+def test_an_undefined_value_comes_back_undefined(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(Record("sweep", "x", "m", "d", measures=(Measure("pcri", math.nan),)))
+    assert math.isnan(read_journal(tmp_path)[0].measures[0].value)
+
+
+@pytest.mark.parametrize("torn", [1, 30, -1])
+def test_a_torn_last_line_is_not_read_and_is_cut_off(tmp_path: Path, torn: int) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(record("whole"))
+    line = record("torn").to_json().encode()
+    with (tmp_path / "records.jsonl").open("ab") as stream:
+        stream.write(line[:torn])
+    assert [one.id for one in read_journal(tmp_path)] == ["whole"]
+    with Journal(tmp_path) as journal:
+        journal.append(record("next"))
+    assert [one.id for one in read_journal(tmp_path)] == ["whole", "next"]
+
+
+def test_a_record_survives_kill_nine(tmp_path: Path) -> None:
+    program = """
+import os, signal, sys
+from pathlib import Path
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.store import Journal
+journal = Journal(Path(sys.argv[1]))
+journal.append(Record("cell", "first", "m", "d"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env=ENVIRONMENT)
+    assert done.returncode == -signal.SIGKILL
+    assert [one.id for one in read_journal(tmp_path)] == ["first"]
+
+
+def test_threads_do_not_mix_lines(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        threads = [threading.Thread(target=journal.append, args=(record(str(number)),)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(int(one.id) for one in read_journal(tmp_path)) == list(range(16))
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[]", b"not json", b"\xff\xfe", b'{"measures": [{}]}', b""])
+def test_a_whole_line_that_is_no_record_is_named(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "records.jsonl").write_bytes(record().to_json().encode() + b"\n" + line + b"\n")
+    with pytest.raises(StoreError, match=r"records\.jsonl:2: not a record of this release: .*\. Read it with the release that"):
+        read_journal(tmp_path)
+
+
+def test_a_record_of_a_newer_release_is_named(tmp_path: Path) -> None:
+    newer = record().to_json().replace('"family"', '"new_field": 1, "family"')
+    (tmp_path / "records.jsonl").write_text(newer + "\n")
+    with pytest.raises(StoreError, match=r"records\.jsonl:1: not a record of this release: .*new_field"):
+        read_journal(tmp_path)
+
+
+def test_an_absent_journal_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"records\.jsonl: cannot read the journal: No such file or directory"):
+        read_journal(tmp_path)
+
+
+def test_a_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(StoreError, match=r"run/records\.jsonl: cannot open the journal: File exists\. Check that"):
+        Journal(tmp_path / "run")
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Journal(tmp_path) as journal:
+        monkeypatch.setattr("os.fsync", no_room)
+        with pytest.raises(StoreError, match=r"cannot write the journal: No space left on device"):
+            journal.append(record())
+
+
+def test_closing_twice_is_fine(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.close()
+    journal.close()

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.metrics import Metric, Needs
+from pytest_vlmrobust.testing import check_metric
+
+Array = NDArray[np.float64]
+Sweep = dict[str, Array]
+
+
+def good(clean: Array, perturbed: Array) -> float:
+    """Largest loss of one sample."""
+    return float((clean - perturbed).max()) if clean.size else math.nan
+
+
+def test_a_good_metric_passes() -> None:
+    check_metric(good)
+
+
+def test_a_metric_may_be_given_by_name_record_or_function() -> None:
+    check_metric("accuracy_drop", examples=5)
+    check_metric(metrics.get("accuracy_drop"), examples=5)
+    check_metric(metrics.accuracy_drop, examples=5)
+
+
+def test_a_registered_function_is_checked_against_its_own_record() -> None:
+    """Its parameter is called "scores", which says nothing: only the record knows what it needs."""
+    check_metric(metrics.accuracy, examples=5)
+
+
+def test_refusing_what_is_missing_is_as_good_as_nan() -> None:
+    def strict(perturbed: Array) -> float:
+        if not perturbed.size or np.isnan(perturbed).any():
+            raise ValueError("nothing to measure")
+        return float(perturbed.mean())
+
+    check_metric(strict, examples=20)
+
+
+def _first(perturbed: Array) -> float:
+    return float(perturbed[0]) if perturbed.size and not np.isnan(perturbed).any() else math.nan
+
+
+def _numpy(perturbed: Array) -> float:
+    return perturbed.mean() if perturbed.size else math.nan  # type: ignore[no-any-return]  # that is the point
+
+
+def _blind_to_gaps(clean: Array) -> float:
+    return float(np.nan_to_num(clean).mean()) if clean.size else math.nan
+
+
+def _blind_to_one_gap(clean: Array, no_image: Array) -> float:
+    return float(clean.mean() - np.nan_to_num(no_image).mean()) if clean.size else math.nan
+
+
+def _zero_of_nothing(perturbed: Array) -> float:
+    return float(perturbed.sum())
+
+
+def _mutating(perturbed: Array) -> float:
+    perturbed.sort()
+    return float(perturbed.mean()) if perturbed.size else math.nan
+
+
+def _mutating_sweep(perturbed_by_setting: Sweep) -> float:
+    perturbed_by_setting.pop("fog:low")
+    return (
+        float(np.mean([scores.mean() for scores in perturbed_by_setting.values()]))
+        if perturbed_by_setting["flip_v"].size
+        else math.nan
+    )
+
+
+def _infinite(clean: Array, no_image: Array) -> float:
+    if not clean.size or np.isnan(clean.sum() + no_image.sum()):
+        return math.nan
+    return float(clean.mean() / no_image.mean()) if no_image.any() else math.inf
+
+
+def _broken(perturbed: Array) -> float:
+    if not perturbed.size:
+        return math.nan
+    raise KeyError("fog")
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (_first, r"metric '_first' depends on the order of the samples: .*\n    called with perturbed=\["),
+        (_numpy, r"metric '_numpy' returned .* of type float64: expected a built-in float\n    called with perturbed=\["),
+        (_blind_to_gaps, r"returned a number although a score in clean is missing \(NaN\)\n    called with clean=\[.*nan"),
+        (_blind_to_one_gap, r"returned a number although a score in no_image is missing \(NaN\)"),
+        (_zero_of_nothing, r"metric '_zero_of_nothing' returned a number without any samples\n    called with perturbed=\[\]"),
+        (_mutating, r"metric '_mutating' changed its arguments to perturbed=\[.*\n    called with perturbed=\["),
+        (_mutating_sweep, r"metric '_mutating_sweep' changed its arguments to perturbed_by_setting=\{'fog:mid'"),
+        (_infinite, r"metric '_infinite' returned infinity: a metric that is undefined is NaN"),
+        (_broken, r"metric '_broken' raised KeyError: 'fog'\n    called with perturbed=\["),
+    ],
+)
+def test_a_bad_metric_is_told_what_is_wrong(metric: Callable[..., float], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_metric(metric)
+
+
+def test_a_metric_that_changes_its_mind_is_found() -> None:
+    calls = []
+
+    def moody(perturbed: Array) -> float:
+        calls.append(1)
+        return float(len(calls)) if perturbed.size else math.nan
+
+    with pytest.raises(AssertionError, match=r"metric 'moody' returned \d+\.0, then \d+\.0 for the same scores"):
+        check_metric(moody)
+
+
+def test_declared_bounds_are_held_to() -> None:
+    record = Metric("mine", good, (Needs.CLEAN, Needs.PERTURBED), bounds=(0.0, 1.0))
+    with pytest.raises(AssertionError, match=r"metric 'mine' returned -\d\.\d+, outside its bounds 0\.0 to 1\.0"):
+        check_metric(record)
+
+
+def test_the_declared_value_of_a_perfect_model_is_held_to() -> None:
+    record = Metric("mine", good, (Needs.CLEAN, Needs.PERTURBED), perfect=1.0)
+    with pytest.raises(AssertionError, match=r"metric 'mine' returned 0\.0 for a perfect model: expected 1\.0, as declared"):
+        check_metric(record)
+
+
+def test_the_smallest_example_is_shown() -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_metric(_first)
+    assert "perturbed=[0.0, 1.0]" in str(caught.value)
+    assert "perturbed=[1.0, 0.0]" in str(caught.value)
+
+
+def test_a_parameter_that_says_nothing_is_refused() -> None:
+    def mine(corrupted: Any) -> float:
+        return 0.0
+
+    with pytest.raises(UsageError, match="metric 'mine': nothing is known about its parameter 'corrupted'"):
+        check_metric(mine)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UnknownName, match="unknown metric 'acuracy'"):
+        check_metric("acuracy")
+
+
+def test_every_kind_of_argument_is_made() -> None:
+    seen: dict[str, Any] = {}
+
+    def curious(
+        clean: Any,
+        perturbed: Any,
+        no_image: Any,
+        perturbed_by_setting: Any,
+        reference_by_setting: Any,
+        patches: Any,
+        labels: Any,
+        resolutions: Any,
+        accuracies: Any,
+    ) -> float:
+        seen.update(locals())
+        return math.nan
+
+    check_metric(curious, examples=3)
+    n = len(seen["clean"])
+    assert {seen["perturbed"].shape, seen["no_image"].shape} == {(n,)}
+    assert {scores.shape for scores in seen["perturbed_by_setting"].values()} == {(n,)}
+    assert set(seen["reference_by_setting"]) == set(seen["perturbed_by_setting"])
+    assert seen["patches"].shape == (n, 4)
+    assert len(seen["labels"]) == n
+    assert len(seen["resolutions"]) == len(seen["accuracies"]) == 3
