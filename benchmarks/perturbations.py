@@ -1,4 +1,6 @@
-"""Milliseconds per setting of every published perturbation, on one thread, at two sizes.
+"""CPU milliseconds per setting of every published perturbation, at two sizes.
+
+CPU time of the process, not time on the clock: on one thread they are the same, and other programs do not disturb it.
 
     python benchmarks/perturbations.py              # all 133 settings
     python benchmarks/perturbations.py fog rain     # those of some perturbations
@@ -39,13 +41,13 @@ def drawn(width: int, height: int) -> Image:
 
 
 def milliseconds(call: Callable[[], Any]) -> float:
-    """Returns the median duration of ``call`` after one call that warms up."""
+    """Returns the median CPU time of ``call`` after one call that warms up."""
     call()
     durations = []
     for _ in range(REPEATS):
-        start = time.perf_counter()
+        start = time.process_time()
         call()
-        durations.append(1000 * (time.perf_counter() - start))
+        durations.append(1000 * (time.process_time() - start))
     return statistics.median(durations)
 
 
@@ -94,7 +96,7 @@ def main(wanted: list[str]) -> None:
     cv2.setNumThreads(1)
     images = [drawn(*size) for size in SIZES]
     settings = [name for name in perturbations.names() if not wanted or name.split(":")[0] in wanted]
-    print(f"{'ms, median of ' + str(REPEATS) + ', one thread':28}" + "".join(f"{f'{w}x{h}':>14}" for w, h in SIZES))
+    print(f"{f'CPU ms, median of {REPEATS}':28}" + "".join(f"{f'{w}x{h}':>14}" for w, h in SIZES))
     times = [row(setting, images) for setting in settings]
     print(f"{f'total of {len(times)}':28}" + "".join(f"{sum(column):14.1f}" for column in zip(*times, strict=True)))
     print(f"{'slowest':28}" + "".join(f"{max(column):14.1f}" for column in zip(*times, strict=True)))

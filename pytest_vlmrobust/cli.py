@@ -74,8 +74,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from .evaluation.policy_files import known_metrics, thresholds_file
     from .metrics.registry import AMBIGUOUS
-    from .plugin.policies import known_metrics, thresholds_file
     from .policies import load_policy
 
     files = [thresholds_file(name, Path) for name in options.files]
@@ -120,7 +120,12 @@ def _metrics() -> list[str]:
     return metrics.names()
 
 
-_LISTS: dict[str, Callable[[], list[str]]] = {"models": _models, "datasets": _datasets, "settings": _settings, "metrics": _metrics}
+_LISTS: dict[str, Callable[[], list[str]]] = {
+    "models": _models,
+    "datasets": _datasets,
+    "settings": _settings,
+    "metrics": _metrics,
+}
 
 
 def _say(text: str) -> None:

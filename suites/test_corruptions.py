@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_vlmrobust.plugin import GatedTest
+
 SUMMARY_METRICS = (
     "clean_accuracy",
     "visual_gain",
@@ -25,13 +27,13 @@ SUMMARY_METRICS = (
 
 
 @pytest.mark.vlm_settings("clean", "no_image", "robustbench")
-def test_cell(vlm_cell):
+def test_cell(vlm_cell: GatedTest) -> None:
     """One setting keeps its bounds."""
     vlm_cell.check()
 
 
 @pytest.mark.vlm_settings("robustbench")
 @pytest.mark.vlm_metrics(*SUMMARY_METRICS)
-def test_sweep(vlm_sweep):
+def test_sweep(vlm_sweep: GatedTest) -> None:
     """One summary metric keeps its bounds."""
     vlm_sweep.check()

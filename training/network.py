@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import torch
+from checkpoint import MERGE, PATCH
+from rows import Batch
 from torch import nn
 from torch.nn import functional
 from transformers import Qwen2VLForConditionalGeneration
 from transformers.models.qwen2_vl.modeling_qwen2_vl import apply_rotary_pos_emb_vision
-
-from checkpoint import MERGE, PATCH
-from rows import Batch
 
 
 def patches(images: torch.Tensor) -> torch.Tensor:
@@ -47,14 +46,15 @@ def _attend(attention: nn.Module, hidden: torch.Tensor, cos: torch.Tensor, sin: 
     return attention.proj(mixed.transpose(1, 2).reshape(batch, count, -1))
 
 
-ANSWER_LAYER = 2
-"""The layer (from 0) after which the question mark has to know the answer in words; the layers after it find the option."""
+ANSWER_LAYER, MATCH_LAYER = 2, 3
+"""The layers (from 0) after which the question mark has to know the answer in words, and each option whether it is the answer."""
 
 
 def read(model: Qwen2VLForConditionalGeneration, batch: Batch, image_tokens: torch.Tensor | None) -> torch.Tensor:
     """Runs the language model on a packed batch: logits at the picked positions, (picks, vocabulary).
 
-    The answers in words (role 2) are read after ``ANSWER_LAYER``, everything else after the last layer.
+    The answers in words (role 2) are read after ``ANSWER_LAYER``, the marks of options (role 3) after ``MATCH_LAYER``, and
+    everything else after the last layer.
     """
     text = model.model.language_model
     embedded = text.embed_tokens(batch.ids)
@@ -62,11 +62,17 @@ def read(model: Qwen2VLForConditionalGeneration, batch: Batch, image_tokens: tor
         embedded = torch.cat([embedded[:, : batch.image.start], image_tokens, embedded[:, batch.image.stop :]], dim=1)
     position = batch.position.expand(3, embedded.shape[0], -1)
     early: list[torch.Tensor] = []
-    hook = text.layers[ANSWER_LAYER].register_forward_hook(lambda _module, _inputs, output: early.append(output))
+    hooks = [
+        text.layers[layer].register_forward_hook(lambda _module, _inputs, output: early.append(output))
+        for layer in (ANSWER_LAYER, MATCH_LAYER)
+    ]
     hidden = text(inputs_embeds=embedded, position_ids=position, attention_mask=batch.mask, use_cache=False).last_hidden_state
-    hook.remove()
-    in_words = (batch.role == 2)[:, None]
-    picked = torch.where(in_words, text.norm(early[0][batch.row, batch.column]), hidden[batch.row, batch.column])
+    for hook in hooks:
+        hook.remove()
+    picked = hidden[batch.row, batch.column]
+    for role, inner in zip((2, 3), early, strict=True):
+        chosen = (batch.role == role)[:, None]
+        picked = torch.where(chosen, text.norm(inner[batch.row, batch.column]), picked)
     return functional.linear(picked, text.embed_tokens.weight)
 
 
@@ -77,7 +83,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is ever used here
+    def step(self) -> None:  # type: ignore[override]  # no closure is ever used here
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:
@@ -107,7 +113,8 @@ class Optimizers:
         hidden = [p for name, p in named if p.ndim == 2 and "embed" not in name]
         rest = [p for name, p in named if not (p.ndim == 2 and "embed" not in name)]
         self.all: list[tuple[torch.optim.Optimizer, float]] = [
-            (Muon(hidden, muon), muon), (torch.optim.AdamW(rest, adam, betas=(0.9, 0.98), weight_decay=0.0), adam)
+            (Muon(hidden, muon), muon),
+            (torch.optim.AdamW(rest, adam, betas=(0.9, 0.98), weight_decay=0.0), adam),
         ]
 
     def step(self, share: float) -> None:

@@ -8,18 +8,26 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 import torch
+from checkpoint import TOKEN_PIXELS
 from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerFast
+
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets.embedded import lettering, questions, scenes, word_questions
 from pytest_vlmrobust.evaluation.prompts import prompt
-from transformers import PreTrainedTokenizerFast
-
-from checkpoint import TOKEN_PIXELS
 
 EXTRA_ANCHORS = ("dir:up", "dir:down", "dir:left", "dir:right", "large", "blank")
 KIND_WEIGHTS = {
-    "color_of": 1.0, "color_at": 1.0, "shape_of": 1.0, "shape_at": 1.0, "count": 1.2, "where": 1.2, "relation": 1.6,
-    "orientation": 1.0, "size": 1.0, "existence": 1.2,
+    "color_of": 1.2,
+    "color_at": 1.0,
+    "shape_of": 0.8,
+    "shape_at": 0.8,
+    "count": 1.0,
+    "where": 1.2,
+    "relation": 1.4,
+    "orientation": 2.0,
+    "size": 1.4,
+    "existence": 1.8,
 }
 
 
@@ -117,6 +125,8 @@ class Packer:
         self.image = tokenizer.convert_tokens_to_ids("<|image_pad|>")
         self.after = encode("<|vision_end|>", add_special_tokens=False).ids
         self.end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+        self.yes, self.no = (encode(word, add_special_tokens=False).ids[0] for word in (" yes", " no"))
+        self.markers = [encode(f"\n{letter}.", add_special_tokens=False).ids[0] for letter in questions.LETTERS]
         self._cache: dict[str, list[int]] = {}
 
     def ids(self, text: str) -> list[int]:
@@ -135,6 +145,16 @@ class Packer:
         ids = [*start, *(words if hint else []), *self.ids(f"{tail}<|im_end|>\n<|im_start|>assistant\n")]
         return [*ids, *reply, self.end], len(ids) - 1, len(start) - 1, words
 
+    def options(self, tokens: list[int]) -> list[int]:
+        """Returns the index of the last token of each option; none for yes/no questions."""
+        starts = [tokens.index(marker) for marker in self.markers if marker in tokens]
+        if not starts:
+            return []
+        newline = next(
+            i for i in range(starts[-1] + 1, len(tokens)) if self.tokenizer.convert_ids_to_tokens(tokens[i]) == "\u010a"
+        )
+        return [start - 1 for start in starts[1:]] + [newline - 1]
+
     def pack(self, batch: list[Picture], *, grid: int, hint: float, rng: np.random.Generator) -> Batch:
         """Packs pictures that all have ``grid`` x ``grid`` image tokens (0: no image)."""
         rows = [[self.question(a, hint=rng.random() < hint) for a in picture.asked] for picture in batch]
@@ -144,6 +164,7 @@ class Packer:
         ids = np.zeros((len(batch), len(prefix) + per * length), np.int64)
         ids[:, : len(prefix)] = prefix
         picks: list[tuple[int, int, int, float, int]] = []
+        owners: list[int] = []
         for b, row in enumerate(rows):
             for k, (tokens, at, mark, words) in enumerate(row):
                 offset = len(prefix) + k * length
@@ -151,12 +172,25 @@ class Packer:
                 picks.append((b, offset + at, tokens[at + 1], 1.0, 0))
                 picks.append((b, offset + at + 1, self.end, 0.1, 1))
                 picks.append((b, offset + mark, words[0], 0.5, 2))
+                right = questions.LETTERS.find(batch[b].asked[k].reply)
+                for number, last in enumerate(self.options(tokens)):
+                    chosen = number == right
+                    picks.append((b, offset + last, self.yes if chosen else self.no, 0.3 if chosen else 0.1, 3))
+                owners += [sum(map(len, rows[:b])) + k] * (len(picks) - len(owners))
         position = self._positions(len(prefix), grid, per, length)
         where = torch.tensor([(p[0], p[1]) for p in picks]).T
         return Batch(
-            torch.from_numpy(ids), position, _block_mask(len(prefix), per, length), where[0], where[1],
-            torch.tensor([p[2] for p in picks]), torch.tensor([p[3] for p in picks]), torch.tensor([p[4] for p in picks]),
-            slice(len(self.before), len(self.before) + grid**2), [a.kind for picture in batch for a in picture.asked],
+            torch.from_numpy(ids),
+            position,
+            _block_mask(len(prefix), per, length),
+            where[0],
+            where[1],
+            torch.tensor([p[2] for p in picks]),
+            torch.tensor([p[3] for p in picks]),
+            torch.tensor([p[4] for p in picks]),
+            owners,
+            slice(len(self.before), len(self.before) + grid**2),
+            [a.kind for picture in batch for a in picture.asked],
         )
 
     def _positions(self, prefix: int, grid: int, per: int, length: int) -> torch.Tensor:
@@ -187,6 +221,9 @@ class Batch:
     target: torch.Tensor
     weight: torch.Tensor
     role: torch.Tensor
+    """0 the reply, 1 its end, 2 the answer in words at the question mark, 3 whether an option is the answer."""
+    question: list[int]
+    """Which question (index into ``kinds``) each picked position belongs to."""
     image: slice
     kinds: list[str]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import subprocess
 import sys
 import time
@@ -22,12 +21,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.nn import functional
-from transformers import Qwen2VLForConditionalGeneration
-
 from checkpoint import build_config, build_tokenizer, processor_files
 from network import Optimizers, read, see
 from rows import Anchors, Batch, Packer, Picture, pictures, pixels
+from torch.nn import functional
+from transformers import Qwen2VLForConditionalGeneration
 
 GRIDS, GRID_SHARES = (4, 3, 5, 6, 2), (0.64, 0.12, 0.12, 0.06, 0.06)
 
@@ -75,7 +73,7 @@ class Meter:
         right = (logits.argmax(-1) == batch.target).tolist()
         for i, (role, hit) in enumerate(zip(batch.role.tolist(), right, strict=True)):
             if role != 1:
-                name = batch.kinds[i // 3] if role == 0 else "open"
+                name = batch.kinds[batch.question[i]] if role == 0 else "open" if role == 2 else "match"
                 self.hits[name][0] += hit
                 self.hits[name][1] += 1
 
@@ -186,8 +184,12 @@ def anchor_groups(anchors: Anchors) -> dict[str, list[int]]:
     from pytest_vlmrobust.datasets.embedded import lettering, scenes
 
     names = {
-        "color": list(scenes.COLORS), "shape": list(scenes.SHAPES), "word": list(lettering.WORDS), "row": ["top", "bottom"],
-        "column": ["left", "right"], "direction": [f"dir:{d}" for d in scenes.DIRECTIONS],
+        "color": list(scenes.COLORS),
+        "shape": list(scenes.SHAPES),
+        "word": list(lettering.WORDS),
+        "row": ["top", "bottom"],
+        "column": ["left", "right"],
+        "direction": [f"dir:{d}" for d in scenes.DIRECTIONS],
     }
     return {group: [anchors.index[name] for name in members] for group, members in names.items()}
 
@@ -241,7 +243,9 @@ def export(bench: Bench, target: Path) -> None:
 def everything(arguments: argparse.Namespace) -> None:
     """Runs the two independent stages side by side, then the joint one, then writes the checkpoint."""
     base = [sys.executable, __file__, "--out", str(arguments.out), "--seed", str(arguments.seed)]
-    first = [subprocess.Popen([*base, "--stage", stage, "--minutes", str(arguments.minutes * 0.4)]) for stage in ("language", "vision")]
+    first = [
+        subprocess.Popen([*base, "--stage", stage, "--minutes", str(arguments.minutes * 0.4)]) for stage in ("language", "vision")
+    ]
     if any(process.wait() for process in first):
         raise SystemExit("a stage failed; its messages stand above")
     subprocess.run([*base, "--stage", "joint", "--threads", "2", "--minutes", str(arguments.minutes * 0.6)], check=True)

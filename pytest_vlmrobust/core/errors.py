@@ -49,7 +49,9 @@ class UnknownName(UsageError):
         self.kind, self.name, self.known = kind, name, sorted(known)
         prefix = f"{where}: " if where else ""
         suffix = f". {more}" if more else ""
-        super().__init__(f"{prefix}unknown {kind} {name!r}.{did_you_mean(name, self.known)} Known: {_shortened(self.known)}{suffix}")
+        super().__init__(
+            f"{prefix}unknown {kind} {name!r}.{did_you_mean(name, self.known)} Known: {_shortened(self.known)}{suffix}"
+        )
 
 
 class SettingError(UsageError):
@@ -82,7 +84,9 @@ class MissingExtra(VlmRobustError):
     __module__ = "pytest_vlmrobust"
 
     def __init__(self, feature: str, package: str, *, install: str | None = None) -> None:
-        super().__init__(f"{feature} needs the package {package!r}, which is not installed. Install it: pip install {install or package}")
+        super().__init__(
+            f"{feature} needs the package {package!r}, which is not installed. Install it: pip install {install or package}"
+        )
 
 
 class InfrastructureError(VlmRobustError):

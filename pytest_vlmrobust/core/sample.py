@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-
 class ImageSource(Protocol):
     """Where the pixels of a sample come from; decoded only when asked for."""
 

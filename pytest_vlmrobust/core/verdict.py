@@ -10,7 +10,7 @@ from enum import StrEnum
 class Outcome(StrEnum):
     """What the gate concluded about one test."""
 
-    PASS = "PASS"
+    PASS = "PASS"  # noqa: S105 - no password
     FAIL = "FAIL"
     INCONCLUSIVE = "INCONCLUSIVE"
     NOT_APPLICABLE = "NOT_APPLICABLE"

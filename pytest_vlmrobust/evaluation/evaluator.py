@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import DatasetError, OfflineError
@@ -27,7 +28,7 @@ from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Store
 
 from .pipeline import Pipeline
-from .prompts import max_new_tokens, prompt, scorable_choices
+from .prompts import prompt, scorable_choices
 from .views import View, ViewMaker
 
 if TYPE_CHECKING:
@@ -225,10 +226,9 @@ class Evaluator:
         ref = self.models[cell.model]
         choices = scorable_choices(asking.sample, ref.prompt_mode)
         model = self.model_fingerprint(cell.model)
-        return fingerprint([dict(model), list(digests), asking.text, list(choices), ref.prompt_mode, self._limit(ref)])
-
-    def _limit(self, ref: ModelRef) -> int:
-        return int(ref.generation.get("max_new_tokens", max_new_tokens(ref.prompt_mode)))
+        return fingerprint(
+            [dict(model), list(digests), asking.text, list(choices), ref.prompt_mode, generation_for(ref).max_new_tokens]
+        )
 
     def _infer_missing(self, cell: Cell, asked: Sequence[_Asking], answers: dict[str, Prediction]) -> int:
         """Infers what has no answer, batch by batch, each stored before the next; returns how many were inferred here."""
@@ -237,8 +237,8 @@ class Evaluator:
             return 0
         if self.options.offline:
             raise OfflineError(
-                f"{cell}: {len(missing)} of {len(asked)} answers are not in the store, and --vlm-offline forbids asking the model. "
-                "Run once without --vlm-offline"
+                f"{cell}: {len(missing)} of {len(asked)} answers are not in the store, and --vlm-offline forbids asking "
+                "the model. Run once without --vlm-offline"
             )
         inferred = 0
         views = self._pipeline.views([(asking.sample, cell.setting, asking.recipe) for asking in missing])
@@ -259,7 +259,7 @@ class Evaluator:
                 images=view.images,
                 text=asking.text,
                 choices=scorable_choices(asking.sample, ref.prompt_mode),
-                max_new_tokens=self._limit(ref),
+                max_new_tokens=generation_for(ref).max_new_tokens,
                 sample_id=asking.sample.id,
                 setting=str(cell.setting),
             )
@@ -285,7 +285,7 @@ class Evaluator:
         try:
             found = dict(zip(keys, self._resident(cell.model).infer(requests), strict=True))
             self.store.put_many(found, context={"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)})
-            answers.update(found)
+            answers.update({**found, **self.store.get_many(keys)})
         finally:
             self.store.release(keys, self.owner)
         return len(found)

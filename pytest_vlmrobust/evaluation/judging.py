@@ -13,7 +13,6 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 from pytest_vlmrobust.policies.policy import WORST_FIRST
@@ -159,7 +158,9 @@ class Judge:
             n_unparsed=sum(result.count("unparsed") for result in results),
         )
         return [
-            Measure(v.metric, float("nan"), threshold=v.threshold, outcome=v.outcome, reason=v.reason, rule=v.rule, source=v.source)
+            Measure(
+                v.metric, float("nan"), threshold=v.threshold, outcome=v.outcome, reason=v.reason, rule=v.rule, source=v.source
+            )
             for v in verdicts
         ]
 

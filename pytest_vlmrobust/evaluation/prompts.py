@@ -1,7 +1,7 @@
 """The text that goes with an image: one template per kind of answer, one instruction per prompt mode.
 
 Questions and options are laid out as VLMEvalKit does; the instructions of the direct and the chain-of-thought mode are
-those of VLM-RobustBench, appendix C.3, and the token limits those of C.4. A thinking model is asked like a direct one: it
+those of VLM-RobustBench, appendix C.3. A thinking model is asked like a direct one: it
 thinks by itself.
 """
 
@@ -35,14 +35,14 @@ _OPEN_INSTRUCTIONS = {
         "'Answer: $ANSWER' (without quotes) where ANSWER is a single word or phrase."
     ),
 }
-_MAX_NEW_TOKENS = {"direct": 2048, "cot": 2048, "thinking": 8192}
 
 
 def prompt(sample: Sample, mode: str) -> str:
     """Returns the text for a sample in a prompt mode (``direct``, ``cot`` or ``thinking``)."""
     asked_like = "direct" if mode == "thinking" else mode
     if sample.task == "choice":
-        return f"{_with_hint(sample, f'Question: {sample.question}')}\nOptions:\n{_listed(sample.options)}{_CHOICE_INSTRUCTIONS[asked_like]}"
+        question = _with_hint(sample, f"Question: {sample.question}")
+        return f"{question}\nOptions:\n{_listed(sample.options)}{_CHOICE_INSTRUCTIONS[asked_like]}"
     instructions = _YES_NO_INSTRUCTIONS if sample.task == "yes_no" else _OPEN_INSTRUCTIONS
     return f"{_with_hint(sample, sample.question)}\n{instructions[asked_like]}"
 
@@ -54,11 +54,6 @@ def scorable_choices(sample: Sample, mode: str) -> tuple[str, ...]:
     if sample.task == "choice":
         return tuple(sample.options)
     return ("Yes", "No") if sample.task == "yes_no" else ()
-
-
-def max_new_tokens(mode: str) -> int:
-    """Returns the length limit of free text in a prompt mode, tokens (VLM-RobustBench, appendix C.4)."""
-    return _MAX_NEW_TOKENS[mode]
 
 
 def _with_hint(sample: Sample, text: str) -> str:

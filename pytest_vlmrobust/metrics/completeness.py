@@ -77,5 +77,5 @@ def _has(table: ScoreTable, need: Needs) -> bool:
 
 def _missing(array: Scores) -> NDArray[np.bool_]:
     """Returns which samples lack a score, shape (N,), for scores of shape (N,) or (N, k)."""
-    missing: NDArray[np.bool_] = np.isnan(array).any(axis=tuple(range(1, array.ndim)))
+    missing: NDArray[np.bool_] = np.logical_or.reduce(np.isnan(array), axis=tuple(range(1, array.ndim)))
     return missing

@@ -37,7 +37,8 @@ class ScoreTable:
     reference_by_setting: Mapping[str, Scores] | None = None
     """The reference model's scores on the same samples, shape (N,)."""
     groups: Sequence[str] | None = None
-    """The source image of each sample: samples of one group are not independent. None when all samples are."""
+    """The source image of each sample: samples of one group are not independent, a sample with an empty name stands alone.
+    None when all samples are independent."""
     patches_by_setting: Mapping[str, Scores] | None = None
     """Setting ``patches:n`` to the scores of every patch, shape (N, n*n)."""
     labels: Sequence[str] | None = None

@@ -73,4 +73,5 @@ def _equal(channel: NDArray[np.uint8]) -> NDArray[np.float64]:
     if step == 0:
         return LEVELS
     below = np.cumsum(counts) - counts
-    return np.minimum((below + step // 2) // step, 255).astype(np.float64)
+    equal: NDArray[np.float64] = np.minimum((below + step // 2) // step, 255).astype(np.float64)
+    return equal

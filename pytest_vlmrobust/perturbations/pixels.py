@@ -101,5 +101,5 @@ def stretched(field: Plane) -> Plane:
     low, high = float(field.min()), float(field.max())
     if high <= low:
         return np.full_like(field, 0.5)
-    result: Plane = ((field - low) * (1.0 / (high - low))).astype(np.float32, copy=False)
+    result: Plane = (field - low) / (high - low)
     return result

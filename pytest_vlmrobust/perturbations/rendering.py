@@ -18,8 +18,8 @@ from .catalog import records, without_image
 from .pixels import Image
 from .record import Corruption
 
-LONGEST_SIDE = 32_766
-"""OpenCV's resamplers hold coordinates in 16 bits."""
+LONGEST_SIDE = 32_000
+"""OpenCV's resamplers hold coordinates in 16 bits, and some of them point a little outside."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Renderer:
         picture, the setting, the seed and the versions of the libraries: not on process, thread, order or batch.
 
         Args:
-            image: uint8 RGB, shape (H, W, 3), sides from 1 to 32766; it is not changed.
+            image: uint8 RGB, shape (H, W, 3), sides from 1 to 32000; it is not changed.
             seed: an integer; derive it from the sample, so that samples differ.
 
         Returns:

@@ -5,12 +5,14 @@ Nothing here imports numpy or torch: each pytest start in the user's environment
 
 from __future__ import annotations
 
+# ruff: noqa: I001 - the order is the one in which pytest calls the hooks
 from .options import pytest_addoption as pytest_addoption
 from .session import pytest_configure as pytest_configure
 from .session import pytest_unconfigure as pytest_unconfigure
 from .summary import pytest_report_header as pytest_report_header
 from .collection import pytest_generate_tests as pytest_generate_tests
 from .collection import pytest_collection_modifyitems as pytest_collection_modifyitems
+from .fixtures import GatedTest as GatedTest
 from .fixtures import vlm_cell as vlm_cell
 from .fixtures import vlm_sweep as vlm_sweep
 from .outcome import pytest_runtest_makereport as pytest_runtest_makereport

@@ -48,7 +48,7 @@ def explain(record: Record) -> str:
     """Returns the failure message: the breach first, then every number, and how to run it again."""
     lines = [record.reason]
     for measure in record.measures:
-        interval = f" [{measure.low:.3f}, {measure.high:.3f}]" if measure.low == measure.low else ""  # noqa: PLR0124 - NaN
+        interval = f" [{measure.low:.3f}, {measure.high:.3f}]" if measure.low == measure.low else ""
         bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
         lines.append(f"    {measure.metric:<28} {measure.value:.3f}{interval}  n={measure.n}{bound}")
     counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {record.n_errors} errors"

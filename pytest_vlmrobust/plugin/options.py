@@ -49,11 +49,14 @@ class Settings:
     vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
     vlm_report: str = option("", "write results.json, summary.md and manifest.json into this directory", metavar="DIR")
     vlm_reference: str = option(
-        "no_image", "model of this run whose errors normalise mean_corruption_error; no_image: the same model without images",
+        "no_image",
+        "model of this run whose errors normalise mean_corruption_error; no_image: the same model without images",
         metavar="NAME",
     )
     vlm_device: str = option("auto", "auto, cpu, mps, cuda or cuda:N", metavar="DEVICE")
-    vlm_dtype: str = option("", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE")
+    vlm_dtype: str = option(
+        "", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE"
+    )
     vlm_batch_size: int = option(16, "requests that a model answers at a time", metavar="N", type=int)
     vlm_seed: int = option(AUGMENTATION_SEED, "seed of every stochastic perturbation", metavar="N", type=int)
     vlm_threads: int = option(1, "threads that perturb pictures ahead of the model", metavar="N", type=int)
@@ -90,5 +93,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         text, argparse = f.metadata["help"], f.metadata["argparse"]
         default = False if argparse.get("action") == "store_true" else None
         group.addoption(f"--{f.name.replace('_', '-')}", dest=f.name, default=default, help=text, **argparse)
-        ini_default = list(f.default) if isinstance(f.default, tuple) else str(f.default) if isinstance(f.default, int) else f.default
-        parser.addini(f.name, text.replace("%%", "%"), type=f.metadata["ini"], default=f.default if f.metadata["ini"] == "bool" else ini_default)
+        ini_default = (
+            list(f.default) if isinstance(f.default, tuple) else str(f.default) if isinstance(f.default, int) else f.default
+        )
+        parser.addini(
+            f.name,
+            text.replace("%%", "%"),
+            type=f.metadata["ini"],
+            default=f.default if f.metadata["ini"] == "bool" else ini_default,
+        )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,9 +107,11 @@ class Gate:
         Raises:
             UsageError: a thresholds file that cannot be read or honoured.
         """
-        from .policies import policy_for
+        from pytest_vlmrobust.evaluation.policy_files import policy_for
 
-        return {name: policy_for(ref, self.settings.vlm_thresholds, self._path, self.invocation) for name, ref in self.models.items()}
+        return {
+            name: policy_for(ref, self.settings.vlm_thresholds, self._path, self.invocation) for name, ref in self.models.items()
+        }
 
     @cached_property
     def reference(self) -> str | None:
@@ -141,17 +143,24 @@ class Gate:
 
         settings, store = self.settings, self.store_directory
         options = BackendOptions(
-            device=settings.vlm_device, batch_size=settings.vlm_batch_size, offline=settings.vlm_offline,
+            device=settings.vlm_device,
+            batch_size=settings.vlm_batch_size,
+            offline=settings.vlm_offline,
             digest_cache=store / "digests.json",
         )
         return Evaluator(
             models=self.models,
-            datasets={short: _opener(resolve_dataset, name, self.data_directory) for short, name in self.datasets.items()},
+            datasets={
+                short: partial(resolve_dataset, name, data_dir=self.data_directory) for short, name in self.datasets.items()
+            },
             open_backend=lambda ref: open_backend(ref, options),
-            store=Store.open(store),
+            store=Store.open(store, read_only=settings.vlm_offline),
             options=EvaluationOptions(
-                seed=settings.vlm_seed, sample=settings.vlm_sample or None, offline=settings.vlm_offline,
-                batch_size=settings.vlm_batch_size, threads=settings.vlm_threads,
+                seed=settings.vlm_seed,
+                sample=settings.vlm_sample or None,
+                offline=settings.vlm_offline,
+                batch_size=settings.vlm_batch_size,
+                threads=settings.vlm_threads,
             ),
             owner=f"{self.worker}-{os.getpid()}",
             listener=self._progressed,
@@ -218,10 +227,6 @@ class Gate:
             self.display.progressed(progress)
 
 
-def _opener(resolve: object, name: str, directory: Path | None):  # type: ignore[no-untyped-def]  # bound below
-    return lambda: resolve(name, data_dir=directory)  # type: ignore[operator]
-
-
 def usage_error(error: VlmRobustError) -> pytest.UsageError:
     """Returns what makes pytest print one line and exit with 4."""
     return pytest.UsageError(str(error))
@@ -229,7 +234,9 @@ def usage_error(error: VlmRobustError) -> pytest.UsageError:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the marks and reads the settings; what the user named is checked at once when a model is."""
-    config.addinivalue_line("markers", "vlm_settings(*names): settings, or sets of them such as robustbench, of a vlm_cell or vlm_sweep test")
+    config.addinivalue_line(
+        "markers", "vlm_settings(*names): settings, or sets of them such as robustbench, of a vlm_cell or vlm_sweep test"
+    )
     config.addinivalue_line("markers", "vlm_metrics(*names): summary metrics of a vlm_sweep test")
     from .outcome import Collector
 

@@ -61,7 +61,7 @@ def suite_facts(gate: Gate) -> dict[str, str]:
     """Returns what the JUnit suite element says about the whole run."""
     import pytest_vlmrobust
 
-    facts = {
+    return {
         "vlm.version": pytest_vlmrobust.__version__,
         "vlm.model": " ".join(gate.models),
         "vlm.dataset": " ".join(gate.datasets),
@@ -71,7 +71,6 @@ def suite_facts(gate: Gate) -> dict[str, str]:
         "vlm.n_cells": str(sum(record.test == "cell" for record in gate.records)),
         "vlm.n_inferred": str(sum(record.n_inferred for record in gate.records)),
     }
-    return facts
 
 
 def manifest(gate: Gate) -> dict[str, object]:
@@ -90,8 +89,13 @@ def manifest(gate: Gate) -> dict[str, object]:
         "platform": platform.platform(),
         "settings": dataclasses.asdict(gate.settings),
         "models": {
-            name: {"backend": ref.backend, "location": ref.location, "revision": ref.revision, "prompt_mode": ref.prompt_mode,
-                   "fingerprint": dict(evaluator.model_fingerprint(name)) if evaluator else None}
+            name: {
+                "backend": ref.backend,
+                "location": ref.location,
+                "revision": ref.revision,
+                "prompt_mode": ref.prompt_mode,
+                "fingerprint": dict(evaluator.model_fingerprint(name)) if evaluator else None,
+            }
             for name, ref in gate.models.items()
         },
         "datasets": {name: evaluator.dataset(name).digest if evaluator else None for name in gate.datasets},
@@ -109,14 +113,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     gate = config.stash[GATE]
     if not gate.controls or not gate.records:
         return
-    from pytest_vlmrobust.reporting import render_terminal
+    from pytest_vlmrobust.reporting import RunFacts, render_terminal
 
     policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in gate.policies.items()}
-    text = render_terminal(
-        gate.records, policies=policies, planned=gate.planned, selected=gate.selected,
-        width=terminalreporter._tw.fullwidth, color=terminalreporter._tw.hasmarkup,  # noqa: SLF001 - no public way to either
-        warnings=waiver_warnings(gate),
-    )
+    facts = RunFacts(policies, gate.planned, gate.selected, waiver_warnings(gate))
+    writer = config.get_terminal_writer()
+    text = render_terminal(gate.records, facts, width=writer.fullwidth, color=writer.hasmarkup)
     terminalreporter.section("vision-language model robustness", "=")
     terminalreporter.write(text)
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .files import write_report
-from .terminal import render_terminal
+from .terminal import RunFacts, render_terminal
 
-__all__ = ["render_terminal", "write_report"]
+__all__ = ["RunFacts", "render_terminal", "write_report"]

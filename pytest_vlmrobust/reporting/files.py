@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Record
 from pytest_vlmrobust.core.verdict import decide
 
-from .order import headline, worst_first
+from .wording import because, counted, row, worst_first
 
 
 def write_report(directory: Path, records: Sequence[Record], manifest: Mapping[str, object]) -> None:
@@ -27,25 +26,17 @@ def write_report(directory: Path, records: Sequence[Record], manifest: Mapping[s
 def summary(records: Sequence[Record], most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, and a table, worst first."""
     decision = decide(record.outcome for record in records)
-    counts = Counter(record.outcome for record in records)
-    lines = [f"# {decision}", "", ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())), ""]
+    lines = [f"# {decision}", "", f"{because(decision, records)}. {counted(records)}.", ""]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
     for record in worst_first(records)[:most]:
-        measure = headline(record)
-        if measure is None:
-            lines.append(f"| {record.outcome} | `{record.id}` | {_cell(record.reason)} | | | | |")
-            continue
-        interval = "" if measure.low != measure.low else f"{measure.low:.3f} … {measure.high:.3f}"  # noqa: PLR0124 - NaN
-        value = "undefined" if measure.value != measure.value else f"{measure.value:.3f}"  # noqa: PLR0124 - NaN
-        lines.append(
-            f"| {record.outcome} | `{record.id}` | {measure.metric} | {value} | {interval} | {_cell(measure.threshold)} | {measure.n} |"
-        )
+        cells = (str(record.outcome), f"`{record.id}`", *row(record))
+        lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
     if len(records) > most:
         lines += ["", f"{len(records) - most} more tests stand in results.json."]
     return "\n".join(lines) + "\n"
 
 
-def _cell(text: str) -> str:
+def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 

@@ -8,86 +8,79 @@ from collections.abc import Iterator
 from .extraction import Outcome
 from .negation import negated
 from .options import Options
-from .phrases import WORD, read_phrase
+from .patterns import WORD, any_of, word
+from .phrases import LONGEST_PHRASE, read_phrase
 
-
-def _any(*alternatives: str) -> str:
-    return f"(?:{'|'.join(alternatives)})"
-
-
-_BEST = _any("correct", "right", "best", "final", r"most \w+")
-_OPTION = _any("option", "choice", "letter", "response", "one")
-_NOUN = _any(
-    rf"\b{_any('answers?', 'ans', f'{_BEST} {_OPTION}')}\b",
-    rf"\b{_any('respuesta', 'réponse', 'antwort', 'risposta', 'resposta')}\b",
-    "ответ",
+_BEST = ("correct", "right", "best", "final", "appropriate", "accurate", "likely", "suitable", "plausible")
+_OPTION = any_of("option", "choice", "letter", "response", "one")
+_NOUN = any_of(
+    word("answers?", "ans", "assistant", *(f"{best} {_OPTION}" for best in _BEST)),
+    word("respuesta", "réponse", "antwort", "risposta", "resposta", "ответ"),
     "答え",
     "答案",
     "正解",
-    "正确(?:选项|答案)",
+    "选项(?=应?[该选]?[是为:])",
 )
 _TO_WHAT = r"(?: (?:to|for|of|here|in) [^.:\n]{1,60}?)?"
-_IS = _any(
-    rf"{_any('is', 'are', 'was', 'were', 'es', 'est', 'ist', 'è', 'é')}(?![A-Za-z])",
-    rf"{_any('would', 'should', 'could', 'might', 'may', 'must', 'will', 'has to', 'seems to', 'appears to')} be(?![A-Za-z])",
-    r"'s\b",
+_IS = any_of(
+    rf"(?:is|are|was|were|es|est|ist|è|é)(?![{WORD}])",
+    rf"(?:would|should|could|might|may|must|will|has to|seems to|appears to) be(?![{WORD}])",
+    rf"'s(?![{WORD}])",
     "应该是",
     "应为",
     "应该选",
-    "是",
-    "为",
-    "选",
-    "は",
-    "[:=→-]",
+    "[是为选は:=→-]",
 )
-_SURELY = _any(
+_SURELY = any_of(
     "therefore", "thus", "hence", "clearly", "definitely", "most likely", "likely", "probably", "indeed", "simply", "actually"
 )
-_CHOOSE = _any("choose", "pick", "select", "say", "guess", "go with", "opt for")
-_CHOOSING = _any(
-    "chose", "choose", "choosing", "pick", "picking", "picked", "select", "selecting", "selected", "go with", "going with"
-)
+_A_LETTER = rf"(?<=\s)(?=\(?[a-z]\)?(?![{WORD}']))"
+_CHOOSE = ("choose", "chose", "choosing", "pick", "picking", "picked", "select", "selecting", "selected")
+_SAY = ("say", "guess", "go with", "going with", "opt for", "my guess is", "my choice is", "my pick is")
+_SO = ("so", "therefore", "thus", "hence", "consequently", "accordingly", "probably", "most likely", "likely", "maybe", "perhaps")
+_SURE = ("definitely", "clearly", "certainly", "surely", "obviously")
+_IT_IS = ("it is", "it's", "it must be", "it looks like", "it seems to be", "this is", "that is", "looks like")
 
-ANSWER = re.compile(
-    rf"{_NOUN}{_TO_WHAT}\s*(?:{_IS}\s*)+(?:{_SURELY}\b[\s,:]*)*|\b(?:answer|ans)\s+(?=\(?[A-Z]\)?(?![{WORD}']))", re.IGNORECASE
-)
-"""The answer, and a verb or a colon."""
+ANSWER = re.compile(rf"{_NOUN}{_TO_WHAT}\s*(?:(?:{_IS}\s*)+(?:{_SURELY}(?![{WORD}])[\s,:]*)*|{_A_LETTER})")
+"""The answer, and a verb, a colon, or a letter at once."""
 
-CONCLUSION = re.compile(
-    r"\b"
-    + _any(
-        *("so", "therefore", "thus", "hence", "consequently", "accordingly", rf"i(?:'d| would)? {_CHOOSE}", _CHOOSING, "opt for"),
-        *("my (?:guess|choice|pick) is", "it(?:'s| is| must be| looks like| seems to be)", "th(?:is|at) (?:is|must be)"),
-        *("looks like", "probably", "most likely", "likely", "maybe", "perhaps"),
-    )
-    + rf"\b[\s,:]*(?:(?:it(?:'s| is)|i {_CHOOSE}|would be|must be)\b\s*)?"
-    + r"|(?:[→⇒]|[=-]>)\s*|(?:所以|因此|应|故|我)?选(?:择|项)?\s*:?\s*(?:是)?\s*",
-    re.IGNORECASE,
-)
-"""A word that draws a conclusion, or a verb that chooses."""
+CHOSEN = re.compile(rf"{word(*_CHOOSE, *_SAY)}[\s,:]*|选(?:择|项)?\s?:?\s?是?\s?")
+"""A verb that chooses."""
 
+CONCLUSION = re.compile(rf"{word(*_SO, *_SURE, *_IT_IS)}[\s,:]*(?:(?:it's|it is|would be|must be) )?|(?:→|⇒|=>|->)\s*|所以|因此")
+"""A word that draws a conclusion."""
+
+MOST_TRIED = 20
+"""Announcements that are tried, from the last one back."""
 _PAUSES = " \n,:=→⇒>-"
 _END_OF_SENTENCE = re.compile(r"[.!?](?:\s|$)")
 
 
-def announced(pattern: re.Pattern[str], text: str, options: Options) -> Outcome:
+def announced(pattern: re.Pattern[str], text: str, lowered: str, options: Options, *, expected: bool) -> Outcome:
     """Returns what the last readable phrase after ``pattern`` says; a phrase runs to the end of its line, or its sentence.
 
     An announcement that is denied ("I don't think it is B") announces nothing.
+
+    Args:
+        pattern: what announces; searched in ``lowered``.
+        text: the text.
+        lowered: the same in lower case, character by character.
+        options: the options.
+        expected: whether a letter after ``pattern`` is one although other words follow.
     """
-    for match in reversed(list(pattern.finditer(text))):
+    for match in reversed(list(pattern.finditer(lowered))[-MOST_TRIED:]):
         words_end = match.start() + len(match[0].rstrip(_PAUSES))
-        if negated(text, words_end, match.end()):
+        if negated(lowered, words_end, match.end()):
             continue
-        for phrase in _phrases(text[match.end() :]):
-            outcome = read_phrase(phrase, options)
+        for phrase in _phrases(text, match.end()):
+            outcome = read_phrase(phrase, options, expected=expected)
             if outcome:
                 return outcome
     return None
 
 
-def _phrases(rest: str) -> Iterator[str]:
-    line = rest.lstrip().partition("\n")[0]
+def _phrases(text: str, start: int) -> Iterator[str]:
+    line = text[start : start + LONGEST_PHRASE].lstrip().partition("\n")[0]
     yield line
     sentence = _END_OF_SENTENCE.split(line, maxsplit=1)[0]
     if sentence != line:

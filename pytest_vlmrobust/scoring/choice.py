@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .announcements import ANSWER, CONCLUSION, announced
+from .announcements import ANSWER, CHOSEN, CONCLUSION, announced
 from .extraction import Extraction, Ladder, Outcome, Stop, agreed, climb
 from .negation import negated
 from .options import Options, ends_here
-from .phrases import LETTER, WORD, bare_letter, leading_letter, read_phrase, several_letters
+from .patterns import WORD, any_of
+from .phrases import LETTER, bare_letter, leading_letter, read_phrase, several_letters
 from .refusal import is_refusal
 from .text import boxed, final_words, plain, tagged
 from .yes_no import extract_yes_no
@@ -28,11 +29,10 @@ MOST_WORDS = 40
 _VERDICT = re.compile(
     rf"{LETTER}[\"')\]]*(?:\s*\([^()\n]{{0,80}}\))?\s*(?:"
     r"(?:is|would be|seems(?: to be)?|appears(?: to be)?|looks|must be|should be)\s+(?:\w+\s+){0,3}?"
-    r"(?:correct|right|answer|true|best|accurate|appropriate)\b|(?:选项)?(?:是)?(?:正确|对的?|最佳))"
+    r"(?:correct|right|answer|true|best|better|likely|accurate|appropriate)\b|(?:选项)?(?:是)?(?:正确|对的?|最佳))"
 )
-_MARKED = re.compile(
-    rf"(?:\(([A-Z])\)|\[([A-Z])\]|[\"']([A-Z])[\"']|\b(?i:option|choice|选项)\s*[(\"']?([A-Z])(?![{WORD}'])|(?<![{WORD}])([A-Z])\s?选项)"
-)
+_BRACKETED = re.compile(r"[(\[\"']([A-Z])[)\]\"']")
+_NAMED = re.compile(rf"{any_of('option', 'choice', '选项')}\s?:?\s?[(\"']?([a-z])(?![{WORD}'])|([a-z])(?<![{WORD}][a-z])\s?选项")
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
 _LETTERED = re.compile(rf"(?<![{WORD}])\(?([A-Z])(?:\s*[.):]+|\s*\()\s*")
 _BETWEEN_ECHOES = re.compile(r"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?\(?", re.IGNORECASE)
@@ -44,6 +44,7 @@ class Reading:
 
     said: str
     text: str
+    lowered: str
     options: Options
     recited: bool = False
 
@@ -68,7 +69,7 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
     if not shown:
         return Extraction(None, "empty")
     rest = _without_recital(shown, prepared)
-    return climb(CHOICE_RULES, Reading(said, rest, prepared, recited=rest != shown))
+    return climb(CHOICE_RULES, Reading(said, rest, rest.lower(), prepared, recited=rest != shown))
 
 
 def _answer_tag(reading: Reading) -> Outcome:
@@ -96,14 +97,21 @@ def _text(reading: Reading) -> Outcome:
 
 
 def _last_line(reading: Reading) -> Outcome:
-    """A letter alone on the last of several lines."""
-    _, _, last = reading.text.rpartition("\n")
-    return bare_letter(last, reading.options) if last != reading.text else None
+    """A letter alone on the last of several lines; none when another stands alone on the first."""
+    first, _, rest = reading.text.partition("\n")
+    last = bare_letter(rest.rpartition("\n")[2], reading.options)
+    also = bare_letter(first, reading.options)
+    return Stop.AMBIGUOUS if last and also and last != also else last
 
 
 def _statement(reading: Reading) -> Outcome:
     """``The answer is B``, ``Answer: (B) dog``, ``答案是B``: the last one that can be read."""
-    return announced(ANSWER, reading.text, reading.options)
+    return announced(ANSWER, reading.text, reading.lowered, reading.options, expected=True)
+
+
+def _chosen(reading: Reading) -> Outcome:
+    """``I choose (B)``, ``I'd go with the dog``, ``选B``: the last one that can be read."""
+    return announced(CHOSEN, reading.text, reading.lowered, reading.options, expected=True)
 
 
 def _verdict(reading: Reading) -> Outcome:
@@ -123,8 +131,8 @@ def _leading_letter(reading: Reading) -> Outcome:
 
 
 def _conclusion(reading: Reading) -> Outcome:
-    """``… so B``, ``I choose (B)``, ``it is a dog``, ``→ B``, ``选B``: the last one that can be read."""
-    return announced(CONCLUSION, reading.text, reading.options)
+    """``… so B``, ``it is a dog``, ``→ B``: the last one that can be read."""
+    return announced(CONCLUSION, reading.text, reading.lowered, reading.options, expected=False)
 
 
 def _bold(reading: Reading) -> Outcome:
@@ -136,14 +144,21 @@ def _bold(reading: Reading) -> Outcome:
 
 def _marked_letter(reading: Reading) -> Outcome:
     """``option B``, ``(B)``, ``"B"``: the only letter that is marked as one, and not denied."""
-    found = (match for match in _MARKED.finditer(reading.text) if not negated(reading.text, *match.span()))
-    letters = {next(group for group in match.groups() if group) for match in found} & reading.options.letters
-    return Stop.AMBIGUOUS if several_letters(reading.text, reading.options) else agreed(letters)
+    if several_letters(reading.text, reading.options):
+        return Stop.AMBIGUOUS
+    spans = [
+        match.span(match.lastindex or 1)
+        for pattern, text in ((_BRACKETED, reading.text), (_NAMED, reading.lowered))
+        for match in pattern.finditer(text)
+    ]
+    return agreed(
+        {reading.text[start:end] for start, end in spans if not negated(reading.text, start, end)} & reading.options.letters
+    )
 
 
 def _refusal(reading: Reading) -> Outcome:
     """``I cannot tell …``: no answer, unless an option says so itself."""
-    if not is_refusal(reading.text) or any(is_refusal(text) for text in reading.options.raw.values()):
+    if not is_refusal(reading.lowered) or any(is_refusal(text.lower()) for text in reading.options.raw.values()):
         return None
     return Stop.REFUSAL
 
@@ -177,6 +192,7 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
     "statement": _statement,
     "verdict": _verdict,
     "leading_letter": _leading_letter,
+    "chosen": _chosen,
     "conclusion": _conclusion,
     "bold": _bold,
     "marked_letter": _marked_letter,

@@ -8,9 +8,7 @@ _REACH = 80
 """Characters before and after a mention that are looked at."""
 
 _CLAUSE_END = re.compile(
-    r"[.,;:!?\n()]"
-    r"|\b(?:but|so|therefore|thus|hence|because|while|whereas|however|although|though|then|yet)\b"
-    r"|但|所以|而是|因此",
+    r"[.,;:!?\n()]|\b(?:but|so|therefore|thus|hence|because|while|whereas|however|although|though|then|yet)\b|但|所以|而是|因此",
     re.IGNORECASE,
 )
 _NEGATOR = re.compile(
@@ -19,10 +17,12 @@ _NEGATOR = re.compile(
     re.IGNORECASE,
 )
 _VERB = r"(?:is|are|was|were|does|do|did|can|could|would|has|have|seems?|looks?|appears?|must be)"
-_DENIAL = r"(?:not|never|wrong|incorrect|false|untrue|impossible|irrelevant|unlikely|absent|(?:ruled )?out|eliminated|excluded)"
+_DENIAL = (
+    r"(?:not|never|less|wrong|incorrect|false|untrue|impossible|irrelevant|unlikely|absent|(?:ruled )?out|eliminated|excluded)"
+)
 _DENIED = re.compile(
-    r"(?:\s*(?:,|and|or|&)\s*(?:options?\s+)?\(?[A-Z]\)?(?![A-Z]))*\s*(?:\([^()\n]{0,60}\)\s*)?"
-    rf"(?:{_VERB}(?:n't\b|\s+(?:\w+\s+)?{_DENIAL}\b)|\s?(?:选项)?是?(?:不|错))",
+    r"(?:\s*(?:,|and|or|&)\s*(?:options?\s+)?\(?[A-Z]\)?(?![A-Z])){0,9}\s*(?:\([^()\n]{0,60}\)\s*)?"
+    rf"(?:{_VERB}(?:n't\b|\s+(?:\w+\s+)?{_DENIAL}\b)|(?:选项)?是?(?:不|错))",
     re.IGNORECASE,
 )
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from .extraction import Extraction, Ladder, Outcome, Stop, climb
 from .refusal import is_refusal
-from .text import boxed, final_words, plain, straightened, tagged
+from .text import NUMBER_WORDS, boxed, final_words, plain, straightened, tagged
 
 _STATEMENT = re.compile(
     r"\b(?:answer|ans)\b(?: (?:to|for|of|here) [^.:\n]{1,60}?)?\s*(?:(?:is|are|would be|should be)\s*:?|[:=])\s*"
@@ -21,9 +21,7 @@ _JOINT = re.compile(r"(?<=[^\W\d])\.(?=[^\W\d])|'")
 _PUNCTUATION = re.compile(r"(?<!\d)\.|\.(?!\d)|[,!?;:\"()\[\]{}<>`*_~]")
 _HYPHEN = re.compile(r"(?<=[^\W\d])-(?=[^\W\d])")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_NUMBER_WORDS: Final = dict(
-    zip("zero one two three four five six seven eight nine ten eleven twelve".split(), map(str, range(13)), strict=True)  # noqa: SIM905 - reads as a list
-)
+_DIGITS: Final = dict(zip(NUMBER_WORDS, map(str, range(len(NUMBER_WORDS))), strict=True))
 
 
 def extract_open(text: str) -> Extraction:
@@ -60,7 +58,7 @@ def _statement(said: str) -> Outcome:
 
 def _refusal(said: str) -> Outcome:
     """``I cannot tell``: no answer."""
-    return Stop.REFUSAL if is_refusal(plain(said)) else None
+    return Stop.REFUSAL if is_refusal(plain(said).lower()) else None
 
 
 def _whole(said: str) -> Outcome:
@@ -91,7 +89,7 @@ def normalised(answer: str) -> str:
     text = straightened(unicodedata.normalize("NFKC", answer)).casefold()
     text = _JOINT.sub("", _HYPHEN.sub(" ", _NUMBER.sub(_number, text)))
     words = _ARTICLES.sub(" ", _PUNCTUATION.sub(" ", text)).split()
-    return " ".join(_NUMBER_WORDS.get(word, word) for word in words) or answer.strip().casefold()
+    return " ".join(_DIGITS.get(word, word) for word in words) or answer.strip().casefold()
 
 
 def _number(match: re.Match[str]) -> str:

@@ -6,12 +6,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from .extraction import Outcome, Stop, agreed
 from .negation import negated
-from .text import bare, folded, stripped
+from .text import NUMBER_WORDS, bare, folded, stripped
 
 _CAPITAL_A = re.compile(r"\W*A\s")
+_DECORATION = 80
+"""Characters of blanks, quotes and articles around a text that is an option's."""
+_NUMBERS: Final = dict(zip(NUMBER_WORDS, map(str, range(len(NUMBER_WORDS))), strict=True))
 _JOINED = "-'_"
 
 
@@ -24,6 +28,8 @@ class Options:
     phrases: tuple[tuple[str, str], ...]
     """(text, letter), the longest text first."""
     whole: Mapping[str, frozenset[str]]
+    longest: int
+    """Characters of the longest text as it is compared."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
@@ -36,6 +42,8 @@ class Options:
         Of options that differ in nothing else, the one that is spelled exactly so; failing that, a stop. ``A dog`` is a stop
         where ``dog`` is not option A: its first word may be an article or a letter.
         """
+        if len(text) > 2 * self.longest + _DECORATION:
+            return None
         letters = self.whole.get(bare(text), frozenset())
         spelled = {letter for letter in letters if stripped(self.raw[letter]) == stripped(text)}
         if letters and not spelled and _CAPITAL_A.match(text) and "A" in self.letters - letters:
@@ -45,14 +53,14 @@ class Options:
     def begins(self, text: str, letter: str) -> bool:
         """Says whether ``text`` begins with the words of the option ``letter``."""
         words = bare(self.raw[letter])
-        start = bare(text)
+        start = bare(text[: 2 * len(words) + _DECORATION])
         return bool(words) and start.startswith(words) and ends_here(start, len(words))
 
     def meant_in(self, text: str) -> set[str]:
         """Returns the letters of the options whose words ``text`` mentions and does not deny.
 
         Whole words only (``112`` does not mention ``12``), and of overlapping mentions the longest (``red car``, not
-        ``car``). Options of a single letter are not looked for: ``a`` is an article.
+        ``car``). Options that are a single letter, ``no`` or ``one`` are not looked for: ``a`` is an article.
         """
         sentence = folded(text)
         taken: list[tuple[int, int]] = []
@@ -73,16 +81,23 @@ def _prepared(items: tuple[tuple[str, str], ...]) -> Options:
     whole: dict[str, set[str]] = {}
     for letter, text in items:
         whole.setdefault(bare(text), set()).add(letter)
+    for words, number in (*_NUMBERS.items(), *((number, words) for words, number in _NUMBERS.items())):
+        if number in whole and words not in whole:
+            whole[words] = whole[number]
     whole.pop("", None)
     phrases = sorted(((words, letter) for words, letters in whole.items() for letter in letters), key=lambda item: -len(item[0]))
     return Options(
         letters=frozenset(letter for letter, _ in items),
         raw=dict(items),
-        phrases=tuple(
-            (words, letter) for words, letter in phrases if not (len(words) == 1 and words.isalpha() and words.isascii())
-        ),
+        phrases=tuple((words, letter) for words, letter in phrases if not _says_little(words)),
         whole={words: frozenset(letters) for words, letters in whole.items()},
+        longest=max(map(len, whole), default=0),
     )
+
+
+def _says_little(words: str) -> bool:
+    """Says whether ``words`` inside a sentence mean nothing: ``a`` and ``no`` come before nouns, ``one`` may be a pronoun."""
+    return words in {"one", "no"} or (len(words) == 1 and words.isalpha() and words.isascii())
 
 
 def _occurrences(sentence: str, words: str) -> Iterator[int]:

@@ -7,17 +7,18 @@ import re
 from .extraction import Outcome, Stop
 from .negation import negated
 from .options import Options
+from .patterns import WORD
 from .text import stripped
 
-WORD = r"A-Za-z0-9_\u00c0-\u024f\u0370-\u04ff"
-"""Characters that a letter of an option must not touch; Chinese ones may: 选B项."""
+LONGEST_PHRASE = 240
+"""Characters of a phrase that are read."""
 
 LETTER = rf"(?<![{WORD}])(?<![{WORD}]-)([A-Z])(?![{WORD}'°%+]|-[A-Za-z])"
 """An upper-case letter that stands alone."""
 
-_WORDS_OF_A_REASON = r"because|since|as|due|which|therefore"
+_WORDS_OF_A_REASON = r"because|since|as|due|which|therefore|rather than|instead of|over"
 _HEAD = re.compile(
-    rf"[\s\"'(\[{{<]*(?:(?:the\s+)?(?:option|choice|letter|选项)\s*)?[\s\"'(\[{{<]*"
+    rf"[\s\"'(\[{{<]{{0,6}}(?:(?:the )?(?:option|choice|letter|选项)\s?)?[\s\"'(\[{{<]{{0,6}}"
     rf"(?P<letter>[A-Za-z])(?![{WORD}'°%+]|-[A-Za-z])(?P<tail>.*)",
     re.DOTALL | re.IGNORECASE,
 )
@@ -26,7 +27,7 @@ _END_OF_LETTER = re.compile(
 )
 _END_OF_SMALL_LETTER = re.compile(r"\s*$|[\"'>]*[.:)\]}](?:\s|$)|\s*\n")
 _LIST = re.compile(
-    rf"\W*(?:(?:either|both|option|options)\s+)?\(?(?P<one>[A-Za-z])\)?\s*(?:,\s*or|,\s*and|,|/|&|\+|\bor\b|\band\b|和|或者|或|及|与)"
+    rf"\W*(?:(?:either|both|option|options)\s+)?\(?(?P<one>[A-Za-z])\)?\s*(?:,\s*or|,\s*and|,|\?|/|&|\+|\bor\b|\band\b|和|或者|或|及|与)"
     rf"\s*(?:(?:option|choice)\s+)?\(?(?P<other>[A-Za-z])(?![{WORD}'])(?!(?<=[AI])\s+[a-z])",
     re.IGNORECASE,
 )
@@ -34,8 +35,8 @@ _LIST = re.compile(
 
 def bare_letter(phrase: str, options: Options) -> str | None:
     """Returns the letter that is all of ``phrase``, in either case, whatever quotes and brackets surround it."""
-    letter = stripped(phrase).upper()
-    return letter if letter in options.letters else None
+    letter = stripped(phrase)
+    return letter.upper() if len(letter) == 1 and letter.upper() in options.letters else None
 
 
 def several_letters(phrase: str, options: Options) -> bool:
@@ -47,11 +48,12 @@ def several_letters(phrase: str, options: Options) -> bool:
     return len(letters) == 2 and letters <= options.letters
 
 
-def leading_letter(phrase: str, options: Options) -> Outcome:
+def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> Outcome:
     """Returns the letter that ``phrase`` begins with, when it is set off as one or followed by its own text.
 
     "B. dog", "(B) dog", "B dog", "B because …", "B, since …", "option B"; in lower case only "b." and "b)". "A dog" may be an
-    article or a letter and is a stop when ``dog`` is another option; "A dog is running" is no letter.
+    article or a letter and is a stop when ``dog`` is another option; "A dog is running" is no letter. Where a letter is
+    ``expected``, "B here" is one too (not A and I, which are words).
     """
     match = _HEAD.match(phrase)
     if not match or match["letter"].upper() not in options.letters or several_letters(phrase, options):
@@ -62,24 +64,26 @@ def leading_letter(phrase: str, options: Options) -> Outcome:
     ends = _END_OF_LETTER if match["letter"].isupper() else _END_OF_SMALL_LETTER
     if ends.match(tail):
         return letter
-    if match["letter"].islower():
-        return None
-    if options.begins(tail, letter):
-        return letter
-    return Stop.AMBIGUOUS if options.exact(tail) else None
+    return _before_words(letter, tail, options, expected=expected) if match["letter"].isupper() else None
 
 
-def read_phrase(phrase: str, options: Options) -> Outcome:
+def _before_words(letter: str, tail: str, options: Options, *, expected: bool) -> Outcome:
+    whole = options.exact(tail)
+    if whole and whole != letter:
+        return Stop.AMBIGUOUS
+    own_text = whole or (letter != "A" and options.begins(tail, letter))
+    return letter if own_text or (expected and letter not in "AI" and tail.startswith(" ")) else None
+
+
+def read_phrase(phrase: str, options: Options, *, expected: bool = False) -> Outcome:
     """Returns what an announced answer says: a letter, an option's text, or the text of one option at its beginning."""
-    line = phrase.strip().partition("\n")[0]
-    for text in (phrase, line):
-        letter = bare_letter(text, options)
-        if letter:
-            return letter
+    line = phrase.strip().partition("\n")[0][:LONGEST_PHRASE]
+    letter = bare_letter(phrase, options) or bare_letter(line, options)
+    if letter:
+        return letter
     if several_letters(line, options):
         return Stop.AMBIGUOUS
-    exact = options.exact(line)
-    return exact or leading_letter(line, options) or _leading_text(line, options)
+    return options.exact(line) or leading_letter(line, options, expected=expected) or _leading_text(line, options)
 
 
 def _leading_text(line: str, options: Options) -> Outcome:

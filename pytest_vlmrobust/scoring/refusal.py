@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from .patterns import word
+
 _I_CANNOT = r"\bi (?:can't|cannot|can not|couldn't|could not|am unable to|am not able to|won't|will not)"
 _DO_IT = (
     r"(?:answer|assist|help|determine|tell|identify|provide|process|view|access|comply|see (?:the|any|an|this) (?:image|picture))"
@@ -16,10 +18,16 @@ _REFUSAL = re.compile(
     r"|\bwithout (?:the|an|any) (?:image|picture)\b|\bno (?:image|picture) (?:(?:is|was|has been) )?(?:provided|attached|given)\b"
     r"|\bi (?:don't|do not) (?:know|have (?:enough|access))\b|\bnot enough information\b"
     r"|抱歉|无法(?:确定|回答|判断|看到|识别)|不能(?:确定|回答)|看不到",
-    re.IGNORECASE | re.DOTALL,
+    re.DOTALL,
+)
+_SIGN = re.compile(
+    word("can't", "cannot", "can not", "couldn't", "could not", "unable", "not able", "won't", "will not", "without", "as an ai")
+    + "|"
+    + word("no image", "no picture", "don't", "do not", "not enough", "impossible")
+    + "|抱歉|无法|不能|看不到"
 )
 
 
-def is_refusal(text: str) -> bool:
-    """Says whether ``text`` has the words of a refusal, or of not knowing."""
-    return _REFUSAL.search(text) is not None
+def is_refusal(lowered: str) -> bool:
+    """Says whether a lower-cased text has the words of a refusal, or of not knowing."""
+    return _SIGN.search(lowered) is not None and _REFUSAL.search(lowered) is not None

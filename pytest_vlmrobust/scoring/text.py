@@ -10,18 +10,20 @@ _THINK_OPEN = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECAS
 _THINK_CLOSE = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _ANSWER_OPEN = re.compile(r"<answer>", re.IGNORECASE)
 _ANSWER_CLOSE = re.compile(r"</answer>", re.IGNORECASE)
-_MARKUP = re.compile(r"[*`$]+|__+|(?m:^#{1,6}\s)|\\(?:text|mathrm|mathbf|textbf)\b")
-_BLANKS = re.compile(r"[^\S\n]+")
+_MATHS = re.compile(r"\$([^$\s]{1,80})\$")
+_MARKUP = re.compile(r"[*`]+|__+|(?m:^#{1,6}\s)|\\(?:text|mathrm|mathbf|textbf)\b")
 _ONE_SPELLING = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u00b4\u02bc", "'"),
         **dict.fromkeys("\u201c\u201d\u300c\u300d\u300e\u300f", '"'),
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
         **dict.fromkeys("\u2014\u2015", " - "),
+        "\u0130": "I",  # the one letter whose lower case is two characters: offsets would shift
         **dict(zip("\u3002\u3001\uff0c\u3010\u3011", ".,,[]", strict=True)),
     }
 )
-_ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#$~"
+_ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#~"
+NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
 
 
@@ -74,7 +76,8 @@ def straightened(text: str) -> str:
 
 def plain(said: str) -> str:
     """Returns ``said`` without emphasis marks, with straight quotes, and single blanks; line breaks stay."""
-    return _BLANKS.sub(" ", _MARKUP.sub("", straightened(said))).strip()
+    lines = _MATHS.sub(r"\1", _MARKUP.sub("", straightened(said))).split("\n")
+    return "\n".join(" ".join(line.split()) for line in lines).strip()
 
 
 def folded(text: str) -> str:
@@ -85,7 +88,8 @@ def folded(text: str) -> str:
 def bare(text: str) -> str:
     """Returns ``folded`` text without punctuation at its ends and without a leading article: what two answers share."""
     core = folded(text).strip(_ENDS)
-    return _ARTICLE.sub("", core, count=1) if _ARTICLE.match(core) else core
+    article = _ARTICLE.match(core)
+    return core[article.end() :] if article else core
 
 
 def stripped(text: str) -> str:

@@ -48,7 +48,7 @@ def _estimate(name: str, table: ScoreTable, confidence: float = 0.90) -> Estimat
 
 @every_metric
 def test_it_passes_the_checks_for_users(name: str) -> None:
-    check_metric(name, examples=40)
+    check_metric(name, examples=25)
 
 
 @every_metric

@@ -60,7 +60,16 @@ class Project:
 
     def run(self, *arguments: str, models: Sequence[str] = ("model",), subprocess: bool = False) -> pytest.RunResult:
         given = [f"--vlm=scripted:{name}.yaml" for name in models]
-        full = [*given, "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml", "-p", "no:randomly", "suite", *self.arguments, *arguments]
+        full = [
+            *given,
+            "--vlm-dataset=data.jsonl",
+            "--vlm-thresholds=policy.yaml",
+            "-p",
+            "no:randomly",
+            "suite",
+            *self.arguments,
+            *arguments,
+        ]
         run = self.pytester.runpytest_subprocess if subprocess else self.pytester.runpytest
         return run(*full)
 

@@ -26,7 +26,9 @@ def test_an_unknown_model(project: Project) -> None:
 
 
 def test_an_unknown_dataset(project: Project) -> None:
-    result = project.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-dataset=shaeps", "--vlm-thresholds=policy.yaml", "suite")
+    result = project.pytester.runpytest(
+        "--vlm=scripted:model.yaml", "--vlm-dataset=shaeps", "--vlm-thresholds=policy.yaml", "suite"
+    )
     assert result.ret in (4, 11)
     assert "shapes" in result.stdout.str() + result.stderr.str()
 
@@ -37,7 +39,9 @@ def test_an_unknown_setting(project: Project) -> None:
 
 
 def test_an_unknown_level(project: Project) -> None:
-    project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace("solarize:low", "solarize:hihg"))
+    project.write(
+        "suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace("solarize:low", "solarize:hihg")
+    )
     refused(project.run(), "solarize", "hihg", "low")
 
 

@@ -118,7 +118,10 @@ def test_a_waived_breach_is_an_xfail_with_its_reason(project: Project) -> None:
     project.script({"setting": "invert", "answer": "A"})
     waiver = "{id: W%d, owner: jo, reason: known, expires: %s, metric: %s, cap: 100pp%s}"
     where = ", where: {setting: invert}"
-    lines = [waiver % (1, "2999-01-01", "accuracy_drop", where), waiver % (2, "2999-01-01", "worst_case_drop", ", where: {dataset: data}")]
+    lines = [
+        waiver % (1, "2999-01-01", "accuracy_drop", where),
+        waiver % (2, "2999-01-01", "worst_case_drop", ", where: {dataset: data}"),
+    ]
     policy = (project.path / "policy.yaml").read_text()
     project.write("policy.yaml", policy + "waivers:\n" + "".join(f"  - {line}\n" for line in lines))
     result = project.run("--junitxml=junit.xml")

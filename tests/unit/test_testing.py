@@ -51,7 +51,7 @@ def _first(perturbed: Array) -> float:
 
 
 def _numpy(perturbed: Array) -> float:
-    return perturbed.mean() if perturbed.size else math.nan  # type: ignore[no-any-return]  # that is the point
+    return perturbed.mean() if perturbed.size else math.nan  # a numpy.float64
 
 
 def _blind_to_gaps(clean: Array) -> float:
@@ -73,11 +73,8 @@ def _mutating(perturbed: Array) -> float:
 
 def _mutating_sweep(perturbed_by_setting: Sweep) -> float:
     perturbed_by_setting.pop("fog:low")
-    return (
-        float(np.mean([scores.mean() for scores in perturbed_by_setting.values()]))
-        if perturbed_by_setting["flip_v"].size
-        else math.nan
-    )
+    scores = np.concatenate(list(perturbed_by_setting.values()))
+    return float(scores.mean()) if scores.size else math.nan
 
 
 def _infinite(clean: Array, no_image: Array) -> float:
@@ -155,27 +152,17 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 def test_every_kind_of_argument_is_made() -> None:
-    seen: dict[str, Any] = {}
+    seen: dict[Needs, Any] = {}
 
-    def curious(
-        clean: Any,
-        perturbed: Any,
-        no_image: Any,
-        perturbed_by_setting: Any,
-        reference_by_setting: Any,
-        patches: Any,
-        labels: Any,
-        resolutions: Any,
-        accuracies: Any,
-    ) -> float:
-        seen.update(locals())
+    def curious(*arguments: Any) -> float:
+        seen.update(zip(Needs, arguments, strict=True))
         return math.nan
 
-    check_metric(curious, examples=3)
-    n = len(seen["clean"])
-    assert {seen["perturbed"].shape, seen["no_image"].shape} == {(n,)}
-    assert {scores.shape for scores in seen["perturbed_by_setting"].values()} == {(n,)}
-    assert set(seen["reference_by_setting"]) == set(seen["perturbed_by_setting"])
-    assert seen["patches"].shape == (n, 4)
-    assert len(seen["labels"]) == n
-    assert len(seen["resolutions"]) == len(seen["accuracies"]) == 3
+    check_metric(Metric("curious", curious, tuple(Needs)), examples=3)
+    n = len(seen[Needs.CLEAN])
+    assert {seen[Needs.PERTURBED].shape, seen[Needs.NO_IMAGE].shape} == {(n,)}
+    assert {scores.shape for scores in seen[Needs.PERTURBED_BY_SETTING].values()} == {(n,)}
+    assert set(seen[Needs.REFERENCE_BY_SETTING]) == set(seen[Needs.PERTURBED_BY_SETTING])
+    assert seen[Needs.PATCHES].shape == (n, 4)
+    assert len(seen[Needs.LABELS]) == n
+    assert len(seen[Needs.RESOLUTIONS]) == len(seen[Needs.ACCURACIES]) == 3

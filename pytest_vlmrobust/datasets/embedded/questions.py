@@ -64,55 +64,95 @@ def _options(rng: np.random.Generator, answer: str, present: Sequence[str], univ
 
 
 def _about(
-    rng: np.random.Generator, scene: Scene, kind: str, category: str, text: str, solve: Solver, *,
-    attribute: str, universe: Sequence[str], about_color: bool,
+    rng: np.random.Generator,
+    scene: Scene,
+    name: tuple[str, str],
+    text: str,
+    solve: Solver,
+    *,
+    attribute: str,
+    universe: Sequence[str],
+    about_color: bool,
 ) -> Question | None:
-    """Builds a choice question whose options are values of one attribute of the scene's figures."""
+    """Builds a choice question, named by kind and category, whose options are values of one attribute of the scene's figures."""
     answer = solve(scene)
     if answer is None:
         return None
     options = _options(rng, answer, [getattr(figure, attribute) for figure in scene.figures], universe)
-    return Question(kind, category, text, answer, options, solve, about_color)
+    return Question(*name, text, answer, options, solve, about_color)
 
 
 def _color_of(rng: np.random.Generator, scene: Scene) -> Question | None:
     shape = _pick(rng, _unique(scene, "shape"))
     if shape is None:
         return None
+
     def solve(s: Scene) -> str | None:
         figure = _only(s, shape=shape)
         return figure.color if figure else None
-    return _about(rng, scene, "color_of", "color", f"What color is the {shape}?", solve,
-                  attribute="color", universe=tuple(COLORS), about_color=True)
+
+    return _about(
+        rng,
+        scene,
+        ("color_of", "color"),
+        f"What color is the {shape}?",
+        solve,
+        attribute="color",
+        universe=tuple(COLORS),
+        about_color=True,
+    )
 
 
 def _color_at(rng: np.random.Generator, scene: Scene) -> Question | None:
     quadrant = _pick(rng, [figure.quadrant for figure in scene.figures])
+
     def solve(s: Scene) -> str | None:
         figure = _only(s, quadrant=str(quadrant))
         return figure.color if figure else None
-    return _about(rng, scene, "color_at", "color", f"What color is the shape in the {quadrant}?", solve,
-                  attribute="color", universe=tuple(COLORS), about_color=True)
+
+    return _about(
+        rng,
+        scene,
+        ("color_at", "color"),
+        f"What color is the shape in the {quadrant}?",
+        solve,
+        attribute="color",
+        universe=tuple(COLORS),
+        about_color=True,
+    )
 
 
 def _shape_of(rng: np.random.Generator, scene: Scene) -> Question | None:
     color = _pick(rng, _unique(scene, "color"))
     if color is None:
         return None
+
     def solve(s: Scene) -> str | None:
         figure = _only(s, color=color)
         return figure.shape if figure else None
-    return _about(rng, scene, "shape_of", "shape", f"Which shape is {color}?", solve,
-                  attribute="shape", universe=SHAPES, about_color=True)
+
+    return _about(
+        rng, scene, ("shape_of", "shape"), f"Which shape is {color}?", solve, attribute="shape", universe=SHAPES, about_color=True
+    )
 
 
 def _shape_at(rng: np.random.Generator, scene: Scene) -> Question | None:
     quadrant = _pick(rng, [figure.quadrant for figure in scene.figures])
+
     def solve(s: Scene) -> str | None:
         figure = _only(s, quadrant=str(quadrant))
         return figure.shape if figure else None
-    return _about(rng, scene, "shape_at", "shape", f"Which shape is in the {quadrant}?", solve,
-                  attribute="shape", universe=SHAPES, about_color=False)
+
+    return _about(
+        rng,
+        scene,
+        ("shape_at", "shape"),
+        f"Which shape is in the {quadrant}?",
+        solve,
+        attribute="shape",
+        universe=SHAPES,
+        about_color=False,
+    )
 
 
 def _count(rng: np.random.Generator, scene: Scene) -> Question | None:
@@ -125,8 +165,10 @@ def _count(rng: np.random.Generator, scene: Scene) -> Question | None:
     else:
         color = str(_pick(rng, [figure.color for figure in scene.figures]))
         text, facts = f"How many {color} shapes are there?", {"color": color}
+
     def solve(s: Scene) -> str | None:
         return str(sum(all(getattr(f, k) == v for k, v in facts.items()) for f in s.figures))
+
     options = _options(rng, str(solve(scene)), (), ("1", "2", "3", "4"))
     return Question("count", "count", text, str(solve(scene)), options, solve, "color" in facts)
 
@@ -135,11 +177,21 @@ def _where(rng: np.random.Generator, scene: Scene) -> Question | None:
     shape = _pick(rng, _unique(scene, "shape"))
     if shape is None:
         return None
+
     def solve(s: Scene) -> str | None:
         figure = _only(s, shape=shape)
         return figure.quadrant if figure else None
-    return _about(rng, scene, "where", "position", f"Where is the {shape}?", solve,
-                  attribute="quadrant", universe=QUADRANTS, about_color=False)
+
+    return _about(
+        rng,
+        scene,
+        ("where", "position"),
+        f"Where is the {shape}?",
+        solve,
+        attribute="quadrant",
+        universe=QUADRANTS,
+        about_color=False,
+    )
 
 
 def neighbour(scene: Scene, figure: Figure, relation: str) -> Figure | None:
@@ -163,12 +215,22 @@ def _relation(rng: np.random.Generator, scene: Scene) -> Question | None:
     relation = _pick(rng, [r for r in RELATIONS if neighbour(scene, anchor, r) is not None])
     if relation is None:
         return None
+
     def solve(s: Scene) -> str | None:
         figure = _only(s, shape=shape)
         other = neighbour(s, figure, relation) if figure else None
         return other.shape if other else None
-    return _about(rng, scene, "relation", "relation", f"Which shape is {relation} the {shape}?", solve,
-                  attribute="shape", universe=SHAPES, about_color=False)
+
+    return _about(
+        rng,
+        scene,
+        ("relation", "relation"),
+        f"Which shape is {relation} the {shape}?",
+        solve,
+        attribute="shape",
+        universe=SHAPES,
+        about_color=False,
+    )
 
 
 def _orientation(rng: np.random.Generator, scene: Scene) -> Question | None:
@@ -180,23 +242,37 @@ def _orientation(rng: np.random.Generator, scene: Scene) -> Question | None:
     named = len(arrows) > 1
     facts = {"shape": "arrow", "color": color} if named else {"shape": "arrow"}
     text = f"Which way does the {color} arrow point?" if named else "Which way does the arrow point?"
+
     def solve(s: Scene) -> str | None:
         figure = _only(s, **facts)
         return figure.direction if figure else None
-    return _about(rng, scene, "orientation", "orientation", text, solve,
-                  attribute="direction", universe=DIRECTIONS, about_color=named) if solve(scene) else None
+
+    if not solve(scene):
+        return None
+    name = ("orientation", "orientation")
+    return _about(rng, scene, name, text, solve, attribute="direction", universe=DIRECTIONS, about_color=named)
 
 
 def _size(rng: np.random.Generator, scene: Scene) -> Question | None:
     if len(scene.figures) < 2 or not any(figure.large for figure in scene.figures):
         return None
     attribute = "shape" if rng.random() < 0.5 else "color"
+
     def solve(s: Scene) -> str | None:
         value = str(getattr(next(f for f in s.figures if f.large), attribute))
         return value if value in _unique(s, attribute) else None
+
     text = "Which shape is the largest?" if attribute == "shape" else "What color is the largest shape?"
-    return _about(rng, scene, "size", "size", text, solve, attribute=attribute,
-                  universe=SHAPES if attribute == "shape" else tuple(COLORS), about_color=attribute == "color")
+    return _about(
+        rng,
+        scene,
+        ("size", "size"),
+        text,
+        solve,
+        attribute=attribute,
+        universe=SHAPES if attribute == "shape" else tuple(COLORS),
+        about_color=attribute == "color",
+    )
 
 
 def _existence(rng: np.random.Generator, scene: Scene) -> Question | None:
@@ -207,8 +283,10 @@ def _existence(rng: np.random.Generator, scene: Scene) -> Question | None:
         return None
     candidates = sorted(pairs) if rng.random() < 0.5 else crossed
     color, shape = candidates[int(rng.integers(len(candidates)))]
+
     def solve(s: Scene) -> str | None:
         return "yes" if any((f.color, f.shape) == (color, shape) for f in s.figures) else "no"
+
     text = f"Is there {article(color)} {color} {shape}?"
     return Question("existence", "yes_no", text, str(solve(scene)), (), solve, about_color=True)
 

@@ -134,7 +134,9 @@ def _radii(rng: np.random.Generator, count: int) -> list[int]:
     if rng.random() < 0.5:
         return [int(rng.integers(MEDIUM[0], MEDIUM[1] + 1)) for _ in range(count)]
     largest = int(rng.integers(count))
-    return [int(rng.integers(LARGE[0], LARGE[1] + 1) if i == largest else rng.integers(SMALL[0], SMALL[1] + 1)) for i in range(count)]
+    return [
+        int(rng.integers(LARGE[0], LARGE[1] + 1) if i == largest else rng.integers(SMALL[0], SMALL[1] + 1)) for i in range(count)
+    ]
 
 
 def _figure(rng: np.random.Generator, shape: str, color: str, quadrant: str, radius: int) -> Figure:
@@ -171,11 +173,12 @@ def _outline(figure: Figure) -> NDArray[np.float64]:
     """Returns the outline of a figure in canvas pixels, shape (points, 2), about as high as twice its radius."""
     import numpy as np
 
-    points = _unit_outline(figure.shape)
+    points: NDArray[np.float64] = _unit_outline(figure.shape)
     quarter_turns = {"up": 0, "right": 1, "down": 2, "left": 3}.get(figure.direction, 0)
     for _ in range(quarter_turns):
         points = np.stack([-points[:, 1], points[:, 0]], axis=1)
-    return points * figure.radius + np.array([figure.x + 0.5, figure.y + 0.5])
+    centre = np.array([figure.x + 0.5, figure.y + 0.5])
+    return np.asarray(points * figure.radius + centre, np.float64)
 
 
 def _unit_outline(shape: str) -> NDArray[np.float64]:

@@ -22,6 +22,7 @@ VERSION = 1
 """Changes whenever a pixel or a question changes."""
 EVALUATION_SEED = 20_240_229
 
+
 @dataclass(frozen=True, slots=True)
 class SceneImage:
     """The picture of one scene, drawn when loaded."""

@@ -25,10 +25,11 @@ class Clusters:
 
     @classmethod
     def of(cls, groups: Sequence[str] | None, samples: int) -> Clusters:
-        """Returns the clusters of samples with equal group names; without ``groups`` every sample stands alone."""
+        """Returns the clusters of samples with equal group names; a sample without one (an empty name) stands alone."""
         if groups is None:
             return cls(np.arange(samples), samples)
-        names, codes = np.unique(np.asarray(groups, dtype=np.str_), return_inverse=True)
+        keys = [f"group {name}" if name else f"sample {index}" for index, name in enumerate(groups)]
+        names, codes = np.unique(np.asarray(keys, dtype=np.str_), return_inverse=True)
         return cls(codes.reshape(-1), len(names))
 
     @property

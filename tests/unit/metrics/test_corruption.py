@@ -9,8 +9,8 @@ import pytest
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.setting import Setting
 
-CLEAN = [1] * 9 + [0]
-ONE_LOST = [1] * 8 + [0] * 2
+CLEAN = [1.0] * 9 + [0.0]
+ONE_LOST = [1.0] * 8 + [0.0] * 2
 
 SUMMARIES = [
     metrics.mean_drop,
@@ -34,13 +34,13 @@ def test_settings_may_be_given_as_setting() -> None:
 
 def test_a_missing_score_anywhere_makes_the_worst_case_unknown() -> None:
     """The lost setting might have been the worst one, wherever it stands."""
-    holed = [math.nan, *ONE_LOST[1:]]
+    holed: list[float] = [math.nan, *ONE_LOST[1:]]
     assert math.isnan(metrics.worst_case_drop(CLEAN, {"a": ONE_LOST, "b": holed}))
     assert math.isnan(metrics.worst_case_drop(CLEAN, {"b": holed, "a": ONE_LOST}))
 
 
 def test_a_missing_score_makes_a_share_unknown_instead_of_small() -> None:
-    holed = {"a:low": [math.nan] * 10, "b:low": CLEAN}
+    holed: dict[str, list[float]] = {"a:low": [math.nan] * 10, "b:low": CLEAN}
     assert math.isnan(metrics.severe_failure_rate(CLEAN, holed))
     assert math.isnan(metrics.catastrophic_rate(CLEAN, holed))
     assert math.isnan(metrics.benign_at_low(CLEAN, holed))
@@ -94,7 +94,7 @@ def test_mce_sums_over_levels_before_it_divides() -> None:
 
 
 def test_mce_of_the_reference_itself_is_one() -> None:
-    scores = {"fog:low": [1, 0, 0.5], "flip_v": [0, 0, 1]}
+    scores: dict[str, list[float]] = {"fog:low": [1, 0, 0.5], "flip_v": [0, 0, 1]}
     assert metrics.mean_corruption_error(scores, scores) == 1.0
 
 

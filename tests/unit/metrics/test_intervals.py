@@ -63,6 +63,16 @@ def test_severe_failures_are_counted_when_shown() -> None:
     assert estimate("catastrophic_rate", table).value == 0.6
 
 
+def test_severe_failures_are_relative_to_the_clean_accuracy() -> None:
+    """A loss of 6.7 pp is shown to exceed a tenth of 36 %, and shown not to exceed 10 pp."""
+    clean, fog = np.zeros(900), np.zeros(900)
+    clean[:324], fog[60:324] = 1.0, 1.0
+    table = ScoreTable(clean, {"fog:low": fog})
+    severe, catastrophic = estimate("severe_failure_rate", table), estimate("catastrophic_rate", table)
+    assert (severe.value, severe.low, severe.high) == (1.0, 1.0, 1.0)
+    assert (catastrophic.value, catastrophic.low, catastrophic.high) == (0.0, 0.0, 0.0)
+
+
 def test_few_samples_show_no_share() -> None:
     """With 20 samples and no flip, a loss of 10 % is still possible."""
     result = estimate("severe_failure_rate", ScoreTable(np.ones(20), {"a": np.ones(20), "b": np.ones(20)}))

@@ -35,7 +35,7 @@ def test_flip_rates_of_missing_scores_are_unknown() -> None:
 
 
 def test_rce_of_the_published_adversarial_cell() -> None:
-    """Qwen3-VL-4B on MMMU-Pro: 24 of 324 items lost with a visual gain of 23 items is the 104 % of VLM-RobustBench section 5.6."""
+    """Qwen3-VL-4B on MMMU-Pro: 24 of 324 items lost, with a visual gain of 23, exceed 100 % (VLM-RobustBench section 5.6)."""
     clean = [1] * 102 + [0] * 222
     perturbed = [1] * 78 + [0] * 246
     blind = [1] * 79 + [0] * 245

@@ -36,7 +36,7 @@ def test_a_model_that_cannot_solve_the_whole_has_no_index(index: Callable[..., f
 
 
 def test_a_missing_patch_might_have_been_the_best() -> None:
-    assert math.isnan(metrics.pcri([1, 1], [[1, math.nan], [1, 0]]))
+    assert math.isnan(metrics.pcri([1.0, 1.0], [[1.0, math.nan], [1.0, 0.0]]))
 
 
 def test_no_patches_are_no_zero() -> None:

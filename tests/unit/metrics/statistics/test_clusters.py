@@ -20,6 +20,12 @@ def test_distinct_groups_are_no_clusters() -> None:
     assert Clusters.of(["b", "a", "c"], 3).independent
 
 
+def test_samples_without_a_group_stand_alone() -> None:
+    clusters = Clusters.of(["", "a", "", "a", "sample 0"], 5)
+    assert clusters.count == 4
+    assert clusters.codes[1] == clusters.codes[3]
+
+
 def test_variance_of_independent_samples_is_the_ordinary_one(rng: np.random.Generator) -> None:
     values = rng.random((50, 3))
     assert Clusters.of(None, 50).variances(values) == pytest.approx(values.var(axis=0, ddof=1) / 50)

@@ -28,6 +28,10 @@ def _one(*values: float) -> list[Array]:
     return [np.array([float(value)]) for value in values]
 
 
+def _test(harmful: float, helpful: float, n: float) -> TangoTest:
+    return TangoTest(np.array([harmful]), np.array([helpful]), np.array([n]), math.inf)
+
+
 def test_golden_intervals(golden: Callable[[str], Rows]) -> None:
     for row in golden("tango"):
         interval = paired_drop_interval(int(row["harmful"]), int(row["helpful"]), int(row["n"]), float(row["confidence"]))
@@ -38,7 +42,7 @@ def test_golden_intervals(golden: Callable[[str], Rows]) -> None:
 
 def test_golden_p_values(golden: Callable[[str], Rows]) -> None:
     for row in golden("tango_p_values"):
-        test = TangoTest(*_one(float(row["harmful"]), float(row["helpful"]), float(row["n"])), math.inf)
+        test = _test(float(row["harmful"]), float(row["helpful"]), float(row["n"]))
         p = test.p_below(float(row["bound"])) if row["shows"] == "below" else test.p_above(float(row["bound"]))
         assert p[0] == pytest.approx(float(row["p"]), rel=0.01), row
 
@@ -130,7 +134,7 @@ def test_more_of_the_same_is_narrower(case: tuple[int, int, int], times: int) ->
 @given(counts)
 def test_a_bound_is_where_the_test_turns(case: tuple[int, int, int]) -> None:
     _, high = paired_drop_interval(*case)
-    test = TangoTest(*_one(*case), math.inf)
+    test = _test(*case)
     if high - 1e-6 > -1 and high + 1e-6 < 1:
         assert test.p_below(high - 1e-6)[0] > 0.05 > test.p_below(high + 1e-6)[0]
 
@@ -139,7 +143,7 @@ def test_a_bound_is_where_the_test_turns(case: tuple[int, int, int]) -> None:
     ("case", "interval"), [((5, 0, 5), (0.29777, 1.0)), ((0, 5, 5), (-1.0, -0.29777)), ((0, 0, 1), (-0.73013, 0.73013))]
 )
 def test_extremes(case: tuple[int, int, int], interval: tuple[float, float]) -> None:
-    """5 of 5: n / (n + z^2) is where the score test of "all 5 lost" turns for z^2 = 2.70554 and twice the variance."""
+    """Without any flip the bounds are z^2 / (n + z^2), z^2 = 2.70554; with all lost, (n - z^2) / (n + z^2)."""
     assert paired_drop_interval(*case) == pytest.approx(interval, abs=1e-5)
 
 

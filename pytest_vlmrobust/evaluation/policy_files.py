@@ -54,7 +54,10 @@ def thresholds_file(name: str, path: Callable[[str], Path]) -> Path:
 def known_metrics() -> dict[str, MetricFacts]:
     """Returns what rules may be about: every registered metric, and the drop over label-preserving samples."""
     from pytest_vlmrobust import metrics
-    from pytest_vlmrobust.evaluation.judging import LABEL_PRESERVING_DROP
+    from pytest_vlmrobust.policies import MetricFacts
 
-    facts: dict[str, MetricFacts] = {name: metrics.get(name) for name in metrics.names()}
+    from .judging import LABEL_PRESERVING_DROP
+
+    records = {name: metrics.get(name) for name in metrics.names()}
+    facts = {name: MetricFacts(record.unit, record.better, record.scope) for name, record in records.items()}
     return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"]}

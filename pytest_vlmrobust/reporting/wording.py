@@ -1,0 +1,67 @@
+"""What every report says alike: which records come first, which number a row shows, and how numbers are spelled."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+
+SEVERITY = (
+    Outcome.FAIL,
+    Outcome.ERROR,
+    Outcome.INCONCLUSIVE,
+    Outcome.NOT_APPLICABLE,
+    Outcome.WAIVED,
+    Outcome.PASS,
+    Outcome.MEASURED,
+)
+QUIET = (Outcome.PASS, Outcome.MEASURED)
+"""Outcomes that need no line of their own when there are many."""
+
+
+def worst_first(records: Iterable[Record]) -> list[Record]:
+    """Returns records by severity of their outcome, then by the size of the drop."""
+    return sorted(records, key=lambda record: (SEVERITY.index(record.outcome), -_drop(record), record.id))
+
+
+def headline(record: Record) -> Measure | None:
+    """Returns the measure that a table row shows: the one that decided, else the drop, else the first."""
+    deciding = [measure for measure in record.measures if measure.outcome is record.outcome and measure.rule]
+    named = {measure.metric: measure for measure in record.measures}
+    return next(iter(deciding), None) or named.get("accuracy_drop") or next(iter(record.measures), None)
+
+
+def row(record: Record) -> tuple[str, str, str, str, str]:
+    """Returns metric, value, interval, bound and n of a record's headline; empty where nothing was measured."""
+    measure = headline(record)
+    if measure is None:
+        return "", "", "", "", ""
+    interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
+    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
+    return measure.metric, value, interval, measure.threshold, str(measure.n)
+
+
+def counted(records: Iterable[Record]) -> str:
+    """Returns how many records have each outcome, worst first."""
+    counts = Counter(record.outcome for record in records)
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in SEVERITY if counts[outcome])
+
+
+def because(decision: Decision, records: Iterable[Record]) -> str:
+    """Returns the sentence behind a decision."""
+    counts = Counter(record.outcome for record in records)
+    reasons = {
+        Decision.GO: f"{counts[Outcome.PASS]} verdicts passed, {counts[Outcome.WAIVED]} are waived, none failed",
+        Decision.NO_GO: f"{counts[Outcome.FAIL]} verdicts broke a bound",
+        Decision.INCONCLUSIVE: "nothing was broken, and something is undecided or no rule applied",
+        Decision.INCOMPLETE: f"{counts[Outcome.ERROR]} tests could not measure: infrastructure, not the model",
+    }
+    return reasons[decision]
+
+
+def _drop(record: Record) -> float:
+    drops = [measure.value for measure in record.measures if measure.metric == "accuracy_drop" and math.isfinite(measure.value)]
+    return drops[0] if drops else -math.inf

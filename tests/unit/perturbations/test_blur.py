@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from pytest_vlmrobust.perturbations import blur
+
+Image = NDArray[np.uint8]
+
+
+def textured(height: int = 60, width: int = 80) -> Image:
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def dot(size: int = 31) -> Image:
+    image = np.zeros((size, size, 3), np.uint8)
+    image[size // 2, size // 2] = 255
+    return image
+
+
+@pytest.mark.parametrize("radius", [0.5, 1.5, 2.5])
+def test_gaussian_blur_agrees_with_scipy(radius: float) -> None:
+    image = textured()
+    expected = ndimage.gaussian_filter(image.astype(float), (radius, radius, 0), mode="mirror", truncate=3)
+    assert np.abs(blur.gaussian_blur(image, radius=radius) - expected).max() < 2
+
+
+@pytest.mark.parametrize("length", [5, 9, 15])
+def test_line_kernel_is_a_row_a_column_or_a_diagonal_by_its_angle(length: int) -> None:
+    middle = length // 2
+    row = blur.line_kernel(length, 0.0)
+    assert row[middle].sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(row[middle, 1:-1], row[middle, middle], rtol=0.2)
+    np.testing.assert_allclose(blur.line_kernel(length, np.pi / 2), row.T, atol=1e-6)
+    slanted = blur.line_kernel(length, np.pi / 4)
+    assert slanted.sum() == pytest.approx(1.0)
+    assert np.tril(slanted, -2).sum() == pytest.approx(0.0)
+
+
+def test_motion_blur_keeps_the_mean_and_varies_its_direction() -> None:
+    results = [blur.motion_blur(dot(), np.random.default_rng(seed), ksize=9).astype(float) for seed in range(6)]
+    assert all(result.sum() == pytest.approx(255 * 3, rel=0.15) for result in results)
+    extents = [np.ptp(np.argwhere(result[..., 0] > 3), axis=0) for result in results]
+    assert len({tuple(extent) for extent in extents}) > 2
+    assert all(7 <= np.hypot(*extent) <= 11 for extent in extents)
+
+
+@pytest.mark.parametrize("radius", [1.0, 3.0, 5.0])
+def test_disk_kernel_is_flat_round_and_as_large_as_its_radius(radius: float) -> None:
+    kernel = blur.disk_kernel(radius)
+    assert kernel.sum() == pytest.approx(1.0)
+    np.testing.assert_array_equal(kernel, kernel.T)
+    np.testing.assert_array_equal(kernel, kernel[::-1])
+    assert 1 / kernel.max() == pytest.approx(np.pi * (radius + 0.0) ** 2, rel=0.3)
+
+
+def test_zoom_blur_keeps_the_centre_and_smears_the_rim() -> None:
+    image = np.zeros((101, 101, 3), np.uint8)
+    image[50, 50] = image[50, 10] = 255
+    smeared = blur.zoom_blur(image, factor=0.10)
+    assert smeared[50, 50, 0] > 240
+    trail = np.flatnonzero(smeared[50, :40, 0])
+    assert trail.min() == 5  # 40 pixels from the centre, times 1.1, and one more where the dot grew
+    assert trail.max() == 10
+
+
+def test_zoom_blur_is_the_mean_of_zooms_in_steps_of_a_hundredth() -> None:
+    image = textured()
+    zooms = [
+        np.stack([_zoomed(image[..., channel].astype(float), 1 + step / 100) for channel in range(3)], axis=-1)
+        for step in range(3)
+    ]
+    difference = np.abs(blur.zoom_blur(image, factor=0.02) - np.mean(zooms, axis=0))
+    assert difference.mean() < 1.5
+    assert np.quantile(difference, 0.99) < 6  # positions are rounded to 1/32 of a pixel
+
+
+def _zoomed(channel: NDArray[np.float64], zoom: float) -> NDArray[np.float64]:
+    middle = (np.array(channel.shape) - 1) / 2
+    zoomed: NDArray[np.float64] = ndimage.affine_transform(channel, [1 / zoom] * 2, middle * (1 - 1 / zoom), order=1)
+    return zoomed
+
+
+def test_shuffled_moves_pixels_as_far_as_sequential_swaps_do() -> None:
+    height, width, delta = 200, 220, 4
+    y, x = np.mgrid[0:height, 0:width].astype(np.uint8)
+    moved = blur.shuffled(np.stack([y, x, y], axis=-1), np.random.default_rng(0), delta=delta).astype(int)
+    inner = np.s_[8:-8, 8:-8]
+    for channel, positions in ((0, y), (1, x)):
+        shift = (moved[..., channel] - positions)[inner]
+        assert np.abs(shift).max() == 2 * delta - 1
+        assert shift.mean() == pytest.approx(0, abs=0.06)
+        assert shift.var() == pytest.approx((4 * delta**2 - 1) / 6, rel=0.03)
+
+
+def test_shuffled_takes_only_colours_that_are_there() -> None:
+    image = textured(5, 7)
+    moved = blur.shuffled(image, np.random.default_rng(0), delta=4)
+    assert {tuple(pixel) for pixel in moved.reshape(-1, 3)} <= {tuple(pixel) for pixel in image.reshape(-1, 3)}
+
+
+def test_glass_blur_without_iterations_is_two_gaussian_blurs() -> None:
+    image = textured()
+    expected = blur.gaussian_blur(blur.gaussian_blur(image, radius=0.9), radius=0.9)
+    np.testing.assert_array_equal(blur.glass_blur(image, np.random.default_rng(0), sigma=0.9, iterations=0), expected)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.errors import SettingError, UnknownName
+
+
+def test_robustbench_has_133_settings_in_the_order_of_the_paper() -> None:
+    names = perturbations.names("robustbench")
+    assert len(names) == len({*names}) == 133
+    assert names == perturbations.names()
+    assert names[:4] == ["gaussian_blur:low", "gaussian_blur:mid", "gaussian_blur:high", "motion_blur:low"]
+    assert names[-8:-6] == ["add_border:high", "flip_h"]
+    families = list(dict.fromkeys(perturbations.info(name).category for name in names))
+    assert families == [
+        *("Blur", "Noise", "Weather", "Digital", "Geometric", "Color/Tone", "Occlusion", "Resolution", "VLM-specific", "Binary")
+    ]
+
+
+def test_counts_by_category_are_those_of_table_1() -> None:
+    counted: dict[str, set[str]] = {}
+    for setting in perturbations.names():
+        facts = perturbations.info(setting)
+        counted.setdefault(facts.category, set()).add(facts.name)
+    assert {category: len(members) for category, members in counted.items()} == {
+        "Blur": 5,
+        "Noise": 4,
+        "Weather": 5,
+        "Digital": 2,
+        "Geometric": 5,
+        "Occlusion": 3,
+        "Color/Tone": 10,
+        "Resolution": 5,
+        "VLM-specific": 3,
+        "Binary": 7,
+    }
+
+
+def test_all_begins_with_robustbench_and_adds_the_extras() -> None:
+    every = perturbations.names("all")
+    assert every[:133] == perturbations.names("robustbench")
+    assert "true_upsample:high" in every[133:]
+    assert not {"clean", "no_image"} & {*every}
+
+
+def test_unknown_set_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match=r"unknown set of perturbations 'robustbanch'\. Did you mean 'robustbench'"):
+        perturbations.names("robustbanch")
+
+
+def test_unknown_perturbation_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match=r"unknown perturbation 'glas_blur'\. Did you mean 'glass_blur'"):
+        perturbations.get("glas_blur:low")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("fog", "setting 'fog' lacks a level. Expected one of 'fog:low', 'fog:mid', 'fog:high'"),
+        ("fog:medium", "setting 'fog:medium': no level 'medium'. Expected one of 'fog:low', 'fog:mid', 'fog:high'"),
+        ("flip_h:low", "setting 'flip_h:low': flip_h is binary and takes no level. Write 'flip_h'"),
+        ("clean:low", "setting 'clean:low': clean is binary and takes no level. Write 'clean'"),
+        ("no_image", "the evaluation drops the image"),
+        ("fog:low+no_image", "the evaluation drops the image"),
+        ("fog:low+", "cannot read ''"),
+    ],
+)
+def test_settings_that_cannot_be_applied_say_why(setting: str, message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        perturbations.get(setting)
+    assert message in str(caught.value)

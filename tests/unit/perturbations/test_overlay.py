@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import PIL.ImageFont
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.errors import MissingExtra
+from pytest_vlmrobust.perturbations import overlay
+
+Image = NDArray[np.uint8]
+
+
+def grey(level: int = 90, height: int = 200, width: int = 600) -> Image:
+    return np.full((height, width, 3), level, np.uint8)
+
+
+def box(changed: Image, level: int = 90) -> tuple[int, int, int, int]:
+    """Returns top, left, height and width of what is not ``level``."""
+    y, x = np.nonzero((changed != level).any(axis=2))
+    return int(y.min()), int(x.min()), int(np.ptp(y)) + 1, int(np.ptp(x)) + 1
+
+
+@pytest.mark.parametrize("fontsize", [24, 48, 72])
+def test_text_overlay_is_white_with_a_black_outline_and_inside(fontsize: int) -> None:
+    changed = overlay.text_overlay(grey(), np.random.default_rng(0), fontsize=fontsize)
+    assert (changed == 255).all(axis=2).any()
+    assert (changed == 0).all(axis=2).any()
+    _, _, tall, wide = box(changed)
+    assert 0.6 * fontsize < tall < 1.1 * fontsize
+    assert 5 * fontsize < wide < 8 * fontsize
+
+
+def test_text_overlay_is_anywhere_and_always_whole_where_there_is_room() -> None:
+    boxes = [box(overlay.text_overlay(grey(), np.random.default_rng(seed), fontsize=48)) for seed in range(20)]
+    assert len({place[:2] for place in boxes}) == 20
+    assert len({place[2:] for place in boxes}) == 1
+    assert np.ptp([place[0] for place in boxes]) > 60
+    assert np.ptp([place[1] for place in boxes]) > 100
+
+
+def test_text_wider_than_the_picture_is_centred_and_cut_off() -> None:
+    narrow = overlay.text_overlay(grey(90, 200, 100), np.random.default_rng(0), fontsize=72)
+    whole = overlay.text_overlay(grey(90, 200, 600), np.random.default_rng(0), fontsize=72)
+    _, left, _, wide = box(whole)
+    cuts = [left + (wide - 100) // 2 + shift for shift in range(-4, 5)]
+    assert any((narrow == whole[:, cut : cut + 100]).all() for cut in cuts)
+
+
+@pytest.mark.parametrize("level", [0, 255])
+def test_watermark_is_centred_half_transparent_and_shows_on_black_and_white(level: int) -> None:
+    changed = overlay.watermark(grey(level, 401, 601), fontsize=72)
+    top, left, tall, wide = box(changed, level)
+    assert top + tall / 2 == pytest.approx(200.5, abs=8)
+    assert left + wide / 2 == pytest.approx(300.5, abs=8)
+    strongest = int(np.abs(changed.astype(int) - level).max())
+    assert strongest == pytest.approx(64, abs=1)
+
+
+def test_watermark_rises_by_30_degrees() -> None:
+    y, x = np.nonzero((overlay.watermark(grey(), fontsize=48) != 90).any(axis=2))
+    assert np.degrees(np.arctan(-np.polyfit(x, y, 1)[0])) == pytest.approx(30, abs=4)
+
+
+@pytest.mark.parametrize("width", [10, 30, 60])
+def test_add_border_frames_the_whole_picture_in_black(width: int) -> None:
+    framed = overlay.add_border(grey(), width=width)
+    assert framed.shape == (200 + 2 * width, 600 + 2 * width, 3)
+    assert (framed[width:-width, width:-width] == 90).all()
+    assert framed.astype(int).sum() == 90 * grey().size
+
+
+def test_pillow_without_freetype_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_size: float) -> None:
+        raise ImportError("The _imagingft C module is not installed")
+
+    monkeypatch.setattr(PIL.ImageFont, "load_default", refuse)
+    overlay._letters.cache_clear()
+    with pytest.raises(MissingExtra, match="drawing text needs the package 'Pillow with FreeType'"):
+        overlay.watermark(grey(), fontsize=24)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.perturbations import pixels
+
+
+def test_to_uint8_rounds_and_clips() -> None:
+    values = np.array([[[-3.0, 0.4, 0.6], [1.5, 2.5, 300.0]]], np.float32)
+    assert pixels.to_uint8(values).tolist() == [[[0, 0, 1], [2, 2, 255]]]
+
+
+def test_extrapolate_keeps_at_one_and_reaches_the_target_at_zero() -> None:
+    rng = np.random.default_rng(0)
+    image, towards = rng.integers(0, 256, (2, 9, 7, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(pixels.extrapolate(image, towards, 1.0), image)
+    np.testing.assert_array_equal(pixels.extrapolate(image, towards, 0.0), towards)
+    expected = np.clip(np.rint(towards + 2.5 * (image.astype(float) - towards)), 0, 255)
+    assert np.abs(pixels.extrapolate(image, towards, 2.5) - expected).max() <= 1
+
+
+def test_look_up_takes_one_curve_or_one_per_channel() -> None:
+    image = np.array([[[0, 1, 2]]], np.uint8)
+    assert pixels.look_up(image, np.arange(256) * 10.26).tolist() == [[[0, 10, 21]]]
+    assert pixels.look_up(image, np.arange(256)[:, None] * [1, 2, -3]).tolist() == [[[0, 2, 0]]]
+
+
+def test_luma_has_the_weights_of_bt_601() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (20, 20, 3), dtype=np.uint8)
+    assert np.abs(pixels.luma(image) - image @ [0.299, 0.587, 0.114]).max() < 0.51
+
+
+def test_blend_goes_from_the_image_to_the_layer() -> None:
+    image = np.full((1, 3, 3), 100, np.uint8)
+    opacity = np.array([[0.0, 0.5, 1.0]], np.float32)
+    assert pixels.blend(image, (200, 100, 0), opacity).tolist() == [[[100, 100, 100], [150, 100, 50], [200, 100, 0]]]
+
+
+def test_smooth_noise_spans_the_unit_interval_and_is_smooth() -> None:
+    field = pixels.smooth_noise(np.random.default_rng(0), 120, 200, cell=40, octaves=1)
+    assert (field.min(), field.max()) == (0.0, 1.0)
+    assert np.abs(np.diff(field, axis=1)).max() < 3 / 40
+    assert np.abs(np.diff(field, axis=0)).max() < 3 / 40
+
+
+def test_smooth_noise_of_one_pixel_is_half() -> None:
+    assert pixels.smooth_noise(np.random.default_rng(0), 1, 1, cell=40, octaves=3).tolist() == [[0.5]]
+
+
+@pytest.mark.parametrize(("height", "width", "unit", "share"), [(1, 1, 1, 1 / 160_000), (400, 400, 1, 1), (800, 1800, 3, 1)])
+def test_scene_of_400_units(height: int, width: int, unit: float, share: float) -> None:
+    assert pixels.scene_unit(height, width) == pytest.approx(unit)
+    assert pixels.scene_share(height, width) == pytest.approx(share)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.perturbations import corruption
+from pytest_vlmrobust.perturbations.registry import REGISTRY, find
+
+Image = NDArray[np.uint8]
+LEVELS: dict[str, Any] = {"low": {"amount": 1}, "mid": {"amount": 2}, "high": {"amount": 3}}
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    """Forgets what a test registered."""
+    before = dict(REGISTRY._things)
+    installed = REGISTRY._entry_points
+    yield
+    REGISTRY._things.clear()
+    REGISTRY._things.update(before)
+    REGISTRY._entry_points = installed
+
+
+def shade(image: Image, *, amount: int) -> Image:
+    """Darkens."""
+    return image - np.minimum(image, amount).astype(np.uint8)
+
+
+def grain(image: Image, rng: np.random.Generator, *, amount: int) -> Image:
+    return image ^ rng.integers(0, amount + 1, image.shape, dtype=np.uint8)
+
+
+def same(image: Image) -> Image:
+    return image
+
+
+def test_an_own_one_is_used_like_a_built_in_one() -> None:
+    assert corruption(family="blur", **LEVELS, changes={"high": ["colour"]}, source="here", version=3)(shade) is shade
+    facts = perturbations.info("shade:high")
+    assert (facts.family, facts.category, facts.version, facts.stochastic) == ("blur", "Blur", 3, False)
+    assert facts.label_changing == {"colour"}
+    assert perturbations.info("shade:low").label_changing == frozenset()
+    assert perturbations.fingerprint("shade:mid") == [{"name": "shade", "level": "mid", "params": {"amount": 2}, "version": 3}]
+    assert perturbations.get("shade:mid")(np.full((2, 2, 3), 9, np.uint8), seed=1).max() == 7
+    assert perturbations.names("all")[-3:] == ["shade:low", "shade:mid", "shade:high"]
+    assert len(perturbations.names("robustbench")) == 133
+
+
+def test_an_own_stochastic_one_gets_a_generator_of_its_setting() -> None:
+    corruption(family="noise", **LEVELS, stochastic=True)(grain)
+    picture = np.zeros((16, 16, 3), np.uint8)
+    render = perturbations.get("grain:high")
+    np.testing.assert_array_equal(render(picture, seed=1), render(picture, seed=1))
+    assert (render(picture, seed=1) != render(picture, seed=2)).any()
+
+
+def test_a_binary_one_takes_no_levels_and_may_have_another_name_and_family() -> None:
+    corruption(family="mine", name="nothing_at_all")(same)
+    facts = perturbations.info("nothing_at_all")
+    assert (facts.level, facts.family, facts.category) == (None, "mine", "Mine")
+    picture = np.ones((2, 2, 3), np.uint8)
+    assert not np.shares_memory(perturbations.get("nothing_at_all")(picture, seed=1), picture)
+
+
+def test_writing_into_the_input_fails_at_once() -> None:
+    def careless(image: Image) -> Image:
+        image[:] = 0
+        return image
+
+    corruption(family="mine")(careless)
+    with pytest.raises(ValueError, match="read-only"):
+        perturbations.get("careless")(np.ones((2, 2, 3), np.uint8), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("result", "found"),
+    [
+        (np.zeros((2, 2, 3)), r"float64 of shape \(2, 2, 3\)"),
+        (np.zeros((2, 2), np.uint8), r"uint8 of shape \(2, 2\)"),
+        (np.zeros((0, 2, 3), np.uint8), r"uint8 of shape \(0, 2, 3\)"),
+        (None, "NoneType"),
+    ],
+)
+def test_a_result_that_is_no_picture_is_refused(result: object, found: str) -> None:
+    corruption(family="mine", name="wrong")(lambda image: result)
+    with pytest.raises(UsageError, match=rf"perturbation 'wrong' returned {found}. Expected uint8 of shape \(H, W, 3\)"):
+        perturbations.get("wrong")(np.ones((2, 2, 3), np.uint8), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (shade, {"low": {"amount": 1}}, "perturbation 'shade' lacks mid, high. Give low, mid and high, or none"),
+        (shade, {}, r"called as shade\(image\).* missing a required argument: 'amount'"),
+        (shade, {**LEVELS, "mid": {"sigma": 2}}, r"'shade' at level mid is called as shade\(image, sigma=2\)"),
+        (shade, {**LEVELS, "stochastic": True}, r"at level low is called as shade\(image, rng, amount=1\).*too many positional"),
+        (grain, LEVELS, r"called as grain\(image, amount=1\).*missing a required argument: 'rng'"),
+        (same, {"changes": ["color"]}, "'same': changes names 'color'. Expected tags among colour, count"),
+        (same, {"changes": {"low": ["colour"]}}, "'same': changes names 'low'"),
+        (same, {"name": "Fog-2"}, "'Fog-2' could not be written in a setting"),
+        (same, {"name": "fog:low"}, "'fog:low' could not be written in a setting"),
+        (same, {"name": "clean"}, "'clean': the name is reserved"),
+        (same, {"name": "fog"}, "perturbation 'fog' is registered already by pytest_vlmrobust.perturbations.weather.fog"),
+        (same, {"name": "fog", "replace": True}, "'fog' is built in, and its published results mean these pixels"),
+    ],
+)
+def test_what_cannot_work_is_refused_where_it_is_written(function: Callable[..., Any], arguments: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        corruption(family="mine", **arguments)(function)
+
+
+def test_an_own_one_can_be_registered_again_only_when_asked() -> None:
+    corruption(family="mine")(same)
+    with pytest.raises(UsageError, match=r"'same' is registered already by .*test_registry.same. .*pass replace=True"):
+        corruption(family="mine")(same)
+    corruption(family="mine", version=2, replace=True)(same)
+    assert perturbations.info("same").version == 2
+
+
+def test_an_entry_point_may_lead_to_a_decorated_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    corruption(family="mine")(same)
+    del REGISTRY._things["same"]
+    monkeypatch.setattr(EntryPoint, "load", lambda self: same)
+    REGISTRY._entry_points = {"same": EntryPoint("same", "package:same", "pytest_vlmrobust.perturbations")}
+    assert find("same").family == "mine"
+    assert "same" in perturbations.names("all")
+
+
+def test_an_entry_point_to_anything_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EntryPoint, "load", lambda self: 3)
+    REGISTRY._entry_points = {"three": EntryPoint("three", "package:three", "pytest_vlmrobust.perturbations")}
+    with pytest.raises(UsageError, match=r"perturbation 'three': its entry point leads to 3. Expected a function decorated"):
+        perturbations.get("three")

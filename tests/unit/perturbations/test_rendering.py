@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pickle  # noqa: TID251  # worker processes receive renderers this way
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.errors import ImageError
+from pytest_vlmrobust.core.setting import Setting
+
+PICTURE: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+
+
+def test_composition_is_one_after_the_other() -> None:
+    fogged = perturbations.get("fog:mid")(PICTURE, seed=5)
+    expected = perturbations.get("jpeg_compression:high")(fogged, seed=5)
+    np.testing.assert_array_equal(perturbations.get("fog:mid+jpeg_compression:high")(PICTURE, seed=5), expected)
+
+
+def test_a_repeated_step_draws_anew() -> None:
+    grey = np.full((64, 64, 3), 128, np.uint8)
+    once = perturbations.get("gaussian_noise:low")(grey, seed=5).astype(int) - 128
+    twice = perturbations.get("gaussian_noise:low+gaussian_noise:low")(grey, seed=5).astype(int) - 128
+    # the same noise twice would have double the deviation, independent noise has the root of two
+    assert twice.std() / once.std() == pytest.approx(np.sqrt(2), rel=0.05)
+
+
+def test_levels_of_one_perturbation_draw_independently() -> None:
+    grey = np.full((64, 64, 3), 128, np.uint8)
+    low, mid = (perturbations.get(f"gaussian_noise:{at}")(grey, seed=5).astype(float).ravel() for at in ("low", "mid"))
+    assert abs(np.corrcoef(low, mid)[0, 1]) < 0.05
+
+
+def test_clean_is_an_equal_copy() -> None:
+    copy = perturbations.get("clean")(PICTURE, seed=1)
+    np.testing.assert_array_equal(copy, PICTURE)
+    assert not np.shares_memory(copy, PICTURE)
+    np.testing.assert_array_equal(perturbations.get("clean+flip_h")(PICTURE, seed=1), PICTURE[:, ::-1])
+
+
+def test_a_renderer_survives_the_way_to_another_process() -> None:
+    render = perturbations.get("rain:mid")
+    again = pickle.loads(pickle.dumps(render))  # noqa: S301  # bytes of our own
+    np.testing.assert_array_equal(again(PICTURE, seed=2), render(PICTURE, seed=2))
+    assert repr(again) == "perturbations.get('rain:mid')"
+
+
+def test_a_parsed_setting_serves_as_well_as_its_text() -> None:
+    render = perturbations.get(Setting.parse("rain:mid"))
+    np.testing.assert_array_equal(render(PICTURE, seed=2), perturbations.get("rain:mid")(PICTURE, seed=2))
+
+
+def test_integers_of_numpy_are_the_same_seed_and_floats_are_refused() -> None:
+    render = perturbations.get("gaussian_noise:low")
+    np.testing.assert_array_equal(render(PICTURE, seed=np.int64(7)), render(PICTURE, seed=7))
+    with pytest.raises(TypeError, match="float"):
+        render(PICTURE, seed=7.0)  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_what_is_no_array_is_refused_with_the_remedy() -> None:
+    with pytest.raises(TypeError, match=r"fog:low: got builtins.list. Expected a uint8 array .* perturbations.as_rgb"):
+        perturbations.get("fog:low")([[1]], seed=1)  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_a_side_too_long_for_opencv_is_refused() -> None:
+    with pytest.raises(ImageError, match=r"rotate:low: got an image of 32001 x 1 pixels. Expected sides from 1 to 32000"):
+        perturbations.get("rotate:low")(np.zeros((1, 32_001, 3), np.uint8), seed=1)
+
+
+@pytest.mark.parametrize(
+    "setting", ["zoom_blur:high", "glass_blur:low", "elastic_transform:high", "upsample:low", "jpeg_compression:low"]
+)
+def test_the_longest_side_works(setting: str) -> None:
+    picture = np.full((2, 32_000, 3), 90, np.uint8)
+    assert perturbations.get(setting)(picture, seed=1)[:, 16_000].tolist() == [[90] * 3] * 2

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import colorsys
+
+import numpy as np
+import PIL.Image
+import PIL.ImageEnhance
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.perturbations import tone
+
+IMAGE: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.1, 0.7, 1.0, 1.3, 4.0])
+@pytest.mark.parametrize(
+    ("function", "enhancer"),
+    [
+        (tone.brightness, PIL.ImageEnhance.Brightness),
+        (tone.contrast, PIL.ImageEnhance.Contrast),
+        (tone.saturation, PIL.ImageEnhance.Color),
+    ],
+)
+def test_factors_work_as_in_pillow(function: type, enhancer: type[PIL.ImageEnhance._Enhance], factor: float) -> None:
+    expected = np.asarray(enhancer(PIL.Image.fromarray(IMAGE)).enhance(factor)).astype(int)  # type: ignore[call-arg]  # a base without __init__
+    tolerance = 2 + abs(factor - 1)  # Pillow truncates, and rounds the mean or the luma before it is multiplied
+    assert np.abs(np.asarray(function(IMAGE, factor=factor)) - expected).max() <= tolerance
+
+
+@pytest.mark.parametrize("function", [tone.brightness, tone.contrast, tone.saturation, tone.gamma])
+def test_factor_one_changes_nothing(function: type) -> None:
+    np.testing.assert_array_equal(np.asarray(function(IMAGE, factor=1.0)), IMAGE)
+
+
+def test_saturation_high_equals_grayscale() -> None:
+    grey = perturbations.get("grayscale")(IMAGE, seed=1)
+    np.testing.assert_array_equal(perturbations.get("saturation:high")(IMAGE, seed=1), grey)
+
+
+@pytest.mark.parametrize("factor", [0.2, 0.7, 2.0])
+def test_gamma_is_a_power(factor: float) -> None:
+    expected = np.rint(255 * (IMAGE / 255) ** factor)
+    np.testing.assert_array_equal(tone.gamma(IMAGE, factor=factor), expected)
+
+
+@pytest.mark.parametrize("degrees", [0, 10, 40, 90, 270])
+def test_hue_shift_turns_hue_and_keeps_saturation_and_value(degrees: float) -> None:
+    shifted = tone.hue_shift(IMAGE, degrees=degrees)
+    for before, after in zip(IMAGE.reshape(-1, 3)[:200], shifted.reshape(-1, 3), strict=False):
+        hue, saturation, value = colorsys.rgb_to_hsv(*(before / 255))
+        expected = 255 * np.array(colorsys.hsv_to_rgb((hue + degrees / 360) % 1, saturation, value))
+        assert np.abs(after - expected).max() <= 0.51
+
+
+def test_hue_shift_of_red_by_a_sixth_is_yellow() -> None:
+    assert tone.hue_shift(np.array([[[255, 0, 0]]], np.uint8), degrees=60).tolist() == [[[255, 255, 0]]]
+
+
+def test_color_jitter_multiplies_by_what_it_draws_in_order() -> None:
+    bright, contrasty, colourful = np.random.default_rng(3).uniform(0.7, 1.3, 3)
+    expected = tone.saturation(tone.contrast(tone.brightness(IMAGE, factor=bright), factor=contrasty), factor=colourful)
+    np.testing.assert_array_equal(tone.color_jitter(IMAGE, np.random.default_rng(3), range=0.3), expected)

@@ -1,0 +1,275 @@
+"""Properties of the three extractors that hold for any text."""
+
+import time
+import unicodedata
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.scoring import (
+    CHOICE_RULES,
+    OPEN_RULES,
+    YES_NO_RULES,
+    Extraction,
+    extract_choice,
+    extract_open,
+    extract_yes_no,
+    normalised,
+)
+
+OPTIONS = {"A": "cat", "B": "dog", "C": "red car", "D": "12"}
+UNREAD = {"none", "ambiguous", "refusal", "empty", "unfinished_thinking"}
+
+PIECES = [
+    *[
+        "the",
+        "answer",
+        "is",
+        "Answer:",
+        "answer is",
+        "The correct option is",
+        "option",
+        "Option",
+        "choice",
+        "so",
+        "therefore",
+        "I",
+    ],
+    *[
+        "I choose",
+        "it is",
+        "picture",
+        "shows",
+        "hot",
+        "bird",
+        "Cats",
+        "dogs",
+        "(",
+        ")",
+        "[",
+        "]",
+        ".",
+        ",",
+        ":",
+        "\n",
+        "**",
+        "__",
+    ],
+    *[
+        "not",
+        "correct",
+        "best",
+        "E",
+        "Z",
+        "(E)",
+        "13",
+        "112",
+        "12.5",
+        "because",
+        "\\boxed{",
+        "}",
+        "<answer>",
+        "</answer>",
+        "</think>",
+    ],
+    *["答案", "选", "选项", "是", "不", "→", "=", '"', "'", "$", "-", "or", "and", "/", "?", "!", "looks like", "definitely"],
+]
+"""Everything that surrounds an answer, and no answer."""
+
+WORDS_FOR_YES_AND_NO = {"correct", "是", "不"}
+
+rambling = st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join)
+wild = st.text(max_size=300) | st.lists(
+    st.sampled_from([*PIECES, "A", "B", "C", "a", "b", "dog", "cat", "red", "car", "12", "yes", "no", "<think>"]), max_size=30
+).map(" ".join)
+texts_of_options = st.lists(st.text(max_size=12), min_size=2, max_size=10)
+
+
+@given(text=wild, options=texts_of_options)
+def test_a_choice_is_always_one_of_the_options_or_none(text: str, options: list[str]) -> None:
+    lettered = dict(zip("ABCDEFGHIJ", options, strict=False))
+    found = extract_choice(text, lettered)
+    assert (found.answer in lettered and found.rule in CHOICE_RULES) or (found.answer is None and found.rule in UNREAD)
+
+
+@given(text=wild)
+def test_yes_no_is_always_yes_or_no_or_none(text: str) -> None:
+    found = extract_yes_no(text)
+    assert (found.answer in {"yes", "no"} and found.rule in YES_NO_RULES) or (found.answer is None and found.rule in UNREAD)
+
+
+@given(text=wild)
+def test_an_open_answer_has_words_and_a_normal_form(text: str) -> None:
+    found = extract_open(text)
+    if found.answer is None:
+        assert found.rule in UNREAD
+    else:
+        assert found.rule in OPEN_RULES
+        assert found.answer.strip()
+        assert normalised(normalised(found.answer)) == normalised(found.answer)
+
+
+@given(text=wild)
+def test_what_is_chosen_was_said(text: str) -> None:
+    letter = extract_choice(text, OPTIONS).answer
+    if letter is not None:
+        said = unicodedata.normalize("NFKC", text).casefold()
+        said = " ".join(said.replace("twelve", "12").replace("*", "").replace("`", "").replace("__", "").split())
+        assert letter.casefold() in said or OPTIONS[letter] in said
+
+
+@settings(max_examples=300)
+@given(text=rambling)
+def test_a_text_without_an_answer_is_never_read(text: str) -> None:
+    assert extract_choice(text, OPTIONS).answer is None
+
+
+@settings(max_examples=300)
+@given(text=rambling.filter(lambda text: not WORDS_FOR_YES_AND_NO & set(text.split())))
+def test_a_text_without_yes_or_no_is_never_read(text: str) -> None:
+    assert extract_yes_no(text).answer is None
+
+
+@given(text=rambling, letter=st.sampled_from("ABCD"))
+def test_thinking_does_not_count(text: str, letter: str) -> None:
+    wrong = "A" if letter != "A" else "B"
+    assert extract_choice(f"<think>The answer is {wrong}. {text}</think>\nThe answer is {letter}.", OPTIONS).answer == letter
+    assert extract_choice(f"<think>The answer is {letter}", OPTIONS) == Extraction(None, "unfinished_thinking")
+
+
+@given(
+    one=st.sampled_from("ABCD"), other=st.sampled_from("ABCD"), template=st.sampled_from(["{} or {}", "either {} or {}", "{}/{}"])
+)
+def test_two_answers_are_none(one: str, other: str, template: str) -> None:
+    found = extract_choice(template.format(one, other), OPTIONS)
+    assert (found.answer is None) == (one != other) or (one == other and found.answer in {one, None})
+
+
+@pytest.mark.parametrize("letter", "ABCD")
+@pytest.mark.parametrize(
+    "template",
+    [
+        "The answer is not {}.",
+        "I don't think it is {}",
+        "{} is wrong",
+        "{} is not correct",
+        "Option {} is incorrect",
+        "不选{}",
+        "never {}",
+    ],
+)
+def test_a_denied_letter_is_no_answer(template: str, letter: str) -> None:
+    assert extract_choice(template.format(letter), OPTIONS).answer is None
+
+
+@pytest.mark.parametrize("letter", "ABCD")
+@pytest.mark.parametrize(
+    "template",
+    [
+        *[
+            "{}",
+            "({})",
+            "{}.",
+            "**{}**",
+            "[{}]",
+            "Option {}",
+            "The answer is {}",
+            "The answer is **({})**.",
+            "Answer: {}",
+            "So {}.",
+        ],
+        *[
+            "I would choose {}, I think",
+            "It is wrong to say otherwise.\n{}",
+            "\\boxed{{{}}}",
+            "<answer>{}</answer>",
+            "选{}",
+            "{} is correct",
+        ],
+    ],
+)
+def test_every_letter_is_read_alike(template: str, letter: str) -> None:
+    assert extract_choice(template.format(letter), OPTIONS).answer == letter
+
+
+def test_options_that_differ_in_case_only() -> None:
+    options = {"A": "Polish", "B": "polish"}
+    assert extract_choice("polish", options).answer == "B"
+    assert extract_choice("POLISH", options) == Extraction(None, "ambiguous")
+
+
+def test_without_options_nothing_is_read() -> None:
+    assert extract_choice("A", {}) == Extraction(None, "none")
+
+
+def test_every_rule_says_what_it_reads() -> None:
+    for ladder in (CHOICE_RULES, YES_NO_RULES, OPEN_RULES):
+        for name, rule in ladder.items():
+            assert rule.__doc__, name
+
+
+def test_ten_thousand_answers_in_less_than_a_second() -> None:
+    answers = [
+        "B",
+        "The answer is **B**.",
+        "A dog is running in the park",
+        "I think it is a dog, not a cat",
+        "C and D are wrong so B",
+    ]
+    begin = time.process_time()
+    for number in range(10_000):
+        extract_choice(answers[number % len(answers)], OPTIONS)
+    assert time.process_time() - begin < 1.0
+
+
+HOSTILE = [
+    "<think>",
+    "\\boxed{",
+    "so ",
+    "A ",
+    "the answer is ",
+    "A. cat ",
+    "(",
+    "**",
+    "A and ",
+    "it is ",
+    "yes or ",
+    "answer=",
+    "cat ",
+    "1,",
+    "$a",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.parametrize("extract", [lambda text: extract_choice(text, OPTIONS), extract_yes_no, extract_open, normalised])
+def test_a_hostile_text_costs_no_more_than_its_length(extract: Callable[[str], object], piece: str) -> None:
+    begin = time.process_time()
+    extract(piece * 5_000)
+    assert time.process_time() - begin < 1.0
+
+
+@pytest.mark.parametrize(
+    ("answers", "same"),
+    [
+        (["The red car.", "red car", "RED  CAR!", "a red\ncar"], True),
+        (["T-shirt", "t shirt"], True),
+        (["U.S.A.", "usa"], True),
+        (["1,000", "1000", "1000.0"], True),
+        (["two", "2", "2.0"], True),
+        ([".50", "0.5"], True),
+        (["\uff46ull", "full"], True),
+        (["it\u2019s", "its"], True),
+        (["-3", "3"], False),
+        (["5%", "5"], False),
+        (["$5", "5"], False),
+        (["3.5", "35"], False),
+        (["?", "!"], False),
+        (["a", "the"], False),
+        (["1,5", "15"], False),
+    ],
+)
+def test_normal_forms(answers: Sequence[str], same: bool) -> None:
+    assert (len({normalised(answer) for answer in answers}) == 1) is same

@@ -1,0 +1,90 @@
+"""From a prediction to a score: right, wrong, unparsed and failed are four different things."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.scoring import SCORERS, names, register, score
+
+CHOICE = Sample("1", (), "What?", "B", "choice", {"A": "cat", "B": "dog"})
+YES_NO = Sample("2", (), "Is it?", "yes", "yes_no")
+OPEN = Sample("3", (), "What colour?", ("red", "crimson"), "open")
+
+
+def said(text: str, **more: str) -> Prediction:
+    return Prediction(text, more.pop("method", "generate"), **more)  # type: ignore[arg-type]  # every field given here is text
+
+
+@pytest.mark.parametrize(
+    ("sample", "text", "expected"),
+    [
+        (CHOICE, "The answer is B.", Score(1.0, "statement", "B")),
+        (CHOICE, "A", Score(0.0, "letter", "A")),
+        (CHOICE, "A or B", Score.unparsed("ambiguous")),
+        (CHOICE, "", Score.unparsed("empty")),
+        (CHOICE, "I cannot answer this.", Score.unparsed("refusal")),
+        (YES_NO, "Yes, there is.", Score(1.0, "leading", "yes")),
+        (YES_NO, "no", Score(0.0, "word", "no")),
+        (YES_NO, "Yes/No", Score.unparsed("ambiguous")),
+        (OPEN, "Answer: Crimson.", Score(1.0, "statement", "Crimson")),
+        (OPEN, "blue", Score(0.0, "whole", "blue")),
+        (OPEN, "I cannot answer this.", Score.unparsed("refusal")),
+    ],
+)
+def test_scores(sample: Sample, text: str, expected: Score) -> None:
+    assert score(sample, said(text)) == expected
+
+
+@pytest.mark.parametrize("sample", [CHOICE, YES_NO, OPEN])
+def test_a_failed_inference_is_not_a_wrong_answer(sample: Sample) -> None:
+    result = score(sample, said("B", finish_reason="error", error="out of memory"))
+    assert math.isnan(result.value)
+    assert (result.state, result.rule, result.answer) == ("error", "out of memory", None)
+    assert "gave no reason" in score(sample, said("", finish_reason="error")).rule
+
+
+def test_a_cut_text_is_truncated_only_when_nothing_can_be_read() -> None:
+    assert score(CHOICE, said("Let me look at the", finish_reason="length")) == Score.unparsed("truncated")
+    assert score(CHOICE, said("<think>It may be B", finish_reason="length")) == Score.unparsed("truncated")
+    assert score(CHOICE, said("B. dog, because the", finish_reason="length")) == Score(1.0, "leading_letter", "B")
+
+
+def test_letter_logits() -> None:
+    assert score(CHOICE, said("B", method="letter_logits")) == Score(1.0, "letter_logits", "B")
+    assert score(CHOICE, said(" A", method="letter_logits")) == Score(0.0, "letter_logits", "A")
+    assert score(CHOICE, said("E", method="letter_logits", finish_reason="length")) == Score.unparsed("letter_logits")
+    assert score(YES_NO, said("Yes", method="letter_logits")) == Score(1.0, "letter_logits", "yes")
+
+
+def test_an_unread_text_never_equals_an_unusual_target() -> None:
+    for target in ("", "None", "False"):
+        assert score(Sample("4", (), "?", target, "open"), said("")).value == 0.0
+
+
+def test_a_target_in_another_case() -> None:
+    assert score(Sample("5", (), "?", "Yes", "yes_no"), said("yes")).value == 1.0
+
+
+def test_an_unknown_task() -> None:
+    with pytest.raises(UnknownName, match=r"unknown scorer 'chioce'\. Did you mean 'choice'\?"):
+        score(Sample("6", (), "?", "B", "chioce"), said("B"))
+
+
+@pytest.fixture
+def _length_scorer() -> Iterator[None]:
+    register("length_for_test", lambda sample, prediction: Score(float(len(prediction.text) == len(sample.target)), "length"))
+    yield
+    SCORERS._things.pop("length_for_test")
+
+
+@pytest.mark.usefixtures("_length_scorer")
+def test_a_scorer_of_ones_own() -> None:
+    assert "length_for_test" in names()
+    assert score(Sample("7", (), "?", "abc", "length_for_test"), said("xyz")).value == 1.0
+    with pytest.raises(UsageError, match="scorer 'length_for_test' is registered already"):
+        register("length_for_test", lambda sample, prediction: Score.unparsed())
