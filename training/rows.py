@@ -18,16 +18,16 @@ from pytest_vlmrobust.evaluation.prompts import prompt
 
 EXTRA_ANCHORS = ("dir:up", "dir:down", "dir:left", "dir:right", "large", "blank")
 KIND_WEIGHTS = {
-    "color_of": 1.2,
-    "color_at": 1.0,
-    "shape_of": 0.8,
-    "shape_at": 0.8,
+    "color_of": 2.0,
+    "color_at": 0.7,
+    "shape_of": 0.6,
+    "shape_at": 0.6,
     "count": 1.0,
-    "where": 1.2,
-    "relation": 1.4,
-    "orientation": 2.0,
-    "size": 1.4,
-    "existence": 1.8,
+    "where": 2.0,
+    "relation": 1.6,
+    "orientation": 2.6,
+    "size": 1.0,
+    "existence": 2.0,
 }
 
 
@@ -101,7 +101,7 @@ def _ask_scene(rng: np.random.Generator, scene: scenes.Scene, count: int) -> tup
 def _ask_page(rng: np.random.Generator, page: lettering.Page, count: int) -> tuple[Asked, ...]:
     asked = []
     for _ in range(count):
-        kind = list(word_questions.WORD_KINDS)[int(rng.choice(3, p=(0.5, 0.25, 0.25)))]
+        kind = list(word_questions.WORD_KINDS)[int(rng.choice(3, p=(0.3, 0.3, 0.4)))]
         question = word_questions.WORD_KINDS[kind](rng, page)
         asked.append(_asked(question.text, question.answer, question.options, question.kind))
     return tuple(asked)
@@ -143,7 +143,8 @@ class Packer:
         start = self.ids(head + mark)
         reply = self.ids(asked.reply)
         ids = [*start, *(words if hint else []), *self.ids(f"{tail}<|im_end|>\n<|im_start|>assistant\n")]
-        return [*ids, *reply, self.end], len(ids) - 1, len(start) - 1, words
+        blank = self.ids(" ")[0]
+        return [*ids, *reply, self.end], len(ids) - 1, len(start) - 1, [word for word in words if word != blank]
 
     def options(self, tokens: list[int]) -> list[int]:
         """Returns the index of the last token of each option; none for yes/no questions."""
@@ -172,6 +173,8 @@ class Packer:
                 picks.append((b, offset + at, tokens[at + 1], 1.0, 0))
                 picks.append((b, offset + at + 1, self.end, 0.1, 1))
                 picks.append((b, offset + mark, words[0], 0.5, 2))
+                if len(words) > 1 and tokens[mark + 1] != words[0]:
+                    picks.append((b, offset + mark + 1, words[1], 0.5, 2))
                 right = questions.LETTERS.find(batch[b].asked[k].reply)
                 for number, last in enumerate(self.options(tokens)):
                     chosen = number == right

@@ -55,7 +55,9 @@ class Record:
     n_unparsed: int = 0
     n_errors: int = 0
     n_inferred: int = 0
-    """Inferences made for this test in this run; the others came from the store."""
+    """Inferences made while this test ran, also for other cells that it needed."""
+    n_recalled: int = 0
+    """Answers that came from the store while this test ran."""
     seconds: float = 0.0
     measures: tuple[Measure, ...] = ()
     categories: dict[str, float] = field(default_factory=dict)

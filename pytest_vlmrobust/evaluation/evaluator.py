@@ -99,8 +99,8 @@ class _Asking:
 class Evaluator:
     """Evaluates cells on demand; one model is resident at a time.
 
-    ``models`` and ``datasets`` map the names that stand in cells; ``order`` is the plan, which lets views of the next cell be
-    made while the model works on this one.
+    ``models`` and ``datasets`` map the names that stand in cells. ``inferred`` and ``recalled`` count the answers that this
+    evaluator got from a model and from the store.
     """
 
     models: Mapping[str, ModelRef]
@@ -119,6 +119,8 @@ class Evaluator:
         self._backends: dict[str, Backend] = {}
         self._views = ViewMaker(self.options.seed)
         self._pipeline = Pipeline(self._views, threads=self.options.threads)
+        self.inferred = 0
+        self.recalled = 0
 
     def dataset(self, name: str) -> Dataset:
         """Returns the dataset called ``name``, read on first use."""
@@ -203,6 +205,8 @@ class Evaluator:
         self._recall(cell, asked)
         answers = self.store.get_many({asking.key for asking in asked if asking.key is not None})
         inferred = self._infer_missing(cell, asked, answers)
+        self.inferred += inferred
+        self.recalled += len(asked) - inferred
         predictions = tuple(answers[asking.key or ""] for asking in asked)
         return CellResult(
             cell=cell,

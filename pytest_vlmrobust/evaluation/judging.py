@@ -46,6 +46,7 @@ class Judge:
         Raises:
             InfrastructureError: nothing could be measured.
         """
+        before = self.evaluator.inferred, self.evaluator.recalled
         result = self.evaluator.result(cell)
         table = self._cell_table(cell, result)
         about = None if cell.setting in (CLEAN, NO_IMAGE) else perturbations.info(str(cell.setting))
@@ -71,7 +72,8 @@ class Judge:
             n_requested=result.n_requested,
             n_unparsed=result.count("unparsed"),
             n_errors=result.count("error"),
-            n_inferred=result.n_inferred,
+            n_inferred=self.evaluator.inferred - before[0],
+            n_recalled=self.evaluator.recalled - before[1],
             seconds=result.seconds,
             measures=tuple(measures),
             categories=_by_category(result),
@@ -85,6 +87,7 @@ class Judge:
         Raises:
             InfrastructureError: a cell that it needs could not be measured.
         """
+        before = self.evaluator.inferred, self.evaluator.recalled
         perturbed = [setting for setting in settings if setting not in (CLEAN, NO_IMAGE)]
         table = self.evaluator.table(sweep.model, sweep.dataset, perturbed, reference=self.reference)
         estimate = metrics.estimate(sweep.metric, table, confidence=self.confidence)
@@ -104,6 +107,8 @@ class Judge:
             n_requested=len(self.evaluator.samples(sweep.dataset)),
             n_unparsed=sum(result.count("unparsed") for result in results),
             n_errors=sum(result.count("error") for result in results),
+            n_inferred=self.evaluator.inferred - before[0],
+            n_recalled=self.evaluator.recalled - before[1],
             measures=tuple(measures),
             policy_sha256=self.policies[sweep.model].sha256,
         )

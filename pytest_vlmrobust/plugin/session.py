@@ -21,6 +21,7 @@ from .progress import ProgressDisplay
 from .stash import GATE
 
 if TYPE_CHECKING:
+    from pytest_vlmrobust.backends import Backend
     from pytest_vlmrobust.core.model import ModelRef
     from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
@@ -136,25 +137,18 @@ class Gate:
         Raises:
             StoreError: the store cannot be opened.
         """
-        from pytest_vlmrobust.backends import BackendOptions, open_backend
-        from pytest_vlmrobust.datasets import resolve as resolve_dataset
+        from pytest_vlmrobust.datasets import resolve
         from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
         from pytest_vlmrobust.store import Store
 
-        settings, store = self.settings, self.store_directory
-        options = BackendOptions(
-            device=settings.vlm_device,
-            batch_size=settings.vlm_batch_size,
-            offline=settings.vlm_offline,
-            digest_cache=store / "digests.json",
-        )
+        settings = self.settings
         return Evaluator(
             models=self.models,
             datasets={
-                short: partial(resolve_dataset, name, data_dir=self.data_directory) for short, name in self.datasets.items()
+                short: partial(resolve, name, data_dir=self.data_directory) for short, name in self.datasets.items()
             },
-            open_backend=lambda ref: open_backend(ref, options),
-            store=Store.open(store, read_only=settings.vlm_offline),
+            open_backend=self.open_backend,
+            store=Store.open(self.store_directory, read_only=settings.vlm_offline),
             options=EvaluationOptions(
                 seed=settings.vlm_seed,
                 sample=settings.vlm_sample or None,
@@ -165,6 +159,19 @@ class Gate:
             owner=f"{self.worker}-{os.getpid()}",
             listener=self._progressed,
         )
+
+    def open_backend(self, ref: ModelRef) -> Backend:
+        """Returns the backend of a model with the run's options; no weights are loaded yet."""
+        from pytest_vlmrobust.backends import BackendOptions, open_backend
+
+        settings = self.settings
+        options = BackendOptions(
+            device=settings.vlm_device,
+            batch_size=settings.vlm_batch_size,
+            offline=settings.vlm_offline,
+            digest_cache=self.store_directory / "digests.json",
+        )
+        return open_backend(ref, options)
 
     @cached_property
     def judge(self) -> Judge:

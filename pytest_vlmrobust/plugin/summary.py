@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.verdict import EXIT_CODES, decide
 
 from .junit import add_suite_properties
 from .stash import GATE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_vlmrobust.core.model import ModelRef
+
     from .session import Gate
 
 _UNTOUCHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
@@ -74,13 +80,12 @@ def suite_facts(gate: Gate) -> dict[str, str]:
 
 
 def manifest(gate: Gate) -> dict[str, object]:
-    """Returns what determined this run, JSON-safe."""
+    """Returns what determined this run, JSON-safe; what cannot be had any more is said in its place."""
     import dataclasses
     import platform
 
     import pytest_vlmrobust
 
-    evaluator = gate.open_evaluator()
     return {
         "schema": 1,
         "run": gate.run_id,
@@ -88,17 +93,8 @@ def manifest(gate: Gate) -> dict[str, object]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "settings": dataclasses.asdict(gate.settings),
-        "models": {
-            name: {
-                "backend": ref.backend,
-                "location": ref.location,
-                "revision": ref.revision,
-                "prompt_mode": ref.prompt_mode,
-                "fingerprint": dict(evaluator.model_fingerprint(name)) if evaluator else None,
-            }
-            for name, ref in gate.models.items()
-        },
-        "datasets": {name: evaluator.dataset(name).digest if evaluator else None for name in gate.datasets},
+        "models": {name: model_facts(gate, ref) for name, ref in gate.models.items()},
+        "datasets": {short: attempt(partial(digest_of, name, gate.data_directory)) for short, name in gate.datasets.items()},
         "policies": {
             name: {"sha256": policy.sha256, "files": [dataclasses.asdict(file) for file in policy.files]}
             for name, policy in gate.policies.items()
@@ -106,6 +102,32 @@ def manifest(gate: Gate) -> dict[str, object]:
         "outcomes": dict(Counter(str(record.outcome) for record in gate.records)),
         "decision": str(decide(record.outcome for record in gate.records)),
     }
+
+
+def digest_of(name: str, directory: Path | None) -> str:
+    """Returns the digest of the data set that the user called ``name``."""
+    from pytest_vlmrobust.datasets import resolve
+
+    return resolve(name, data_dir=directory).digest
+
+
+def model_facts(gate: Gate, ref: ModelRef) -> dict[str, object]:
+    """Returns what the manifest says about a model: where it is from, how it was asked, what determines its answers."""
+    return {
+        "backend": ref.backend,
+        "location": ref.location,
+        "revision": ref.revision,
+        "prompt_mode": ref.prompt_mode,
+        "fingerprint": attempt(lambda: dict(gate.open_backend(ref).fingerprint())),
+    }
+
+
+def attempt(get: Callable[[], object]) -> object:
+    """Returns what ``get`` returns, or says in its place why it could not."""
+    try:
+        return get()
+    except VlmRobustError as error:
+        return {"error": str(error)}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

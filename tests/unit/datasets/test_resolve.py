@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -165,6 +165,7 @@ def test_dataset_id(typed: str, name: str) -> None:
     assert dataset_id(typed) == name
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_a_dataset_id_is_always_safe(typed: str) -> None:
     assert re.fullmatch(r"[A-Za-z0-9._-]{1,60}", dataset_id(typed))

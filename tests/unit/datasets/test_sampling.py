@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
@@ -83,6 +83,7 @@ def test_nothing_to_take_from() -> None:
         take([], "20%")
 
 
+@settings(deadline=None)
 @given(sizes=st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 40), min_size=1), count=st.integers(1, 120))
 def test_every_share_is_within_one_of_the_exact_share(sizes: dict[str, int], count: int) -> None:
     total = sum(sizes.values())

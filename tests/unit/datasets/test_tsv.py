@@ -345,3 +345,8 @@ def test_reading_twice_gives_the_same_samples_and_warns_once(tmp_path: Path) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert dataset.samples() is first
+
+
+def test_compat_refuses_a_row_that_vlmevalkit_leaves_without_options(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="expected one option at least that VLMEvalKit does not drop"):
+        read(tmp_path, mcq("1", A="None", B="NA"), compat="vlmevalkit")

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_vlmrobust.scoring import (
@@ -87,6 +87,7 @@ wild = st.text(max_size=300) | st.lists(
 texts_of_options = st.lists(st.text(max_size=12), min_size=2, max_size=10)
 
 
+@settings(deadline=None)
 @given(text=wild, options=texts_of_options)
 def test_a_choice_is_always_one_of_the_options_or_none(text: str, options: list[str]) -> None:
     lettered = dict(zip("ABCDEFGHIJ", options, strict=False))
@@ -94,12 +95,14 @@ def test_a_choice_is_always_one_of_the_options_or_none(text: str, options: list[
     assert (found.answer in lettered and found.rule in CHOICE_RULES) or (found.answer is None and found.rule in UNREAD)
 
 
+@settings(deadline=None)
 @given(text=wild)
 def test_yes_no_is_always_yes_or_no_or_none(text: str) -> None:
     found = extract_yes_no(text)
     assert (found.answer in {"yes", "no"} and found.rule in YES_NO_RULES) or (found.answer is None and found.rule in UNREAD)
 
 
+@settings(deadline=None)
 @given(text=wild)
 def test_an_open_answer_has_words_and_a_normal_form(text: str) -> None:
     found = extract_open(text)
@@ -111,6 +114,7 @@ def test_an_open_answer_has_words_and_a_normal_form(text: str) -> None:
         assert normalised(normalised(found.answer)) == normalised(found.answer)
 
 
+@settings(deadline=None)
 @given(text=wild)
 def test_what_is_chosen_was_said(text: str) -> None:
     letter = extract_choice(text, OPTIONS).answer
@@ -120,18 +124,19 @@ def test_what_is_chosen_was_said(text: str) -> None:
         assert letter.casefold() in said or OPTIONS[letter] in said
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(text=rambling)
 def test_a_text_without_an_answer_is_never_read(text: str) -> None:
     assert extract_choice(text, OPTIONS).answer is None
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(text=rambling.filter(lambda text: not WORDS_FOR_YES_AND_NO & set(text.split())))
 def test_a_text_without_yes_or_no_is_never_read(text: str) -> None:
     assert extract_yes_no(text).answer is None
 
 
+@settings(deadline=None)
 @given(text=rambling, letter=st.sampled_from("ABCD"))
 def test_thinking_does_not_count(text: str, letter: str) -> None:
     wrong = "A" if letter != "A" else "B"
@@ -139,12 +144,13 @@ def test_thinking_does_not_count(text: str, letter: str) -> None:
     assert extract_choice(f"<think>The answer is {letter}", OPTIONS) == Extraction(None, "unfinished_thinking")
 
 
+@settings(deadline=None)
 @given(
     one=st.sampled_from("ABCD"), other=st.sampled_from("ABCD"), template=st.sampled_from(["{} or {}", "either {} or {}", "{}/{}"])
 )
 def test_two_answers_are_none(one: str, other: str, template: str) -> None:
-    found = extract_choice(template.format(one, other), OPTIONS)
-    assert (found.answer is None) == (one != other) or (one == other and found.answer in {one, None})
+    assume(one != other)
+    assert extract_choice(template.format(one, other), OPTIONS).answer is None
 
 
 @pytest.mark.parametrize("letter", "ABCD")
