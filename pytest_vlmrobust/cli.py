@@ -130,3 +130,7 @@ _LISTS: dict[str, Callable[[], list[str]]] = {
 
 def _say(text: str) -> None:
     print(text)  # noqa: T201 - a command line speaks by printing
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -31,6 +31,8 @@ class Measure:
     rule: str = ""
     source: str = ""
     waiver: str = ""
+    category: str = ""
+    """The stratum that it is about; empty for the whole data set."""
 
 
 @dataclass(frozen=True, slots=True)

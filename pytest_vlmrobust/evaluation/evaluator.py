@@ -27,6 +27,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Store
 
+from .leases import LEASE_SECONDS, is_gone, owner_name
 from .pipeline import Pipeline
 from .prompts import prompt, scorable_choices
 from .views import View, ViewMaker
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-LEASE_SECONDS = 600
 _POLL_SECONDS = 0.2
 
 
@@ -108,7 +108,7 @@ class Evaluator:
     open_backend: Callable[[ModelRef], Backend]
     store: Store
     options: EvaluationOptions = field(default_factory=EvaluationOptions)
-    owner: str = "main"
+    owner: str = field(default_factory=owner_name)
     listener: Callable[[Progress], None] = lambda _progress: None
 
     def __post_init__(self) -> None:
@@ -277,10 +277,18 @@ class Evaluator:
             open_keys = [key for key in open_keys if key not in answers]
             mine = self.store.claim(open_keys, self.owner, LEASE_SECONDS)
             if open_keys and not mine:
-                time.sleep(_POLL_SECONDS)
+                self._wait(open_keys)
                 continue
             inferred += self._infer(cell, [requests[key] for key in open_keys if key in mine], answers)
         return inferred
+
+    def _wait(self, keys: Sequence[str]) -> None:
+        """Waits a moment for others that work on these keys; takes the lease from those that died."""
+        gone = [owner for owner in self.store.holders(keys) if is_gone(owner)]
+        for owner in gone:
+            self.store.release(keys, owner)
+        if not gone:
+            time.sleep(_POLL_SECONDS)
 
     def _infer(self, cell: Cell, requests: Sequence[Request], answers: dict[str, Prediction]) -> int:
         if not requests:

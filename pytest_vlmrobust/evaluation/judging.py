@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -53,7 +54,7 @@ class Judge:
         family, level = (about.family, about.level or "") if about else ("", "")
         measures = [
             self._measure(cell.model, JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level), estimate)
-            for name, estimate in self._cell_estimates(cell, table, result)
+            for name, estimate in self._cell_estimates(cell.setting, table, result.samples)
         ]
         measures += self._category_measures(cell, table, result, family, level)
         measures += self._budget_measures(cell.model, result)
@@ -121,13 +122,12 @@ class Judge:
             clean=clean, by_setting={str(cell.setting): own}, no_image=blind, groups=[s.group or s.id for s in result.samples]
         )
 
-    def _cell_estimates(self, cell: Cell, table: ScoreTable, result: CellResult) -> list[tuple[str, Estimate]]:
-        names = ["accuracy"] if cell.setting in (CLEAN, NO_IMAGE) else metrics.names(scope="cell", suite="corruptions")
-        setting = str(cell.setting)
-        found = [(name, metrics.estimate(name, table, setting=setting, confidence=self.confidence)) for name in names]
-        kept = _label_preserving(cell.setting, result.samples)
+    def _cell_estimates(self, setting: Setting, table: ScoreTable, samples: Sequence[Sample]) -> list[tuple[str, Estimate]]:
+        names = ["accuracy"] if setting in (CLEAN, NO_IMAGE) else metrics.names(scope="cell", suite="corruptions")
+        found = [(name, metrics.estimate(name, table, setting=str(setting), confidence=self.confidence)) for name in names]
+        kept = _label_preserving(setting, samples)
         if not all(kept):
-            found.append((LABEL_PRESERVING_DROP, self._preserved(table, setting, kept)))
+            found.append((LABEL_PRESERVING_DROP, self._preserved(table, str(setting), kept)))
         return found
 
     def _preserved(self, table: ScoreTable, setting: str, kept: Sequence[bool]) -> Estimate:
@@ -140,15 +140,16 @@ class Judge:
     def _category_measures(self, cell: Cell, table: ScoreTable, result: CellResult, family: str, level: str) -> list[Measure]:
         """Judges single categories where the policy has a rule about one."""
         policy = self.policies[cell.model]
-        asked = sorted({rule.metric for rule in policy.rules if rule.where.category} & set(metrics.names(scope="cell")))
+        setting = str(cell.setting)
+        by_category = any(rule.where.category for rule in policy.rules)
         found = []
-        for category in sorted({sample.category for sample in result.samples}) if asked else ():
-            part = _part(table, str(cell.setting), [sample.category == category for sample in result.samples])
-            for name in asked:
-                test = JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level, category)
+        for category in sorted({sample.category for sample in result.samples} - {""}) if by_category else ():
+            chosen = [sample.category == category for sample in result.samples]
+            samples = [sample for sample in result.samples if sample.category == category]
+            for name, estimate in self._cell_estimates(cell.setting, _part(table, setting, chosen), samples):
+                test = JudgedTest(cell.model, cell.dataset, name, setting, family, level, category)
                 if any(rule.applies(test) for rule in policy.rules):
-                    estimate = metrics.estimate(name, part, setting=str(cell.setting), confidence=self.confidence)
-                    found.append(self._measure(cell.model, test, estimate))
+                    found.append(dataclasses.replace(self._measure(cell.model, test, estimate), category=category))
         return found
 
     def _measure(self, model: str, test: JudgedTest, estimate: Estimate) -> Measure:

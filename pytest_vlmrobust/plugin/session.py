@@ -144,9 +144,7 @@ class Gate:
         settings = self.settings
         return Evaluator(
             models=self.models,
-            datasets={
-                short: partial(resolve, name, data_dir=self.data_directory) for short, name in self.datasets.items()
-            },
+            datasets={short: partial(resolve, name, data_dir=self.data_directory) for short, name in self.datasets.items()},
             open_backend=self.open_backend,
             store=Store.open(self.store_directory, read_only=settings.vlm_offline),
             options=EvaluationOptions(
@@ -156,7 +154,6 @@ class Gate:
                 batch_size=settings.vlm_batch_size,
                 threads=settings.vlm_threads,
             ),
-            owner=f"{self.worker}-{os.getpid()}",
             listener=self._progressed,
         )
 

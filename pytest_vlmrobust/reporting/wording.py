@@ -30,7 +30,7 @@ def worst_first(records: Iterable[Record]) -> list[Record]:
 def headline(record: Record) -> Measure | None:
     """Returns the measure that a table row shows: the one that decided, else the drop, else the first."""
     deciding = [measure for measure in record.measures if measure.outcome is record.outcome and measure.rule]
-    named = {measure.metric: measure for measure in record.measures}
+    named = {measure.metric: measure for measure in record.measures if not measure.category}
     return next(iter(deciding), None) or named.get("accuracy_drop") or next(iter(record.measures), None)
 
 
@@ -41,7 +41,8 @@ def row(record: Record) -> tuple[str, str, str, str, str]:
         return "", "", "", "", ""
     interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
     value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    return measure.metric, value, interval, measure.threshold, str(measure.n)
+    metric = f"{measure.metric} ({measure.category})" if measure.category else measure.metric
+    return metric, value, interval, measure.threshold, str(measure.n)
 
 
 def counted(records: Iterable[Record]) -> str:
@@ -63,5 +64,5 @@ def because(decision: Decision, records: Iterable[Record]) -> str:
 
 
 def _drop(record: Record) -> float:
-    drops = [measure.value for measure in record.measures if measure.metric == "accuracy_drop" and math.isfinite(measure.value)]
-    return drops[0] if drops else -math.inf
+    drops = [measure.value for measure in record.measures if measure.metric == "accuracy_drop" and not measure.category]
+    return drops[0] if drops and math.isfinite(drops[0]) else -math.inf

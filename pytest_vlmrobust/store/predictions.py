@@ -155,6 +155,15 @@ class Store:
             )
         return set(claimed)
 
+    def holders(self, keys: Iterable[str]) -> set[str]:
+        """Returns who holds a lease on any of these keys, run out or not.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            return {owner for (owner,) in self._select("select distinct owner from claims where key in", list(keys))}
+
     def release(self, keys: Iterable[str], owner: str) -> None:
         """Gives back leases that ``owner`` holds; those of others stay.
 

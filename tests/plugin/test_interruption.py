@@ -1,0 +1,104 @@
+"""A gate that is stopped in the middle loses at most one batch, and goes on where it was."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import SAMPLES, Project
+
+CELLS = 6
+SLOW_BACKEND = """
+import time
+
+from pytest_vlmrobust.backends import backends
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+
+
+def slow(ref, options):
+    def script(request):
+        time.sleep(0.15)
+        return "B" if request.images else "A"
+
+    return ScriptedBackend(script, version="slow", name=ref.name)
+
+
+backends.add("slow", slow, replace=True)
+"""
+MODELS = "models:\n  slow-model: {backend: slow, path: nothing}\n"
+
+
+def start(project: Project, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pytest", "--vlm=slow-model", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl"]
+    command += ["--vlm-thresholds=policy.yaml", "--vlm-batch-size=2", "-p", "no:cacheprovider", "suite", *arguments]
+    return subprocess.Popen(command, cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def stored(project: Project) -> int:
+    import sqlite3
+
+    path = project.path / ".vlmrobust" / "predictions.sqlite"
+    if not path.exists():
+        return 0
+    try:
+        with sqlite3.connect(path) as store:
+            return int(store.execute("select count(*) from predictions").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def stop_in_the_middle(project: Project, how: signal.Signals) -> tuple[int, str]:
+    process = start(project)
+    deadline = time.monotonic() + 60
+    while stored(project) < 2 * SAMPLES + 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.1)  # into the next batch, whose lease is held
+    process.send_signal(how)
+    output, _ = process.communicate(timeout=60)
+    return process.returncode, output
+
+
+@pytest.fixture
+def slow_project(project: Project) -> Project:
+    project.write("conftest.py", SLOW_BACKEND)
+    project.write("models.yaml", MODELS)
+    (project.path / "nothing").mkdir()
+    return project
+
+
+def test_ctrl_c_keeps_what_was_answered_and_the_next_run_does_the_rest(slow_project: Project) -> None:
+    code, output = stop_in_the_middle(slow_project, signal.SIGINT)
+    kept = stored(slow_project)
+    assert code == 2, output
+    assert "INTERNALERROR" not in output
+    assert 2 * SAMPLES <= kept < CELLS * SAMPLES
+    process = start(slow_project)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    assert f"{CELLS * SAMPLES - kept} inferences" in output
+
+
+def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_project: Project) -> None:
+    code, _ = stop_in_the_middle(slow_project, signal.SIGKILL)
+    kept = stored(slow_project)
+    assert code == -signal.SIGKILL
+    (run,) = (slow_project.path / ".vlmrobust" / "runs").iterdir()
+    rebuilt = subprocess.run(
+        [sys.executable, "-m", "pytest_vlmrobust.cli", "report", str(run)],
+        cwd=slow_project.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert rebuilt.returncode in (0, 10), rebuilt.stderr
+    assert Path(run / "summary.md").read_text().startswith("# ")
+    process = start(slow_project)
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    # the lease of the dead process on the batch in hand is not waited for
+    assert f"{CELLS * SAMPLES - kept} inferences" in output
