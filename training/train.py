@@ -104,7 +104,7 @@ def language(bench: Bench, minutes: float, resume: str | None) -> None:
     optimizers, meter = Optimizers(text, 0.02, 2e-3), Meter()
     frozen = torch.tensor(bench.anchors.token_ids)
     source = pictures(rng, evaluation=False, per_picture=6, words=0.22)
-    seconds, step, hint, smooth, saved = minutes * 60, 0, 0.3 if resume else 1.0, 0.25, 0.0
+    seconds, step, hint, smooth, saved = minutes * 60, 0, 0.05 if resume else 1.0, 0.25, 0.0
     while (elapsed := time.monotonic() - bench.started) < seconds:
         matching = hint == 1.0
         grid = 0 if matching else int(rng.choice(GRIDS, p=GRID_SHARES))
@@ -126,7 +126,7 @@ def language(bench: Bench, minutes: float, resume: str | None) -> None:
             hint = 0.3
             bench.log(event="letters are matched", step=step)
         elif not matching:
-            hint = max(0.05, 0.3 * (1 - elapsed / seconds))
+            hint = 0.05 if resume else max(0.05, 0.3 * (1 - elapsed / seconds))
         step += 1
         if step % 50 == 0:
             bench.log(step=step, loss=round(loss.item(), 3), hint=round(hint, 2), **meter.report())

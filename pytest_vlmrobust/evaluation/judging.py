@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.verdict import Verdict
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 from pytest_vlmrobust.policies.policy import WORST_FIRST
@@ -157,18 +158,14 @@ class Judge:
 
     def _budget_measures(self, model: str, *results: CellResult) -> list[Measure]:
         """Judges failed and unreadable answers; a kept budget says nothing."""
+        asked = sum(result.n_requested for result in results)
+        failed = sum(result.count("error") for result in results)
+        unread = sum(result.count("unparsed") for result in results)
         verdicts = self.policies[model].budgets.judge(
-            n_requested=sum(result.n_requested for result in results),
-            n_scored=sum(result.n_requested - result.count("error") for result in results),
-            n_errors=sum(result.count("error") for result in results),
-            n_unparsed=sum(result.count("unparsed") for result in results),
+            n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=unread
         )
-        return [
-            Measure(
-                v.metric, float("nan"), threshold=v.threshold, outcome=v.outcome, reason=v.reason, rule=v.rule, source=v.source
-            )
-            for v in verdicts
-        ]
+        shares = {"error_rate": (failed, asked), "unparsed_rate": (unread, asked - failed)}
+        return [_budget_measure(verdict, *shares.get(verdict.metric, (0, 0))) for verdict in verdicts]
 
     def _newly_wrong(self, cell: Cell, result: CellResult) -> tuple[str, ...]:
         if cell.setting == CLEAN:
@@ -180,6 +177,19 @@ class Judge:
 
 def _worst(measures: Sequence[Measure]) -> Measure:
     return min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
+
+
+def _budget_measure(verdict: Verdict, part: int, whole: int) -> Measure:
+    return Measure(
+        verdict.metric,
+        part / whole if whole else float("nan"),
+        n=whole,
+        threshold=verdict.threshold,
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        rule=verdict.rule,
+        source=verdict.source,
+    )
 
 
 def _by_category(result: CellResult) -> dict[str, float]:

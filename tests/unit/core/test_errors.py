@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from pytest_vlmrobust.core import errors
+from pytest_vlmrobust.core.errors import (
+    InfrastructureError,
+    MissingExtra,
+    UnknownName,
+    UsageError,
+    VlmRobustError,
+    did_you_mean,
+)
+
+ALL = [thing for _, thing in inspect.getmembers(errors, inspect.isclass) if issubclass(thing, VlmRobustError)]
+
+
+@pytest.mark.parametrize("error", ALL)
+def test_every_error_stands_in_the_tree_at_the_top_and_prints_under_the_package(error: type[VlmRobustError]) -> None:
+    assert error.__name__ in (errors.__doc__ or "")
+    assert error.__module__ == "pytest_vlmrobust"
+
+
+def test_what_the_user_can_mend_and_what_the_gate_could_not_measure_are_kept_apart() -> None:
+    assert not [error for error in ALL if issubclass(error, UsageError) and issubclass(error, InfrastructureError)]
+
+
+def test_an_unknown_name_with_place_and_advice() -> None:
+    error = UnknownName("metric", "rce", ["b", "a"], where="t.yaml:3", more="Write 'a'")
+    assert str(error) == "t.yaml:3: unknown metric 'rce'. Known: a, b. Write 'a'"
+
+
+def test_nothing_to_choose_from_is_said() -> None:
+    assert str(UnknownName("model", "x", [])) == "unknown model 'x'. Known: (nothing is registered)"
+
+
+def test_long_lists_are_cut() -> None:
+    text = str(UnknownName("setting", "x", [f"s{i:02}" for i in range(25)]))
+    assert text.endswith("s18, s19, … and 5 more")
+    assert "and" not in str(UnknownName("setting", "x", [f"s{i:02}" for i in range(20)]))
+
+
+def test_only_near_names_are_offered() -> None:
+    assert did_you_mean("glas_blur", ["fog", "glass_blur"]) == " Did you mean 'glass_blur'?"
+    assert not did_you_mean("zebra", ["fog", "glass_blur"])
+
+
+def test_a_missing_package_comes_with_its_command() -> None:
+    assert str(MissingExtra("plots", "matplotlib")) == (
+        "plots needs the package 'matplotlib', which is not installed. Install it: pip install matplotlib"
+    )
+    assert str(MissingExtra("x", "cv2", install="'opencv-python-headless'")).endswith("pip install 'opencv-python-headless'")

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Outcome
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+NUMBER = st.floats(allow_infinity=False)
+COUNT = st.integers(0, 10**6)
+OUTCOME = st.sampled_from(Outcome)
+MEASURES = st.builds(
+    Measure,
+    metric=TEXT,
+    value=NUMBER,
+    low=NUMBER,
+    high=NUMBER,
+    n=COUNT,
+    threshold=TEXT,
+    outcome=OUTCOME,
+    reason=TEXT,
+    rule=TEXT,
+    source=TEXT,
+    waiver=TEXT,
+    category=TEXT,
+)
+RECORDS = st.builds(
+    Record,
+    test=st.sampled_from(("cell", "sweep")),
+    id=TEXT,
+    model=TEXT,
+    dataset=TEXT,
+    setting=TEXT,
+    outcome=OUTCOME,
+    reason=TEXT,
+    n=COUNT,
+    n_inferred=COUNT,
+    n_recalled=COUNT,
+    seconds=st.floats(0, 1e6),
+    measures=st.lists(MEASURES, max_size=3).map(tuple),
+    categories=st.dictionaries(TEXT, NUMBER, max_size=3),
+    worst=st.lists(TEXT, max_size=3).map(tuple),
+    nodeid=TEXT,
+)
+
+
+def comparable(value: Any) -> Any:
+    """Returns a value in which one NaN equals another: NaN differs even from itself."""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value), {field.name: comparable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: comparable(item) for key, item in value.items()}
+    return type(value)(map(comparable, value)) if isinstance(value, tuple) else value
+
+
+@given(RECORDS)
+def test_what_is_written_is_read_back(record: Record) -> None:
+    assert comparable(Record.from_json(record.to_json())) == comparable(record)
+
+
+@given(RECORDS)
+def test_it_is_one_line_of_strict_json(record: Record) -> None:
+    line = record.to_json()
+    assert "\n" not in line
+    assert "\r" not in line
+    json.loads(line, parse_constant=refuse)
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def test_undefined_is_null_and_never_zero() -> None:
+    measure = Measure("pcri", math.nan, low=-math.inf, high=math.inf)
+    record = Record("cell", "i", "m", "d", measures=(measure,), categories={"c": math.nan})
+    written = json.loads(record.to_json())
+    assert [written["measures"][0][key] for key in ("value", "low", "high")] == [None, None, None]
+    assert written["categories"] == {"c": None}
+    read = Record.from_json(record.to_json())
+    assert math.isnan(read.measures[0].value)
+    assert math.isnan(read.measures[0].low)
+    assert math.isnan(read.categories["c"])
+
+
+def test_outcomes_come_back_as_outcomes() -> None:
+    record = Record("cell", "i", "m", "d", outcome=Outcome.WAIVED, measures=(Measure("a", 1.0, outcome=Outcome.FAIL),))
+    read = Record.from_json(record.to_json())
+    assert read.outcome is Outcome.WAIVED
+    assert read.measures[0].outcome is Outcome.FAIL
+
+
+def test_nothing_is_assumed_to_have_passed() -> None:
+    assert Record("cell", "i", "m", "d").outcome is Outcome.MEASURED
+    assert Measure("a", 1.0).outcome is Outcome.MEASURED

@@ -1,0 +1,127 @@
+"""A world without files or weights: pictures and questions in memory, a scripted model that keeps what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import ImageError
+from pytest_vlmrobust.core.fingerprint import pixels_digest
+from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.store import Store
+
+
+class MemoryImage:
+    """Pixels in memory; ``broken`` ones cannot be decoded."""
+
+    def __init__(self, pixels: NDArray[np.uint8], *, broken: bool = False) -> None:
+        self.pixels, self.broken = pixels, broken
+        self.loaded = 0
+
+    def load(self) -> NDArray[np.uint8]:
+        self.loaded += 1
+        if self.broken:
+            raise ImageError("this picture cannot be decoded")
+        return self.pixels.copy()
+
+    def identity(self) -> str:
+        return f"{pixels_digest(self.pixels)} {self.broken}"
+
+
+class MemoryDataset:
+    """Samples in memory."""
+
+    name = "data"
+    digest = "0" * 64
+    native_long_edge = None
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples = samples
+
+    def samples(self) -> Sequence[Sample]:
+        return self._samples
+
+
+class Model:
+    """What a backend answers with, and what it was asked; answers B unless ``answer`` says otherwise."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.answer: Callable[[Request], str | Prediction] = lambda _request: "B"
+        self.version = "1"
+
+    def __call__(self, request: Request) -> str | Prediction:
+        self.asked.append(request)
+        return self.answer(request)
+
+    @property
+    def asked_about(self) -> list[str]:
+        return [request.sample_id for request in self.asked]
+
+
+def picture(seed: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, (12, 16, 3), np.uint8)
+
+
+def sample(number: int, **changes: Any) -> Sample:
+    facts: dict[str, Any] = {
+        "id": f"q{number}",
+        "images": (MemoryImage(picture(number)),),
+        "question": f"Number {number}?",
+        "target": "B",
+        "task": "choice",
+        "options": {"A": "cat", "B": "dog"},
+        "category": "even" if number % 2 == 0 else "odd",
+    }
+    return Sample(**{**facts, **changes})
+
+
+def cell(setting: str, model: str = "model") -> Cell:
+    return Cell(model, "data", Setting.parse(setting))
+
+
+class World:
+    """Evaluators that share one store, one model and one data set."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.model = Model()
+        self.samples: list[Sample] = [sample(i) for i in range(6)]
+        self.refs = {"model": ModelRef("model", "scripted", "")}
+        self.opened: list[Evaluator] = []
+
+    def evaluator(self, *, owner: str = "main", **options: Any) -> Evaluator:
+        chosen = EvaluationOptions(**{"batch_size": 2, **options})
+        evaluator = Evaluator(
+            models=self.refs,
+            datasets={"data": lambda: MemoryDataset(self.samples)},
+            open_backend=lambda ref: ScriptedBackend(self.model, version=self.model.version, name=ref.name),
+            store=Store.open(self.directory, read_only=chosen.offline),
+            options=chosen,
+            owner=owner,
+        )
+        self.opened.append(evaluator)
+        return evaluator
+
+    def close(self) -> None:
+        for evaluator in self.opened:
+            evaluator.close()
+            evaluator.store.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
