@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         return run(options)
-    except VlmRobustError as error:
+    except (VlmRobustError, OSError) as error:
         print(f"vlmrobust: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks by printing
         return USAGE_ERROR
 

@@ -18,16 +18,16 @@ from pytest_vlmrobust.evaluation.prompts import prompt
 
 EXTRA_ANCHORS = ("dir:up", "dir:down", "dir:left", "dir:right", "large", "blank")
 KIND_WEIGHTS = {
-    "color_of": 3.0,
-    "color_at": 0.4,
-    "shape_of": 0.3,
-    "shape_at": 0.4,
-    "count": 1.5,
-    "where": 2.0,
-    "relation": 1.0,
-    "orientation": 3.0,
-    "size": 0.5,
-    "existence": 2.0,
+    "color_of": 2.0,
+    "color_at": 0.8,
+    "shape_of": 0.6,
+    "shape_at": 0.8,
+    "count": 1.2,
+    "where": 1.2,
+    "relation": 1.5,
+    "orientation": 2.0,
+    "size": 0.8,
+    "existence": 1.8,
 }
 
 

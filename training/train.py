@@ -27,7 +27,7 @@ from rows import Anchors, Batch, Packer, Picture, pictures, pixels
 from torch.nn import functional
 from transformers import Qwen2VLForConditionalGeneration
 
-GRIDS, GRID_SHARES = (4, 3, 5, 6, 2), (0.64, 0.12, 0.12, 0.06, 0.06)
+GRIDS, GRID_SHARES = (4, 3, 5, 6, 2), (0.70, 0.10, 0.10, 0.05, 0.05)
 
 
 class Bench:
@@ -204,7 +204,7 @@ def joint(bench: Bench, minutes: float, resume: str | None) -> None:
         seen = torch.load(bench.out / "vision.pt", weights_only=True)
         state.update({name: value for name, value in seen.items() if "visual" in name})
         bench.model.load_state_dict(state)
-    optimizers, meter = Optimizers(bench.model, 0.008, 8e-4), Meter()
+    optimizers, meter = Optimizers(bench.model, 0.012, 1e-3), Meter()
     source = pictures(rng, evaluation=False, per_picture=6, words=0.3)
     seconds, step, saved = minutes * 60, 0, 0.0
     while (elapsed := time.monotonic() - bench.started) < seconds:
@@ -218,7 +218,7 @@ def joint(bench: Bench, minutes: float, resume: str | None) -> None:
         loss = loss_of(batch, logits) + 0.1 * dense
         loss.backward()
         torch.nn.utils.clip_grad_norm_(bench.model.parameters(), 5.0)
-        optimizers.step(schedule(elapsed / seconds, cool=0.6))
+        optimizers.step(schedule(elapsed / seconds, cool=0.45))
         meter.add(batch, logits.detach())
         step += 1
         if step % 50 == 0:

@@ -21,16 +21,27 @@ class Measure:
     """
 
     metric: str
+    """Its name; also ``error_rate`` and ``unparsed_rate``, where a budget is broken."""
     value: float
+    """Its value, a fraction where the metric's unit is one."""
     low: float = math.nan
+    """Lower end of the interval."""
     high: float = math.nan
+    """Upper end of the interval."""
     n: int = 0
+    """Samples that the value rests on."""
     threshold: str = ""
+    """The bound of the rule that decided, ``0.05`` or ``0.1..0.3``; empty when none applied."""
     outcome: Outcome = Outcome.MEASURED
+    """The worst verdict of the rules that apply."""
     reason: str = ""
+    """The sentence behind the outcome."""
     rule: str = ""
+    """The id of the rule that decided; empty when none applied."""
     source: str = ""
+    """Where the rule stands, ``file:line``."""
     waiver: str = ""
+    """The id of the waiver that covers a breach."""
     category: str = ""
     """The stratum that it is about; empty for the whole data set."""
 
@@ -44,30 +55,45 @@ class Record:
     id: str
     """The parametrised part of the test id: ``tiny-shapes-fog:mid``."""
     model: str
+    """The model by its short name."""
     dataset: str
+    """The data set by its short name."""
     setting: str = ""
+    """The setting of a cell, ``fog:mid``."""
     family: str = ""
+    """The family of the perturbation, ``weather``."""
     level: str = ""
+    """``low``, ``mid`` or ``high``; empty where the setting has none."""
     metric: str = ""
+    """The summary metric of a sweep."""
     outcome: Outcome = Outcome.MEASURED
+    """The worst outcome of its measures."""
     reason: str = ""
+    """The sentence behind the outcome."""
     n: int = 0
     """Samples scored."""
     n_requested: int = 0
+    """Samples asked about."""
     n_unparsed: int = 0
+    """Answers that no rule could read; they count as wrong."""
     n_errors: int = 0
+    """Inferences that failed; they have no score."""
     n_inferred: int = 0
     """Inferences made while this test ran, also for other cells that it needed."""
     n_recalled: int = 0
     """Answers that came from the store while this test ran."""
     seconds: float = 0.0
+    """Wall-clock time of the evaluation."""
     measures: tuple[Measure, ...] = ()
+    """What was measured, with what was judged about it."""
     categories: dict[str, float] = field(default_factory=dict)
     """Score by category (stratum)."""
     worst: tuple[str, ...] = ()
     """Ids of samples answered right when clean and wrong here, first ones only."""
     policy_sha256: str = ""
+    """The SHA-256 of what the policy means."""
     nodeid: str = ""
+    """The test's node id in pytest."""
 
     def to_json(self) -> str:
         """Returns the record as one line of JSON; NaN becomes ``null``."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 
 from .session import ids_of, usage_error
 from .stash import GATE
@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     gate = metafunc.config.stash[GATE]
     try:
         planned = plan(gate, metafunc.definition, fixture)
-    except UsageError as error:
+    except VlmRobustError as error:
         gate.refused = gate.refused or error
         planned = []
     gate.planned += len(planned)

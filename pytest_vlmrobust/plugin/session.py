@@ -47,7 +47,7 @@ class Gate:
     worker: str = "main"
     run_id: str = field(default_factory=lambda: time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}")
     records: list[Record] = field(default_factory=list)
-    refused: UsageError | None = None
+    refused: VlmRobustError | None = None
     planned: int = 0
     selected: int = 0
     display: ProgressDisplay | None = None
@@ -194,7 +194,11 @@ class Gate:
         Raises:
             UsageError: something of it cannot be used.
         """
-        _ = self.models, self.datasets, self.policies, self.reference
+        from pytest_vlmrobust.datasets import resolve
+
+        _ = self.models, self.policies, self.reference
+        for name in self.datasets.values():
+            resolve(name, data_dir=self.data_directory)
 
     def open_evaluator(self) -> Evaluator | None:
         """Returns the evaluator if a test has asked for it."""
@@ -252,7 +256,7 @@ def pytest_configure(config: pytest.Config) -> None:
         gate.display = ProgressDisplay.for_run(config) if gate.controls else None
         try:
             gate.check()
-        except UsageError as error:
+        except VlmRobustError as error:
             raise usage_error(error) from None
 
 

@@ -37,7 +37,7 @@ def summary(records: Sequence[Record], most: int = 40) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return " ".join(text.splitlines()).replace("|", "\\|")
 
 
 def _write(path: Path, text: str) -> None:

@@ -59,6 +59,7 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
         force_terminal=color,
         color_system="standard" if color else None,
         highlight=False,
+        emoji=False,  # ":mid:" may be part of a name
     )
     ordered = worst_first(records)
     loud = [record for record in ordered if record.outcome not in QUIET]
@@ -82,8 +83,9 @@ def _table(records: Sequence[Record]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("verdict", "test", "metric"):
-        table.add_column(name, no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for name in ("test", "metric"):
+        table.add_column(name, overflow="fold")  # where the terminal is narrow, names take two lines and numbers stay whole
     for name in ("value", "90 % interval", "bound", "n"):
         table.add_column(name, justify="right", no_wrap=True)
     for record in records:

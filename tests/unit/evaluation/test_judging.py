@@ -133,7 +133,8 @@ def test_the_error_budget_is_an_error_of_the_gate(world: World, judge: Made) -> 
     record = judge(DROP).cell(cell("flip_v"))
     assert record.outcome is Outcome.ERROR
     rate = measure(record, "error_rate")
-    assert (rate.value, rate.n, rate.rule) == (pytest.approx(1 / 6), 6, "max_error_rate")
+    assert rate.value == pytest.approx(1 / 6)
+    assert (rate.n, rate.rule) == (6, "max_error_rate")
     assert "1 of 6 samples without an answer" in record.reason
 
 
@@ -142,7 +143,8 @@ def test_the_budget_of_unreadable_answers_is_a_failure_of_the_model(world: World
     record = judge("{id: drop, metric: accuracy_drop, max: 90pp}").cell(cell("flip_v"))
     assert record.outcome is Outcome.FAIL
     rate = measure(record, "unparsed_rate")
-    assert (rate.value, rate.n, rate.threshold) == (pytest.approx(1 / 6), 6, "0.05")
+    assert rate.value == pytest.approx(1 / 6)
+    assert (rate.n, rate.threshold) == (6, "0.05")
     assert record.n_unparsed == 1
 
 
@@ -171,7 +173,8 @@ def test_the_label_preserving_drop_leaves_changed_answers_out(world: World, judg
     record = judge(DROP, "{id: kept, metric: label_preserving_drop, max: 30pp}").cell(cell(setting))
     assert measure(record, "accuracy_drop").value == pytest.approx(3 / 6)
     kept = measure(record, "label_preserving_drop")
-    assert (kept.value, kept.n, kept.outcome) == (pytest.approx(1 / 4), 4, Outcome.PASS)
+    assert kept.value == pytest.approx(1 / 4)
+    assert (kept.n, kept.outcome) == (4, Outcome.PASS)
 
 
 def test_where_every_answer_stays_right_there_is_no_second_drop(world: World, judge: Made) -> None:
@@ -198,7 +201,8 @@ def test_categories_are_judged_where_a_rule_is_about_them(world: World, judge: M
     assert record.outcome is Outcome.FAIL
     assert measure(record, "accuracy_drop").outcome is Outcome.PASS
     odd = measure(record, "accuracy_drop", "odd")
-    assert (odd.value, odd.n, odd.rule) == (pytest.approx(2 / 3), 3, "odd")
+    assert odd.value == pytest.approx(2 / 3)
+    assert (odd.n, odd.rule) == (3, "odd")
     assert {one.category for one in record.measures} == {"", "odd"}
     assert record.categories == {"even": 1.0, "odd": pytest.approx(1 / 3)}
 

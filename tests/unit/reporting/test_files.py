@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting import write_report
+from pytest_vlmrobust.reporting.files import summary
+
+from .conftest import record
+
+
+def strict(text: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
+    write_report(tmp_path, [record("a"), record("b", Outcome.FAIL)], {})
+    results = strict((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert list(results) == ["schema", "decision", "records"]
+    assert results["schema"] == SCHEMA_VERSION == 1
+    assert results["decision"] == "NO-GO"
+    for written in results["records"]:
+        assert set(written) == {field.name for field in dataclasses.fields(Record)}
+        assert set(written["measures"][0]) == {field.name for field in dataclasses.fields(Measure)}
+    assert [Record.from_json(json.dumps(one)) for one in results["records"]] == [record("a"), record("b", Outcome.FAIL)]
+
+
+def test_undefined_is_null(tmp_path: Path) -> None:
+    write_report(tmp_path, [record("a", drop=math.nan)], {})
+    (written,) = strict((tmp_path / "results.json").read_text(encoding="utf-8"))["records"]
+    assert written["measures"][0]["value"] is None
+
+
+def test_a_report_of_nothing_is_not_go(tmp_path: Path) -> None:
+    write_report(tmp_path, [], {})
+    assert strict((tmp_path / "results.json").read_text(encoding="utf-8"))["decision"] == "INCONCLUSIVE"
+    assert (tmp_path / "summary.md").read_text(encoding="utf-8").startswith("# INCONCLUSIVE\n")
+
+
+def test_the_manifest_is_written_as_given(tmp_path: Path) -> None:
+    write_report(tmp_path / "new" / "directory", [], {"größe": 1, "path": tmp_path})
+    manifest = strict((tmp_path / "new" / "directory" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest == {"größe": 1, "path": str(tmp_path)}
+
+
+def test_only_the_three_files_are_left(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_report(tmp_path, [record("a")], {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "results.json", "summary.md"]
+
+
+def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_report(tmp_path, [record("a")], {})
+    before = (tmp_path / "results.json").read_bytes()
+
+    def full(path: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device", str(path), str(target))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(tmp_path, [record("b")], {})
+    assert (tmp_path / "results.json").read_bytes() == before
+
+
+SUMMARY = """\
+# NO-GO
+
+1 verdicts broke a bound. 1 FAIL, 1 PASS.
+
+| verdict | test | metric | value | interval | bound | n |
+|---|---|---|--:|--:|--:|--:|
+| FAIL | `m-d-fog:high` | accuracy_drop | 0.300 | [0.250, 0.350] | 0.2 | 100 |
+| PASS | `m-d-fog:low` | accuracy_drop | 0.100 | [0.050, 0.150] | 0.2 | 100 |
+"""
+
+
+def test_the_summary() -> None:
+    assert summary([record("m-d-fog:low"), record("m-d-fog:high", Outcome.FAIL, 0.3)]) == SUMMARY
+
+
+def test_names_cannot_break_the_table() -> None:
+    (line,) = [line for line in summary([record("a|b\nc\rd")]).splitlines() if line.startswith("| PASS")]
+    assert line.startswith("| PASS | `a\\|b c d` | accuracy_drop |")
+
+
+def test_long_runs_are_cut_and_say_so() -> None:
+    text = summary([record(f"test-{i:03}") for i in range(45)])
+    assert text.count("| PASS |") == 40
+    assert text.endswith("\n5 more tests stand in results.json.\n")
+    assert "more tests" not in summary([record("a")])

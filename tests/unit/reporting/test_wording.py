@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.policies.policy import WORST_FIRST
+from pytest_vlmrobust.reporting.wording import SEVERITY, because, counted, headline, row, worst_first
+
+from .conftest import record
+
+
+def test_every_outcome_has_its_place_and_reports_agree_with_policies() -> None:
+    assert sorted(SEVERITY) == sorted(Outcome)
+    assert SEVERITY == WORST_FIRST
+
+
+def test_the_worst_comes_first_then_the_largest_drop_then_the_name() -> None:
+    records = [
+        record("b", Outcome.PASS, 0.1),
+        record("a", Outcome.PASS, 0.1),
+        record("c", Outcome.PASS, 0.15),
+        record("e", Outcome.FAIL, 0.3),
+        record("f", Outcome.FAIL, 0.4),
+        record("n", Outcome.FAIL, math.nan),
+        record("w", Outcome.WAIVED, 0.9),
+        record("x", Outcome.ERROR, measures=()),
+    ]
+    assert [one.id for one in worst_first(records)] == ["f", "e", "n", "x", "w", "c", "a", "b"]
+
+
+def test_the_headline_is_what_decided() -> None:
+    drop = Measure("accuracy_drop", 0.1, outcome=Outcome.PASS, rule="drop")
+    flips = Measure("harmful_flip_rate", 0.3, outcome=Outcome.FAIL, rule="flips")
+    assert headline(record("a", Outcome.FAIL, measures=(drop, flips))) is flips
+
+
+def test_without_a_decision_the_headline_is_the_drop_of_the_whole_data_set() -> None:
+    accuracy, drop = Measure("accuracy", 0.9), Measure("accuracy_drop", 0.1)
+    part = Measure("accuracy_drop", 0.7, category="odd")
+    assert headline(record("a", Outcome.MEASURED, measures=(accuracy, drop, part))) is drop
+    assert headline(record("a", Outcome.MEASURED, measures=(accuracy,))) is accuracy
+    assert headline(record("a", Outcome.ERROR, measures=())) is None
+
+
+@pytest.mark.parametrize(
+    ("measure", "shown"),
+    [
+        (Measure("pcri", 0.1234, -0.05, 0.3, 7, "0.2"), ("pcri", "0.123", "[-0.050, 0.300]", "0.2", "7")),
+        (Measure("pcri", math.nan, n=0, threshold="0.2"), ("pcri", "undefined", "", "0.2", "0")),
+        (Measure("accuracy_drop", 0.5, n=3, category="odd"), ("accuracy_drop (odd)", "0.500", "", "", "3")),
+    ],
+)
+def test_a_row(measure: Measure, shown: tuple[str, ...]) -> None:
+    assert row(record("a", measures=(measure,))) == shown
+
+
+def test_a_row_of_nothing_is_empty_and_no_zero() -> None:
+    assert row(record("a", Outcome.ERROR, measures=())) == ("", "", "", "", "")
+
+
+def test_counts_stand_worst_first() -> None:
+    records = [record("a"), record("b", Outcome.FAIL), record("c"), record("d", Outcome.ERROR)]
+    assert counted(records) == "1 FAIL, 1 ERROR, 2 PASS"
+    assert counted([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("decision", "sentence"),
+    [
+        (Decision.GO, "2 verdicts passed, 1 are waived, none failed"),
+        (Decision.NO_GO, "0 verdicts broke a bound"),
+        (Decision.INCONCLUSIVE, "nothing was broken, and something is undecided or no rule applied"),
+        (Decision.INCOMPLETE, "1 tests could not measure: infrastructure, not the model"),
+    ],
+)
+def test_the_sentence_behind_a_decision(decision: Decision, sentence: str) -> None:
+    records: list[Record] = [record("a"), record("b"), record("c", Outcome.WAIVED), record("d", Outcome.ERROR)]
+    assert because(decision, records) == sentence

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.shipped import shipped
+from pytest_vlmrobust.store import Journal
+
+Captured = pytest.CaptureFixture[str]
+POLICY = """\
+version: 1
+rules:
+  - {id: low, metric: accuracy_drop, where: {level: low}, max: 5pp}
+  - {id: worst, metric: worst_case_drop, max: 20pp}
+waivers:
+  - {id: W1, owner: jo, reason: known, expires: 2027-01-01, metric: accuracy_drop, where: {setting: fog}, cap: 9pp}
+"""
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
+
+
+def test_init_copies_the_suites_and_thresholds(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["init", str(tmp_path / "gate")]) == 0
+    expected = [f"{folder}/{file.name}" for folder in ("suites", "thresholds") for file in sorted(shipped(folder).glob("*.*"))]
+    assert files(tmp_path / "gate") == expected
+    assert "suites/test_corruptions.py" in expected
+    assert capsys.readouterr().out.splitlines() == [str(tmp_path / "gate" / name) for name in expected]
+    for name in expected:
+        assert (tmp_path / "gate" / name).read_bytes() == (shipped("suites").parent / name).read_bytes()
+
+
+def test_init_goes_into_the_current_directory_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    assert (tmp_path / "suites" / "test_corruptions.py").is_file()
+
+
+def test_init_again_changes_nothing(tmp_path: Path) -> None:
+    assert main(["init", str(tmp_path)]) == 0
+    before = files(tmp_path)
+    assert main(["init", str(tmp_path)]) == 0
+    assert files(tmp_path) == before
+
+
+def test_init_overwrites_nothing_that_somebody_changed(tmp_path: Path, capsys: Captured) -> None:
+    main(["init", str(tmp_path)])
+    mine = tmp_path / "thresholds" / "default.yaml"
+    mine.write_text("version: 1\n")
+    (tmp_path / "suites" / "test_corruptions.py").unlink()
+    assert main(["init", str(tmp_path)]) == 4
+    assert capsys.readouterr().err == f"vlmrobust: {mine} exist and differ from what is shipped. Use --force to overwrite them\n"
+    assert mine.read_text() == "version: 1\n"
+    assert not (tmp_path / "suites" / "test_corruptions.py").exists()  # all of it or nothing
+    assert main(["init", "--force", str(tmp_path)]) == 0
+    assert mine.read_bytes() == (shipped("thresholds") / "default.yaml").read_bytes()
+
+
+def test_what_the_file_system_refuses_is_one_line(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["init", str(tmp_path / "file")]) == 4
+    said = capsys.readouterr().err
+    assert said.startswith("vlmrobust: ")
+    assert "Not a directory" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("models", ["tiny", "qwen2-vl-2b"]),
+        ("datasets", ["shapes", "words"]),
+        ("metrics", metrics.names()),
+        ("settings", perturbations.names("all")),
+    ],
+)
+def test_list(kind: str, names: list[str], capsys: Captured) -> None:
+    assert main(["list", kind]) == 0
+    assert set(names) <= set(capsys.readouterr().out.splitlines())
+
+
+def test_check_says_what_a_policy_holds(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("policy.yaml").write_text(POLICY)
+    assert main(["check", "policy.yaml"]) == 0
+    first = capsys.readouterr().out
+    assert first.startswith("2 rules, 1 waivers, sha256 ")
+    Path("policy.yaml").write_text(f"# a comment\n{POLICY}")
+    main(["check", "policy.yaml"])
+    assert capsys.readouterr().out == first
+    Path("policy.yaml").write_text(POLICY.replace("5pp", "6pp"))
+    main(["check", "policy.yaml"])
+    assert capsys.readouterr().out != first
+
+
+@pytest.mark.parametrize("name", ["default", "tiny"])
+def test_the_shipped_policies_are_fine(name: str, capsys: Captured) -> None:
+    assert main(["check", name]) == 0
+    assert "rules" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (("accuracy_drop, where: {level: low}", "acuracy_drop"), ["policy.yaml:3", "Did you mean 'accuracy_drop'?"]),
+        (("max: 5pp", "maxx: 5pp"), ["policy.yaml:3", "maxx"]),
+        (("metric: worst_case_drop", "metric: rce"), ["policy.yaml:4", "relative_corruption_error"]),
+    ],
+)
+def test_check_refuses_a_bad_policy(
+    wrong: tuple[str, str], words: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("policy.yaml").write_text(POLICY.replace(*wrong))
+    assert main(["check", str(tmp_path / "policy.yaml")]) == 4
+    said = capsys.readouterr()
+    assert not said.out
+    assert said.err.startswith("vlmrobust: policy.yaml:")
+    for word in words:
+        assert word in said.err
+
+
+def test_check_refuses_what_is_not_there(capsys: Captured) -> None:
+    assert main(["check", "defualt"]) == 4
+    assert "Did you mean 'default'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "decision"), [(Outcome.PASS, 0, "GO"), (Outcome.FAIL, 1, "NO-GO"), (Outcome.ERROR, 11, "INCOMPLETE")]
+)
+def test_report_of_a_run(tmp_path: Path, capsys: Captured, outcome: Outcome, code: int, decision: str) -> None:
+    run = tmp_path / "runs" / "20260101-120000-7"
+    with Journal(run) as journal:
+        journal.append(Record("cell", "m-d-fog:low", "m", "d", outcome=outcome))
+        journal.append(Record("cell", "m-d-clean", "m", "d", outcome=Outcome.PASS))
+    assert main(["report", str(run)]) == code
+    assert capsys.readouterr().out == f"{decision}: 2 records, {run / 'summary.md'}\n"
+    assert json.loads((run / "results.json").read_text())["decision"] == decision
+    assert json.loads((run / "manifest.json").read_text())["run"] == run.name
+
+
+def test_report_of_a_killed_run_leaves_out_the_torn_line(tmp_path: Path, capsys: Captured) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(Record("cell", "m-d-clean", "m", "d", outcome=Outcome.PASS))
+    with (tmp_path / "records.jsonl").open("ab") as stream:
+        stream.write(b'{"test": "ce')
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out.startswith("GO: 1 records")
+    assert files(tmp_path / "out") == ["manifest.json", "results.json", "summary.md"]
+    assert files(tmp_path) == ["out/manifest.json", "out/results.json", "out/summary.md", "records.jsonl"]
+
+
+def test_report_of_no_run(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["report", str(tmp_path / "nowhere")]) == 4
+    assert "records.jsonl: cannot read the journal: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["gate"], ["list", "models", "more"], ["list", "papers"], ["check"]])
+def test_what_is_no_command_is_refused(arguments: list[str], capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: vlmrobust")
+
+
+def test_help_names_every_command(capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    for command in ("init", "list", "check", "report"):
+        assert command in text
