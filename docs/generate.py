@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.backends.builtin import PUBLISHED
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.setting import LEVELS
@@ -92,7 +93,7 @@ def perturbation_row(record: Corruption) -> tuple[str, ...]:
         "yes" if record.stochastic else "",
         changes(record.changes),
         str(record.version),
-        plain(record.doc.partition("\n")[0]),
+        plain(first_line(record.doc)),
     )
 
 
@@ -121,13 +122,17 @@ def members(kind: type[Record | Measure]) -> str:
     return table(("key", "type", "meaning"), [(f"`{name}`", *said[name]) for name in sorted(said)])
 
 
+def models() -> str:
+    """Returns the table of built-in models."""
+    rows = [(f"`{name}`", f"`{about.hub_id}`", f"{about.billions:g}", about.prompt_mode) for name, about in PUBLISHED.items()]
+    return table(("name", "hub id", "billion parameters", "prompt mode"), rows)
+
+
 def exceptions() -> str:
     """Returns the table of everything that is raised on purpose, each below what it is a kind of."""
     found = [thing for _, thing in inspect.getmembers(errors, inspect.isclass) if issubclass(thing, errors.VlmRobustError)]
     kinds = sorted(found, key=lambda thing: [base.__name__ for base in reversed(thing.__mro__)])
-    rows = [
-        (f"`{kind.__name__}`", f"`{kind.__mro__[1].__name__}`", plain(str(kind.__doc__).partition("\n")[0])) for kind in kinds
-    ]
+    rows = [(f"`{kind.__name__}`", f"`{kind.__mro__[1].__name__}`", plain(first_line(kind.__doc__))) for kind in kinds]
     return table(("error", "is a kind of", "meaning"), rows)
 
 
@@ -140,6 +145,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def escaped(cell: str) -> str:
     """Returns the text of a cell with its bars marked as no ends of cells."""
     return cell.replace("|", "\\|")
+
+
+def first_line(text: str | None) -> str:
+    """Returns the sentence that a docstring begins with."""
+    return (text or "").partition("\n")[0]
 
 
 def plain(text: str) -> str:
@@ -156,6 +166,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "others": lambda: perturbations(published=False),
     },
     "docs/reference/files.md": {"record": lambda: members(Record), "measure": lambda: members(Measure)},
+    "docs/reference/models.md": {"models": models},
     "docs/reference/errors.md": {"errors": exceptions},
 }
 
@@ -179,7 +190,7 @@ def generated(path: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Writes or checks every file; returns 1 when one of them is stale."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=first_line(__doc__))
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when something is stale")
     options: Any = parser.parse_args(arguments)
     stale = [path for path in PARTS if generated(path) != (ROOT / path).read_text(encoding="utf-8")]

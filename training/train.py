@@ -27,6 +27,8 @@ from rows import Anchors, Batch, Packer, Picture, pictures, pixels
 from torch.nn import functional
 from transformers import Qwen2VLForConditionalGeneration
 
+FROZEN_SHARE = 0.75
+"""Share of the joint stage in which the vision tower stands still: a large step of it undoes what it has learned."""
 GRIDS, GRID_SHARES = (4, 3, 5, 6, 2), (0.70, 0.10, 0.10, 0.05, 0.05)
 
 
@@ -204,21 +206,25 @@ def joint(bench: Bench, minutes: float, resume: str | None) -> None:
         seen = torch.load(bench.out / "vision.pt", weights_only=True)
         state.update({name: value for name, value in seen.items() if "visual" in name})
         bench.model.load_state_dict(state)
-    optimizers, meter = Optimizers(bench.model, 0.012, 1e-3), Meter()
-    source = pictures(rng, evaluation=False, per_picture=6, words=0.3)
+    reader, tower = bench.model.model.language_model, bench.model.model.visual
+    language_steps, vision_steps, meter = Optimizers(reader, 0.012, 1e-3), Optimizers(tower, 0.002, 2e-4), Meter()
+    source = pictures(rng, evaluation=False, per_picture=6, words=0.25)
     seconds, step, saved = minutes * 60, 0, 0.0
     while (elapsed := time.monotonic() - bench.started) < seconds:
         grid = int(rng.choice(GRIDS, p=GRID_SHARES))
         rows = list(islice(source, 24))
         batch = bench.packer.pack(rows, grid=grid, hint=0.04, rng=rng)
-        tokens = see(bench.model, pixels(rows, grid, rng, augment=True))
-        weights, wanted = bench.stand_in(rows, grid)
+        frozen = elapsed < FROZEN_SHARE * seconds
+        with torch.set_grad_enabled(not frozen):
+            tokens = see(bench.model, pixels(rows, grid, rng, augment=True))
+            dense, facts = vision_loss(bench.anchors, tokens, *bench.stand_in(rows, grid))
         logits = read(bench.model, batch, tokens)
-        dense, facts = vision_loss(bench.anchors, tokens, weights, wanted)
-        loss = loss_of(batch, logits) + 0.1 * dense
+        loss = loss_of(batch, logits) + (0.0 if frozen else 0.3 * dense)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(bench.model.parameters(), 5.0)
-        optimizers.step(schedule(elapsed / seconds, cool=0.45))
+        language_steps.step(schedule(elapsed / seconds, cool=0.9))
+        if not frozen:
+            vision_steps.step(schedule(elapsed / seconds, cool=1 - FROZEN_SHARE))
         meter.add(batch, logits.detach())
         step += 1
         if step % 50 == 0:

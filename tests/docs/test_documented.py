@@ -1,0 +1,99 @@
+"""Whatever a user can meet by name stands somewhere in the documentation."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.backends import models_file
+from pytest_vlmrobust.backends.generation import Generation
+from pytest_vlmrobust.core import errors, verdict
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.datasets import jsonl
+from pytest_vlmrobust.metrics import Needs
+from pytest_vlmrobust.plugin.junit import properties
+from pytest_vlmrobust.plugin.options import Settings
+from pytest_vlmrobust.plugin.summary import suite_facts
+from pytest_vlmrobust.policies import schema
+
+from .conftest import ROOT, everything
+
+TEXT = everything()
+
+
+def classes(module: Any, kind: type) -> list[str]:
+    return [name for name, thing in inspect.getmembers(module, inspect.isclass) if issubclass(thing, kind)]
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [*classes(errors, Exception), *classes(verdict, Exception)])
+def test_errors(name: str) -> None:
+    assert f"`{name}`" in TEXT
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Settings)])
+def test_options(name: str) -> None:
+    assert f"`--{name.replace('_', '-')}" in TEXT
+
+
+@pytest.mark.parametrize("name", [*metrics.names(), *perturbations.names("robustbench")])
+def test_metrics_and_perturbations(name: str) -> None:
+    assert f"| `{name.partition(':')[0]}` |" in TEXT
+
+
+@pytest.mark.parametrize("name", [str(name) for name in (*Outcome, *Decision)])
+def test_outcomes_and_decisions(name: str) -> None:
+    assert re.search(rf"\b{name}\b", TEXT)
+
+
+def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
+    measure = Measure("accuracy_drop", 0.1, 0.0, 0.2, 10, "0.05", Outcome.WAIVED, waiver="W1")
+    record = Record("cell", "i", "m", "d", "s", "f", "l", n=9, n_requested=10, measures=(measure,), policy_sha256="0")
+    written = {name.replace("accuracy_drop", "NAME") for name, _ in properties(record)}
+    assert written == set(re.findall(r"`(vlm\.[\w.]+)`", page("junit.md").partition("## Of the test suite")[0]))
+
+
+def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
+    gate = SimpleNamespace(models={}, datasets={}, policies={}, settings=SimpleNamespace(vlm_seed=1), records=[])
+    of_the_suite = page("junit.md").partition("## Of the test suite")[2]
+    assert set(suite_facts(cast("Any", gate))) == set(re.findall(r"`(vlm\.[\w.]+)`", of_the_suite))
+
+
+@pytest.mark.parametrize("key", jsonl.KEYS)
+def test_keys_of_jsonl(key: str) -> None:
+    assert f"`{key}`" in page("data.md")
+
+
+@pytest.mark.parametrize("tag", perturbations.CHANGES)
+def test_kinds_of_change(tag: str) -> None:
+    assert f"`{tag}`" in page("data.md")
+
+
+@pytest.mark.parametrize("key", [*models_file._FIELDS, *(field.name for field in fields(Generation))])
+def test_keys_of_the_models_file(key: str) -> None:
+    assert f"`{key}`" in page("models.md")
+
+
+@pytest.mark.parametrize("key", [*schema.TOP_KEYS, *schema.BUDGET_KEYS, *schema._RULE_KEYS, *schema._WAIVER_KEYS])
+def test_keys_of_a_thresholds_file(key: str) -> None:
+    assert re.search(rf"`{key}`|\b{key}:", page("thresholds.md"))
+
+
+@pytest.mark.parametrize("key", schema._SCOPE_KEYS)
+def test_keys_of_a_scope(key: str) -> None:
+    assert f"`{key}`" in page("thresholds.md")
+
+
+@pytest.mark.parametrize("need", [Needs.CLEAN, Needs.PERTURBED, Needs.NO_IMAGE, Needs.PERTURBED_BY_SETTING])
+def test_what_a_metric_may_need(need: Needs) -> None:
+    assert f"`{need.value}`" in page("metrics.md")

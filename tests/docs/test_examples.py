@@ -1,0 +1,121 @@
+"""What the documentation shows works: its code runs, its files are read, its commands and links exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image
+
+from pytest_vlmrobust import cli
+from pytest_vlmrobust.backends.models_file import read_models
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.datasets import resolve
+from pytest_vlmrobust.evaluation.policy_files import known_metrics
+from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+from pytest_vlmrobust.plugin.options import Settings
+from pytest_vlmrobust.policies import load_policy
+
+from .conftest import PAGES, ROOT, Block, blocks, everything
+
+OPTIONS = {f"--{field.name.replace('_', '-')}" for field in fields(Settings)}
+BODY = "    return (image * (1 - amount)).astype(image.dtype)\n"
+USED = """
+import numpy as np
+from pytest_vlmrobust import perturbations
+assert perturbations.names("all")[-3:] == ["sepia:low", "sepia:mid", "sepia:high"]
+assert perturbations.get("sepia:mid")(np.full((4, 5, 3), 200, np.uint8), seed=1).max() == 100
+"""
+
+
+def test_there_are_examples_and_no_language_is_unknown() -> None:
+    assert {block.language for block in blocks()} == {"console", "json", "python", "yaml"}
+
+
+def run(program: str, directory: Path) -> None:
+    (directory / "example.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-W", "error", "example.py"]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_runs(block: Block, tmp_path: Path) -> None:
+    bodiless = "    ...\n" in block.text
+    run(block.text.replace("    ...\n", BODY) + (USED if bodiless else ""), tmp_path)
+
+
+def test_a_metric_of_ones_own_holds_what_the_page_says(tmp_path: Path) -> None:
+    (block,) = [block for block in blocks("python") if "root_mean_square_change" in block.text]
+    check = "from pytest_vlmrobust.testing import check_metric\ncheck_metric(root_mean_square_change, examples=20)\n"
+    run(f"{block.text}\n{check}", tmp_path)
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_yaml_files_are_read(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "example.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    keys = set(yaml.safe_load(block.text))
+    if "version" in keys:
+        policy = load_policy([file], known_metrics=known_metrics(), ambiguous=AMBIGUOUS)
+        assert policy.rules
+        assert policy.waivers
+    elif keys == {"models"}:
+        assert list(read_models(file)) == ["ours-v3", "hosted"]
+    else:
+        assert ScriptedBackend.from_file(file).name == "scripted"
+
+
+@pytest.mark.parametrize("block", blocks("json"), ids=str)
+def test_rows_of_data_are_read(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    for row in map(json.loads, block.text.splitlines()):
+        Image.new("RGB", (8, 8)).save(tmp_path / row["image"])
+    (tmp_path / "data.jsonl").write_text(block.text, encoding="utf-8")
+    assert [sample.id for sample in resolve(tmp_path / "data.jsonl").samples()] == ["q1", "q2"]
+
+
+def test_every_option_that_is_named_exists() -> None:
+    named = set(re.findall(r"(?<![\w-])--vlm[a-z-]*", everything()))
+    assert named
+    assert named <= OPTIONS
+
+
+def test_every_ini_value_that_is_named_exists() -> None:
+    named = set(re.findall(r"\b(vlm_\w+) =", everything()))
+    assert named
+    assert named <= {field.name for field in fields(Settings)}
+
+
+def test_every_command_that_is_named_exists() -> None:
+    named = set(re.findall(r"`vlmrobust (\w+)", everything()))
+    (commands,) = [set(action.choices) for action in cli._parser()._actions if isinstance(action.choices, dict)]
+    assert named
+    assert named <= commands
+
+
+def test_files_and_extras_of_console_commands_exist() -> None:
+    lines = [line[2:] for block in blocks("console") for line in block.text.splitlines() if line.startswith("$ ")]
+    assert lines
+    extras: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for line in lines:
+        for folder in re.findall(r"(?<= )(\w+)/(?= |$)", line):
+            assert (ROOT / folder).is_dir(), line
+        for file in re.findall(r"-c (\S+)", line):
+            assert (ROOT / file).is_file(), line
+        assert set(re.findall(r"\[(\w+)\]", line)) <= set(extras), line
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "ARCHITECTURE.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
