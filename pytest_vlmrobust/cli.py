@@ -88,9 +88,9 @@ def _report(options: argparse.Namespace) -> int:
     from .reporting import write_report
     from .store import read_journal
 
-    records = read_journal(options.run_directory)
+    records = list({record.key: record for record in read_journal(options.run_directory)}.values())
     out = options.out or options.run_directory
-    write_report(out, records, {"run": options.run_directory.name, "rebuilt_from": "records.jsonl"})
+    write_report(out, records, None)
     decision = decide(record.outcome for record in records)
     _say(f"{decision}: {len(records)} records, {out / 'summary.md'}")
     return EXIT_CODES[decision]

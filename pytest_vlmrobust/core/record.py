@@ -95,6 +95,11 @@ class Record:
     nodeid: str = ""
     """The test's node id in pytest."""
 
+    @property
+    def key(self) -> str:
+        """What makes two records be about the same test: a test that ran again replaces its record."""
+        return self.nodeid or f"{self.test} {self.id}"
+
     def to_json(self) -> str:
         """Returns the record as one line of JSON; NaN becomes ``null``."""
         return json.dumps(_json_safe(dataclasses.asdict(self)), ensure_ascii=False, allow_nan=False, sort_keys=True)

@@ -17,7 +17,7 @@ def owner_name() -> str:
 def is_gone(owner: str) -> bool:
     """Whether a process of this machine no longer exists; of another machine nothing is known, so it is taken to be there."""
     host, _, pid = owner.rpartition(":")
-    if host != socket.gethostname() or not pid.isdigit():
+    if os.name == "nt" or host != socket.gethostname() or not pid.isdigit():  # on Windows os.kill would end the process
         return False
     try:
         os.kill(int(pid), 0)

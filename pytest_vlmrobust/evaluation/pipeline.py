@@ -12,8 +12,8 @@ from pytest_vlmrobust.core.setting import Setting
 
 from .views import View, ViewMaker
 
-AHEAD = 64
-"""Views that may wait: at 1344 x 1008 pixels about 260 MB."""
+AHEAD = 32
+"""Views that may wait, and as many that may be used again: at 1344 x 1008 pixels up to 260 MB."""
 
 
 class Pipeline:

@@ -20,4 +20,6 @@ from .outcome import pytest_report_teststatus as pytest_report_teststatus
 from .summary import pytest_sessionfinish as pytest_sessionfinish
 from .summary import pytest_terminal_summary as pytest_terminal_summary
 from .distributed import pytest_configure_node as pytest_configure_node
+from .distributed import pytest_testnodedown as pytest_testnodedown
+from .distributed import pytest_xdist_node_collection_finished as pytest_xdist_node_collection_finished
 from .distributed import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler

@@ -19,6 +19,21 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """Tells the controller, which collects nothing itself, how many tests there are."""
+    node.config.stash[GATE].selected = len(ids)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's argument
+    """Tells the controller how many gated tests its workers planned and selected; each worker knows all of them."""
+    counts = getattr(node, "workeroutput", {}).get("vlm_counts")
+    if counts is not None:
+        gate = node.config.stash[GATE]
+        gate.planned, gate.selected = counts
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Groups tests by model when several are gated, so that weights load once per worker; speed only, never a verdict.
 

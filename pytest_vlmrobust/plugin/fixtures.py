@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vlmrobust.core.errors import VlmRobustError
-from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
+from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
 
 from .junit import properties
@@ -36,7 +38,7 @@ class GatedTest:
         record = self.record
         if record.outcome is Outcome.FAIL:
             raise ThresholdExceeded(explain(record))
-        if record.outcome in (Outcome.INCONCLUSIVE, Outcome.ERROR):
+        if record.outcome is Outcome.INCONCLUSIVE:
             raise NotDecided(explain(record))
         if record.outcome is Outcome.WAIVED:
             pytest.xfail(record.reason)
@@ -46,18 +48,21 @@ class GatedTest:
 
 def explain(record: Record) -> str:
     """Returns the failure message: the breach first, then every number, and how to run it again."""
-    lines = [record.reason]
-    for measure in record.measures:
-        interval = f" [{measure.low:.3f}, {measure.high:.3f}]" if measure.low == measure.low else ""
-        bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
-        lines.append(f"    {measure.metric:<28} {measure.value:.3f}{interval}  n={measure.n}{bound}")
+    lines = [record.reason, *(_measured(measure) for measure in record.measures)]
     counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {record.n_errors} errors"
     lines.append(f"    {'answers':<28} {counts}")
     if record.worst:
         lines.append(f"    {'newly wrong':<28} {', '.join(record.worst)}")
-    if record.nodeid:
-        lines.append(f"    {'again':<28} pytest {' '.join(f'--vlm={m}' for m in (record.model,))} '{record.nodeid}'")
+    lines.append(f"    {'again':<28} the same command with -k {record.id!r}")
     return "\n".join(lines)
+
+
+def _measured(measure: Measure) -> str:
+    name = f"{measure.metric} ({measure.category})" if measure.category else measure.metric
+    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
+    interval = "" if math.isnan(measure.low) else f" [{measure.low:.3f}, {measure.high:.3f}]"
+    bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
+    return f"    {name:<28} {value}{interval}  n={measure.n}{bound}"
 
 
 @pytest.fixture
@@ -80,12 +85,16 @@ def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
 
 
 def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
-    import dataclasses
-
     node = request.node
     try:
         record = dataclasses.replace(measure(), nodeid=node.nodeid)
+        if record.outcome is Outcome.ERROR:
+            node.stash[RECORD] = record
+            raise BackendError(explain(record))
     except VlmRobustError as error:
+        if RECORD in node.stash:
+            node.user_properties.extend(properties(node.stash[RECORD]))
+            raise
         node.stash[RECORD] = failed_record(test, request.param, str(error), node.nodeid)
         node.user_properties.extend(properties(node.stash[RECORD]))
         raise

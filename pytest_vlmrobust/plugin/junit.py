@@ -27,7 +27,7 @@ def properties(record: Record) -> list[tuple[str, str]]:
         found["vlm.unparsed_rate"] = decimal(record.n_unparsed / record.n_requested)
         found["vlm.error_rate"] = decimal(record.n_errors / record.n_requested)
     for measure in record.measures:
-        name = f"vlm.metric.{measure.metric}"
+        name = f"vlm.metric.{measure.metric}" + (f".{measure.category}" if measure.category else "")
         numbers = {name: measure.value, f"{name}.low": measure.low, f"{name}.high": measure.high}
         found.update({key: decimal(value) for key, value in numbers.items() if math.isfinite(value)})
         if measure.threshold:

@@ -46,7 +46,7 @@ class Gate:
     invocation: Path
     worker: str = "main"
     run_id: str = field(default_factory=lambda: time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}")
-    records: list[Record] = field(default_factory=list)
+    by_test: dict[str, Record] = field(default_factory=dict)
     refused: VlmRobustError | None = None
     planned: int = 0
     selected: int = 0
@@ -204,9 +204,14 @@ class Gate:
         """Returns the evaluator if a test has asked for it."""
         return self.__dict__.get("evaluator")
 
+    @property
+    def records(self) -> list[Record]:
+        """The records so far, in the order in which tests first ended; of a test that ran again, the last one."""
+        return list(self.by_test.values())
+
     def finished(self, record: Record) -> None:
         """Takes the record of a test that ended: into the journal first, then into memory and onto the display."""
-        self.records.append(record)
+        self.by_test[record.key] = record
         if self.controls:
             try:
                 self.journal.append(record)

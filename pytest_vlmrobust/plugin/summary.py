@@ -45,7 +45,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     gate = session.config.stash[GATE]
     if gate.display is not None:
         gate.display.clear()
-    if not gate.controls or not gate.records:
+    if not gate.controls:
+        session.config.workeroutput["vlm_counts"] = (gate.planned, gate.selected)  # type: ignore[attr-defined]  # xdist's
+        return
+    if not gate.records:
         return
     decision = decide(record.outcome for record in gate.records)
     if exitstatus not in _UNTOUCHED and not _others_failed(session, gate):
@@ -87,7 +90,6 @@ def manifest(gate: Gate) -> dict[str, object]:
     import pytest_vlmrobust
 
     return {
-        "schema": 1,
         "run": gate.run_id,
         "version": pytest_vlmrobust.__version__,
         "python": platform.python_version(),
@@ -138,16 +140,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     from pytest_vlmrobust.reporting import RunFacts, render_terminal
 
     policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in gate.policies.items()}
-    facts = RunFacts(policies, gate.planned, gate.selected, waiver_warnings(gate))
+    facts = RunFacts(policies, gate.planned, gate.selected, policy_warnings(gate))
     writer = config.get_terminal_writer()
     text = render_terminal(gate.records, facts, width=writer.fullwidth, color=writer.hasmarkup)
     terminalreporter.section("vision-language model robustness", "=")
     terminalreporter.write(text)
 
 
-def waiver_warnings(gate: Gate) -> list[str]:
-    """Returns what the run says about waivers that expired, were not needed, or (in a whole run) met no test."""
-    from pytest_vlmrobust.policies import WaiverState, waiver_report
+def policy_warnings(gate: Gate) -> list[str]:
+    """Returns what the run says about its policies: waivers that can go, and (in a whole run) rules that met no test."""
+    from pytest_vlmrobust.policies import WaiverState, unmatched_rules, waiver_report
 
     whole = gate.planned == gate.selected
     quiet = {WaiverState.USED} | (set() if whole else {WaiverState.UNMATCHED, WaiverState.UNNEEDED})
@@ -155,4 +157,7 @@ def waiver_warnings(gate: Gate) -> list[str]:
     for name, policy in gate.policies.items():
         own = [record for record in gate.records if record.model == name]
         found += [str(use) for use in waiver_report(policy, own, today=gate.judge.today) if use.state not in quiet]
+        idle = [rule.id for rule in unmatched_rules(policy, own)] if whole else []
+        if idle:
+            found.append(f"{len(idle)} of {len(policy.rules)} rules met no test of {name}: {', '.join(idle)}")
     return found

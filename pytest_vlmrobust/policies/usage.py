@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -53,28 +53,32 @@ def waiver_report(policy: Policy, records: Iterable[Record], *, today: date) -> 
 
     A run over a selection of tests leaves waivers unmatched that a whole run would use: the caller knows which it was.
     """
-    measured = [(measure, tests) for record in records for measure, tests in _judged_tests(record)]
+    measured = _judged(records)
     return tuple(_use(waiver, measured, today) for waiver in policy.waivers)
 
 
 def unmatched_rules(policy: Policy, records: Iterable[Record]) -> tuple[Rule, ...]:
     """Returns the rules that applied to no test of these records; in a whole run, a sign of a misspelt scope."""
-    tests = [test for record in records for _, tests in _judged_tests(record) for test in tests]
+    tests = [test for _, test in _judged(records)]
     return tuple(rule for rule in policy.rules if not any(rule.applies(test) for test in tests))
 
 
-def _judged_tests(record: Record) -> Iterator[tuple[Measure, tuple[JudgedTest, ...]]]:
-    """Yields each measure with the tests it may stand for: the whole data set, and each of its categories."""
-    for measure in record.measures:
-        yield measure, tuple(_judged_test(record, measure, category) for category in ("", *record.categories))
+def _judged(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
+    """Returns each measure with the test that rules and waivers are matched with."""
+    return [
+        (
+            measure,
+            JudgedTest(
+                record.model, record.dataset, measure.metric, record.setting, record.family, record.level, measure.category
+            ),
+        )
+        for record in records
+        for measure in record.measures
+    ]
 
 
-def _judged_test(record: Record, measure: Measure, category: str) -> JudgedTest:
-    return JudgedTest(record.model, record.dataset, measure.metric, record.setting, record.family, record.level, category)
-
-
-def _use(waiver: Waiver, measured: list[tuple[Measure, tuple[JudgedTest, ...]]], today: date) -> WaiverUse:
-    matched = [measure for measure, tests in measured if any(waiver.applies(test) for test in tests)]
+def _use(waiver: Waiver, measured: list[tuple[Measure, JudgedTest]], today: date) -> WaiverUse:
+    matched = [measure for measure, test in measured if waiver.applies(test)]
     used = sum(measure.outcome is Outcome.WAIVED and measure.waiver == waiver.id for measure in matched)
     return WaiverUse(waiver, _state(waiver, len(matched), used, today), len(matched), used)
 

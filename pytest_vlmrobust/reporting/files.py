@@ -9,17 +9,22 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Record
 from pytest_vlmrobust.core.verdict import decide
+from pytest_vlmrobust.store import write_manifest
 
 from .wording import because, counted, row, worst_first
 
 
-def write_report(directory: Path, records: Sequence[Record], manifest: Mapping[str, object]) -> None:
-    """Writes the report into ``directory``, which is created; each file replaces the old one in one step."""
+def write_report(directory: Path, records: Sequence[Record], manifest: Mapping[str, object] | None) -> None:
+    """Writes the report into ``directory``, which is created; each file replaces the old one in one step.
+
+    Without a manifest (a report made again from a journal) the one that may be there is left as it is.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     lines = [json.loads(record.to_json()) for record in records]
     results = {"schema": SCHEMA_VERSION, "decision": str(decide(r.outcome for r in records)), "records": lines}
     _write(directory / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    _write(directory / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False, default=str) + "\n")
+    if manifest is not None:
+        write_manifest(directory, manifest)
     _write(directory / "summary.md", summary(records))
 
 

@@ -143,7 +143,6 @@ def test_report_of_a_run(tmp_path: Path, capsys: Captured, outcome: Outcome, cod
     assert main(["report", str(run)]) == code
     assert capsys.readouterr().out == f"{decision}: 2 records, {run / 'summary.md'}\n"
     assert json.loads((run / "results.json").read_text())["decision"] == decision
-    assert json.loads((run / "manifest.json").read_text())["run"] == run.name
 
 
 def test_report_of_a_killed_run_leaves_out_the_torn_line(tmp_path: Path, capsys: Captured) -> None:
@@ -153,8 +152,8 @@ def test_report_of_a_killed_run_leaves_out_the_torn_line(tmp_path: Path, capsys:
         stream.write(b'{"test": "ce')
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.startswith("GO: 1 records")
-    assert files(tmp_path / "out") == ["manifest.json", "results.json", "summary.md"]
-    assert files(tmp_path) == ["out/manifest.json", "out/results.json", "out/summary.md", "records.jsonl"]
+    assert files(tmp_path / "out") == ["results.json", "summary.md"]
+    assert files(tmp_path) == ["out/results.json", "out/summary.md", "records.jsonl"]
 
 
 def test_report_of_no_run(tmp_path: Path, capsys: Captured) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 
 import pytest
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.policies import JudgedTest, Policy, WaiverState, unmatched_rules, waiver_report
 
 Load = Callable[..., Policy]
@@ -34,8 +36,11 @@ def records(policy: Policy, **drops: float) -> list[Record]:
     for name, drop in drops.items():
         test = JudgedTest("m", "d", "accuracy_drop", f"{name}:low", "any", "low")
         measure = policy.measure(test, Estimate(drop, 100), today=TODAY)
+        art = replace(measure, category="Art", outcome=Outcome.MEASURED, waiver="")
         made.append(
-            Record("cell", f"m-d-{name}:low", "m", "d", f"{name}:low", "any", "low", measures=(measure,), categories={"Art": 0.5})
+            Record(
+                "cell", f"m-d-{name}:low", "m", "d", f"{name}:low", "any", "low", measures=(measure, art), categories={"Art": 0.5}
+            )
         )
     return made
 

@@ -48,9 +48,9 @@ def test_a_report_of_nothing_is_not_go(tmp_path: Path) -> None:
 
 
 def test_the_manifest_is_written_as_given(tmp_path: Path) -> None:
-    write_report(tmp_path / "new" / "directory", [], {"größe": 1, "path": tmp_path})
+    write_report(tmp_path / "new" / "directory", [], {"größe": 1})
     manifest = strict((tmp_path / "new" / "directory" / "manifest.json").read_text(encoding="utf-8"))
-    assert manifest == {"größe": 1, "path": str(tmp_path)}
+    assert manifest == {"größe": 1, "manifest_version": 1}
 
 
 def test_only_the_three_files_are_left(tmp_path: Path) -> None:
