@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from . import __version__
 from .core.errors import UsageError, VlmRobustError
 from .core.verdict import EXIT_CODES, decide
 
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="vlmrobust", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"vlmrobust {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     init = commands.add_parser("init", help="copy the shipped suites and thresholds into a directory")
@@ -85,14 +87,16 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from .reporting import write_report
-    from .store import read_journal
+    from .reporting import RunFacts, write_report
+    from .store import read_journal, read_manifest
 
     records = list({record.key: record for record in read_journal(options.run_directory)}.values())
     out = options.out or options.run_directory
-    write_report(out, records, None)
-    decision = decide(record.outcome for record in records)
-    _say(f"{decision}: {len(records)} records, {out / 'summary.md'}")
+    begun = read_manifest(options.run_directory)
+    facts = RunFacts(planned=begun["planned"], selected=begun["selected"])
+    write_report(out, records, facts, None)
+    decision = decide((record.outcome for record in records), missing=facts.missing(records))
+    _say(f"{decision}: {len(records)} of {facts.selected} records, {out / 'summary.md'}")
     return EXIT_CODES[decision]
 
 

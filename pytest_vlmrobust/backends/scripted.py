@@ -133,8 +133,9 @@ class _Rules:
 def _read_rules(path: Path) -> _Rules:
     try:
         script = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
-    except OSError as error:
-        raise ModelError(f"scripted answers {path} cannot be read: {error.strerror or error}. Expected scripted:FILE") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"scripted answers {path} cannot be read: {reason}. Expected scripted:FILE, UTF-8") from error
     except yaml.YAMLError as error:
         raise ModelError(f"scripted answers {path}: neither YAML nor JSON: {error}") from error
     if not isinstance(script, dict) or not script:

@@ -19,7 +19,7 @@ def canonical_json(value: Any) -> str:
 
 def fingerprint(value: Any) -> str:
     """Returns the SHA-256, in hex, of the canonical JSON of a JSON-safe value."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def pixels_digest(image: NDArray[np.uint8]) -> str:

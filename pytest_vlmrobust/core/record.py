@@ -102,7 +102,7 @@ class Record:
 
     def to_json(self) -> str:
         """Returns the record as one line of JSON; NaN becomes ``null``."""
-        return json.dumps(_json_safe(dataclasses.asdict(self)), ensure_ascii=False, allow_nan=False, sort_keys=True)
+        return json.dumps(_json_safe(dataclasses.asdict(self)), allow_nan=False, sort_keys=True)
 
     @classmethod
     def from_json(cls, line: str) -> Record:

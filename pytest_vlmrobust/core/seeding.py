@@ -20,7 +20,7 @@ def derive_seed(seed: int, *parts: str) -> int:
     """
     digest = hashlib.sha256(str(seed).encode())
     for part in parts:
-        digest.update(b"\x00" + part.encode())
+        digest.update(b"\x00" + part.encode("utf-8", "surrogatepass"))
     return int.from_bytes(digest.digest()[:8], "little")
 
 

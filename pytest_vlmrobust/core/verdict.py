@@ -60,10 +60,11 @@ class NotDecided(AssertionError):
 EXIT_CODES = {Decision.GO: 0, Decision.NO_GO: 1, Decision.INCONCLUSIVE: 10, Decision.INCOMPLETE: 11}
 
 
-def decide(outcomes: Iterable[Outcome]) -> Decision:
+def decide(outcomes: Iterable[Outcome], *, missing: int = 0) -> Decision:
     """Returns the decision of a run: Kleene's AND over its verdicts, where a breach outranks everything.
 
-    A run without a single PASS or WAIVED verdict has gated nothing and is never GO.
+    ``missing`` counts tests that were to run and left no verdict (the run was stopped or killed): with any, a run is never GO.
+    A run without a single PASS or WAIVED verdict has gated nothing and is never GO either.
 
     >>> decide([Outcome.PASS, Outcome.ERROR]).value
     'INCOMPLETE'
@@ -73,7 +74,7 @@ def decide(outcomes: Iterable[Outcome]) -> Decision:
     seen = set(outcomes)
     if Outcome.FAIL in seen:
         return Decision.NO_GO
-    if Outcome.ERROR in seen:
+    if Outcome.ERROR in seen or missing > 0:
         return Decision.INCOMPLETE
     if Outcome.INCONCLUSIVE in seen or Outcome.NOT_APPLICABLE in seen:
         return Decision.INCONCLUSIVE

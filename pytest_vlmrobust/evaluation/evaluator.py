@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.errors import DatasetError, OfflineError
+from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.prediction import Prediction, Request
@@ -114,6 +114,7 @@ class Evaluator:
     def __post_init__(self) -> None:
         self._results: dict[Cell, CellResult] = {}
         self._samples: dict[str, tuple[Sample, ...]] = {}
+        self._failed: dict[str, VlmRobustError] = {}
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
         self._backends: dict[str, Backend] = {}
@@ -134,14 +135,24 @@ class Evaluator:
         Raises:
             DatasetError: there are none.
         """
+        if dataset in self._failed:
+            raise self._failed[dataset]
         if dataset not in self._samples:
-            chosen: Iterable[Sample] = self.dataset(dataset).samples()
-            if self.options.sample is not None:
-                chosen = sampling.take(chosen, self.options.sample)
-            self._samples[dataset] = tuple(chosen)
-            if not self._samples[dataset]:
-                raise DatasetError(f"dataset {dataset!r} has no samples: a gate over nothing measures nothing")
+            try:
+                self._samples[dataset] = self._chosen(dataset)
+            except VlmRobustError as error:
+                self._failed[dataset] = error
+                raise
         return self._samples[dataset]
+
+    def _chosen(self, dataset: str) -> tuple[Sample, ...]:
+        chosen: Iterable[Sample] = self.dataset(dataset).samples()
+        if self.options.sample is not None:
+            chosen = sampling.take(chosen, self.options.sample)
+        samples = tuple(chosen)
+        if not samples:
+            raise DatasetError(f"dataset {dataset!r} has no samples: a gate over nothing measures nothing")
+        return samples
 
     def result(self, cell: Cell) -> CellResult:
         """Returns the answers and scores of a cell; what is not in the store yet is inferred and stored.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -165,7 +166,7 @@ class Judge:
             n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=unread
         )
         shares = {"error_rate": (failed, asked), "unparsed_rate": (unread, asked - failed)}
-        return [_budget_measure(verdict, *shares.get(verdict.metric, (0, 0))) for verdict in verdicts]
+        return [_budget_measure(verdict, *shares.get(verdict.metric, (0, 0)), _commonest_error(results)) for verdict in verdicts]
 
     def _newly_wrong(self, cell: Cell, result: CellResult) -> tuple[str, ...]:
         if cell.setting == CLEAN:
@@ -179,14 +180,21 @@ def _worst(measures: Sequence[Measure]) -> Measure:
     return min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
 
 
-def _budget_measure(verdict: Verdict, part: int, whole: int) -> Measure:
+def _commonest_error(results: Sequence[CellResult]) -> str:
+    """Returns why inferences failed: the reason given most often, empty when none failed."""
+    reasons = Counter(score.rule for result in results for score in result.scores if score.state == "error")
+    return reasons.most_common(1)[0][0] if reasons else ""
+
+
+def _budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measure:
+    because = f"; most often: {error}" if verdict.outcome is Outcome.ERROR and error else ""
     return Measure(
         verdict.metric,
         part / whole if whole else float("nan"),
         n=whole,
         threshold=verdict.threshold,
         outcome=verdict.outcome,
-        reason=verdict.reason,
+        reason=verdict.reason + because,
         rule=verdict.rule,
         source=verdict.source,
     )

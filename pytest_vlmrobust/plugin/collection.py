@@ -76,7 +76,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Refuses what could not be planned, and counts what was selected."""
     gate = config.stash[GATE]
     if gate.refused is not None:
-        raise usage_error(gate.refused) from None
+        if gate.controls:
+            raise usage_error(gate.refused) from None
+        items.clear()  # a worker cannot refuse: it runs nothing, and tells its controller
     gate.selected = sum(is_gated(item) for item in items)
 
 

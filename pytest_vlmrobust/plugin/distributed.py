@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vlmrobust.core.errors import UsageError
+
 from .stash import GATE
 
 if TYPE_CHECKING:
@@ -27,10 +29,12 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's argument
     """Tells the controller how many gated tests its workers planned and selected; each worker knows all of them."""
-    counts = getattr(node, "workeroutput", {}).get("vlm_counts")
-    if counts is not None:
-        gate = node.config.stash[GATE]
-        gate.planned, gate.selected = counts
+    output = getattr(node, "workeroutput", {})
+    gate = node.config.stash[GATE]
+    if "vlm_counts" in output:
+        gate.planned, gate.selected = output["vlm_counts"]
+    if output.get("vlm_refused"):
+        gate.refused = UsageError(output["vlm_refused"])
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -66,14 +66,20 @@ class Settings:
         """Reads the options and ini values of a pytest run.
 
         Raises:
-            pytest.UsageError: an ini value that is not a number where one is needed.
+            pytest.UsageError: a value that is not a number, or out of range, where one is needed.
         """
-        return cls(**{f.name: _resolve(config, f.name, f.default, f.metadata) for f in fields(cls)})
+        settings = cls(**{f.name: _resolve(config, f.name, f.default, f.metadata) for f in fields(cls)})
+        for name in ("vlm_batch_size", "vlm_threads"):
+            if getattr(settings, name) < 1:
+                raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 1 or more")
+        if "" in settings.vlm:
+            raise pytest.UsageError("--vlm is empty: name a model, such as --vlm=tiny")
+        return settings
 
 
 def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[str, Any]) -> Any:
     given = config.getoption(name)
-    value = config.getini(name) if given in (None, False) else given
+    value = config.getini(name) if given is None or given is False else given
     if isinstance(default, tuple):
         return tuple(value)
     if isinstance(default, bool):

@@ -52,8 +52,9 @@ def pytest_runtest_makereport(
         report.longrepr = call.excinfo.getrepr(style="value")
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
-        param = next(iter(getattr(item, "callspec").params.values()))  # noqa: B009 - not declared on Item
-        record = item.stash.get(RECORD, None) or failed_record("cell", param, _last_line(report), item.nodeid)
+        params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
+        test = "cell" if "vlm_cell" in params else "sweep"
+        record = item.stash.get(RECORD, None) or failed_record(test, params[f"vlm_{test}"], _last_line(report), item.nodeid)
         setattr(report, _ATTRIBUTE, record.to_json())
     return report
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vlmrobust.core.errors import StoreError, UsageError, VlmRobustError
-from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
+from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision, decide
 
 from .options import ENVIRONMENT_DATA, Settings
 from .progress import ProgressDisplay
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
     from pytest_vlmrobust.evaluation.judging import Judge
     from pytest_vlmrobust.policies import Policy
+    from pytest_vlmrobust.reporting import RunFacts
     from pytest_vlmrobust.store import Journal
 
 
@@ -47,6 +48,8 @@ class Gate:
     worker: str = "main"
     run_id: str = field(default_factory=lambda: time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}")
     by_test: dict[str, Record] = field(default_factory=dict)
+    today: date = field(default_factory=date.today)
+    """Waivers expire by local date."""
     refused: VlmRobustError | None = None
     planned: int = 0
     selected: int = 0
@@ -55,9 +58,11 @@ class Gate:
     @cached_property
     def journal(self) -> Journal:
         """The records of this run on disk, one line each, written as tests end."""
-        from pytest_vlmrobust.store import Journal
+        from pytest_vlmrobust.store import Journal, write_manifest
 
-        return Journal(self.store_directory / "runs" / self.run_id)
+        directory = self.store_directory / "runs" / self.run_id
+        write_manifest(directory, {"run": self.run_id, "planned": self.planned, "selected": self.selected})
+        return Journal(directory)
 
     @property
     def controls(self) -> bool:
@@ -175,7 +180,7 @@ class Gate:
         """What turns measurements into records with verdicts."""
         from pytest_vlmrobust.evaluation.judging import Judge
 
-        return Judge(self.evaluator, self.policies, date.today(), self.reference)  # noqa: DTZ011 - waivers expire by local date
+        return Judge(self.evaluator, self.policies, self.today, self.reference)
 
     @property
     def store_directory(self) -> Path:
@@ -194,15 +199,32 @@ class Gate:
         Raises:
             UsageError: something of it cannot be used.
         """
-        from pytest_vlmrobust.datasets import resolve
+        from pytest_vlmrobust.datasets import resolve, sampling
 
-        _ = self.models, self.policies, self.reference
+        _ = self.policies, self.reference
+        for ref in self.models.values():
+            self.open_backend(ref)
+        if self.settings.vlm_sample:
+            sampling.count_of(self.settings.vlm_sample, 1)
         for name in self.datasets.values():
             resolve(name, data_dir=self.data_directory)
 
     def open_evaluator(self) -> Evaluator | None:
         """Returns the evaluator if a test has asked for it."""
         return self.__dict__.get("evaluator")
+
+    @property
+    def decision(self) -> Decision:
+        """The decision of the run as far as it went."""
+        missing = self.facts().missing(self.records)
+        return decide((record.outcome for record in self.records), missing=missing)
+
+    def facts(self, warnings: Sequence[str] = ()) -> RunFacts:
+        """Returns what is known about the run beside its records."""
+        from pytest_vlmrobust.reporting import RunFacts
+
+        policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in self.policies.items()}
+        return RunFacts(policies, self.planned, self.selected, warnings)
 
     @property
     def records(self) -> list[Record]:
@@ -257,12 +279,27 @@ def pytest_configure(config: pytest.Config) -> None:
     gate = Gate(Settings.from_config(config), config.rootpath, config.invocation_params.dir, worker)
     config.stash[GATE] = gate
     if gate.settings.vlm:
+        check_report_directory(gate)
         config.pluginmanager.register(Collector(gate), "vlmrobust-collector")
         gate.display = ProgressDisplay.for_run(config) if gate.controls else None
         try:
             gate.check()
         except VlmRobustError as error:
             raise usage_error(error) from None
+
+
+def check_report_directory(gate: Gate) -> None:
+    """Makes the report directory now: to find out at the end of a long run that it cannot be written would be late.
+
+    Raises:
+        pytest.UsageError: it cannot be made.
+    """
+    if gate.settings.vlm_report and gate.controls:
+        directory = gate.invocation / gate.settings.vlm_report
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise pytest.UsageError(f"--vlm-report {str(directory)!r}: cannot make the directory: {error.strerror}") from None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

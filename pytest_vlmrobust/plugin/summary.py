@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vlmrobust.core.errors import VlmRobustError
-from pytest_vlmrobust.core.verdict import EXIT_CODES, decide
+from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
 from .junit import add_suite_properties
 from .stash import GATE
@@ -46,18 +46,34 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if gate.display is not None:
         gate.display.clear()
     if not gate.controls:
-        session.config.workeroutput["vlm_counts"] = (gate.planned, gate.selected)  # type: ignore[attr-defined]  # xdist's
+        session.config.workeroutput.update(  # type: ignore[attr-defined]  # xdist's
+            vlm_counts=(gate.planned, gate.selected), vlm_refused=str(gate.refused or "")
+        )
         return
-    if not gate.records:
-        return
-    decision = decide(record.outcome for record in gate.records)
+    if gate.refused is not None:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    elif gate.records:
+        _conclude(session, gate, exitstatus)
+    elif exitstatus == pytest.ExitCode.OK and measured_nothing(session.config):
+        session.exitstatus = EXIT_CODES[Decision.INCONCLUSIVE]
+
+
+def _conclude(session: pytest.Session, gate: Gate, exitstatus: int) -> None:
+    decision = gate.decision
     if exitstatus not in _UNTOUCHED and not _others_failed(session, gate):
         session.exitstatus = EXIT_CODES[decision]
     add_suite_properties(session.config, suite_facts(gate))
     if gate.settings.vlm_report:
         from pytest_vlmrobust.reporting import write_report
 
-        write_report(Path(gate.invocation / gate.settings.vlm_report), gate.records, manifest(gate))
+        write_report(Path(gate.invocation / gate.settings.vlm_report), gate.records, gate.facts(), manifest(gate))
+
+
+def measured_nothing(config: pytest.Config) -> bool:
+    """Whether a gate was asked for and nothing of it ran: a model on the command line, or gated tests that were all left out."""
+    gate = config.stash[GATE]
+    asked = bool(gate.settings.vlm) and (gate.planned > 0 or bool(config.getoption("vlm")))
+    return asked and not gate.records and not config.option.collectonly
 
 
 def _others_failed(session: pytest.Session, gate: Gate) -> bool:
@@ -76,7 +92,7 @@ def suite_facts(gate: Gate) -> dict[str, str]:
         "vlm.dataset": " ".join(gate.datasets),
         "vlm.policy_sha256": " ".join(policy.sha256 for policy in gate.policies.values()),
         "vlm.seed": str(gate.settings.vlm_seed),
-        "vlm.verdict": str(decide(record.outcome for record in gate.records)),
+        "vlm.verdict": str(gate.decision),
         "vlm.n_cells": str(sum(record.test == "cell" for record in gate.records)),
         "vlm.n_inferred": str(sum(record.n_inferred for record in gate.records)),
     }
@@ -102,7 +118,7 @@ def manifest(gate: Gate) -> dict[str, object]:
             for name, policy in gate.policies.items()
         },
         "outcomes": dict(Counter(str(record.outcome) for record in gate.records)),
-        "decision": str(decide(record.outcome for record in gate.records)),
+        "decision": str(gate.decision),
     }
 
 
@@ -135,16 +151,20 @@ def attempt(get: Callable[[], object]) -> object:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Prints the table: the decision, what breaks it, worst first."""
     gate = config.stash[GATE]
-    if not gate.controls or not gate.records:
+    if not gate.controls:
         return
-    from pytest_vlmrobust.reporting import RunFacts, render_terminal
+    if gate.refused is not None:
+        terminalreporter.write_line(f"ERROR: {gate.refused}", red=True)
+    elif gate.records:
+        from pytest_vlmrobust.reporting import render_terminal
 
-    policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in gate.policies.items()}
-    facts = RunFacts(policies, gate.planned, gate.selected, policy_warnings(gate))
-    writer = config.get_terminal_writer()
-    text = render_terminal(gate.records, facts, width=writer.fullwidth, color=writer.hasmarkup)
-    terminalreporter.section("vision-language model robustness", "=")
-    terminalreporter.write(text)
+        writer = config.get_terminal_writer()
+        facts = gate.facts(policy_warnings(gate))
+        text = render_terminal(gate.records, facts, width=writer.fullwidth, color=writer.hasmarkup)
+        terminalreporter.section("vision-language model robustness", "=")
+        terminalreporter.write(text)
+    elif measured_nothing(config):
+        terminalreporter.write_line("INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured", yellow=True)
 
 
 def policy_warnings(gate: Gate) -> list[str]:
@@ -156,7 +176,7 @@ def policy_warnings(gate: Gate) -> list[str]:
     found = []
     for name, policy in gate.policies.items():
         own = [record for record in gate.records if record.model == name]
-        found += [str(use) for use in waiver_report(policy, own, today=gate.judge.today) if use.state not in quiet]
+        found += [str(use) for use in waiver_report(policy, own, today=gate.today) if use.state not in quiet]
         idle = [rule.id for rule in unmatched_rules(policy, own)] if whole else []
         if idle:
             found.append(f"{len(idle)} of {len(policy.rules)} rules met no test of {name}: {', '.join(idle)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .files import write_report
-from .terminal import RunFacts, render_terminal
+from .terminal import render_terminal
+from .wording import RunFacts
 
 __all__ = ["RunFacts", "render_terminal", "write_report"]

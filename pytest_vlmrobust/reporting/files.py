@@ -11,27 +11,34 @@ from pytest_vlmrobust.core.record import SCHEMA_VERSION, Record
 from pytest_vlmrobust.core.verdict import decide
 from pytest_vlmrobust.store import write_manifest
 
-from .wording import because, counted, row, worst_first
+from .wording import RunFacts, because, counted, row, selection, worst_first
 
 
-def write_report(directory: Path, records: Sequence[Record], manifest: Mapping[str, object] | None) -> None:
+def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object] | None) -> None:
     """Writes the report into ``directory``, which is created; each file replaces the old one in one step.
 
     Without a manifest (a report made again from a journal) the one that may be there is left as it is.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    lines = [json.loads(record.to_json()) for record in records]
-    results = {"schema": SCHEMA_VERSION, "decision": str(decide(r.outcome for r in records)), "records": lines}
+    results = {
+        "schema": SCHEMA_VERSION,
+        "decision": str(decide((record.outcome for record in records), missing=facts.missing(records))),
+        "planned": facts.planned,
+        "selected": facts.selected,
+        "missing": facts.missing(records),
+        "records": [json.loads(record.to_json()) for record in records],
+    }
     _write(directory / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     if manifest is not None:
         write_manifest(directory, manifest)
-    _write(directory / "summary.md", summary(records))
+    _write(directory / "summary.md", summary(records, facts))
 
 
-def summary(records: Sequence[Record], most: int = 40) -> str:
-    """Returns the run in Markdown: the decision, the counts, and a table, worst first."""
-    decision = decide(record.outcome for record in records)
+def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
+    """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
+    decision = decide((record.outcome for record in records), missing=facts.missing(records))
     lines = [f"# {decision}", "", f"{because(decision, records)}. {counted(records)}.", ""]
+    lines += [f"**{limit}**\n" for limit in selection(records, facts)]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
     for record in worst_first(records)[:most]:
         cells = (str(record.outcome), f"`{record.id}`", *row(record))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 
-from .wording import QUIET, because, counted, row, worst_first
+from .wording import QUIET, RunFacts, because, counted, row, selection, worst_first
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,17 +33,6 @@ _DECISIONS = {
 _EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE)
 _ROWS = 12
 """Rows shown when nothing is wrong; whatever is wrong is always shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What the end of a run says beside its records."""
-
-    policies: Mapping[str, str] = field(default_factory=dict)
-    """Model to the files and the hash of its policy."""
-    planned: int = 0
-    selected: int = 0
-    warnings: Sequence[str] = ()
 
 
 def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, color: bool) -> str:
@@ -102,8 +90,7 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     console.print(f"{inferred} inferences; {recalled} answers came from the store")
     for model, policy in facts.policies.items():
         console.print(f"policy of {escape(model)}: {escape(policy)}", soft_wrap=True)
-    if facts.selected < facts.planned:
-        partial = f"partial selection: {facts.selected} of {facts.planned} tests; the decision speaks for these only"
-        console.print(partial, style="yellow")
-    decision = decide(record.outcome for record in records)
+    for line in selection(records, facts):
+        console.print(line, style="yellow")
+    decision = decide((record.outcome for record in records), missing=facts.missing(records))
     console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {escape(because(decision, records))}")

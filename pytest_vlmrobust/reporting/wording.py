@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
@@ -20,6 +21,33 @@ SEVERITY = (
 )
 QUIET = (Outcome.PASS, Outcome.MEASURED)
 """Outcomes that need no line of their own when there are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known about a run beside its records."""
+
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """Model to the files and the hash of its policy."""
+    planned: int = 0
+    """Gated tests that the suites hold."""
+    selected: int = 0
+    """Those of them that were to run."""
+    warnings: Sequence[str] = ()
+
+    def missing(self, records: Sequence[Record]) -> int:
+        """Returns how many tests were to run and left no record."""
+        return max(0, self.selected - len(records))
+
+
+def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
+    """Returns what limits the evidence: tests that were not selected, and tests that did not end."""
+    lines = []
+    if facts.selected < facts.planned:
+        lines.append(f"partial selection: {facts.selected} of {facts.planned} tests; the decision speaks for these only")
+    if facts.missing(records):
+        lines.append(f"stopped early: {facts.missing(records)} of {facts.selected} selected tests left no verdict")
+    return lines
 
 
 def worst_first(records: Iterable[Record]) -> list[Record]:
@@ -58,7 +86,7 @@ def because(decision: Decision, records: Iterable[Record]) -> str:
         Decision.GO: f"{counts[Outcome.PASS]} verdicts passed, {counts[Outcome.WAIVED]} are waived, none failed",
         Decision.NO_GO: f"{counts[Outcome.FAIL]} verdicts broke a bound",
         Decision.INCONCLUSIVE: "nothing was broken, and something is undecided or no rule applied",
-        Decision.INCOMPLETE: f"{counts[Outcome.ERROR]} tests could not measure: infrastructure, not the model",
+        Decision.INCOMPLETE: f"{counts[Outcome.ERROR]} tests could not measure, or some did not run: infrastructure, not the model",
     }
     return reasons[decision]
 

@@ -15,11 +15,18 @@ def _shapes() -> Dataset:
     return Shapes()
 
 
+def _shapes_all() -> Dataset:
+    from .questions import KINDS
+    from .shapes import Shapes
+
+    return Shapes(name="shapes_all", kinds=tuple(KINDS))
+
+
 def _words() -> Dataset:
     from .words import Words
 
     return Words()
 
 
-EMBEDDED: dict[str, Callable[[], Dataset]] = {"shapes": _shapes, "words": _words}
+EMBEDDED: dict[str, Callable[[], Dataset]] = {"shapes": _shapes, "shapes_all": _shapes_all, "words": _words}
 """Name to what makes the data set; a new one is one row."""
