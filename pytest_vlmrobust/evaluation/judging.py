@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.core.verdict import Verdict
+from pytest_vlmrobust.core.verdict import Outcome, Verdict
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 from pytest_vlmrobust.policies.policy import WORST_FIRST

@@ -68,7 +68,7 @@ class ProgressDisplay:
             return
         self._shown = now
         line = f"vlm: {self._position()}  {what}  {self._pace(now, inferred)}"
-        self.stream.write(f"{_CLEAR}{line[: _width()]}" if self.live else f"{line}\n")
+        self.stream.write(f"{_CLEAR}{line[: _width()]}" if self.live else f"\n{line}\n")
         self.stream.flush()
 
     def _position(self) -> str:

@@ -86,7 +86,7 @@ def because(decision: Decision, records: Iterable[Record]) -> str:
         Decision.GO: f"{counts[Outcome.PASS]} verdicts passed, {counts[Outcome.WAIVED]} are waived, none failed",
         Decision.NO_GO: f"{counts[Outcome.FAIL]} verdicts broke a bound",
         Decision.INCONCLUSIVE: "nothing was broken, and something is undecided or no rule applied",
-        Decision.INCOMPLETE: f"{counts[Outcome.ERROR]} tests could not measure, or some did not run: infrastructure, not the model",
+        Decision.INCOMPLETE: f"{counts[Outcome.ERROR]} tests could not measure, or some did not end: not the model's fault",
     }
     return reasons[decision]
 

@@ -64,7 +64,7 @@ def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
 
 
 def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
-    gate = SimpleNamespace(models={}, datasets={}, policies={}, settings=SimpleNamespace(vlm_seed=1), records=[])
+    gate = SimpleNamespace(models={}, datasets={}, policies={}, settings=SimpleNamespace(vlm_seed=1), records=[], decision="GO")
     of_the_suite = page("junit.md").partition("## Of the test suite")[2]
     assert set(suite_facts(cast("Any", gate))) == set(re.findall(r"`(vlm\.[\w.]+)`", of_the_suite))
 

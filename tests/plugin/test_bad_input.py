@@ -64,12 +64,76 @@ def test_an_absent_thresholds_file(project: Project) -> None:
     refused(result, "nowhere.yaml", "there is no file")
 
 
-def test_a_sample_that_is_no_number(project: Project) -> None:
-    result = project.run("--vlm-sample=many")
-    text = result.stdout.str() + "\n" + result.stderr.str()
-    assert result.ret in (4, 11)
-    assert "many" in text
-    assert "INTERNALERROR" not in text
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("--vlm-sample=many", ("many",)),
+        ("--vlm-device=cdua", ("cdua", "--vlm-device")),
+        ("--vlm-batch-size=0", ("--vlm-batch-size 0", "expected 1 or more")),
+        ("--vlm-threads=-2", ("--vlm-threads -2", "expected 1 or more")),
+        ("--vlm=", ("--vlm is empty",)),
+        ("--vlm-report=policy.yaml/x", ("--vlm-report", "cannot make the directory")),
+    ],
+)
+def test_option_values(project: Project, argument: str, words: tuple[str, ...]) -> None:
+    refused(project.run(argument), *words)
+
+
+def test_a_seed_of_zero_is_a_seed(project: Project) -> None:
+    result = project.run("--vlm-seed=0")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["vlm:*seed 0,*"])
+
+
+def test_mistakes_are_refused_under_xdist_too(project: Project) -> None:
+    project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace('"flip_v"', '"flip_w"'))
+    refused(project.run("-n2"), "unknown perturbation 'flip_w'")
+    refused(project.pytester.runpytest("suite", "-n2"), "none was named")
+
+
+@pytest.mark.parametrize("content", [b"SQLite format 3\x00 and then junk" * 50, b"junk"])
+def test_a_damaged_store_is_incomplete_and_no_verdict(project: Project, content: bytes) -> None:
+    (project.path / ".vlmrobust").mkdir()
+    (project.path / ".vlmrobust" / "predictions.sqlite").write_bytes(content)
+    result = project.run()
+    assert result.ret == 11
+    assert "Traceback" not in result.stdout.str()
+    result.stdout.fnmatch_lines(["*predictions.sqlite*", "*INCOMPLETE*"])
+
+
+def test_a_gate_of_which_nothing_ran_is_not_go(project: Project) -> None:
+    project.write("suite/test_other.py", "def test_other():\n    pass\n")
+    result = project.run("-k", "test_other")
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["INCONCLUSIVE: --vlm names a model, and no gated test ran*"])
+
+
+def test_other_parameters_and_fixtures_may_stand_beside_ours(project: Project) -> None:
+    project.write(
+        "suite/test_suite.py",
+        """
+import pytest
+
+
+@pytest.fixture(params=[1])
+def broken(request):
+    raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("x", [1, 2])
+@pytest.mark.vlm_settings("clean")
+def test_cell(x, vlm_cell):
+    vlm_cell.check()
+
+
+@pytest.mark.vlm_settings("clean")
+def test_with_broken(broken, vlm_cell):
+    vlm_cell.check()
+""",
+    )
+    result = project.run()
+    assert result.ret == 11
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
 def test_malformed_rows_are_named_with_their_line(project: Project) -> None:

@@ -76,6 +76,8 @@ def test_ctrl_c_keeps_what_was_answered_and_the_next_run_does_the_rest(slow_proj
     kept = stored(slow_project)
     assert code == 2, output
     assert "INTERNALERROR" not in output
+    assert "stopped early" in output
+    assert "\nGO " not in output
     assert 2 * SAMPLES <= kept < CELLS * SAMPLES
     process = start(slow_project)
     output, _ = process.communicate(timeout=90)
@@ -95,8 +97,8 @@ def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_proje
         text=True,
         check=False,
     )
-    assert rebuilt.returncode in (0, 10), rebuilt.stderr
-    assert Path(run / "summary.md").read_text().startswith("# ")
+    assert rebuilt.returncode == 11, rebuilt.stderr
+    assert Path(run / "summary.md").read_text().startswith("# INCOMPLETE")
     process = start(slow_project)
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 0, output

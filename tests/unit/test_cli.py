@@ -10,7 +10,7 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.shipped import shipped
-from pytest_vlmrobust.store import Journal
+from pytest_vlmrobust.store import Journal, write_manifest
 
 Captured = pytest.CaptureFixture[str]
 POLICY = """\
@@ -137,23 +137,25 @@ def test_check_refuses_what_is_not_there(capsys: Captured) -> None:
 )
 def test_report_of_a_run(tmp_path: Path, capsys: Captured, outcome: Outcome, code: int, decision: str) -> None:
     run = tmp_path / "runs" / "20260101-120000-7"
+    write_manifest(run, {"run": run.name, "planned": 2, "selected": 2})
     with Journal(run) as journal:
         journal.append(Record("cell", "m-d-fog:low", "m", "d", outcome=outcome))
         journal.append(Record("cell", "m-d-clean", "m", "d", outcome=Outcome.PASS))
     assert main(["report", str(run)]) == code
-    assert capsys.readouterr().out == f"{decision}: 2 records, {run / 'summary.md'}\n"
+    assert capsys.readouterr().out == f"{decision}: 2 of 2 records, {run / 'summary.md'}\n"
     assert json.loads((run / "results.json").read_text())["decision"] == decision
 
 
 def test_report_of_a_killed_run_leaves_out_the_torn_line(tmp_path: Path, capsys: Captured) -> None:
+    write_manifest(tmp_path, {"run": "x", "planned": 2, "selected": 2})
     with Journal(tmp_path) as journal:
         journal.append(Record("cell", "m-d-clean", "m", "d", outcome=Outcome.PASS))
     with (tmp_path / "records.jsonl").open("ab") as stream:
         stream.write(b'{"test": "ce')
-    assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
-    assert capsys.readouterr().out.startswith("GO: 1 records")
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 11
+    assert capsys.readouterr().out.startswith("INCOMPLETE: 1 of 2 records")
     assert files(tmp_path / "out") == ["results.json", "summary.md"]
-    assert files(tmp_path) == ["out/results.json", "out/summary.md", "records.jsonl"]
+    assert files(tmp_path) == ["manifest.json", "out/results.json", "out/summary.md", "records.jsonl"]
 
 
 def test_report_of_no_run(tmp_path: Path, capsys: Captured) -> None:

@@ -50,7 +50,7 @@ class Shapes:
     """
 
     name: str = "shapes"
-    per_kind: int = 20
+    per_kind: int = 16
     kinds: tuple[str, ...] = REFERENCE_KINDS
     seed: int = EVALUATION_SEED
 

@@ -10,10 +10,12 @@ import pytest
 
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.reporting import write_report
+from pytest_vlmrobust.reporting import RunFacts, write_report
 from pytest_vlmrobust.reporting.files import summary
 
 from .conftest import record
+
+NOTHING = RunFacts()
 
 
 def strict(text: str) -> Any:
@@ -24,9 +26,9 @@ def strict(text: str) -> Any:
 
 
 def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
-    write_report(tmp_path, [record("a"), record("b", Outcome.FAIL)], {})
+    write_report(tmp_path, [record("a"), record("b", Outcome.FAIL)], NOTHING, {})
     results = strict((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert list(results) == ["schema", "decision", "records"]
+    assert list(results) == ["schema", "decision", "planned", "selected", "missing", "records"]
     assert results["schema"] == SCHEMA_VERSION == 1
     assert results["decision"] == "NO-GO"
     for written in results["records"]:
@@ -36,31 +38,31 @@ def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
 
 
 def test_undefined_is_null(tmp_path: Path) -> None:
-    write_report(tmp_path, [record("a", drop=math.nan)], {})
+    write_report(tmp_path, [record("a", drop=math.nan)], NOTHING, {})
     (written,) = strict((tmp_path / "results.json").read_text(encoding="utf-8"))["records"]
     assert written["measures"][0]["value"] is None
 
 
 def test_a_report_of_nothing_is_not_go(tmp_path: Path) -> None:
-    write_report(tmp_path, [], {})
+    write_report(tmp_path, [], NOTHING, {})
     assert strict((tmp_path / "results.json").read_text(encoding="utf-8"))["decision"] == "INCONCLUSIVE"
     assert (tmp_path / "summary.md").read_text(encoding="utf-8").startswith("# INCONCLUSIVE\n")
 
 
 def test_the_manifest_is_written_as_given(tmp_path: Path) -> None:
-    write_report(tmp_path / "new" / "directory", [], {"größe": 1})
+    write_report(tmp_path / "new" / "directory", [], NOTHING, {"größe": 1})
     manifest = strict((tmp_path / "new" / "directory" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest == {"größe": 1, "manifest_version": 1}
 
 
 def test_only_the_three_files_are_left(tmp_path: Path) -> None:
     for _ in range(2):
-        write_report(tmp_path, [record("a")], {})
+        write_report(tmp_path, [record("a")], NOTHING, {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "results.json", "summary.md"]
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_report(tmp_path, [record("a")], {})
+    write_report(tmp_path, [record("a")], NOTHING, {})
     before = (tmp_path / "results.json").read_bytes()
 
     def full(path: Path, target: Path) -> Path:
@@ -68,7 +70,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monke
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        write_report(tmp_path, [record("b")], {})
+        write_report(tmp_path, [record("b")], NOTHING, {})
     assert (tmp_path / "results.json").read_bytes() == before
 
 
@@ -85,16 +87,26 @@ SUMMARY = """\
 
 
 def test_the_summary() -> None:
-    assert summary([record("m-d-fog:low"), record("m-d-fog:high", Outcome.FAIL, 0.3)]) == SUMMARY
+    assert summary([record("m-d-fog:low"), record("m-d-fog:high", Outcome.FAIL, 0.3)], NOTHING) == SUMMARY
 
 
 def test_names_cannot_break_the_table() -> None:
-    (line,) = [line for line in summary([record("a|b\nc\rd")]).splitlines() if line.startswith("| PASS")]
+    (line,) = [line for line in summary([record("a|b\nc\rd")], NOTHING).splitlines() if line.startswith("| PASS")]
     assert line.startswith("| PASS | `a\\|b c d` | accuracy_drop |")
 
 
 def test_long_runs_are_cut_and_say_so() -> None:
-    text = summary([record(f"test-{i:03}") for i in range(45)])
+    text = summary([record(f"test-{i:03}") for i in range(45)], NOTHING)
     assert text.count("| PASS |") == 40
     assert text.endswith("\n5 more tests stand in results.json.\n")
-    assert "more tests" not in summary([record("a")])
+    assert "more tests" not in summary([record("a")], NOTHING)
+
+
+def test_a_run_that_was_stopped_is_incomplete_and_says_so(tmp_path: Path) -> None:
+    write_report(tmp_path, [record("a")], RunFacts(planned=5, selected=3), {})
+    results = strict((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert (results["decision"], results["missing"]) == ("INCOMPLETE", 2)
+    text = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert text.startswith("# INCOMPLETE")
+    assert "stopped early: 2 of 3 selected tests left no verdict" in text
+    assert "partial selection: 3 of 5 tests" in text
