@@ -61,7 +61,7 @@ def kinds_table(evaluator: Evaluator) -> list[str]:
 
 
 def severity_table(evaluator: Evaluator) -> list[str]:
-    """Returns mean accuracy on the default data sets by family and level, over the perturbations that leave every answer right."""
+    """Returns mean accuracy on the default data sets by family and level, over what leaves every answer right."""
     graded = [
         s for s in perturbations.names("robustbench") if perturbations.info(s).level and not perturbations.info(s).label_changing
     ]

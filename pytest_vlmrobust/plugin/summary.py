@@ -160,7 +160,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
         writer = config.get_terminal_writer()
         facts = gate.facts(policy_warnings(gate))
-        text = render_terminal(gate.records, facts, width=writer.fullwidth, color=writer.hasmarkup)
+        width = writer.fullwidth if writer.hasmarkup else max(120, writer.fullwidth)  # a log has no right edge
+        text = render_terminal(gate.records, facts, width=width, color=writer.hasmarkup)
         terminalreporter.section("vision-language model robustness", "=")
         terminalreporter.write(text)
     elif measured_nothing(config):

@@ -1,0 +1,56 @@
+"""The embedded model as it ships: good enough that robustness is visible, and blind without the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_vlmrobust.backends import Backend, BackendOptions, open_backend, resolve
+from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.datasets import resolve as resolve_dataset
+from pytest_vlmrobust.evaluation.prompts import prompt, scorable_choices
+from pytest_vlmrobust.perturbations import get
+from pytest_vlmrobust.scoring import score
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[Backend]:
+    backend = open_backend(resolve("tiny"), BackendOptions(batch_size=32))
+    yield backend
+    backend.close()
+
+
+def accuracy(backend: Backend, samples: list[Sample], setting: str) -> float:
+    requests = []
+    for sample in samples:
+        image = None if setting == "no_image" else get(setting)(sample.images[0].load(), seed=1)
+        images = () if image is None else (image,)
+        requests.append(Request(sample.id, images, prompt(sample, "direct"), scorable_choices(sample, "direct")))
+    scores = [score(sample, prediction) for sample, prediction in zip(samples, backend.infer(requests), strict=True)]
+    assert all(one.rule == "letter_logits" for one in scores)
+    return sum(one.value for one in scores) / len(scores)
+
+
+@pytest.mark.parametrize("name", ["shapes", "words"])
+def test_it_sees(tiny: Backend, name: str) -> None:
+    samples = list(resolve_dataset(name).samples())
+    clean, blind = accuracy(tiny, samples, "clean"), accuracy(tiny, samples, "no_image")
+    assert clean >= 0.80
+    assert clean - blind >= 0.40
+
+
+def test_severity_shows(tiny: Backend) -> None:
+    samples = list(resolve_dataset("shapes").samples())
+    low, high = accuracy(tiny, samples, "contrast:low"), accuracy(tiny, samples, "contrast:high")
+    assert low >= 0.75
+    assert high <= low - 0.20
+
+
+def test_it_never_passes_for_more_than_a_reference() -> None:
+    card = resolve("tiny").location
+    from pathlib import Path
+
+    text = (Path(card) / "README.md").read_text(encoding="utf-8")
+    assert "reference model for trying the gate and nothing more" in text
