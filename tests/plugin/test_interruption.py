@@ -36,7 +36,19 @@ MODELS = "models:\n  slow-model: {backend: slow, path: nothing}\n"
 def start(project: Project, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pytest", "--vlm=slow-model", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl"]
     command += ["--vlm-thresholds=policy.yaml", "--vlm-batch-size=2", "-p", "no:cacheprovider", "suite", *arguments]
-    return subprocess.Popen(command, cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command,
+        cwd=project.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=listen,  # noqa: PLW1509 - this process has no other threads that matter
+    )
+
+
+def listen() -> None:
+    """Undoes what a shell does to jobs in the background, which ignore Ctrl-C and pass that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def stored(project: Project) -> int:
