@@ -91,7 +91,9 @@ class Judge:
             InfrastructureError: a cell that it needs could not be measured.
         """
         before = self.evaluator.inferred, self.evaluator.recalled
-        perturbed = [setting for setting in settings if setting not in (CLEAN, NO_IMAGE)]
+        needs = set(metrics.get(sweep.metric).needs)
+        baselines_suffice = needs <= {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE}
+        perturbed = [] if baselines_suffice else [setting for setting in settings if setting not in (CLEAN, NO_IMAGE)]
         table = self.evaluator.table(sweep.model, sweep.dataset, perturbed, reference=self.reference)
         estimate = metrics.estimate(sweep.metric, table, confidence=self.confidence)
         measure = self._measure(sweep.model, JudgedTest(sweep.model, sweep.dataset, sweep.metric), estimate)
@@ -155,7 +157,9 @@ class Judge:
         return found
 
     def _measure(self, model: str, test: JudgedTest, estimate: Estimate) -> Measure:
-        return self.policies[model].measure(test, estimate, today=self.today)
+        measure = self.policies[model].measure(test, estimate, today=self.today)
+        undefined = float("nan")  # a number that does not apply is not shown as one
+        return measure if estimate.valid else dataclasses.replace(measure, value=undefined, low=undefined, high=undefined)
 
     def _budget_measures(self, model: str, *results: CellResult) -> list[Measure]:
         """Judges failed and unreadable answers; a kept budget says nothing."""

@@ -39,8 +39,10 @@ def thresholds_file(name: str, path: Callable[[str], Path]) -> Path:
     from pytest_vlmrobust.shipped import shipped
 
     file = path(name)
-    if file.is_file():
-        return file
+    own = path(f"thresholds/{name}.yaml")  # what `vlmrobust init` copied, and somebody may have tightened
+    for candidate in (file, own):
+        if candidate.is_file():
+            return candidate
     offered = {entry.stem: entry for entry in sorted(shipped("thresholds").glob("*.yaml"))}
     if name in offered:
         return offered[name]

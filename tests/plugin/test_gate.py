@@ -186,3 +186,15 @@ def test_the_report_directory_holds_results_summary_and_manifest(any_project: Pr
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["models"]["model"]["fingerprint"]["backend"] == "scripted"
     assert len(manifest["datasets"]["data"]) == 64
+
+
+def test_a_summary_metric_of_the_baselines_asks_for_nothing_else(project: Project) -> None:
+    result = project.run("-k", "visual_gain")
+    result.stdout.fnmatch_lines([f"{2 * SAMPLES} inferences; 0 answers came from the store"])
+
+
+def test_copied_thresholds_hold_before_shipped_ones(project: Project) -> None:
+    project.write("thresholds/default.yaml", "version: 1\nrules:\n  - {id: own, metric: accuracy, min: 1%, bogus: 2}\n")
+    result = project.pytester.runpytest("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "suite")
+    assert result.ret == 4
+    assert "thresholds/default.yaml:3" in result.stderr.str()
