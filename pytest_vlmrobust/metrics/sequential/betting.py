@@ -1,0 +1,132 @@
+"""Evidence from betting against a null hypothesis, sample by sample, over a mixture of stakes.
+
+Source: I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by betting", J. R. Statist. Soc. B 86 (2024),
+for means of a finite list sampled without replacement; used as risk-limiting audits are (RiLACS, SHANGRLA), with the clean
+answers in the place of the machine count. That the capital rarely exceeds 1/alpha under the null is Ville's inequality, so it may
+be looked at at any time. The control variate is ours: what the clean answers still to come average is known exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .limits import Limit, contrast_of
+from .tally import Counts, Draws, bounded
+
+Array = NDArray[np.float64]
+
+GRID = (0.02, 0.05, 0.1, 0.18, 0.28, 0.4, 0.52, 0.65, 0.78, 0.9, 0.98)
+"""Stakes as fractions of the largest one that cannot ruin; each starts with an equal share of the capital."""
+
+_NARROWEST = 1e-9
+_RUIN = -1.0 + 1e-12
+
+
+def log_factors(values: Array, mean: Array, ceiling: Array, grid: Array) -> Array:
+    """Returns by what the capital grows that bets against "the next value averages at least ``mean``".
+
+    Where that is impossible (``mean`` above ``ceiling``) the capital explodes, where it is sure it only falls: one-sided, unlike
+    capital processes for intervals.
+
+    Args:
+        values: what was drawn, any shape.
+        mean: smallest mean of the null for each draw, of the same shape.
+        ceiling: largest value that could have been drawn, of the same shape.
+        grid: stakes in (0, 1), shape (g,).
+
+    Returns:
+        Natural logarithms of the factors, one more axis of length g.
+    """
+    stakes = grid / np.maximum(ceiling - mean, _NARROWEST)[..., None]
+    factors: Array = np.log1p(np.maximum(-stakes * (values - mean)[..., None], _RUIN))
+    return factors
+
+
+def slope(counts: Counts) -> Array:
+    """Returns the coefficient of the control variate from past answers alone: the harmful plus the helpful flip rate, shrunk.
+
+    It is the regression of the difference on the clean answer. Missing answers count as no flip.
+    """
+    harmful = (counts.harmful_least + 0.5) / (counts.right + 10.0)
+    helpful = (counts.helpful_least + 0.5) / (counts.wrong + 20.0)
+    return harmful + helpful
+
+
+def log_capital(logs: Array) -> Array:
+    """Returns the logarithm of the mean capital over the grid, shape (cells, g) to (cells,)."""
+    peak = logs.max(axis=-1)
+    total: Array = peak + np.log(np.exp(logs - peak[..., None]).mean(axis=-1))
+    return total
+
+
+class Betting:
+    """The capital of many cells, each betting against its two nulls: that all N answers fail the gate, and that they pass it."""
+
+    def __init__(self, limits: Sequence[Limit], *, population: bool, control: bool, grid: Sequence[float]) -> None:
+        """Starts every stake of ``grid`` with capital 1; ``control`` bets on what the clean answers leave unexplained."""
+        stakes = np.asarray(grid, dtype=np.float64)
+        if stakes.ndim != 1 or not stakes.size or not ((stakes > 0.0) & (stakes < 1.0)).all():
+            raise ValueError(f"grid is {list(grid)!r}: expected at least one stake, each a fraction between 0 and 1")
+        self._grid = stakes
+        self._population, self._control = population, control and not population
+        self._most, self._least_failing = (
+            np.array(one) for one in zip(*(_bounds(limit, population) for limit in limits), strict=True)
+        )
+        self._low, self._high = (np.array(one) for one in zip(*(_range(limit, population) for limit in limits), strict=True))
+        self._logs = np.zeros((2, len(limits), stakes.size))
+
+    def absorb(self, draws: Draws) -> None:
+        """Updates the capital by a batch; each bet depends only on what was drawn before it."""
+        coefficient = slope(draws.before) if self._control else np.zeros(draws.left.shape)
+        expected = draws.right_left / draws.left
+        low, high = ((one - coefficient * (one - expected)) for one in self._columns(draws.rows, self._low, self._high))
+        adjusted = draws.offset - coefficient * (draws.offset - expected)
+        pass_mean, fail_mean = self._null_means(draws)
+        wrong, right = bounded(draws.outcomes)
+        growth = np.stack(
+            [
+                log_factors(adjusted - wrong, pass_mean, np.maximum(low, high), self._grid),
+                log_factors(right - adjusted, -fail_mean, 1.0 - np.minimum(low, high), self._grid),
+            ]
+        )
+        growth = np.where(draws.filled[..., None], growth, 0.0)
+        start = self._logs[:, draws.rows, None]
+        # one draw after the other, so that batches of any split give the same bits
+        self._logs[:, draws.rows] = np.cumsum(np.concatenate([start, growth], axis=2), axis=2)[:, :, -1]
+
+    def logs(self, counts: Counts) -> tuple[Array, Array]:  # noqa: ARG002  the signature of any evidence
+        """Returns the natural logarithms of the e-values for PASS and for FAIL, shape (cells,) each."""
+        capital = log_capital(self._logs)
+        return capital[0], capital[1]
+
+    def _null_means(self, draws: Draws) -> tuple[Array, Array]:
+        """Returns the smallest mean of the next difference if the gate fails, and the largest if it passes."""
+        most, failing = self._columns(draws.rows, self._most, self._least_failing)
+        if self._population:
+            everywhere = np.zeros(draws.left.shape)
+            return failing + everywhere, most + everywhere
+        return (failing - draws.before.sum_most) / draws.left, (most - draws.before.sum_least) / draws.left
+
+    @staticmethod
+    def _columns(rows: NDArray[np.intp], first: Array, second: Array) -> tuple[Array, Array]:
+        return first[rows, None], second[rows, None]
+
+
+def _bounds(limit: Limit, population: bool) -> tuple[float, float]:
+    """Returns the largest sum that passes and the smallest that fails; of a distribution, the bound of its mean, twice."""
+    if not population:
+        return limit.most, limit.most + limit.step
+    bound = contrast_of(limit).bound
+    return bound, bound
+
+
+def _range(limit: Limit, population: bool) -> tuple[float, float]:
+    """Returns the smallest and the largest offset that can be drawn."""
+    if population:
+        contrast = contrast_of(limit)
+        return contrast.low, contrast.high
+    known = limit.reference[limit.member]
+    return (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)

@@ -1,0 +1,188 @@
+"""Gates over many cells: at which error rates the parts must be decided so that the whole keeps its own.
+
+A worst-case gate is an AND. It passes when each cell does, at the full error rate of each: to pass wrongly it must pass one
+certain bad cell wrongly (intersection-union test, R. Berger 1982). It fails on the average evidence over cells, which stays
+evidence whatever the dependence between them. A count gate lies between (partial conjunction, Y. Benjamini and R. Heller,
+Biometrics 64 (2008), with means of e-values in the place of multiplied p-values: V. Vovk and R. Wang, Ann. Statist. 49 (2021)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.verdict import Outcome
+
+from ..scores import ROUNDING
+from .target import Reason
+from .verdicts import Verdicts, needed_log, outcome
+
+Array = NDArray[np.float64]
+
+PRIOR_WORST = (
+    *("upsample:high", "elastic_transform:high", "zoom_blur:mid", "zoom_blur:high"),
+    *("glass_blur:low", "solarize:high", "flip_v", "invert"),
+)
+"""Settings that cost most in published sweeps (VLM-RobustBench): where a breach is looked for first."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """What an audit says about a gate over several cells."""
+
+    outcome: Outcome
+    """PASS, FAIL or INCONCLUSIVE."""
+    reason: Reason
+    log10_pass: float
+    """Decimal logarithm of the e-value against "the gate fails"; infinite when that is impossible."""
+    log10_fail: float
+    """Decimal logarithm of the e-value against "the gate passes"; infinite when that is impossible."""
+
+
+def uniform_weights(cells: int) -> Array:
+    """Returns equal weights that sum to 1, shape (cells,)."""
+    return np.full(cells, 1.0 / cells)
+
+
+def prior_weights(settings: Sequence[str], worst: Iterable[str] = PRIOR_WORST) -> Array:
+    """Returns weights that sum to 1: half on the settings among ``worst``, half on all; equal if none is.
+
+    They must be fixed before the run. Wrong ones cost inferences, never validity.
+
+    Args:
+        settings: the sweep's settings as text, at least one.
+        worst: settings expected to cost most.
+
+    Returns:
+        Shape (m,), each positive.
+
+    >>> prior_weights(["flip_v", "fog:low"]).tolist()
+    [0.75, 0.25]
+    """
+    wanted = set(worst)
+    expected = np.array([setting in wanted for setting in settings])
+    everywhere = uniform_weights(len(settings))
+    return (expected / expected.sum() + everywhere) / 2.0 if expected.any() else everywhere
+
+
+def worst_case(verdicts: Verdicts, weights: Array) -> GateVerdict:
+    """Judges "every cell passes", from cells judged at the gate's own error rates.
+
+    PASS: every cell has passed; no correction. FAIL: a cell fails for certain, or the weighted mean of the e-values for FAIL
+    reaches 1 / alpha. A cell that failed at alpha on evidence alone does not fail the gate, and must go on. Also judges "PCRI
+    lies between", an AND of two, with :func:`uniform_weights`.
+
+    Args:
+        verdicts: of the m cells.
+        weights: shape (m,), none negative, sum 1, fixed before the run.
+
+    Raises:
+        ValueError: weights of another shape, negative, or of another sum.
+    """
+    _require_weights(weights, verdicts.used.size)
+    log_pass = float(verdicts.sure_log_pass.min())
+    log_fail = _log_weighted_mean(verdicts.sure_log_fail, weights)
+    return _judged(
+        certain_pass=bool(verdicts.certain_pass.all()),
+        certain_fail=bool(verdicts.certain_fail.any()),
+        passed=bool(verdicts.passed.all()),
+        failed=log_fail >= needed_log(verdicts.alpha_fail),
+        logs=(log_pass, log_fail),
+    )
+
+
+def allowed_violations(rate: float, cells: int) -> int:
+    """Returns how many of the cells may violate their limits at a rate of at most ``rate``.
+
+    Raises:
+        ValueError: a rate outside [0, 1].
+    """
+    if not 0.0 <= rate <= 1.0:
+        raise ValueError(f"rate is {rate!r}: expected a fraction between 0 and 1")
+    return math.floor(rate * cells + ROUNDING)
+
+
+def at_most(verdicts: Verdicts, allowed: int) -> GateVerdict:
+    """Judges "at most ``allowed`` of the m cells fail" (severe-failure rate).
+
+    PASS: the mean of the ``allowed`` + 1 smallest e-values for PASS reaches 1 / alpha. FAIL: the mean of the m - ``allowed``
+    smallest e-values for FAIL does. Some ``allowed`` + 1 cells would have to fail for a wrong PASS, and the mean over those is an
+    e-value that the smallest ones do not exceed. The cells' own verdicts play no part; to see which cells to advance, ask the
+    audit for verdicts at alpha_pass / (allowed + 1).
+
+    Args:
+        verdicts: of the m cells, with the error rates of the gate.
+        allowed: how many may fail, at least 0; see :func:`allowed_violations`.
+
+    Raises:
+        ValueError: ``allowed`` is negative.
+    """
+    cells = verdicts.used.size
+    if allowed < 0:
+        raise ValueError(f"allowed is {allowed}: expected a count of at least 0")
+    log_pass = _log_mean_of_smallest(verdicts.sure_log_pass, allowed + 1)
+    log_fail = _log_mean_of_smallest(verdicts.sure_log_fail, cells - allowed)
+    return _judged(
+        certain_pass=int((~verdicts.certain_pass).sum()) <= allowed,
+        certain_fail=int(verdicts.certain_fail.sum()) > allowed,
+        passed=log_pass >= needed_log(verdicts.alpha_pass),
+        failed=log_fail >= needed_log(verdicts.alpha_fail),
+        logs=(log_pass, log_fail),
+    )
+
+
+def every(outcomes: Iterable[Outcome]) -> Outcome:
+    """Returns the AND of a suite's gates by Kleene's logic: FAIL if any fails, else INCONCLUSIVE if any is, else PASS.
+
+    A suite PASS needs no correction; a list of failing gates does (Holm). No gates give INCONCLUSIVE: nothing was gated.
+
+    Raises:
+        ValueError: an outcome that is none of the three.
+
+    >>> every([Outcome.PASS, Outcome.INCONCLUSIVE]).value
+    'INCONCLUSIVE'
+    """
+    seen = set(outcomes)
+    if other := seen - {Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE}:
+        raise ValueError(f"{min(other).value} is no verdict of a sequential gate: expected PASS, FAIL or INCONCLUSIVE")
+    if Outcome.FAIL in seen:
+        return Outcome.FAIL
+    return Outcome.PASS if seen == {Outcome.PASS} else Outcome.INCONCLUSIVE
+
+
+def _judged(*, certain_pass: bool, certain_fail: bool, passed: bool, failed: bool, logs: tuple[float, float]) -> GateVerdict:
+    certain = certain_pass or certain_fail
+    verdict = outcome(passed=certain_pass, failed=certain_fail) if certain else outcome(passed=passed, failed=failed)
+    undecided = verdict is Outcome.INCONCLUSIVE
+    reason = Reason.CERTAIN if certain else Reason.UNDECIDED if undecided else Reason.EVIDENCE
+    log_pass = math.inf if certain_pass else -math.inf if certain_fail else logs[0]
+    log_fail = math.inf if certain_fail else -math.inf if certain_pass else logs[1]
+    return GateVerdict(verdict, reason, log_pass / math.log(10.0), log_fail / math.log(10.0))
+
+
+def _log_mean_of_smallest(logs: Array, count: int) -> float:
+    """Returns the log of the mean of the ``count`` smallest e-values; infinite if there are fewer, negatively so for none."""
+    if count > logs.size:
+        return math.inf
+    if count <= 0:
+        return -math.inf
+    return _log_weighted_mean(np.sort(logs)[:count], uniform_weights(count))
+
+
+def _log_weighted_mean(logs: Array, weights: Array) -> float:
+    held = weights > 0.0
+    terms = logs[held] + np.log(weights[held])
+    peak = float(terms.max())
+    return peak if math.isinf(peak) else peak + math.log(float(np.exp(terms - peak).sum()))
+
+
+def _require_weights(weights: Array, cells: int) -> None:
+    if weights.shape != (cells,) or not (weights >= 0.0).all() or not math.isclose(float(weights.sum()), 1.0, abs_tol=ROUNDING):
+        raise ValueError(
+            f"weights of shape {weights.shape} that sum to {float(weights.sum()):g}: expected {cells} numbers of at least 0 "
+            "that sum to 1"
+        )

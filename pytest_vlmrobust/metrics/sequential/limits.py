@@ -1,0 +1,269 @@
+"""From a gate to one number: how large the sum of (reference - outcome) may be over the samples of a cell.
+
+The clean and the no-image run are known before any perturbed answer is, so drop, relative drop, RCE, accuracy, regression and
+PCRI gates all ask whether a sum of N differences, each known up to one answer, exceeds a known limit. Ratios disappear.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..scores import ROUNDING, Scores, as_scores, is_binary, paired
+
+Array = NDArray[np.float64]
+
+
+class UndefinedGate(ValueError):
+    """A gate on a ratio whose denominator is not positive: there is no number to judge."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contrast:
+    """The same gate as a claim about a distribution: the mean of ``offset - outcome`` is at most ``bound``."""
+
+    offset: Array
+    """Known part of each sample's difference, shape (N,)."""
+    bound: float
+    low: float
+    """Smallest offset that any sample of the distribution can have."""
+    high: float
+    """Largest offset that any sample of the distribution can have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limit:
+    """A gate on one cell: it passes when the sum of ``reference - outcome`` over the members is at most ``most``.
+
+    ``most`` is an integer for 0/1 scores. For graded scores it carries a rounding margin of 1e-9, within which a sum still
+    passes.
+    """
+
+    reference: Array
+    """Known score of each sample, shape (N,), in [0, 1]."""
+    member: NDArray[np.bool_]
+    """Which samples count, shape (N,); the others need no inference."""
+    most: float
+    """Largest sum that passes (K)."""
+    step: float
+    """The smallest sum that fails is ``most + step``: 1 for 0/1 scores; 0 for graded ones, where it is only known to be above."""
+    complement: bool = False
+    """Whether reference and outcome both stand for 1 - score: the gate bounds the drop from below."""
+    contrast: Contrast | None = None
+    """The gate as a claim about a distribution; ``None`` where none is offered."""
+
+    @property
+    def size(self) -> int:
+        """How many samples count."""
+        return int(self.member.sum())
+
+
+def max_drop(clean: ArrayLike, most: float, *, graded: bool = False) -> Limit:
+    """Returns the limit of "the accuracy drop is at most ``most``": K = floor(t N).
+
+    Args:
+        clean: clean scores, shape (N,), each in [0, 1], none missing.
+        most: a fraction, usually in [0, 1].
+        graded: whether outcomes may lie between 0 and 1; K is then t N itself.
+
+    Raises:
+        ValueError: a missing or graded clean score that is not allowed, no samples, or a bound that is not a finite number.
+
+    >>> max_drop([1, 1, 1, 0] * 25, 0.07).most
+    7.0
+    """
+    before = _reference(clean, "clean", graded)
+    return _limit(before, _finite(most, "most") * before.size, graded, Contrast(before, most, 0.0, 1.0))
+
+
+def max_relative_drop(clean: ArrayLike, most: float, *, graded: bool = False) -> Limit:
+    """Returns the limit of "the drop is at most the share ``most`` of the clean accuracy": K = floor(rho C).
+
+    What exceeds it is a violation of the severe-failure rule, whose comparison is strict. Like there, a model without a right
+    clean answer loses nothing and passes.
+
+    Args:
+        clean: clean scores, shape (N,), each in [0, 1], none missing.
+        most: a share of the clean accuracy, such as 0.10.
+        graded: whether outcomes may lie between 0 and 1.
+
+    Raises:
+        ValueError: what :func:`max_drop` refuses.
+    """
+    before = _reference(clean, "clean", graded)
+    kept = 1.0 - _finite(most, "most")
+    contrast = Contrast(kept * before, 0.0, min(0.0, kept), max(0.0, kept))
+    return _limit(before, most * float(before.sum()), graded, contrast)
+
+
+def min_relative_drop(clean: ArrayLike, least: float, *, graded: bool = False) -> Limit:
+    """Returns the limit of "the drop is at least the share ``least`` of the clean accuracy", on complemented scores.
+
+    Args:
+        clean: clean scores, shape (N,), each in [0, 1], none missing.
+        least: a share of the clean accuracy; negative where a gain is tolerated.
+        graded: whether outcomes may lie between 0 and 1.
+
+    Raises:
+        ValueError: what :func:`max_drop` refuses.
+    """
+    before = _reference(clean, "clean", graded)
+    kept = 1.0 - _finite(least, "least")
+    contrast = Contrast(1.0 - kept * before, 0.0, min(1.0, 1.0 - kept), max(1.0, 1.0 - kept))
+    return _limit(1.0 - before, -least * float(before.sum()), graded, contrast, complement=True)
+
+
+def max_relative_corruption_error(clean: ArrayLike, no_image: ArrayLike, most: float, *, graded: bool = False) -> Limit:
+    """Returns the limit of "the drop is at most ``most`` times the visual gain": K = floor(c (C - I)).
+
+    Args:
+        clean: clean scores, shape (N,), each in [0, 1], none missing.
+        no_image: scores of the same samples without their images, shape (N,).
+        most: a ratio; at 1 all visual benefit may go.
+        graded: whether outcomes may lie between 0 and 1.
+
+    Raises:
+        UndefinedGate: the visual gain is not positive.
+        ValueError: unequal lengths, or what :func:`max_drop` refuses.
+
+    Source: VLM-RobustBench section 3.1, equation 3.
+    """
+    before, blind = paired(clean=clean, no_image=no_image)
+    before, blind = _reference(before, "clean", graded), _reference(blind, "no_image", graded)
+    gain = float((before - blind).sum())
+    if not gain > ROUNDING:
+        raise UndefinedGate(
+            f"relative corruption error: the clean scores sum to {before.sum():g} and those without images to {blind.sum():g}, "
+            "so there is no visual gain to lose a share of. Gate on the accuracy drop instead"
+        )
+    share = _finite(most, "most")
+    corners = (0.0, 1.0 - share, share, 1.0)
+    contrast = Contrast((1.0 - share) * before + share * blind, 0.0, min(corners), max(corners))
+    return _limit(before, share * gain, graded, contrast)
+
+
+def min_accuracy(clean: ArrayLike, least: float, *, graded: bool = False) -> Limit:
+    """Returns the limit of "the perturbed accuracy is at least ``least``": K = C - ceil(a N).
+
+    Args:
+        clean: clean scores, shape (N,), each in [0, 1], none missing; they only steady the evidence.
+        least: a fraction in [0, 1].
+        graded: whether outcomes may lie between 0 and 1.
+
+    Raises:
+        ValueError: what :func:`max_drop` refuses.
+
+    >>> min_accuracy([1, 1, 1, 0] * 25, 0.7).most
+    5.0
+    """
+    before = _reference(clean, "clean", graded)
+    level = _finite(least, "least")
+    contrast = Contrast(np.full(before.shape, level), 0.0, level, level)
+    return _limit(before, float(before.sum()) - level * before.size, graded, contrast)
+
+
+def max_regression(baseline: ArrayLike, most: float = 0.0, *, graded: bool = False) -> Limit:
+    """Returns the limit of "the accuracy is at most ``most`` below that of a stored run": K = floor(t N).
+
+    Args:
+        baseline: scores of the stored run under the same setting, shape (N,), each in [0, 1], none missing.
+        most: a fraction.
+        graded: whether outcomes may lie between 0 and 1.
+
+    Raises:
+        ValueError: what :func:`max_drop` refuses.
+    """
+    before = _reference(baseline, "baseline", graded)
+    return _limit(before, _finite(most, "most") * before.size, graded, Contrast(before, most, 0.0, 1.0))
+
+
+def max_harmful_flip_rate(clean: ArrayLike, most: float, *, graded: bool = False) -> Limit:
+    """Returns the limit of "at most the share ``most`` of all samples turns from right to wrong": K = floor(f N).
+
+    Only samples that are right when clean count, so only they need inference. No claim about a distribution is offered.
+
+    Args:
+        clean: clean scores, shape (N,), each 0 or 1.
+        most: a share of all N samples.
+        graded: whether outcomes may lie between 0 and 1; the clean scores may not.
+
+    Raises:
+        ValueError: a graded clean score, or what :func:`max_drop` refuses.
+    """
+    before = _reference(clean, "clean", graded=False)
+    amount = _finite(most, "most") * before.size
+    return Limit(before, before > 0.0, _largest_sum(amount, graded), 0.0 if graded else 1.0)
+
+
+def pcri_between(whole: ArrayLike, low: float, high: float, *, graded: bool = False) -> tuple[Limit, Limit]:
+    """Returns the two limits of "PCRI lies in [``low``, ``high``]"; the gate passes when both do.
+
+    PCRI = 1 - P_patch / P_whole is the relative drop from the whole image to the best patch. Both limits judge the same outcomes
+    (best patch of each sample), so they share one order and advance together.
+
+    Args:
+        whole: full-image scores, shape (N,), each in [0, 1], none missing.
+        low: smallest PCRI that passes.
+        high: largest PCRI that passes.
+        graded: whether outcomes may lie between 0 and 1.
+
+    Raises:
+        UndefinedGate: no full-image answer is right.
+        ValueError: ``low`` above ``high``, or what :func:`max_drop` refuses.
+
+    Source: PCRI section 3, written as two linear contrasts.
+    """
+    before = _reference(whole, "whole", graded)
+    if not float(before.sum()) > ROUNDING:
+        raise UndefinedGate("PCRI: no full-image answer is right, so there is nothing that the patches could be compared with")
+    if _finite(low, "low") > _finite(high, "high"):
+        raise ValueError(f"PCRI between low={low!r} and high={high!r}: expected low to be at most high")
+    return min_relative_drop(before, low, graded=graded), max_relative_drop(before, high, graded=graded)
+
+
+def contrast_of(limit: Limit) -> Contrast:
+    """Returns the gate as a claim about a distribution.
+
+    Raises:
+        ValueError: none is offered for this gate.
+    """
+    if limit.contrast is None:
+        raise ValueError("harmful flips: no sequential claim about a distribution is offered. Use target 'dataset' or 'exact'")
+    return limit.contrast
+
+
+def _limit(reference: Scores, amount: float, graded: bool, contrast: Contrast, *, complement: bool = False) -> Limit:
+    everyone = np.ones(reference.shape, dtype=np.bool_)
+    return Limit(reference, everyone, _largest_sum(amount, graded), 0.0 if graded else 1.0, complement, contrast)
+
+
+def _largest_sum(amount: float, graded: bool) -> float:
+    # 0.07 * 100 is 7.000000000000001 and 0.29 * 100 is 28.999999999999996: both mean the integer
+    return amount + ROUNDING if graded else float(math.floor(amount + ROUNDING))
+
+
+def _reference(values: ArrayLike, name: str, graded: bool) -> Scores:
+    """Returns complete scores, checked to be 0 or 1 unless ``graded``."""
+    scores = as_scores(values, name)
+    if not scores.size:
+        raise ValueError(f"{name}: there are no samples, so there is nothing to judge")
+    if np.isnan(scores).any():
+        raise ValueError(
+            f"{name}[{int(np.isnan(scores).argmax())}] is missing: a sequential gate needs this run complete. Finish it first"
+        )
+    if not graded and not is_binary(scores):
+        position = int(((scores > 0.0) & (scores < 1.0)).argmax())
+        raise ValueError(
+            f"{name}[{position}] is {float(scores[position])!r}: expected 0 or 1. Graded scores need graded=True, "
+            "and are not offered for harmful flips"
+        )
+    return scores
+
+
+def _finite(value: float, name: str) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{name} is {value!r}: a gate needs a finite bound")
+    return value
