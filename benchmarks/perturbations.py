@@ -1,107 +1,182 @@
-"""CPU milliseconds per setting of every published perturbation, at two sizes.
+"""CPU milliseconds of all published settings on one thread, beside the same of other libraries; and what more threads bring.
 
-CPU time of the process, not time on the clock: on one thread they are the same, and other programs do not disturb it.
+    python benchmarks/perturbations.py                               # everything, in some minutes
+    python benchmarks/perturbations.py --names fog rain              # some perturbations, at all levels
+    python benchmarks/perturbations.py --size 640x480 --no-peers     # some sizes, our own times only
+    python benchmarks/perturbations.py --json times.json             # the numbers, for a program
 
-    python benchmarks/perturbations.py              # all 133 settings
-    python benchmarks/perturbations.py fog rain     # those of some perturbations
+The other libraries go into an environment of their own: albumentations asks for a build of OpenCV that overwrites ours, and
+imagecorruptions for something that newer releases of setuptools do not have. At the top of the repository::
 
-If imagecorruptions is importable, its severity 3 is timed beside the perturbations that have the same name there.
+    pip install -c constraints.txt -e .
+    pip install --no-deps albumentations==2.0.8 albucore==0.0.24
+    pip install -c constraints.txt "setuptools<81" imagecorruptions==1.1.2 pydantic simsimd "stringzilla<4"
+
+Times are CPU time of the process, which other programs hardly disturb; on one thread it is the time by the clock. Ours and
+theirs take turns, and the median counts. Our times include making a generator from a seed for every call; theirs neither that
+nor the making of a pipeline. Threads are measured by the clock. The program ends with 1 where a target is missed.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import argparse
+import json
+import math
+import os
 import statistics
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import cv2
-import numpy as np
-from numpy.typing import NDArray
+from measuring import Row, Size, Throughput, drawn, throughput, times, warm_allocator
+from peers import Peer, installed
 
 from pytest_vlmrobust import perturbations
 
-Image = NDArray[np.uint8]
-
-SIZES = ((640, 480), (1344, 1008))
-REPEATS = 5
-PEER = "imagecorruptions"
-PEER_NAMES = {"salt_pepper": "impulse_noise", "saturation_up": "saturate"}
-
-
-def drawn(width: int, height: int) -> Image:
-    """Returns a picture with gradients, edges and texture."""
-    y, x = np.mgrid[0:height, 0:width]
-    waves = 127.5 + 60 * np.sin(x / 31) + 60 * np.cos((x + 2 * y) / 53)
-    squares = 255 * ((x // 24 + y // 24) % 2)
-    return np.stack([waves, squares * 0.7, 255 * y / height], axis=-1).astype(np.uint8)
+SIZES: tuple[Size, ...] = ((640, 480), (1344, 1008))
+SLOWEST = {(640, 480): 60.0, (1344, 1008): 150.0}
+"""Milliseconds that no setting may exceed."""
+TOTAL = {(640, 480): 1500.0}
+"""Milliseconds that all settings together may take."""
+RATIO = {"imagecorruptions": 10.0, "albumentations": 1.0}
+"""How many times as long a peer has to take, as a geometric mean."""
+PICTURES = 4
+"""Pictures that threads share."""
 
 
-def milliseconds(call: Callable[[], Any]) -> float:
-    """Returns the median CPU time of ``call`` after one call that warms up."""
-    call()
-    durations = []
-    for _ in range(REPEATS):
-        start = time.process_time()
-        call()
-        durations.append(1000 * (time.process_time() - start))
-    return statistics.median(durations)
+@dataclass(frozen=True)
+class Target:
+    """A number, and where it has to be."""
+
+    what: str
+    found: float
+    bound: float
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether the number is where it has to be."""
+        return self.found >= self.bound if self.at_least else self.found <= self.bound
+
+    def __str__(self) -> str:
+        side = "least" if self.at_least else "most"
+        return f"{'PASS' if self.met else 'FAIL'}  {self.what}: {self.found:.2f} (expected: at {side} {self.bound:g})"
 
 
-def own_milliseconds(setting: str, image: Image) -> float:
-    """Returns the time of one setting on one picture."""
-    render = perturbations.get(setting)
-    return milliseconds(lambda: render(image, seed=1234))
+def main(arguments: Sequence[str]) -> int:
+    """Measures and prints what the arguments ask for.
 
-
-def peer_milliseconds(name: str, image: Image) -> float | None:
-    """Returns the peer's time for the perturbation of that name, or ``None`` where it has none or fails."""
-    peer = importlib.import_module(PEER)
-    theirs = PEER_NAMES.get(name, name)
-    if theirs not in peer.get_corruption_names("all"):
-        return None
-    try:
-        return milliseconds(lambda: peer.corrupt(image, severity=3, corruption_name=theirs))
-    except (AttributeError, TypeError) as error:  # its releases break on current NumPy and scikit-image, one name at a time
-        print(f"  {PEER} {theirs}: {type(error).__name__}: {error}")
-        return None
-
-
-def row(setting: str, images: list[Image]) -> list[float]:
-    """Prints and returns the times of one setting at all sizes."""
-    times = [own_milliseconds(setting, image) for image in images]
-    print(f"{setting:28}" + "".join(f"{value:14.1f}" for value in times))
-    return times
-
-
-def compare(images: list[Image], names: list[str]) -> None:
-    """Prints how many times longer the peer takes, at the middle level, or that it is not there."""
-    if importlib.util.find_spec(PEER) is None:
-        print(f"\n{PEER} is not installed: no comparison")
-        return
-    print(f"\ntimes as long in {PEER} (its severity 3 against our mid)")
-    for name in names:
-        theirs = [peer_milliseconds(name, image) for image in images]
-        ours = [own_milliseconds(f"{name}:mid", image) for image in images]
-        pairs = [f"{peer / own:13.1f}x" for peer, own in zip(theirs, ours, strict=True) if peer is not None]
-        if pairs:
-            print(f"{name:28}" + "".join(pairs))
-
-
-def main(wanted: list[str]) -> None:
-    """Times the settings of the ``wanted`` perturbations, or of all."""
+    Returns:
+        The exit status: 1 where a target is missed, else 0.
+    """
+    options = _options(arguments)
+    peers = [] if options.no_peers else installed()
     cv2.setNumThreads(1)
-    images = [drawn(*size) for size in SIZES]
-    settings = [name for name in perturbations.names() if not wanted or name.split(":")[0] in wanted]
-    print(f"{f'CPU ms, median of {REPEATS}':28}" + "".join(f"{f'{w}x{h}':>14}" for w, h in SIZES))
-    times = [row(setting, images) for setting in settings]
-    print(f"{f'total of {len(times)}':28}" + "".join(f"{sum(column):14.1f}" for column in zip(*times, strict=True)))
-    print(f"{'slowest':28}" + "".join(f"{max(column):14.1f}" for column in zip(*times, strict=True)))
-    compare(images, list(dict.fromkeys(setting.split(":")[0] for setting in settings if ":" in setting)))
+    warm_allocator()
+    settings = _settings(options.names)
+    tables = {size: times(settings, size, peers) for size in options.size}
+    targets = [target for size, rows in tables.items() for target in _targets(size, rows, peers)]
+    threads = _by_threads(settings, options.size[0])
+    for size, rows in tables.items():
+        _print_table(size, rows, peers)
+    _print_failures(peers)
+    _print_threads(threads, len(settings), options.size[0])
+    print("", *targets, sep="\n")
+    if options.json:
+        options.json.write_text(json.dumps(_report(tables, targets, threads, peers), indent=1) + "\n", encoding="utf-8")
+    return 0 if all(target.met for target in targets) else 1
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--size", nargs="+", type=_size, default=SIZES, metavar="WxH", help="sizes of the picture")
+    parser.add_argument("--names", nargs="+", metavar="NAME", help="perturbations; by default all that are published")
+    parser.add_argument("--no-peers", action="store_true", help="leave out the other libraries")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there")
+    return parser.parse_args(arguments)
+
+
+def _size(text: str) -> Size:
+    width, height = map(int, text.split("x"))
+    return width, height
+
+
+def _settings(names: Sequence[str] | None) -> list[str]:
+    if names is None:
+        return perturbations.names("robustbench")
+    return [setting for setting in perturbations.names("all") if setting.partition(":")[0] in names]
+
+
+def _targets(size: Size, rows: Sequence[Row], peers: Sequence[Peer]) -> list[Target]:
+    """Returns what is expected of one table; means and sums are judged only where all published settings are in it."""
+    at = f"{size[0]}x{size[1]}"
+    slowest = max(rows, key=lambda row: row.ours)
+    found = [Target(f"{at}: ms of the slowest, {slowest.setting}", slowest.ours, SLOWEST[size])] if size in SLOWEST else []
+    if {row.setting for row in rows} != {*perturbations.names("robustbench")}:
+        return found
+    for peer in peers:
+        what = f"{at}: times as fast as {peer.title}, geometric mean of {len(_ratios(rows, peer))}"
+        found.append(Target(what, statistics.geometric_mean(_ratios(rows, peer)), RATIO[peer.name], at_least=True))
+    if size in TOTAL:
+        found.append(Target(f"{at}: ms of all {len(rows)}", sum(row.ours for row in rows), TOTAL[size]))
+    return found
+
+
+def _ratios(rows: Sequence[Row], peer: Peer) -> list[float]:
+    return [row.ratio(peer.name) for row in rows if peer.name in row.theirs]
+
+
+def _by_threads(settings: Sequence[str], size: Size) -> list[Throughput]:
+    pictures = [drawn(size, seed) for seed in range(PICTURES)]
+    return [throughput(settings, pictures, threads) for threads in sorted({1, 2, _cores(), 2 * _cores()})]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _print_table(size: Size, rows: Sequence[Row], peers: Sequence[Peer]) -> None:
+    heads = "".join(f"{peer.title:>24}{'ratio':>8}" for peer in peers)
+    print(f"\n{f'{size[0]}x{size[1]}, CPU ms':28}{'ours':>9}{heads}")
+    for row in rows:
+        cells = "".join(_cell(row, peer.name) for peer in peers)
+        print(f"{row.setting:28}{row.ours:9.2f}{cells}".rstrip())
+    means = "".join(f"{statistics.geometric_mean(_ratios(rows, peer) or [math.nan]):32.2f}" for peer in peers)
+    print(f"{f'all {len(rows)}; geometric means':28}{sum(row.ours for row in rows):9.2f}{means}")
+
+
+def _cell(row: Row, peer: str) -> str:
+    return f"{row.theirs[peer]:24.2f}{row.ratio(peer):8.2f}" if peer in row.theirs else " " * 32
+
+
+def _print_failures(peers: Sequence[Peer]) -> None:
+    for peer in peers:
+        print(f"\n{peer.title}: {'what fails, and is in no mean' if peer.failures else 'nothing fails'}")
+        for name, error in peer.failures.items():
+            print(f"  {name}: {error}")
+
+
+def _print_threads(found: Sequence[Throughput], count: int, size: Size) -> None:
+    print(f"\n{count} settings of {PICTURES} pictures of {size[0]}x{size[1]} on {_cores()} cores")
+    print(f"{'threads':>9}{'clock s':>9}{'CPU s':>9}{'ratio':>9}")
+    for each in found:
+        print(f"{each.threads:9}{each.clock:9.2f}{each.processor:9.2f}{found[0].clock / each.clock:9.2f}")
+
+
+def _report(
+    tables: dict[Size, list[Row]], targets: Sequence[Target], threads: Sequence[Throughput], peers: Sequence[Peer]
+) -> dict[str, Any]:
+    return {
+        "milliseconds": {f"{width}x{height}": [asdict(row) for row in rows] for (width, height), rows in tables.items()},
+        "targets": [{**asdict(target), "met": target.met} for target in targets],
+        "threads": [asdict(each) for each in threads],
+        "cores": _cores(),
+        "failures": {peer.title: peer.failures for peer in peers},
+    }
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

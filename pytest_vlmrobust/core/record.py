@@ -44,6 +44,11 @@ class Measure:
     """The id of the waiver that covers a breach."""
     category: str = ""
     """The stratum that it is about; empty for the whole data set."""
+    target: str = ""
+    """What the verdict speaks about: ``population``, the questions that the samples stand for (its interval was judged), or
+    ``dataset``, these samples alone (its value was judged); empty when no rule applied."""
+    samples_needed: int | None = None
+    """About how many samples in all would decide what is undecided; ``null`` when that cannot be told or all is decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,8 @@ class Record:
     """Score by category (stratum)."""
     worst: tuple[str, ...] = ()
     """Ids of samples answered right when clean and wrong here, first ones only."""
+    notes: tuple[str, ...] = ()
+    """What the setting could not do, with how many samples that concerns: pictures smaller than a rung, for one."""
     policy_sha256: str = ""
     """The SHA-256 of what the policy means."""
     nodeid: str = ""
@@ -109,7 +116,7 @@ class Record:
         """Reads what :meth:`to_json` wrote."""
         data = json.loads(line)
         measures = tuple(Measure(**_restored(measure)) for measure in data.pop("measures"))
-        data["worst"] = tuple(data["worst"])
+        data["worst"], data["notes"] = tuple(data["worst"]), tuple(data.get("notes", ()))  # journals of before have no notes
         data["categories"] = {name: math.nan if value is None else value for name, value in data["categories"].items()}
         data["outcome"] = Outcome(data["outcome"])
         return cls(measures=measures, **data)

@@ -19,19 +19,42 @@ if TYPE_CHECKING:
     from .catalog import corruption, names
     from .conversion import as_rgb
     from .description import SettingInfo, fingerprint, info
+    from .illusion_folder import illusions
+    from .neural.diffusion import IllusionPipeline
+    from .neural.generation import generate_folder
+    from .neural.super_resolution import super_resolution
     from .rendering import Renderer, get
 
-__all__ = ["CHANGES", "Corruption", "Renderer", "SettingInfo", "as_rgb", "corruption", "fingerprint", "get", "info", "names"]
+__all__ = [
+    "CHANGES",
+    "Corruption",
+    "IllusionPipeline",
+    "Renderer",
+    "SettingInfo",
+    "as_rgb",
+    "corruption",
+    "fingerprint",
+    "generate_folder",
+    "get",
+    "illusions",
+    "info",
+    "names",
+    "super_resolution",
+]
 
 _HOMES = {
+    "IllusionPipeline": "neural.diffusion",
     "Renderer": "rendering",
     "SettingInfo": "description",
     "as_rgb": "conversion",
     "corruption": "catalog",  # and not where it is defined: what is built in must be registered before anything of a user's
     "fingerprint": "description",
+    "generate_folder": "neural.generation",
     "get": "rendering",
+    "illusions": "illusion_folder",
     "info": "description",
     "names": "catalog",
+    "super_resolution": "neural.super_resolution",
 }
 
 

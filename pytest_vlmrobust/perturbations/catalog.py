@@ -8,14 +8,34 @@ from typing import NoReturn
 from pytest_vlmrobust.core.errors import SettingError, UnknownName
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting
 
-from . import binary, blur, digital, extras, geometric, noise, occlusion, overlay, resolution, tone, weather
+from . import (
+    binary,
+    blur,
+    digital,
+    extras,
+    geometric,
+    ladder,
+    noise,
+    observatory,
+    occlusion,
+    overlay,
+    patches,
+    preprocessing,
+    resolution,
+    standins,
+    tone,
+    weather,
+)
 from .pixels import Image
 from .record import Corruption
 from .registry import REGISTRY, corruption, find
 
-__all__ = ["ROBUSTBENCH", "SETS", "SPECIAL", "corruption", "names", "records", "without_image"]
+__all__ = ["OBSERVATORY_ID", "ROBUSTBENCH", "SETS", "SPECIAL", "STANDINS", "corruption", "names", "records", "without_image"]
 
-FAMILIES = (blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary, extras)
+FAMILIES = (
+    *(blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary),
+    *(patches, ladder, preprocessing, observatory, standins, extras),
+)
 """The modules whose import registered what is built in."""
 
 ROBUSTBENCH = (
@@ -33,8 +53,27 @@ ROBUSTBENCH = (
 )
 """The 49 augmentations of VLM-RobustBench in the order of its Table 29, then the binary ones."""
 
+OBSERVATORY_ID = (
+    *("observatory_gaussian_blur", "observatory_median_filter", "observatory_zoom_blur", "observatory_chromatic_aberration"),
+    *("observatory_iso_noise", "observatory_rgb_shift", "observatory_salt_pepper", "observatory_gamma"),
+    *("observatory_jpeg_compression", "observatory_multiplicative_noise", "observatory_sharpen", "observatory_glass_blur"),
+    *("observatory_posterize", "observatory_motion_blur", "observatory_gaussian_noise"),
+)
+"""The 15 in-distribution augmentations of The Perceptual Observatory in the order of its supplement 9.3."""
+
+STANDINS = (
+    *("standin_halftone", "standin_cross_hatching", "standin_mosaic", "standin_oil_paint", "standin_embroidery"),
+    *("standin_quilted_texture", "standin_low_key", "standin_stained_glass", "standin_origami", "standin_isometric"),
+    *("standin_starry_sky", "standin_night_forest", "standin_clouds", "standin_sand_dunes", "standin_candles"),
+)
+"""The 15 procedural stand-ins for the illusions of The Perceptual Observatory."""
+
 SETS: dict[str, Callable[[], list[str]]] = {
     "robustbench": lambda: _settings(ROBUSTBENCH),
+    "patches": lambda: _settings(("patches",)),
+    "resolution": lambda: _settings(("resolution",)),
+    "observatory_id": lambda: _settings(OBSERVATORY_ID),
+    "observatory_ood": lambda: _settings(_illusions()),
     "all": lambda: _settings(tuple(dict.fromkeys((*ROBUSTBENCH, *REGISTRY.names())))),
 }
 """Set name to its settings; further sets are further entries."""
@@ -62,11 +101,15 @@ def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
 
     Raises:
         UnknownName: nothing is called what a step is called.
-        SettingError: a step has a level it should not have, or lacks one it needs.
+        SettingError: a step has a level it should not have, or lacks one it needs; or another step follows one that cuts the
+            picture into several.
     """
     found = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
     for record, level in found:
         record.parameters(level)
+    for (record, _), step in zip(found[:-1], setting.steps, strict=False):
+        if record.views:
+            raise SettingError(f"setting {str(setting)!r}: {str(step)!r} makes several pictures of one. Put it last")
     return found
 
 
@@ -89,6 +132,11 @@ def _unchanged(image: Image) -> Image:
 
 def _settings(perturbations: tuple[str, ...]) -> list[str]:
     return [setting for name in perturbations for setting in find(name).settings()]
+
+
+def _illusions() -> tuple[str, ...]:
+    """Returns the illusions that are registered, as those of a folder are, or where there are none their stand-ins."""
+    return tuple(name for name in REGISTRY.names() if find(name).family == "illusion") or STANDINS
 
 
 def _special(name: str, function: Callable[..., Image]) -> Corruption:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ class SettingInfo:
     label_changing: frozenset[str]
     """Members of ``record.CHANGES``: questions about these have another right answer under the setting."""
     keeps_size: bool
+    views: int
+    """How many pictures one becomes: n * n of ``patches:n``, else 1."""
     doc: str
 
 
@@ -52,14 +55,17 @@ def info(setting: str | Setting) -> SettingInfo:
         level=parsed.level,
         version=steps[0][0].version if alone else None,
         stochastic=any(record.stochastic for record, _ in steps),
-        label_changing=frozenset().union(*(record.changes[level] for record, level in steps)),
+        label_changing=frozenset().union(*(record.changes_at(level) for record, level in steps)),
         keeps_size=all(record.keeps_size for record, _ in steps),
+        views=math.prod(record.views_at(level) for record, level in steps),
         doc="\n\n".join(record.doc for record, _ in steps),
     )
 
 
 def fingerprint(setting: str | Setting) -> list[dict[str, Any]]:
     """Returns what decides the pixels of a setting, JSON-safe: name, level, parameters and version of each step.
+
+    Among the parameters of a step that reads files, such as stored illusions, are the digests of those.
 
     Raises:
         UnknownName: nothing has that name.
@@ -69,7 +75,7 @@ def fingerprint(setting: str | Setting) -> list[dict[str, Any]]:
     [{'name': 'fog', 'level': 'mid', 'params': {'intensity': 0.6}, 'version': 1}]
     """
     return [
-        {"name": record.name, "level": level, "params": dict(record.parameters(level)), "version": record.version}
+        {"name": record.name, "level": level, "params": dict(record.facts_at(level)), "version": record.version}
         for record, level in records(_parsed(setting))
     ]
 

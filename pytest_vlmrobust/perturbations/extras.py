@@ -1,14 +1,27 @@
-"""Perturbations beside the published ones; they belong to no set of a paper."""
+"""Other readings of what the papers leave open; they belong to no set of a paper.
+
+A published perturbation keeps one meaning. Where its name or parameter has a second plausible one, that one has a name here.
+"""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
+from .blur import glass_blur
 from .digital import scaled_size
+from .geometric import elastic_transform
+from .ladder import LONG_EDGE, RUNGS, aligned_size, too_small
+from .occlusion import center_occlusion
 from .opencv import opencv
-from .pixels import Image
+from .pixels import BLACK, Image
 from .registry import corruption
 
+SOURCE = "pytest-vlmrobust"
 
-@corruption(family="resolution", low={"scale": 1.5}, mid={"scale": 3.0}, high={"scale": 6.0}, source="pytest-vlmrobust")
+
+@corruption(family="resolution", low={"scale": 1.5}, mid={"scale": 3.0}, high={"scale": 6.0}, source=SOURCE)
 def true_upsample(image: Image, *, scale: float) -> Image:
     """Enlarges by ``scale`` (bicubic) and shrinks back by averaging areas: interpolation without cropping.
 
@@ -20,3 +33,80 @@ def true_upsample(image: Image, *, scale: float) -> Image:
     large = cv2.resize(image, scaled_size(height, width, scale), interpolation=cv2.INTER_CUBIC)
     back: Image = cv2.resize(large, (width, height), interpolation=cv2.INTER_AREA)
     return back
+
+
+@corruption(family="resolution", low={"scale": 0.75}, mid={"scale": 0.35}, high={"scale": 0.15}, keeps_size=False, source=SOURCE)
+def shrink(image: Image, *, scale: float) -> Image:
+    """Shrinks each side to ``scale`` by averaging areas, and leaves it so: ``downsample`` without enlarging back.
+
+    A model that spends tokens by size sees fewer of them as well.
+    """
+    cv2 = opencv()
+    height, width = image.shape[:2]
+    small: Image = cv2.resize(image, scaled_size(height, width, scale), interpolation=cv2.INTER_AREA)
+    return small
+
+
+@corruption(
+    family="ladder",
+    levels={str(rung): {"long_edge": rung} for rung in RUNGS},
+    numbered=LONG_EDGE,
+    keeps_size=False,
+    note=too_small,
+    source=SOURCE,
+)
+def resolution_lanczos(image: Image, *, long_edge: int) -> Image:
+    """Is ``resolution`` by Pillow's Lanczos filter, which many loaders use, and which keeps edges crisper than averaging."""
+    import PIL.Image
+
+    height, width = image.shape[:2]
+    if max(height, width) <= long_edge:
+        return image
+    smaller = PIL.Image.fromarray(image).resize(aligned_size(height, width, long_edge), PIL.Image.Resampling.LANCZOS)
+    return np.asarray(smaller)
+
+
+@corruption(
+    family="overlay",
+    low={"width": 10},
+    mid={"width": 30},
+    high={"width": 60},
+    changes=["count", "presence"],
+    source=SOURCE,
+)
+def inner_border(image: Image, *, width: int) -> Image:
+    """Paints a black frame of ``width`` pixels on the picture, inwards: ``add_border`` at a constant size.
+
+    At most half of the picture's shorter side is painted from each end, less one pixel: something always stays in view.
+    """
+    height, wide = image.shape[:2]
+    painted = min(width, (min(height, wide) - 1) // 2)
+    result = np.full_like(image, BLACK)
+    inside = np.s_[painted : height - painted, painted : wide - painted]
+    result[inside] = image[inside]
+    return result
+
+
+@corruption(
+    family="occlusion",
+    low={"area": 0.1},
+    mid={"area": 0.3},
+    high={"area": 0.5},
+    changes=["count", "presence"],
+    source=SOURCE,
+)
+def area_occlusion(image: Image, *, area: float) -> Image:
+    """Hides the central rectangle that covers a share ``area`` of the picture: ``center_occlusion`` by area, not by side."""
+    return center_occlusion(image, ratio=math.sqrt(area))
+
+
+@corruption(family="blur", low={"delta": 1}, mid={"delta": 3}, high={"delta": 6}, stochastic=True, source=SOURCE)
+def glass_shuffle(image: Image, rng: np.random.Generator, *, delta: int) -> Image:
+    """Is ``glass_blur`` with a constant blur of 0.7 pixels and a shuffle that grows, so that its levels do order severity."""
+    return glass_blur(image, rng, sigma=0.7, delta=delta)
+
+
+@corruption(family="geometric", low={"alpha": 30}, mid={"alpha": 80}, high={"alpha": 180}, stochastic=True, source=SOURCE)
+def elastic_transform_10(image: Image, rng: np.random.Generator, *, alpha: float) -> Image:
+    """Is ``elastic_transform`` with a field smoothed over 10 pixels, not 5: wider waves, with less than half the displacement."""
+    return elastic_transform(image, rng, alpha=alpha, sigma=10.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .pixels import Image
 from .registry import corruption
@@ -57,8 +58,10 @@ def grid_mask(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     down, across = rng.uniform(0.0, period, 2)
     rows = _striped(height, period, down, math.sqrt(ratio))
     columns = _striped(width, period, across, math.sqrt(ratio))
+    kept = np.where(np.repeat(columns, 3), np.uint8(0), np.uint8(255))
     result = image.copy()
-    result[np.ix_(rows, columns)] = 0
+    for start, end in np.flatnonzero(np.diff(rows, prepend=False, append=False)).reshape(-1, 2).tolist():
+        result[start:end].reshape(end - start, -1)[:] &= kept
     return result
 
 
@@ -83,6 +86,6 @@ def center_occlusion(image: Image, *, ratio: float) -> Image:
     return result
 
 
-def _striped(length: int, period: float, offset: float, share: float) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Returns the positions within ``share`` of each period, which need not be a whole number of pixels."""
-    return np.flatnonzero((np.arange(length) + offset) % period < share * period)
+def _striped(length: int, period: float, offset: float, share: float) -> NDArray[np.bool_]:
+    """Returns which positions lie within ``share`` of each period, which need not be a whole number of pixels."""
+    return (np.arange(length) + offset) % period < share * period

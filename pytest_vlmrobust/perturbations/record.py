@@ -25,6 +25,9 @@ CHANGES = ("colour", "count", "left_right", "position", "presence", "text", "up_
 """
 
 
+Note = Callable[..., str]
+"""``(height, width, **parameters) -> what cannot be done to a picture of that size``, or an empty string."""
+
 CATEGORIES = {
     "blur": "Blur",
     "noise": "Noise",
@@ -36,8 +39,32 @@ CATEGORIES = {
     "resolution": "Resolution",
     "overlay": "VLM-specific",
     "binary": "Binary",
+    "patches": "Patches",
+    "ladder": "Resolution ladder",
+    "preprocessing": "Preprocessing",
+    "observatory": "Observatory augmentation",
+    "standin": "Illusion stand-in",
+    "illusion": "Illusion",
 }
-"""Family to the heading that Table 29 of VLM-RobustBench gives it."""
+"""Family to its heading; those of the published 49 are the headings of Table 29 of VLM-RobustBench."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Levels that are whole numbers of a range, such as the 448 of ``resolution:448``, beside those that are listed."""
+
+    parameter: str
+    """The keyword argument that the number becomes."""
+    lowest: int
+    highest: int
+    noun: str
+    """What the number counts, for messages: "pixels of the long edge"."""
+
+    def parameters(self, level: str | None) -> Parameters | None:
+        """Returns the keyword arguments of a level, or ``None`` for what is no number of the range in its plain spelling."""
+        if level is None or not level.isascii() or not level.isdigit() or str(int(level)) != level:
+            return None
+        return {self.parameter: int(level)} if self.lowest <= int(level) <= self.highest else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +90,13 @@ class Corruption:
     source: str
     keeps_size: bool
     """Whether the output has the input's height and width."""
+    numbered: Numbered | None = None
+    """Further levels that are not listed."""
+    views: Callable[..., int] | None = None
+    """``(**parameters) -> V`` of a perturbation that makes V pictures of one, shape (V, H, W, 3); ``None`` for all others."""
+    note: Note | None = None
+    depends_on: Callable[..., Parameters] | None = None
+    """``(**parameters) -> what decides the pixels beside them``, JSON-safe, such as digests of files; only fingerprints ask."""
 
     @property
     def doc(self) -> str:
@@ -70,7 +104,7 @@ class Corruption:
         return inspect.getdoc(self.function) or ""
 
     def settings(self) -> list[str]:
-        """Returns its settings as strings, mildest first: ``["fog:low", "fog:mid", "fog:high"]`` or ``["flip_h"]``."""
+        """Returns its listed settings as strings, mildest first: ``["fog:low", "fog:mid", "fog:high"]`` or ``["flip_h"]``."""
         return [self.name if level is None else f"{self.name}:{level}" for level in self.levels]
 
     def parameters(self, level: str | None) -> Parameters:
@@ -79,9 +113,29 @@ class Corruption:
         Raises:
             SettingError: the perturbation does not have that level, needs one, or takes none.
         """
-        if level not in self.levels:
+        if level in self.levels:
+            return self.levels[level]
+        counted = self.numbered.parameters(level) if self.numbered else None
+        if counted is None:
             raise SettingError(self._refusal(level))
-        return self.levels[level]
+        return counted
+
+    def changes_at(self, level: str | None) -> frozenset[str]:
+        """Returns what ``level`` changes; a level that is not listed changes what any of the listed ones does."""
+        return self.changes[level] if level in self.changes else frozenset().union(*self.changes.values())
+
+    def views_at(self, level: str | None) -> int:
+        """Returns how many pictures one becomes: 1, unless the perturbation cuts it into several."""
+        return self.views(**self.parameters(level)) if self.views else 1
+
+    def note_at(self, level: str | None, height: int, width: int) -> str:
+        """Returns what cannot be done at ``level`` to a picture of that size, or an empty string."""
+        return self.note(height, width, **self.parameters(level)) if self.note else ""
+
+    def facts_at(self, level: str | None) -> Parameters:
+        """Returns what decides the pixels at ``level``: the keyword arguments, and what the function reads beside them."""
+        parameters = self.parameters(level)
+        return {**parameters, **self.depends_on(**parameters)} if self.depends_on else parameters
 
     def apply(self, image: Image, rng: np.random.Generator, level: str | None) -> Any:
         """Returns what ``function`` makes of ``image`` at ``level``; nothing is checked here."""
@@ -91,6 +145,9 @@ class Corruption:
     def _refusal(self, level: str | None) -> str:
         if None in self.levels:
             return f"setting '{self.name}:{level}': {self.name} is binary and takes no level. Write {self.name!r}"
-        offered = ", ".join(repr(setting) for setting in self.settings())
+        offered = f"one of {', '.join(repr(setting) for setting in self.settings())}"
+        if self.numbered:
+            span = f"{self.numbered.lowest} to {self.numbered.highest} {self.numbered.noun}"
+            offered = f"'{self.name}:N' with a whole number N from {span}, such as {self.settings()[0]!r}"
         found = f"setting {self.name!r} lacks a level" if level is None else f"setting '{self.name}:{level}': no level {level!r}"
-        return f"{found}. Expected one of {offered}"
+        return f"{found}. Expected {offered}"

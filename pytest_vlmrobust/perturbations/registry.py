@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.errors import SettingError, UsageError
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
 
-from .record import CATEGORIES, CHANGES, Corruption, Parameters
+from .record import CATEGORIES, CHANGES, Corruption, Note, Numbered, Parameters
 
 REGISTRY: Registry[Corruption] = Registry("perturbation", group="perturbations")
 
@@ -27,11 +27,16 @@ def corruption(
     low: Parameters | None = None,
     mid: Parameters | None = None,
     high: Parameters | None = None,
+    levels: Mapping[str, Parameters] | None = None,
+    numbered: Numbered | None = None,
     name: str | None = None,
     category: str | None = None,
     stochastic: bool = False,
     changes: Changes = (),
     keeps_size: bool = True,
+    views: Callable[..., int] | None = None,
+    note: Note | None = None,
+    depends_on: Callable[..., Parameters] | None = None,
     source: str = "",
     version: int = 1,
     replace: bool = False,
@@ -49,11 +54,16 @@ def corruption(
         low: keyword arguments at the mildest level.
         mid: keyword arguments at the middle level.
         high: keyword arguments at the strongest level.
+        levels: instead of low, mid and high: keyword arguments by level, for levels with names of their own.
+        numbered: further levels that are whole numbers.
         name: the name in settings; by default the function's.
         category: a longer heading for reports; by default the paper's word for the family, or the family, capitalised.
         stochastic: whether the function wants a ``numpy.random.Generator`` as its second argument.
         changes: members of ``record.CHANGES`` that name which questions get another right answer, for all levels or by level.
         keeps_size: whether height and width stay as they are.
+        views: for a perturbation that returns several pictures, (V, H, W, 3): how many, from its keyword arguments.
+        note: says, from height, width and the keyword arguments, what cannot be done to such a picture.
+        depends_on: says, from the keyword arguments, what else decides the pixels: digests of the files that the function reads.
         source: paper, table or page that defines it.
         version: raise it whenever the pixels change for the same input and seed.
         replace: whether to take the place of an own perturbation of that name, as when a notebook cell is run again.
@@ -62,24 +72,28 @@ def corruption(
         UsageError: the name is taken, reserved or cannot be spelled in a setting, a level is missing, the levels do not fit
             the function's signature, or ``changes`` names something unknown.
     """
-    given = {"low": low, "mid": mid, "high": high}
+    severities = {"low": low, "mid": mid, "high": high}
 
     def register(function: F) -> F:
         called = name or function.__name__
-        levels = _levels(called, given)
+        found = _levels(called, severities, levels)
         _check_name(called, replace=replace)
-        _check_signature(called, function, levels, stochastic=stochastic)
+        _check_signature(called, function, found, stochastic=stochastic)
         record = Corruption(
             name=called,
             family=family,
             category=category or CATEGORIES.get(family, family.capitalize()),
             function=function,
-            levels=levels,
-            changes=_changes(called, changes, levels),
+            levels=found,
+            changes=_changes(called, changes, found),
             stochastic=stochastic,
             version=version,
             source=source,
             keeps_size=keeps_size,
+            numbered=numbered,
+            views=views,
+            note=note,
+            depends_on=depends_on,
         )
         REGISTRY.add(called, record, replace=replace, origin=f"{function.__module__}.{function.__qualname__}")
         vars(function).setdefault(_RECORDS, {})[called] = record
@@ -107,23 +121,39 @@ def find(name: str) -> Corruption:
     return record
 
 
-def _levels(name: str, given: Mapping[str, Parameters | None]) -> Mapping[str | None, Parameters]:
-    stated = {level: parameters for level, parameters in given.items() if parameters is not None}
-    if stated and len(stated) < len(given):
-        missing = ", ".join(level for level in given if level not in stated)
+def _levels(
+    name: str, severities: Mapping[str, Parameters | None], named: Mapping[str, Parameters] | None
+) -> Mapping[str | None, Parameters]:
+    stated = {level: parameters for level, parameters in severities.items() if parameters is not None}
+    if named is not None:
+        stated = _named_levels(name, stated, named)
+    elif stated and len(stated) < len(severities):
+        missing = ", ".join(level for level in severities if level not in stated)
         raise UsageError(f"perturbation {name!r} lacks {missing}. Give low, mid and high, or none of them for a binary one")
     found: dict[str | None, Parameters] = {level: MappingProxyType(dict(values)) for level, values in stated.items()}
     return MappingProxyType(found or {None: MappingProxyType({})})
 
 
+def _named_levels(name: str, stated: Mapping[str, Parameters], named: Mapping[str, Parameters]) -> dict[str, Parameters]:
+    if stated or not named:
+        raise UsageError(f"perturbation {name!r}: levels= takes the place of low, mid and high, and names at least one level")
+    for level in named:
+        if not _spells(f"{name}:{level}", Step(name, level)):
+            raise UsageError(f"perturbation {name!r}: level {level!r} could not be written. Expected a-z, digits, '_' and '.'")
+    return dict(named)
+
+
+def _spells(text: str, step: Step) -> bool:
+    try:
+        return Setting.parse(text).steps == (step,)
+    except SettingError:
+        return False
+
+
 def _check_name(name: str, *, replace: bool) -> None:
     if name in {CLEAN_NAME, NO_IMAGE_NAME}:
         raise UsageError(f"perturbation {name!r}: the name is reserved. Choose another name")
-    try:
-        spelled = Setting.parse(name).steps == (Step(name),)
-    except SettingError:
-        spelled = False
-    if not spelled:
+    if not _spells(name, Step(name)):
         raise UsageError(
             f"perturbation {name!r} could not be written in a setting. Expected a name of a-z, digits and '_', such as 'fog_2'"
         )

@@ -23,6 +23,16 @@ LONGEST_SIDE = 32_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Rendering:
+    """A picture under a setting, and what the setting could not do to it."""
+
+    image: Image
+    """uint8 RGB, shape (H, W, 3), or (V, H, W, 3) of a setting that cuts it into V views."""
+    notes: tuple[str, ...] = ()
+    """Sentences such as "resolution:448: the long edge of 300 pixels is shorter: left as it is"."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Renderer:
     """A setting, ready to be applied to pictures; safe to share between threads and to send to other processes."""
 
@@ -30,32 +40,43 @@ class Renderer:
     steps: tuple[tuple[Corruption, str | None], ...]
 
     def __call__(self, image: Image, *, seed: SupportsIndex) -> Image:
-        """Returns a new picture: ``image`` under the setting.
+        """Returns a new picture: ``image`` under the setting, uint8 RGB, contiguous, sharing no memory with it.
 
-        Each step draws from a generator of its own, derived from ``seed`` and the step (``fog:mid``; for a step that occurs
-        again, also from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the bytes depend on nothing but the
+        It has the shape of ``image`` unless :func:`info` says that the setting does not keep the size, and shape (V, H, W, 3)
+        when it makes V views of it (``patches:3``).
+
+        Each step draws from a generator of its own, derived from ``seed`` and the step (``fog:mid``; where one occurs again, also
+        from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the bytes depend on nothing but the
         picture, the setting, the seed and the versions of the libraries: not on process, thread, order or batch.
 
         Args:
             image: uint8 RGB, shape (H, W, 3), sides from 1 to 32000; it is not changed.
             seed: an integer; derive it from the sample, so that samples differ.
 
-        Returns:
-            uint8 RGB, contiguous, of the same shape (``add_border`` alone enlarges it), sharing no memory with ``image``.
-
         Raises:
             TypeError: ``image`` is no uint8 array, or ``seed`` no integer; :func:`as_rgb` converts pictures.
             ImageError: ``image`` has another shape, or a side that is 0 or too long.
             UsageError: a perturbation that is not built in returned something else than such an array.
         """
+        return self.render(image, seed=seed).image
+
+    def render(self, image: Image, *, seed: SupportsIndex) -> Rendering:
+        """Returns what calling it does, together with what it could not do to this picture.
+
+        Raises:
+            TypeError, ImageError, UsageError: as the call.
+        """
         _check(image, self.setting)
         number = operator.index(seed)
-        result, seen = np.ascontiguousarray(image), Counter[str]()
+        result, seen, notes = np.ascontiguousarray(image), Counter[str](), list[str]()
         for (record, level), step in zip(self.steps, map(str, self.setting.steps), strict=True):
             seen[step] += 1
             occurrence = () if seen[step] == 1 else (str(seen[step]),)
-            result = _own(record.apply(_read_only(result), rng_for(number, step, *occurrence), level), result, step)
-        return result
+            note = record.note_at(level, *result.shape[:2])
+            notes += [f"{step}: {note}"] if note else []
+            changed = record.apply(_read_only(result), rng_for(number, step, *occurrence), level)
+            result = _own(changed, result, step, several=record.views is not None)
+        return Rendering(result, tuple(notes))
 
     def __reduce__(self) -> tuple[Callable[[str], Renderer], tuple[str]]:
         return get, (str(self.setting),)
@@ -110,19 +131,20 @@ def _check(image: Any, setting: Setting) -> None:
         )
 
 
-def _own(result: Any, before: Image, step: str) -> Image:
+def _own(result: Any, before: Image, step: str, *, several: bool) -> Image:
     """Returns ``result`` as an array that the caller may keep and change."""
     fits = (
         isinstance(result, np.ndarray)
         and result.dtype == np.uint8
-        and result.ndim == 3
-        and result.shape[2] == 3
+        and result.ndim == 3 + several
+        and result.shape[-1] == 3
         and result.size > 0
     )
     if not fits:
         found = f"{result.dtype} of shape {result.shape}" if isinstance(result, np.ndarray) else type(result).__qualname__
+        shape = "(V, H, W, 3)" if several else "(H, W, 3)"
         raise UsageError(
-            f"perturbation {step!r} returned {found}. Expected uint8 of shape (H, W, 3); round, clip and convert in the function"
+            f"perturbation {step!r} returned {found}. Expected uint8 of shape {shape}; round, clip and convert in the function"
         )
     kept: Image = result
     mine = kept.flags.writeable and kept.flags.c_contiguous and not np.may_share_memory(kept, before)

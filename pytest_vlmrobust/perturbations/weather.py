@@ -8,11 +8,13 @@ among the published five most harmful corruptions of any model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .opencv import opencv
-from .pixels import Color, Image, Plane, as_grey, blend, extrapolate, scene_share, scene_unit, smooth_noise
+from .pixels import Color, Image, Plane, blend, extrapolate, luma, scene_share, scene_unit, smooth_noise
 from .registry import corruption
 
 HAZE: Color = (226, 229, 233)
@@ -22,6 +24,9 @@ DROP: Color = (208, 214, 222)
 MUD: Color = (94, 74, 50)
 
 SUBPIXEL_BITS = 4
+
+FADING = ((1.0, 64), (0.75, 128), (0.5, 192), (0.25, 255))
+"""Central parts of a line, and how bright each is: a line that fades towards its ends."""
 
 Segments = NDArray[np.float64]
 """Line segments in pixels, shape (N, 2, 2): start and end, x and y."""
@@ -34,6 +39,7 @@ Segments = NDArray[np.float64]
     high={"intensity": 1.0},
     stochastic=True,
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
+    version=2,
 )
 def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     """Lays uneven haze over the picture: opacity between 0.4 and 0.9 of ``intensity``, from clouds up to a third of it wide."""
@@ -49,17 +55,16 @@ def fog(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     high={"intensity": 1.0},
     stochastic=True,
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
+    version=2,
 )
 def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
-    """Lays a frosted window over the picture: feathered crystals on patchy rime, with an opacity up to ``intensity``."""
+    """Lays a frosted window over the picture: ferns of ice on patchy rime, thicker at the edges, opaque up to ``intensity``."""
     height, width = image.shape[:2]
-    unit = scene_unit(height, width)
-    patches = smooth_noise(rng, height, width, cell=110 * unit, octaves=3)
-    grain = smooth_noise(rng, height, width, cell=4 * unit, octaves=3, decay=0.9)
-    crystals = _drawn(_feathers(rng, height, width, unit), height, width, thickness=max(1, round(0.6 * unit)))
-    rime = np.clip(1.8 * patches - 0.5, 0.0, 1.0) * (0.25 + 0.55 * grain)
-    growth = crystals * np.clip(2.2 * patches - 0.3, 0.15, 0.85)
-    return blend(image, ICE, np.float32(intensity) * (rime + growth - rime * growth))
+    patches = smooth_noise(rng, height, width, cell=110 * scene_unit(height, width), octaves=4)
+    rime = np.clip(2.6 * patches + 0.8 * _edges(height, width) - 0.9, 0.0, 1.0)
+    growth = _ferns(rng, height, width) * np.minimum(1.5 * rime, 1.0)
+    opacity = np.float32(intensity) * np.minimum(0.32 * rime + 0.8 * growth, np.float32(0.95))
+    return blend(image, ICE, opacity)
 
 
 @corruption(
@@ -69,21 +74,27 @@ def frost(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     high={"intensity": 0.5},
     stochastic=True,
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
+    version=2,
 )
 def snow(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
-    """Adds flakes of three sizes drifting in one direction, and the pale light of a day of snow.
+    """Adds soft flakes of three sizes drifting in one direction, and the pale light of a day of snow.
 
-    ``intensity`` is the density: 800 flakes at 0.1, and a tenth of the way to a pale grey.
+    ``intensity`` is the density: 800 flakes at 0.1, and a tenth of the way to a pale grey. Large flakes are near the lens, so
+    out of focus.
     """
+    cv2 = opencv()
     height, width = image.shape[:2]
     unit = scene_unit(height, width)
     angle = rng.uniform(np.pi / 4, 3 * np.pi / 4)
-    pale = extrapolate(image, np.minimum(as_grey(image) // 2 + 128, 255), 1.0 - intensity)
+    grey = cv2.cvtColor(luma(image) // 2 + 128, cv2.COLOR_GRAY2RGB)
+    pale = extrapolate(image, grey, 1.0 - intensity)
     opacity = np.zeros((height, width), np.float32)
-    for size, share in ((1.0, 0.6), (2.0, 0.3), (3.5, 0.1)):
+    for size, share, strength in ((1.0, 0.6, 1.0), (2.0, 0.3, 0.9), (4.5, 0.1, 0.75)):
         flakes = _streaks(rng, height, width, round(8_000 * intensity * share), length=0.8 * size * unit, angle=angle)
         layer = _drawn(flakes, height, width, thickness=max(1, round(size * unit)))
-        np.maximum(opacity, layer * (0.95 - 0.05 * size), out=opacity)
+        blurred = cv2.GaussianBlur(layer, (0, 0), 0.35 * size * unit)
+        blurred *= strength
+        np.maximum(opacity, blurred, out=opacity)
     return blend(pale, FLAKE, opacity)
 
 
@@ -94,22 +105,25 @@ def snow(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     high={"intensity": 0.5},
     stochastic=True,
     source="VLM-RobustBench Table 29",
+    version=2,
 )
 def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
-    """Adds translucent streaks within 20 degrees of the vertical, and dims the scene.
+    """Adds translucent streaks within 20 degrees of the vertical, fading towards their ends, and dims the scene.
 
     ``intensity`` is the density: 300 streaks at 0.1, and brightness reduced by 3 percent.
     """
+    cv2 = opencv()
     height, width = image.shape[:2]
     unit = scene_unit(height, width)
     angle = np.pi / 2 + rng.uniform(-np.pi / 9, np.pi / 9)
-    dim = extrapolate(image, np.zeros_like(image), 1.0 - 0.3 * intensity)
+    dim = cv2.convertScaleAbs(image, alpha=1.0 - 0.3 * intensity)
     opacity = np.zeros((height, width), np.float32)
-    for length, strength in ((10.0, 0.35), (18.0, 0.5), (28.0, 0.65)):
+    for length, strength in ((10.0, 0.4), (18.0, 0.6), (28.0, 0.8)):
         drops = _streaks(rng, height, width, round(1_000 * intensity), length=length * unit, angle=angle)
-        layer = _drawn(drops, height, width, thickness=max(1, round(length / 25 * unit)))
-        np.maximum(opacity, layer * strength, out=opacity)
-    return blend(dim, DROP, opacity)
+        layer = _drawn(drops, height, width, thickness=max(1, round(length / 32 * unit)), parts=FADING)
+        layer *= strength
+        np.maximum(opacity, layer, out=opacity)
+    return blend(dim, DROP, cv2.GaussianBlur(opacity, (0, 0), max(0.3, 0.22 * unit)))
 
 
 @corruption(
@@ -119,19 +133,22 @@ def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     high={"intensity": 0.5},
     stochastic=True,
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
+    version=2,
 )
 def spatter(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
-    """Splashes muddy water on the lens: blobs that cover a share ``intensity`` of the picture, with an opacity of 0.7.
+    """Splashes muddy water on the lens: drops that cover a share ``intensity`` of the picture, with opacities of 0.4 to 0.7.
 
-    Coverage is the paper's word. Opaque blobs over half of the picture would be among the worst corruptions published, where
-    spatter does not appear.
+    Coverage is the paper's word. Opaque drops over half of the picture would be among the worst corruptions published, where
+    spatter does not appear. Mud is thickest at the rim of a drop, where it dries last.
     """
     height, width = image.shape[:2]
     unit = scene_unit(height, width)
-    splashes = smooth_noise(rng, height, width, cell=24 * unit, octaves=3, decay=0.55)
-    edge = np.quantile(splashes, 1.0 - intensity)
-    depth = (splashes - np.float32(edge)) * np.float32(40.0)
-    return blend(image, MUD, 0.7 * np.clip(depth + 0.5, 0.0, 1.0))
+    depth = _drops(rng, height, width, intensity) / np.float32(unit)
+    depth += 4.0 * smooth_noise(rng, height, width, cell=9 * unit, octaves=2)
+    depth -= np.float32(np.quantile(depth[::2, ::2], 1.0 - intensity))  # drops are larger than a pixel
+    stains = smooth_noise(rng, height, width, cell=30 * unit, octaves=4, decay=0.7)
+    thickness = np.minimum(0.55 * stains + 0.5 * np.exp(-np.abs(depth - 1.0) / 1.5), 1.0)
+    return blend(image, MUD, np.clip(depth * unit + 0.5, 0.0, 1.0) * (0.4 + 0.3 * thickness))
 
 
 def _streaks(rng: np.random.Generator, height: int, width: int, count: int, *, length: float, angle: float) -> Segments:
@@ -142,28 +159,125 @@ def _streaks(rng: np.random.Generator, height: int, width: int, count: int, *, l
     return np.stack([centres - reach, centres + reach], axis=1)
 
 
-def _feathers(rng: np.random.Generator, height: int, width: int, unit: float) -> Segments:
-    """Returns ice feathers, 110 to a whole scene: a bent stem with 36 pairs of barbs at 50 degrees, shorter towards the tip."""
-    stems, joints = max(1, round(110 * scene_share(height, width))), 36
+def _drops(rng: np.random.Generator, height: int, width: int, share: float) -> Plane:
+    """Returns how many pixels deep each one lies in round drops, negative outside of all, shape (height, width).
+
+    They cover about a ``share`` of the picture. Radii are Pareto distributed, 1.2 to 26 units: many small drops, few large ones.
+    """
+    cv2 = opencv()
+    radii = np.minimum(1.2 + 1.6 * rng.pareto(1.35, 6_000), 26.0)
+    wanted = -np.log1p(-share) * 400.0**2 * scene_share(height, width)
+    radii = radii[: max(1, int(np.searchsorted(np.cumsum(np.pi * radii**2), wanted)))]
+    places = _fixed(rng.uniform((0, 0), (width, height), (len(radii), 2))).tolist()
+    outside = np.full((height, width), 255, np.uint8)
+    for place, radius in zip(places, _fixed(radii * scene_unit(height, width)).tolist(), strict=True):
+        cv2.circle(outside, place, radius, 0, cv2.FILLED, cv2.LINE_AA, SUBPIXEL_BITS)
+    depth: Plane = cv2.distanceTransform(~outside, cv2.DIST_L2, 5) - cv2.distanceTransform(outside, cv2.DIST_L2, 5)
+    return depth
+
+
+def _edges(height: int, width: int) -> Plane:
+    """Returns 0 in the centre of a picture to 1 at its edges, quadratically, shape (height, width)."""
+    down, across = (np.abs(np.linspace(-1.0, 1.0, side, dtype=np.float32)) for side in (height, width))
+    nearest: Plane = np.maximum(down[:, None], across) ** 2
+    return nearest
+
+
+def _ferns(rng: np.random.Generator, height: int, width: int) -> Plane:
+    """Returns how bright ferns of ice are, in [0, 1], shape (height, width).
+
+    They are stems, and fibres that lean away from the nearest one. Drawn where a unit is at most 1.5 pixels and enlarged, for
+    fibres are a unit wide.
+    """
+    scale = min(1.0, 1.5 / scene_unit(height, width))
+    tall, wide = (max(1, round(side * scale)) for side in (height, width))
+    unit = scene_unit(tall, wide)
+    stems = _stems(rng, tall, wide, unit)
+    distance, nearest = _nearest(stems, tall, wide)
+    fibres = _combed(smooth_noise(rng, tall, wide, cell=0.8 * unit), *_leaning(stems, nearest), unit)
+    distance *= np.float32(1.0 / unit)
+    ferns = np.maximum(0.9 * np.clip(1.3 - distance, 0.0, 1.0), fibres * (0.3 + 0.7 * np.exp(distance / -9.0)))
+    enlarged: Plane = opencv().resize(ferns, (width, height), interpolation=opencv().INTER_LINEAR)
+    return enlarged
+
+
+def _stems(rng: np.random.Generator, height: int, width: int, unit: float) -> Segments:
+    """Returns bent stems, 60 to a whole scene, 25 to 110 units long, of ten segments each."""
+    count, joints = max(1, round(60 * scene_share(height, width))), 10
     along = np.linspace(0.0, 1.0, joints + 1)
-    bends = rng.uniform(0, 2 * np.pi, (stems, 1)) + rng.uniform(-1.2, 1.2, (stems, 1)) * along
-    lengths = unit * rng.uniform(30, 110, (stems, 1, 1))
-    steps = _direction(bends) * lengths / joints
-    points = rng.uniform((0, 0), (width, height), (stems, 1, 2)) + np.cumsum(steps, axis=1)
-    reach = 0.2 * lengths * (1.0 - along[:, None] ** 2) * rng.uniform(0.5, 1.0, (stems, joints + 1, 1))
-    barbs = [np.stack([points, points + reach * _direction(bends + side)], axis=2) for side in (-0.87, 0.87)]
-    stem = np.stack([points[:, :-1], points[:, 1:]], axis=2)
-    return np.concatenate([part.reshape(-1, 2, 2) for part in (stem, *barbs)])
+    bends = rng.uniform(0, 2 * np.pi, (count, 1)) + rng.uniform(-1.3, 1.3, (count, 1)) * along
+    steps = _direction(bends) * unit * rng.uniform(25, 110, (count, 1, 1)) / joints
+    points = rng.uniform((0, 0), (width, height), (count, 1, 2)) + np.cumsum(steps, axis=1)
+    return np.stack([points[:, :-1], points[:, 1:]], axis=2).reshape(-1, 2, 2)
+
+
+def _nearest(segments: Segments, height: int, width: int) -> tuple[Plane, NDArray[np.int32]]:
+    """Returns how far each pixel is from the nearest segment, in pixels, and which one that is, both of shape (height, width)."""
+    cv2 = opencv()
+    numbers = np.full((height, width), -1, np.int32)
+    for number, (start, end) in enumerate(np.rint(segments).astype(int).tolist()):
+        cv2.line(numbers, start, end, number)
+    if numbers.max() < 0:  # all of them left the picture
+        numbers[height // 2, width // 2] = 0
+    free = (numbers < 0).astype(np.uint8)
+    distance, labels = cv2.distanceTransformWithLabels(free, cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL)
+    of_label = np.zeros(int(labels.max()) + 1, np.int32)
+    of_label[labels[free == 0]] = numbers[free == 0]
+    return distance, of_label.take(labels)
+
+
+def _leaning(segments: Segments, nearest: NDArray[np.int32]) -> tuple[Plane, Plane]:
+    """Returns the direction, x and y, that leans by 0.8 radians away from the nearest segment, on the side of each pixel."""
+    height, width = nearest.shape
+    start = segments[:, 0].astype(np.float32)
+    along = (segments[:, 1] - segments[:, 0]).astype(np.float32)
+    along /= np.maximum(np.hypot(along[:, :1], along[:, 1:]), np.float32(1e-6))
+    x, y = (along[:, axis].take(nearest) for axis in (0, 1))
+    right = np.arange(width, dtype=np.float32) - start[:, 0].take(nearest)
+    down = np.arange(height, dtype=np.float32)[:, None] - start[:, 1].take(nearest)
+    turn = np.float32(np.sin(0.8)) * np.sign(x * down - y * right)
+    return np.float32(np.cos(0.8)) * x - turn * y, turn * x + np.float32(np.cos(0.8)) * y
+
+
+def _combed(field: Plane, x: Plane, y: Plane, unit: float) -> Plane:
+    """Returns ``field`` averaged over about 14 units against the direction (x, y) of each pixel, with its contrast restored.
+
+    Each of four passes doubles the length: line integral convolution (Cabral & Leedom 1993), as if directions were constant.
+    """
+    cv2 = opencv()
+    height, width = field.shape
+    right, down = np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32)[:, None]
+    for doubling in range(4):
+        step = np.float32(0.9 * unit * 2**doubling)
+        field = 0.5 * (
+            field + cv2.remap(field, right - step * x, down - step * y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
+        )
+    combed: Plane = np.clip(3.5 * (field - field.mean()) + 0.45, 0.0, 1.0)
+    return combed
 
 
 def _direction(angles: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
 
 
-def _drawn(segments: Segments, height: int, width: int, *, thickness: int) -> Plane:
-    """Returns the share of each pixel that the anti-aliased segments cover, in [0, 1], shape (height, width)."""
+def _drawn(
+    segments: Segments, height: int, width: int, *, thickness: int, parts: Sequence[tuple[float, int]] = ((1.0, 255),)
+) -> Plane:
+    """Returns how bright anti-aliased segments make each pixel, in [0, 1], shape (height, width).
+
+    ``parts`` are shares of their lengths about the middle, each with its brightness, faintest first.
+    """
     cv2 = opencv()
     canvas = np.zeros((height, width), np.uint8)
-    ends = np.rint(segments * (1 << SUBPIXEL_BITS)).astype(np.int32)
-    cv2.polylines(canvas, list(ends), isClosed=False, color=255, thickness=thickness, lineType=cv2.LINE_AA, shift=SUBPIXEL_BITS)
-    return canvas.astype(np.float32) * np.float32(1 / 255)
+    middles = segments.mean(axis=1, keepdims=True)
+    for share, bright in parts:
+        ends = list(_fixed(middles + share * (segments - middles)))
+        cv2.polylines(canvas, ends, isClosed=False, color=bright, thickness=thickness, lineType=cv2.LINE_AA, shift=SUBPIXEL_BITS)
+    brightness = canvas.astype(np.float32)
+    brightness *= np.float32(1 / 255)
+    return brightness
+
+
+def _fixed(coordinates: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Returns coordinates in the fixed-point numbers that OpenCV draws by."""
+    return np.rint(coordinates * (1 << SUBPIXEL_BITS)).astype(np.int32)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 
-from .wording import QUIET, RunFacts, because, counted, row, selection, worst_first
+from .wording import QUIET, RunFacts, because, counted, noted, row, selection, worst_first
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,6 +60,8 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
         if record.outcome in _EXPLAINED:
             verdict = f"[{_STYLES[record.outcome]}]{record.outcome}[/]"
             console.print(f"{verdict} {escape(record.id)}: {escape(record.reason)}", soft_wrap=True)
+    for note in noted(ordered):
+        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
     _close(console, records, facts)

@@ -79,6 +79,13 @@ def counted(records: Iterable[Record]) -> str:
     return ", ".join(f"{counts[outcome]} {outcome}" for outcome in SEVERITY if counts[outcome])
 
 
+def noted(records: Iterable[Record], most: int = 8) -> list[str]:
+    """Returns what settings could not do to pictures, a line for each of the first ``most`` and one for the rest."""
+    lines = [f"{record.id}: {note}" for record in records for note in record.notes]
+    more = [f"{len(lines) - most} more notes stand in results.json"] if len(lines) > most else []
+    return [*lines[:most], *more]
+
+
 def because(decision: Decision, records: Iterable[Record]) -> str:
     """Returns the sentence behind a decision."""
     counts = Counter(record.outcome for record in records)

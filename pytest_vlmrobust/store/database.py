@@ -12,11 +12,18 @@ from pathlib import Path
 from pytest_vlmrobust.core.errors import StoreError
 
 FILE_NAME = "predictions.sqlite"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_SECONDS = 60.0
 """How long a writer waits for another one."""
 
 _APPLICATION_ID = 0x564C4D52  # "VLMR": a database of another program is not ours to write to
+_NOTES = """
+    create table notes (
+        recipe text primary key,
+        notes text not null
+    ) without rowid
+    """
+"""New in schema 2: what could not be done to the picture of a recipe. No recipe of schema 1 has any."""
 _SCHEMA = (
     """
     create table contexts (
@@ -44,6 +51,7 @@ _SCHEMA = (
         digests text not null
     ) without rowid
     """,
+    _NOTES,
 )
 
 
@@ -134,6 +142,14 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> 
     with transaction(connection):
         if _blank(connection):  # still: another process may have been faster
             _create(connection)
+        elif not has_notes(connection):
+            connection.execute(_NOTES)
+            connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
+
+
+def has_notes(connection: sqlite3.Connection) -> bool:
+    """Whether the store holds notes; one of schema 1 that may only be read does not."""
+    return connection.execute("select 1 from sqlite_master where name = 'notes'").fetchone() is not None
 
 
 def _blank(connection: sqlite3.Connection) -> bool:

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction
 
-from .database import FILE_NAME, connect, explained, transaction
+from .database import FILE_NAME, connect, explained, has_notes, transaction
 
 _CHUNK = 500  # SQLite before 3.32 takes at most 999 parameters in a statement
 
@@ -113,8 +113,19 @@ class Store:
             rows = self._select("select recipe, digests from views where recipe in", list(recipes))
         return {recipe: tuple(digests.split()) for recipe, digests in rows}
 
-    def put_digests(self, digests: Mapping[str, Sequence[str]]) -> None:
-        """Remembers which pixels recipes gave: one SHA-256 in hex per picture.
+    def get_notes(self, recipes: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Returns what could not be done to the pictures of these recipes; recipes without such a note are left out.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            known = has_notes(self._connection)
+            rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if known else []
+        return {recipe: tuple(json.loads(notes)) for recipe, notes in rows}
+
+    def put_digests(self, digests: Mapping[str, Sequence[str]], notes: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Remembers which pixels recipes gave, one SHA-256 in hex per picture, and what could not be done to them.
 
         Raises:
             StoreError: the store cannot be written.
@@ -123,6 +134,10 @@ class Store:
             self._connection.executemany(
                 "insert or ignore into views (recipe, digests) values (?, ?)",
                 [(recipe, " ".join(found)) for recipe, found in digests.items()],
+            )
+            self._connection.executemany(
+                "insert or ignore into notes (recipe, notes) values (?, ?)",
+                [(recipe, json.dumps(list(found))) for recipe, found in (notes or {}).items() if found],
             )
 
     def context(self, key: str) -> dict[str, str | int | float] | None:

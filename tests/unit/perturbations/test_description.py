@@ -54,7 +54,7 @@ def test_which_answers_change(setting: str, changed: set[str]) -> None:
 def test_fingerprint_has_each_step_and_is_json() -> None:
     steps = perturbations.fingerprint("fog:mid+flip_h")
     assert json.loads(json.dumps(steps)) == [
-        {"name": "fog", "level": "mid", "params": {"intensity": 0.6}, "version": 1},
+        {"name": "fog", "level": "mid", "params": {"intensity": 0.6}, "version": 2},
         {"name": "flip_h", "level": None, "params": {}, "version": 1},
     ]
 

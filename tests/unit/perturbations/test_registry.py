@@ -9,8 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import SettingError, UsageError
 from pytest_vlmrobust.perturbations import corruption
+from pytest_vlmrobust.perturbations.record import Numbered
 from pytest_vlmrobust.perturbations.registry import REGISTRY, find
 
 Image = NDArray[np.uint8]
@@ -104,6 +105,9 @@ def test_a_result_that_is_no_picture_is_refused(result: object, found: str) -> N
         (grain, LEVELS, r"called as grain\(image, amount=1\).*missing a required argument: 'rng'"),
         (same, {"changes": ["color"]}, "'same': changes names 'color'. Expected tags among colour, count"),
         (same, {"changes": {"low": ["colour"]}}, "'same': changes names 'low'"),
+        (shade, {**LEVELS, "levels": {"dusk": {"amount": 1}}}, "'shade': levels= takes the place of low, mid and high"),
+        (shade, {"levels": {}}, "'shade': levels= takes the place of low, mid and high, and names at least one"),
+        (shade, {"levels": {"Dusk": {"amount": 1}}}, "'shade': level 'Dusk' could not be written. Expected a-z"),
         (same, {"name": "Fog-2"}, "'Fog-2' could not be written in a setting"),
         (same, {"name": "fog:low"}, "'fog:low' could not be written in a setting"),
         (same, {"name": "clean"}, "'clean': the name is reserved"),
@@ -114,6 +118,50 @@ def test_a_result_that_is_no_picture_is_refused(result: object, found: str) -> N
 def test_what_cannot_work_is_refused_where_it_is_written(function: Callable[..., Any], arguments: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         corruption(family="mine", **arguments)(function)
+
+
+def test_levels_may_have_names_of_their_own_and_whole_numbers() -> None:
+    tone: dict[str, Any] = {
+        "levels": {"dusk": {"amount": 1}, "dawn.2": {"amount": 2}},
+        "numbered": Numbered("amount", 3, 5, "grey levels"),
+    }
+    corruption(family="mine", **tone, changes={"dusk": ["colour"]})(shade)
+    assert perturbations.names("all")[-2:] == ["shade:dusk", "shade:dawn.2"]
+    assert perturbations.get("shade:4")(np.full((1, 1, 3), 9, np.uint8), seed=1).max() == 5
+    assert perturbations.info("shade:dawn.2").label_changing == frozenset()
+    assert perturbations.info("shade:4").label_changing == {"colour"}
+    for level in ("6", "2", "04", "dark"):
+        with pytest.raises(
+            SettingError, match=rf"no level '{level}'\. Expected 'shade:N' with a whole number N from 3 to 5 grey"
+        ):
+            perturbations.get(f"shade:{level}")
+
+
+def split(image: Image, *, amount: int) -> Image:
+    """Repeats."""
+    return np.stack([image] * amount)
+
+
+def test_a_perturbation_may_make_several_pictures() -> None:
+    corruption(family="mine", **LEVELS, views=lambda amount: amount)(split)
+    assert [perturbations.info(f"split:{level}").views for level in ("low", "mid", "high")] == [1, 2, 3]
+    assert perturbations.get("flip_h+split:high")(np.zeros((4, 5, 3), np.uint8), seed=1).shape == (3, 4, 5, 3)
+
+
+def test_several_pictures_are_refused_where_none_were_announced() -> None:
+    corruption(family="mine", **LEVELS)(split)
+    with pytest.raises(
+        UsageError, match=r"'split:low' returned uint8 of shape \(1, 4, 5, 3\)\. Expected uint8 of shape \(H, W, 3\)"
+    ):
+        perturbations.get("split:low")(np.zeros((4, 5, 3), np.uint8), seed=1)
+
+
+def test_a_note_says_what_could_not_be_done_at_the_size_a_step_meets() -> None:
+    corruption(family="mine", **LEVELS, note=lambda height, width, amount: f"{height}x{width}" if amount == 2 else "")(shade)
+    picture = np.zeros((4, 5, 3), np.uint8)
+    assert perturbations.get("shade:low").render(picture, seed=1).notes == ()
+    rendering = perturbations.get("shade:mid+add_border:low+shade:mid").render(picture, seed=1)
+    assert rendering.notes == ("shade:mid: 4x5", "shade:mid: 24x25")
 
 
 def test_an_own_one_can_be_registered_again_only_when_asked() -> None:

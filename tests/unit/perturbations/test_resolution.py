@@ -36,6 +36,16 @@ def test_upsample_keeps_the_central_part(scale: float, kept: float) -> None:
     assert np.ptp(x) / 179 * np.ptp(y) / 119 == pytest.approx(kept, abs=0.02)
 
 
+@pytest.mark.parametrize("scale", [1.5, 3.0, 6.0])
+@pytest.mark.parametrize(("height", "width"), [(120, 180), (97, 101), (3, 40), (1, 1)])
+def test_upsample_is_bicubic_about_the_centre(scale: float, height: int, width: int) -> None:
+    zoomed = resolution.upsample(gradient(height, width), scale=scale).astype(float)
+    for channel, side in ((0, width), (1, height)):
+        expected = (side - 1) / 2 + (np.arange(side) - (side - 1) / 2) / scale
+        found = zoomed.mean(axis=channel, keepdims=False)[..., channel] if side > 1 else np.zeros(1)
+        np.testing.assert_allclose(found, expected, atol=1.0)  # levels are rounded, and places to half a pixel
+
+
 @pytest.mark.parametrize("factor", [1.5, 3.0, 6.0])
 def test_sharpen_agrees_with_pillow_inside(factor: float) -> None:
     expected = np.asarray(PIL.ImageEnhance.Sharpness(PIL.Image.fromarray(IMAGE)).enhance(factor)).astype(int)

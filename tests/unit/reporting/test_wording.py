@@ -7,7 +7,7 @@ import pytest
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.policies.policy import WORST_FIRST
-from pytest_vlmrobust.reporting.wording import SEVERITY, because, counted, headline, row, worst_first
+from pytest_vlmrobust.reporting.wording import SEVERITY, because, counted, headline, noted, row, worst_first
 
 from .conftest import record
 
@@ -79,3 +79,13 @@ def test_counts_stand_worst_first() -> None:
 def test_the_sentence_behind_a_decision(decision: Decision, sentence: str) -> None:
     records: list[Record] = [record("a"), record("b"), record("c", Outcome.WAIVED), record("d", Outcome.ERROR)]
     assert because(decision, records) == sentence
+
+
+def test_notes_name_their_test_and_the_rest_is_counted() -> None:
+    records = [record(f"cell-{number}", notes=("3 of 9 samples: too small",)) for number in range(10)]
+    assert noted(records, most=2) == [
+        f"{records[0].id}: 3 of 9 samples: too small",
+        f"{records[1].id}: 3 of 9 samples: too small",
+        "8 more notes stand in results.json",
+    ]
+    assert noted([record("quiet")]) == []

@@ -1,0 +1,134 @@
+"""How long calls take: on one thread in CPU time, on several by the clock."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from peers import Filter, Peer
+
+from pytest_vlmrobust import perturbations
+
+Image = NDArray[np.uint8]
+Size = tuple[int, int]
+"""Width and height."""
+Call = Callable[[int], object]
+"""What is timed, given the number of the turn."""
+
+SEED = 1234
+LEAST_TURNS, MOST_TURNS = 7, 60
+ENOUGH = 150.0
+"""Milliseconds of the fastest call after which the least number of turns will do."""
+THREAD_REPEATS = 5
+ALLOCATION = 31 << 20
+"""Bytes; the GNU C library learns from freed blocks of up to 32 MiB."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The times of one setting on one picture, in milliseconds."""
+
+    setting: str
+    ours: float
+    theirs: dict[str, float]
+    """By the name of the peer; without those that have no such thing."""
+
+    def ratio(self, peer: str) -> float:
+        """Returns how many times as long the peer takes; NaN where it has no such thing."""
+        return self.theirs.get(peer, math.nan) / self.ours
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """How long some threads took for the same work, in seconds."""
+
+    threads: int
+    clock: float
+    processor: float
+    """CPU time of all threads together: what it grows by, threads cost each other; what the clock has more, they waited."""
+
+
+def drawn(size: Size, seed: int = SEED) -> Image:
+    """Returns a picture much like a photograph: clouds whose spectrum falls as 1/f, and things with edges before them."""
+    width, height = size
+    rng = np.random.default_rng(seed)
+    frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width))
+    frequency[0, 0] = np.inf
+    clouds = np.fft.irfft2(np.fft.rfft2(rng.standard_normal((3, height, width))) / frequency, s=(height, width))
+    levels = np.clip(120 + 45 * clouds / clouds.std(), 0, 255).astype(np.uint8)
+    picture: Image = np.ascontiguousarray(levels.transpose(1, 2, 0))
+    for across, down, share in rng.uniform(0, 1, (24, 3)).tolist():
+        centre, radius = (int(across * width), int(down * height)), int(2 + share * height / 12)
+        cv2.circle(picture, centre, radius, rng.integers(0, 256, 3).tolist(), -1, cv2.LINE_AA)
+    return picture
+
+
+def times(settings: Sequence[str], size: Size, peers: Sequence[Peer]) -> list[Row]:
+    """Times settings on one picture, those at ``mid`` and those without a level beside what peers have like them."""
+    picture = drawn(size)
+    offered = {peer.name: peer.filters(size[1], size[0]) for peer in peers}
+    rows = []
+    for setting in settings:
+        name, _, level = setting.partition(":")
+        theirs = {peer: filters[name] for peer, filters in offered.items() if name in filters and level in {"", "mid"}}
+        rows.append(_row(setting, picture, theirs))
+    return rows
+
+
+def medians(calls: Mapping[str, Call]) -> dict[str, float]:
+    """Returns the median CPU milliseconds of each call; after one turn to warm up, they take turns."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call(0)
+    for turn in range(1, MOST_TURNS + 1):
+        for name, call in calls.items():
+            start = time.process_time_ns()
+            call(turn)
+            found[name].append((time.process_time_ns() - start) / 1e6)
+        if turn >= LEAST_TURNS and min(map(sum, found.values())) >= ENOUGH:
+            break
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def throughput(settings: Sequence[str], pictures: Sequence[Image], threads: int) -> Throughput:
+    """Returns how long so many threads take to apply all settings to all pictures, in the fastest of some tries."""
+    renderers = [perturbations.get(setting) for setting in settings]
+    work = [(render, picture) for picture in pictures for render in renderers]
+
+    def once() -> Throughput:
+        clock, processor = time.perf_counter(), time.process_time()
+        with ThreadPoolExecutor(threads) as pool:
+            for done in [pool.submit(render, picture, seed=SEED) for render, picture in work]:
+                done.result()
+        return Throughput(threads, time.perf_counter() - clock, time.process_time() - processor)
+
+    return min((once() for _ in range(THREAD_REPEATS)), key=lambda found: found.clock)
+
+
+def warm_allocator() -> None:
+    """Frees a large block, after which the C library keeps freed memory, as in any program that has loaded a model.
+
+    Before that it returns what a call has freed to the kernel and asks for it again in the next, which takes as long as
+    the arithmetic does, and more or less so by what ran before.
+    """
+    np.ones(ALLOCATION, np.uint8)
+
+
+def _row(setting: str, picture: Image, theirs: Mapping[str, Filter]) -> Row:
+    render = perturbations.get(setting)
+
+    def ours(turn: int) -> object:
+        return render(picture, seed=SEED + turn)
+
+    def bound(call: Filter) -> Call:
+        return lambda _: call(picture)
+
+    found = medians({"": ours} | {peer: bound(call) for peer, call in theirs.items()})
+    return Row(setting, found.pop(""), found)

@@ -1,0 +1,88 @@
+"""How far a picture is from the clean one: PSNR and SSIM."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..opencv import opencv
+from ..pixels import Image, Plane, luma
+
+PEAK = 255.0
+SIGMA = 1.5
+WINDOW = 11
+C1 = (0.01 * PEAK) ** 2
+C2 = (0.03 * PEAK) ** 2
+
+
+def psnr(image: Image, clean: Image) -> float:
+    """Returns the peak signal-to-noise ratio in dB: ``10 log10(255**2 / mse)``, the mean taken over pixels and channels.
+
+    Args:
+        image: uint8, shape (H, W, 3).
+        clean: uint8, shape (H, W, 3).
+
+    Returns:
+        0 for black against white, more the nearer; infinity for identical pictures.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _same_shape(image, clean)
+    total = float(opencv().norm(image, clean, opencv().NORM_L2SQR))
+    return 10.0 * math.log10(PEAK**2 * image.size / total) if total else math.inf
+
+
+def ssim(image: Image, clean: Image) -> float:
+    """Returns the mean structural similarity of the luma of two pictures, in [-1, 1]; 1 for identical ones.
+
+    Wang, Bovik, Sheikh & Simoncelli 2004, equation 13, with their constants: a Gaussian window of 11 x 11 pixels with a standard
+    deviation of 1.5, K1 = 0.01, K2 = 0.03. As in their program, the mean is over windows that lie inside the picture; a picture
+    that holds no whole window is mirrored at its borders. Luma is BT.601, so a change of colour alone does not show.
+
+    Args:
+        image: uint8, shape (H, W, 3).
+        clean: uint8, shape (H, W, 3).
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    _same_shape(image, clean)
+    one, other = (luma(picture).astype(np.float32) for picture in (image, clean))
+    mean, other_mean = _windowed(one), _windowed(other)
+    variance = _windowed(one * one) - mean * mean
+    other_variance = _windowed(other * other) - other_mean * other_mean
+    covariance = _windowed(one * other) - mean * other_mean
+    likeness = (2.0 * mean * other_mean + C1) * (2.0 * covariance + C2)
+    likeness /= (mean * mean + other_mean * other_mean + C1) * (variance + other_variance + C2)
+    return float(_inside(likeness).mean())
+
+
+def resized(image: Image, height: int, width: int) -> Image:
+    """Returns ``image`` at another size: by averaging areas where it shrinks, else by bicubic interpolation."""
+    if image.shape[:2] == (height, width):
+        return image
+    cv2 = opencv()
+    shrinks = height <= image.shape[0] and width <= image.shape[1]
+    other: Image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC)
+    return other
+
+
+def _windowed(field: Plane) -> Plane:
+    """Returns the Gaussian-weighted mean around each pixel."""
+    cv2 = opencv()
+    mean: Plane = cv2.GaussianBlur(field, (WINDOW, WINDOW), SIGMA, borderType=cv2.BORDER_REFLECT)
+    return mean
+
+
+def _inside(field: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    edge = WINDOW // 2
+    return field[edge:-edge, edge:-edge] if min(field.shape) >= WINDOW else field
+
+
+def _same_shape(image: Image, clean: Image) -> None:
+    if image.shape != clean.shape:
+        raise ValueError(f"got pictures of shapes {image.shape} and {clean.shape}. Expected the same shape: resize one of them")

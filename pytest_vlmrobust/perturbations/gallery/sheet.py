@@ -1,0 +1,227 @@
+"""What a gallery shows: settings by category, each as a small picture and the facts about it."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+
+from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.setting import CLEAN_NAME, Setting
+
+from ..catalog import records
+from ..description import fingerprint, info
+from ..opencv import opencv
+from ..pixels import Image
+from ..rendering import Renderer, get
+from .quality import psnr, resized, ssim
+from .source import Source
+
+COMPOSED = "Compositions"
+PIXELS_AT_ONCE = 16_000_000
+"""Of all pictures that threads work on; each needs some fifty bytes per pixel."""
+
+
+class Layout(Enum):
+    """How the tiles of a section are drawn; sections of one layout stand together, in this order."""
+
+    TILES = "tiles"
+    """Pictures of equal width."""
+    VIEWS = "views"
+    """The views of a picture in a grid, in reading order."""
+    SIZES = "sizes"
+    """Pictures at their true relative sizes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """One setting: its pictures, reduced to be shown, and the facts about them at full size."""
+
+    setting: str
+    parameters: str
+    version: str
+    size: tuple[int, int] = (0, 0)
+    """Height and width in pixels of the result, or of each of its views; (0, 0) when there is none."""
+    pictures: tuple[Image, ...] = ()
+    """The result, or its views; none where it was refused."""
+    detail: Image | None = None
+    """The centre of the result, pixel by pixel; ``None`` where the picture shows it already."""
+    psnr: float = math.nan
+    """In dB, against the clean picture, to whose size a result of another size is brought; NaN for views."""
+    ssim: float = math.nan
+    flags: tuple[str, ...] = ()
+    """What is declared about the setting: "random", "changes the answer about colour"."""
+    notes: tuple[str, ...] = ()
+    """What could not be done to this picture, or why there is no result."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One perturbation at its levels."""
+
+    name: str
+    about: str
+    tiles: tuple[Tile, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """The perturbations of one category."""
+
+    heading: str
+    layout: Layout
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gallery:
+    """Everything a contact sheet shows."""
+
+    source: Source
+    clean: Tile
+    sections: tuple[Section, ...]
+    seed: int
+    tile: int
+    """Width of a tile in pixels."""
+
+    @property
+    def count(self) -> int:
+        """How many settings are shown."""
+        return sum(len(row.tiles) for section in self.sections for row in section.rows)
+
+
+def gallery(source: Source, settings: Iterable[str], *, seed: int, tile: int) -> Gallery:
+    """Returns the gallery of a picture under some settings, perturbed at full size.
+
+    A setting that refuses the picture, or lacks a package, is shown with the reason and without a picture.
+
+    Args:
+        source: the clean picture.
+        settings: which settings; repeated ones are shown once.
+        seed: of every random perturbation.
+        tile: width of a tile in pixels, at least 2.
+
+    Raises:
+        UnknownName, SettingError: a setting does not exist.
+        ImageError: the picture has a side that no setting can work on.
+    """
+    clean = get(CLEAN_NAME)
+    clean(source.image, seed=seed)
+    renderers = [get(setting) for setting in dict.fromkeys(settings)]
+    shown = functools.partial(_tile, clean=source.image, seed=seed, width=tile)
+    with ThreadPoolExecutor(_workers(source.image)) as pool:
+        first, *tiles = pool.map(shown, [clean, *renderers])
+    return Gallery(source, first, _sections(tiles), seed, tile)
+
+
+def layout(setting: str) -> Layout:
+    """Returns how a setting is drawn: by what its record says, so a user's own perturbation finds its place too."""
+    steps = records(Setting.parse(setting))
+    if steps[-1][0].views:
+        return Layout.VIEWS
+    (record, _), *more = steps
+    return Layout.SIZES if record.numbered and not record.keeps_size and not more else Layout.TILES
+
+
+def fitted(image: Image, width: int, height: int) -> Image:
+    """Returns ``image`` reduced to fit ``width`` x ``height``; one that is smaller is enlarged by whole pixels, if at all."""
+    scale: float = min(width / image.shape[1], height / image.shape[0])
+    if scale >= 1.0:
+        return image.repeat(int(scale), axis=0).repeat(int(scale), axis=1)
+    return reduced(image, scale)
+
+
+def reduced(image: Image, scale: float) -> Image:
+    """Returns ``image`` with sides ``scale`` times as long, at least a pixel, by averaging areas; ``scale`` is at most 1."""
+    cv2 = opencv()
+    height, width = (max(1, round(side * scale)) for side in image.shape[:2])
+    small: Image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+    return small
+
+
+def _workers(image: Image) -> int:
+    height, width = image.shape[:2]
+    return max(1, min(os.cpu_count() or 1, 8, PIXELS_AT_ONCE // int(height * width)))
+
+
+def _tile(renderer: Renderer, *, clean: Image, seed: int, width: int) -> Tile:
+    setting = str(renderer.setting)
+    about = functools.partial(Tile, setting, _parameters(setting), _version(setting), flags=_flags(setting))
+    try:
+        rendering = renderer.render(clean, seed=seed)
+    except VlmRobustError as refusal:
+        return about(notes=(f"not shown: {refusal}",))
+    notes = tuple(note.removeprefix(f"{setting}: ") for note in rendering.notes)
+    about = functools.partial(about, notes=notes)
+    if rendering.image.ndim == 4:
+        return about(size=rendering.image.shape[1:3], pictures=_views(rendering.image, width))
+    return _compared(about, rendering.image, clean, layout(setting), width)
+
+
+def _compared(about: functools.partial[Tile], image: Image, clean: Image, drawn: Layout, width: int) -> Tile:
+    same = resized(image, *clean.shape[:2])
+    if drawn is Layout.SIZES:
+        picture, detail = reduced(image, min(1.0, 2 * width / max(image.shape[:2]))), None
+    else:
+        picture, detail = fitted(image, width, 2 * width), _centre(image, width // 2)
+    return about(size=image.shape[:2], pictures=(picture,), detail=detail, psnr=psnr(same, clean), ssim=ssim(same, clean))
+
+
+def _views(views: Image, width: int) -> tuple[Image, ...]:
+    """Returns the views, reduced so that a row of their grid is two tiles wide."""
+    scale = min(1.0, 2 * width / (columns(len(views)) * max(views.shape[1:3])))
+    return tuple(reduced(view, scale) for view in views)
+
+
+def columns(views: int) -> int:
+    """Returns how many columns the grid of some views has: n for n x n of them."""
+    return math.isqrt(views - 1) + 1
+
+
+def _centre(image: Image, side: int) -> Image | None:
+    height, width = image.shape[:2]
+    tall, wide = min(height, side), min(width, side)
+    if (tall, wide) == (height, width):
+        return None
+    tall = min(tall, max(1, round(wide * height / width)))
+    top, left = (height - tall) // 2, (width - wide) // 2
+    return image[top : top + tall, left : left + wide].copy()  # a view would keep the whole result in memory
+
+
+def _sections(tiles: Sequence[Tile]) -> tuple[Section, ...]:
+    found: dict[tuple[Layout, str], dict[str, list[Tile]]] = {}
+    for tile in tiles:
+        steps = Setting.parse(tile.setting).steps
+        heading = info(tile.setting).category if len(steps) == 1 else COMPOSED
+        rows = found.setdefault((layout(tile.setting), heading), {})
+        rows.setdefault(Setting(steps).name, []).append(tile)
+    return tuple(
+        Section(heading, drawn, tuple(Row(name, _about(tiles[0].setting), tuple(tiles)) for name, tiles in rows.items()))
+        for drawn in Layout
+        for (its, heading), rows in found.items()
+        if its is drawn
+    )
+
+
+def _about(setting: str) -> str:
+    sentences = [record.doc.partition("\n")[0] for record, _ in records(Setting.parse(setting))]
+    return " Then: ".join(sentences).replace("``", "")
+
+
+def _parameters(setting: str) -> str:
+    steps = [", ".join(f"{key}={value}" for key, value in step["params"].items()) for step in fingerprint(setting)]
+    return "; ".join(step for step in steps if step)
+
+
+def _version(setting: str) -> str:
+    return "+".join(str(step["version"]) for step in fingerprint(setting))
+
+
+def _flags(setting: str) -> tuple[str, ...]:
+    about = info(setting)
+    changed = f"changes the answer about {', '.join(sorted(about.label_changing))}" if about.label_changing else ""
+    return tuple(flag for flag in ("random" if about.stochastic else "", changed) if flag)

@@ -1,0 +1,208 @@
+"""Illusions that were generated beforehand, read from a folder; needs no neural network.
+
+    FOLDER/original/NAME.png    the pictures as a model would see them
+    FOLDER/VARIANT/NAME.png     the same pictures as illusions, one subfolder for each variant
+    FOLDER/index.jsonl          how they were made; written by ``generate_folder``, not read here
+
+Pictures may also be .bmp, .jpeg, .jpg, .tif, .tiff or .webp; those of one NAME belong together, whatever their suffixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+from typing import NoReturn
+
+from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError, did_you_mean
+from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, pixels_digest
+from pytest_vlmrobust.core.setting import Setting
+
+from .catalog import corruption
+from .conversion import as_rgb
+from .pixels import Image
+from .record import Parameters
+from .registry import find
+
+ORIGINAL = "original"
+SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+LAYOUT = "Expected FOLDER/original/NAME.png and FOLDER/VARIANT/NAME.png, as perturbations.generate_folder writes them"
+
+
+def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = False) -> list[str]:
+    """Registers the illusions of a folder as a perturbation whose levels are the variants: ``illusion:origami``.
+
+    Call it in ``conftest.py``. A picture is found by its decoded pixels, so the file names and formats of the data set do not
+    matter; what comes before in a composed setting does. Nothing but file names is read until a setting is used, and then
+    all of ``FOLDER/original`` once, and of the illusions those that are asked for. The fingerprint of a setting has the digest
+    of the originals and of the variant's files, as they are when it is first asked for.
+
+    Args:
+        folder: the folder; the module's text has its layout.
+        name: the name in settings, when there are several folders.
+        replace: whether to take the place of a perturbation that was registered under that name before.
+
+    Returns:
+        the settings that exist from now on, sorted.
+
+    Raises:
+        UsageError: the folder does not have the layout, or a name in it cannot be used; or ``name`` cannot.
+        ImageError: (by the setting) the picture is not among the originals, its variant is missing, or a file is not a picture.
+    """
+    stored = IllusionFolder(Path(folder).expanduser().absolute(), name)
+
+    def illusion(image: Image, *, variant: str) -> Image:
+        """Returns the illusion that was generated for this picture and stored: another appearance, the same layout.
+
+        The pictures are the user's own. The Perceptual Observatory publishes neither its illusions nor its prompts.
+        """
+        return stored.picture(image, variant)
+
+    def digest(*, variant: str) -> Parameters:
+        return {"files": stored.digest(variant)}
+
+    illusion.__module__, illusion.__qualname__ = "perturbations", f"illusions({str(folder)!r})"  # for "is registered already by"
+    corruption(
+        name=name,
+        family="illusion",
+        levels={variant: {"variant": variant} for variant in stored.variants},
+        changes=["colour"],
+        keeps_size=False,
+        depends_on=digest,
+        source="Perceptual Observatory 9.3, pictures of the user's own",
+        replace=replace,
+    )(illusion)
+    return find(name).settings()
+
+
+class IllusionFolder:
+    """A folder of originals and their variants; safe to use from several threads.
+
+    Raises:
+        UsageError: the folder does not have the layout, or a name in it cannot be used.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self._name = name
+        self._originals, self.variants = _contents(folder)
+        self._lock = Lock()
+        self._names: dict[str, str] | None = None
+        self._digests: dict[str, str] = {}
+
+    def picture(self, image: Image, variant: str) -> Image:
+        """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); of equal originals that of the first by name.
+
+        Raises:
+            ImageError: ``image`` is not among the originals, its variant is missing, or a file is not a picture.
+        """
+        found = self._name_of(pixels_digest(image))
+        if found is None:
+            self._refuse(image, variant)
+        if found not in self.variants[variant]:
+            raise ImageError(
+                f"{self._name}:{variant}: {self.folder / variant} has no file for the original {self._originals[found].name!r}. "
+                f"Expected {found}.png there; perturbations.generate_folder makes what is missing"
+            )
+        return decoded(self.variants[variant][found], f"{self._name}:{variant}")
+
+    def digest(self, variant: str) -> str:
+        """Returns the SHA-256 over the names and bytes of the originals and of a variant's files, hashed once.
+
+        Raises:
+            ImageError: a file cannot be read.
+        """
+        with self._lock:
+            parts = [self._part(ORIGINAL, self._originals.values()), self._part(variant, self.variants[variant].values())]
+        return fingerprint(parts)
+
+    def _part(self, part: str, files: Iterable[Path]) -> str:
+        if part not in self._digests:
+            self._digests[part] = fingerprint({file.name: _hashed(file, f"{self._name}:{part}") for file in files})
+        return self._digests[part]
+
+    def _name_of(self, digest: str) -> str | None:
+        with self._lock:
+            if self._names is None:
+                files = reversed(self._originals.items())
+                self._names = {pixels_digest(decoded(file, self._name)): name for name, file in files}
+            return self._names.get(digest)
+
+    def _refuse(self, image: Image, variant: str) -> NoReturn:
+        raise ImageError(
+            f"{self._name}:{variant}: this picture of {image.shape[1]} x {image.shape[0]} pixels is none of the "
+            f"{len(self._originals)} in {self.folder / ORIGINAL}. Pixels are compared as decoded: store what the data set gives, "
+            f"without loss, and name '{self._name}:{variant}' first in a composed setting"
+        )
+
+
+def stored_file(part: Path, name: str) -> Path | None:
+    """Returns the file of the picture ``name`` in one subfolder, or ``None`` when there is none."""
+    candidates = (part / f"{name}{suffix}" for suffix in sorted(SUFFIXES))
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def decoded(file: Path, where: str) -> Image:
+    """Returns the pixels of a file, uint8 RGB, shape (H, W, 3); ``where`` begins the message.
+
+    Raises:
+        ImageError: the file is not a picture.
+    """
+    import PIL.Image
+
+    try:
+        with PIL.Image.open(file) as image:
+            return as_rgb(image)
+    except Exception as error:  # a damaged file can make Pillow raise nearly anything
+        raise ImageError(f"{where}: {file} cannot be decoded ({type(error).__name__}: {error}). Generate it again") from error
+
+
+def _contents(folder: Path) -> tuple[dict[str, Path], dict[str, dict[str, Path]]]:
+    if not folder.is_dir():
+        raise UsageError(f"illusions: there is no folder {str(folder)!r}. {LAYOUT}")
+    parts = {part.name: part for part in sorted(folder.iterdir()) if part.is_dir() and not part.name.startswith(".")}
+    if ORIGINAL not in parts:
+        raise UsageError(f"illusions: {folder} has no folder {ORIGINAL!r}.{did_you_mean(ORIGINAL, parts)} {LAYOUT}")
+    originals = _pictures(parts.pop(ORIGINAL))
+    if not parts:
+        raise UsageError(f"illusions: {folder} has no variants. {LAYOUT}")
+    return originals, {variant: _variant(part, originals) for variant, part in parts.items()}
+
+
+def _variant(part: Path, originals: dict[str, Path]) -> dict[str, Path]:
+    try:
+        spelled = Setting.parse(f"illusion:{part.name}").level
+    except SettingError:
+        spelled = None
+    if spelled != part.name:
+        raise UsageError(
+            f"illusions: the folder {str(part)!r} cannot be the name of a variant. Rename it with a-z, digits, '_' and '.', "
+            "such as 'starry_sky'"
+        )
+    pictures = _pictures(part)
+    if strays := sorted({*pictures} - {*originals}):
+        raise UsageError(
+            f"illusions: {pictures[strays[0]]} is a variant of no picture: {part.with_name(ORIGINAL)} has no {strays[0]!r}."
+            f"{did_you_mean(strays[0], originals)} Rename the file, or add the original"
+        )
+    return pictures
+
+
+def _pictures(part: Path) -> dict[str, Path]:
+    pictures: dict[str, Path] = {}
+    for file in sorted(part.iterdir()):
+        if file.suffix.lower() not in SUFFIXES or file.name.startswith("."):
+            continue
+        if file.stem in pictures:
+            raise UsageError(f"illusions: {pictures[file.stem]} and {file.name} are both {file.stem!r}. Keep one of them")
+        pictures[file.stem] = file
+    if not pictures:
+        raise UsageError(f"illusions: there are no pictures in {part}. {LAYOUT}")
+    return pictures
+
+
+def _hashed(file: Path, setting: str) -> str:
+    try:
+        return file_digest(file)
+    except OSError as error:
+        raise ImageError(f"{setting}: {file} cannot be read: {error.strerror or error}") from error

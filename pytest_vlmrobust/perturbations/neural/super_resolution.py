@@ -1,0 +1,187 @@
+"""Super-resolution by a checkpoint of the user's own: small pictures enlarged by a network that invents the detail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.errors import BackendError, ModelError, UsageError
+from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.perturbations.catalog import corruption
+from pytest_vlmrobust.perturbations.ladder import LONG_EDGE, aligned_size
+from pytest_vlmrobust.perturbations.opencv import opencv
+from pytest_vlmrobust.perturbations.pixels import Image, to_uint8
+from pytest_vlmrobust.perturbations.preprocessing import LEVELS, large_already
+from pytest_vlmrobust.perturbations.record import Parameters
+from pytest_vlmrobust.perturbations.registry import find
+
+from .checkpoint import EXTRA, FEATURE, SUFFIXES, load_upscaler
+from .importing import DTYPES, importing
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OVERLAP = 32
+"""Pixels of surroundings that the network sees on each side of a tile."""
+
+
+def super_resolution(
+    path: str | Path,
+    *,
+    name: str = "super_resolution",
+    tile: int = 256,
+    device: str = "cpu",
+    dtype: str = "float32",
+    replace: bool = False,
+) -> list[str]:
+    """Registers enlarging by a super-resolution network as a perturbation: ``super_resolution:448``.
+
+    Call it in ``conftest.py``. The level is the long edge in pixels, as of ``upscale_bicubic``, what it is to be compared with.
+    The checkpoint is read when the first picture is enlarged, once in a process, and without running code from it. The
+    fingerprint of a setting has the checkpoint's SHA-256, the device and the versions of torch and spandrel.
+
+    The network runs in evaluation mode; on a CPU the same picture gives the same bytes with one build of torch on one machine.
+    Real checkpoints and GPUs were not available and were not checked. Res-Bench used DiffIR, which spandrel 0.4 does not load:
+    with another network, results are not those of the paper.
+
+    Args:
+        path: a checkpoint that spandrel knows, ``.safetensors``, or a pickle of tensors alone.
+        name: the name in settings, when there are several networks.
+        tile: longest side in pixels that the network sees at once, surroundings not counted; less needs less memory.
+        device: a torch device, such as ``cuda:0``.
+        dtype: ``float32``, ``float16`` or ``bfloat16``.
+        replace: whether to take the place of a perturbation that was registered under that name before.
+
+    Returns:
+        the settings of the sizes in Res-Bench's Table 3; any other size can be named too.
+
+    Raises:
+        ModelError: there is no such file, or its name is not one of a checkpoint. (By the setting:) the file cannot be read
+            safely, or is no network that enlarges a single RGB picture.
+        MissingExtra: (by the setting) spandrel is not installed.
+        UsageError: ``tile`` or ``dtype`` makes no sense, or ``name`` cannot be used.
+    """
+    upscaler = Upscaler(Path(path).expanduser().absolute(), tile=tile, device=device, dtype=dtype)
+
+    def enlarged(image: Image, *, long_edge: int) -> Image:
+        """Enlarges the picture by a super-resolution network until its long edge has ``long_edge`` pixels.
+
+        The network is applied again until that size is reached; what is too much is shrunk by averaging areas.
+        """
+        return upscaler(image, long_edge)
+
+    enlarged.__module__, enlarged.__qualname__ = "perturbations", f"super_resolution({str(path)!r})"  # "is registered already by"
+    corruption(
+        name=name,
+        family="preprocessing",
+        levels=LEVELS,
+        numbered=LONG_EDGE,
+        keeps_size=False,
+        note=large_already,
+        depends_on=lambda *, long_edge: upscaler.facts,  # noqa: ARG005  # the same at all levels
+        source="Res-Bench Table 3, a network of the user's own",
+        replace=replace,
+    )(enlarged)
+    return find(name).settings()
+
+
+class Upscaler:
+    """A super-resolution checkpoint, loaded when first used; threads that share it take turns.
+
+    Raises:
+        ModelError: there is no such file, or its name is not one of a checkpoint.
+        UsageError: ``tile`` or ``dtype`` makes no sense.
+    """
+
+    def __init__(self, path: Path, *, tile: int, device: str, dtype: str) -> None:
+        if not path.is_file():
+            raise ModelError(f"super_resolution: there is no file {str(path)!r}. Expected a checkpoint, {' or '.join(SUFFIXES)}")
+        if path.suffix.lower() not in SUFFIXES:
+            raise ModelError(f"super_resolution: {str(path)!r} is no checkpoint by its name. Expected {' or '.join(SUFFIXES)}")
+        if tile < 1 or dtype not in DTYPES:
+            raise UsageError(
+                f"super_resolution: got tile={tile}, dtype={dtype!r}. Expected tile=1 or more pixels, and {' or '.join(DTYPES)}"
+            )
+        self._path, self._tile, self._device, self._dtype = path, tile, device, dtype
+        self._lock = Lock()
+
+    @cached_property
+    def facts(self) -> Parameters:
+        """What decides the pixels beside the size: the digest of the checkpoint, how it runs, and the versions it runs with."""
+        return {
+            "checkpoint": file_digest(self._path),
+            "tile": self._tile,
+            "device": self._device,
+            "dtype": self._dtype,
+            "torch": _version("torch"),
+            "spandrel": _version("spandrel"),
+        }
+
+    @cached_property
+    def _model(self) -> Any:
+        return load_upscaler(self._path, device=self._device, dtype=self._dtype)
+
+    def __call__(self, image: Image, long_edge: int) -> Image:
+        """Returns ``image``, uint8 RGB (H, W, 3), with a long edge of ``long_edge`` pixels; itself when it is as long already.
+
+        Raises:
+            MissingExtra: spandrel is not installed, or cannot be imported.
+            ModelError: the file cannot be read safely, or is no network that enlarges a single RGB picture.
+            BackendError: the network gave something else than numbers.
+        """
+        height, width = image.shape[:2]
+        if large_already(height, width, long_edge=long_edge):
+            return image
+        with self._lock:
+            large = self._enlarged(image, long_edge)
+        cv2 = opencv()
+        return to_uint8(cv2.resize(large, aligned_size(height, width, long_edge), interpolation=cv2.INTER_AREA))
+
+    def _enlarged(self, image: Image, long_edge: int) -> NDArray[np.float32]:
+        """Returns ``image`` enlarged as often as it takes; float32 levels in 0..255, shape (h, w, 3), unrounded."""
+        import torch
+
+        with torch.inference_mode():
+            pixels = torch.from_numpy(image.copy()).to(self._model.device, self._model.dtype)
+            picture = pixels.permute(2, 0, 1)[None] / 255.0
+            while max(picture.shape[2:]) < long_edge:
+                picture = self._once(picture)
+            levels: NDArray[np.float32] = (picture[0].permute(1, 2, 0).float() * 255.0).contiguous().cpu().numpy()
+        if not np.isfinite(levels).all():
+            raise BackendError(f"{self._path} gave values that are no numbers in {self._dtype}. Say dtype='float32'")
+        return levels
+
+    def _once(self, picture: Tensor) -> Tensor:
+        """Returns ``picture``, shape (1, 3, H, W), values in [0, 1], after one pass of the network, tile by tile."""
+        model, scale = self._model, self._model.scale
+        height, width = picture.shape[2:]
+        tile = self._tile if model.tiling.name == "SUPPORTED" else max(height, width)
+        result = picture.new_empty((1, 3, height * scale, width * scale))
+        for top, bottom in _spans(height, tile):
+            for left, right in _spans(width, tile):
+                above, before = min(OVERLAP, top), min(OVERLAP, left)
+                seen = picture[:, :, top - above : bottom + OVERLAP, left - before : right + OVERLAP]
+                large = model(seen)[:, :, above * scale :, before * scale :]
+                part = result[:, :, top * scale : bottom * scale, left * scale : right * scale]
+                part.copy_(large[:, :, : part.shape[2], : part.shape[3]])
+        return result
+
+
+def _spans(length: int, tile: int) -> Iterator[tuple[int, int]]:
+    """Yields the ends of the fewest, nearly equal parts of ``length`` that are no longer than ``tile``."""
+    parts = math.ceil(length / tile)
+    for part in range(parts):
+        yield length * part // parts, length * (part + 1) // parts
+
+
+def _version(package: str) -> str:
+    with importing(FEATURE, package, extra=EXTRA):
+        return version(package)

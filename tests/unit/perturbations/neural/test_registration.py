@@ -1,0 +1,113 @@
+"""What is known of super-resolution before a network is loaded; tests/extras has the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.errors import MissingExtra, ModelError, SettingError, UsageError
+from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.perturbations.neural import super_resolution
+from pytest_vlmrobust.perturbations.registry import REGISTRY, find
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    """Forgets what a test registered."""
+    before = dict(REGISTRY._things)
+    yield
+    REGISTRY._things.clear()
+    REGISTRY._things.update(before)
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    file = tmp_path / "weights.safetensors"
+    file.write_bytes(b"not read when registered")
+    return file
+
+
+def test_levels_are_sizes_of_the_long_edge_as_of_bicubic_upscaling(weights: Path) -> None:
+    assert perturbations.super_resolution(weights)[:2] == ["super_resolution:336", "super_resolution:448"]
+    ours, bicubic = find("super_resolution"), find("upscale_bicubic")
+    assert ours.levels == bicubic.levels
+    assert ours.parameters("500") == {"long_edge": 500}
+    assert (ours.family, ours.category, ours.keeps_size) == (bicubic.family, bicubic.category, False)
+    assert ours.doc.startswith("Enlarges the picture by a super-resolution network")
+    with pytest.raises(SettingError, match=r"no level 'large'"):
+        perturbations.get("super_resolution:large")
+
+
+def test_a_picture_that_is_large_already_stays_with_a_note_and_needs_no_network(weights: Path) -> None:
+    perturbations.super_resolution(weights)
+    picture = np.full((20, 500, 3), 7, np.uint8)
+    rendering = perturbations.get("super_resolution:448").render(picture, seed=1)
+    np.testing.assert_array_equal(rendering.image, picture)
+    assert rendering.notes == ("super_resolution:448: the long edge has 500 pixels, 448 or more: left as it is",)
+
+
+def test_the_fingerprint_has_the_checkpoint_and_how_it_runs(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(super_resolution, "version", {"torch": "2.9", "spandrel": "0.4.2"}.__getitem__)
+    perturbations.super_resolution(weights, tile=64, dtype="bfloat16", device="cuda:1")
+    expected = {
+        "checkpoint": file_digest(weights),
+        "tile": 64,
+        "device": "cuda:1",
+        "dtype": "bfloat16",
+        "torch": "2.9",
+        "spandrel": "0.4.2",
+    }
+    for size in (448, 450):
+        (step,) = perturbations.fingerprint(f"super_resolution:{size}")
+        assert step["params"] == {"long_edge": size, **expected}
+
+
+def test_without_spandrel_there_is_no_fingerprint(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        if package == "spandrel":
+            raise PackageNotFoundError(package)
+        return "1"
+
+    monkeypatch.setattr(super_resolution, "version", version)
+    perturbations.super_resolution(weights)
+    with pytest.raises(MissingExtra, match=r"pip install 'pytest-vlmrobust\[super-resolution\]'"):
+        perturbations.fingerprint("super_resolution:448")
+
+
+def test_several_networks_have_names_of_their_own(weights: Path) -> None:
+    perturbations.super_resolution(weights)
+    with pytest.raises(UsageError, match=r"registered already by perturbations.super_resolution\('.*weights.safetensors'\)"):
+        perturbations.super_resolution(weights)
+    assert perturbations.super_resolution(weights, name="swinir")[0] == "swinir:336"
+    assert perturbations.super_resolution(weights, replace=True)[0] == "super_resolution:336"
+
+
+def test_files_that_are_not_checkpoints(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"super_resolution: there is no file '.*x.pth'. Expected a checkpoint, .safetensors or"):
+        perturbations.super_resolution(tmp_path / "x.pth")
+    (tmp_path / "x.onnx").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"'.*x.onnx' is no checkpoint by its name. Expected .safetensors or .pth"):
+        perturbations.super_resolution(tmp_path / "x.onnx")
+
+
+@pytest.mark.parametrize("options", [{"tile": 0}, {"dtype": "int8"}, {"dtype": "float64"}])
+def test_options_that_make_no_sense(weights: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="Expected tile=1 or more pixels, and float32 or float16 or bfloat16"):
+        perturbations.super_resolution(weights, **options)
+    assert "super_resolution" not in REGISTRY
+
+
+@pytest.mark.parametrize(("length", "tile"), [(1, 1), (7, 3), (256, 256), (257, 256), (1000, 256), (5, 1)])
+def test_tiles_cover_everything_once_and_are_about_equal(length: int, tile: int) -> None:
+    spans = list(super_resolution._spans(length, tile))
+    assert [place for start, end in spans for place in range(start, end)] == list(range(length))
+    sizes = [end - start for start, end in spans]
+    assert max(sizes) <= tile
+    assert max(sizes) - min(sizes) <= 1
+    assert len(spans) == -(-length // tile)
