@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_SAME = 1e-9
+"""Numbers closer than this are equal, as for the bounds of a policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,87 @@ class Estimate:
     valid: bool = True
     reason: str = ""
 
+    at: Callable[[float], tuple[float, float]] | None = field(default=None, repr=False, compare=False)
+    """``confidence -> (low, high)``: the interval at another two-sided level, while the scores are at hand."""
+
     @property
     def finite(self) -> bool:
         """Whether the value is a number that a bound can be compared with."""
         return math.isfinite(self.value)
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Returns the interval at a two-sided level; NaN when there is none.
+
+        Once the scores are gone, the interval at hand stands in for one of a lower level, being wider, and for no other.
+        """
+        if self.at is not None:
+            return self.at(confidence)
+        return (self.low, self.high) if self.confidence >= confidence - _SAME else (math.nan, math.nan)
+
+
+class SamplesNeeded(NamedTuple):
+    """How many samples in all would decide a bound; ``samples`` is None when that cannot be told, and ``reason`` says why."""
+
+    samples: int | None
+    reason: str = ""
+
+
+def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8) -> SamplesNeeded:
+    """Returns with about how many samples the interval would leave the ends of a bound, if the value stays what it is.
+
+    The distance from the value to the interval's end shrinks with the square root of the sample size; with z the normal quantile
+    of one of its tails, ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2`` samples decide with probability
+    ``power``. That is the usual calculation for means, ratios and flip rates. For the largest drop it is a little low, because
+    the largest of noisy drops is; for counts of settings it is no more than an order of magnitude.
+
+    Args:
+        estimate: a value with its interval.
+        ends: the finite ends of the bound, ascending: inside two ends both must be left behind, outside only the nearer one.
+        power: probability in [0.5, 1) that the larger sample decides.
+
+    Returns:
+        The count, at least ``estimate.n``, or None with a reason: no finite value, no interval, no sample, or on the bound.
+
+    Raises:
+        ValueError: no end, an infinite one, or a ``power`` outside [0.5, 1).
+
+    >>> samples_to_decide(Estimate(0.03, 869, 0.015, 0.055, 0.90), 0.05).samples
+    3103
+    """
+    if not ends or not all(map(math.isfinite, ends)):
+        raise ValueError(f"the ends of the bound are {ends}: expected at least one, each a finite number")
+    if not 0.5 <= power < 1.0:
+        raise ValueError(f"power is {power!r}: expected a probability of at least 0.5 and below 1, such as 0.8")
+    missing = _unknown_spread(estimate)
+    if missing:
+        return SamplesNeeded(None, missing)
+    inside = min(ends) < estimate.value < max(ends)
+    wanted = ends if inside else (min(ends, key=lambda end: abs(end - estimate.value)),)
+    answers = [_samples_to_leave(estimate, end, power) for end in wanted]
+    return max(answers, key=lambda answer: math.inf if answer.samples is None else answer.samples)
+
+
+def _unknown_spread(estimate: Estimate) -> str:
+    if estimate.n <= 0:
+        return "there is no sample"
+    if not estimate.finite:
+        return "the value is undefined"
+    known = not any(map(math.isnan, (estimate.low, estimate.high, estimate.confidence)))
+    return "" if known else "there is no interval"
+
+
+def _samples_to_leave(estimate: Estimate, end: float, power: float) -> SamplesNeeded:
+    from statistics import NormalDist
+
+    distance = abs(end - estimate.value)
+    half = estimate.high - estimate.value if estimate.value < end else estimate.value - estimate.low
+    if distance <= _SAME:
+        return SamplesNeeded(None, "the value lies on the bound, which no number of samples decides")
+    if math.isinf(half):
+        return SamplesNeeded(None, "the interval has no end towards the bound")
+    if half <= distance:
+        return SamplesNeeded(estimate.n)
+    quantile = NormalDist().inv_cdf
+    tail = quantile((1.0 + estimate.confidence) / 2.0)
+    factor = (tail + quantile(power)) / tail
+    return SamplesNeeded(math.ceil(estimate.n * (factor * half / distance) ** 2))

@@ -33,7 +33,9 @@ class Decision(StrEnum):
 class Verdict:
     """An outcome with its reason, and the rule that was applied.
 
-    ``rule`` and ``source`` (``file:line``) are empty when no rule applied; ``threshold`` is the bound as written.
+    ``rule`` and ``source`` (``file:line``) are empty when no rule applied; ``threshold`` is the bound as written. ``target`` is
+    what the verdict speaks about: ``population``, the questions that the samples stand for, or ``dataset``, these samples alone.
+    ``samples_needed`` is about how many samples in all would decide what is undecided, where that can be told.
     """
 
     outcome: Outcome
@@ -43,6 +45,8 @@ class Verdict:
     source: str = ""
     threshold: str = ""
     waiver: str = ""
+    target: str = ""
+    samples_needed: int | None = None
 
 
 class ThresholdExceeded(AssertionError):

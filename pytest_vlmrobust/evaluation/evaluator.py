@@ -72,6 +72,8 @@ class CellResult:
     n_requested: int
     n_inferred: int
     seconds: float
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Sample id to what the setting could not do to its pictures."""
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -227,7 +229,12 @@ class Evaluator:
             n_requested=len(samples),
             n_inferred=inferred,
             seconds=time.monotonic() - started,
+            notes=self._notes(asked),
         )
+
+    def _notes(self, asked: Sequence[_Asking]) -> dict[str, tuple[str, ...]]:
+        by_recipe = self.store.get_notes({asking.recipe for asking in asked})
+        return {asking.sample.id: by_recipe[asking.recipe] for asking in asked if asking.recipe in by_recipe}
 
     def _recall(self, cell: Cell, asked: Sequence[_Asking]) -> None:
         """Fills in the keys of answers whose pixels are known from an earlier run by their recipe."""
@@ -278,7 +285,8 @@ class Evaluator:
                 sample_id=asking.sample.id,
                 setting=str(cell.setting),
             )
-        self.store.put_digests({asking.recipe: view.digests for asking, view in zip(batch, views, strict=True) if view.digests})
+        made = [(asking.recipe, view) for asking, view in zip(batch, views, strict=True) if view.digests]
+        self.store.put_digests({recipe: view.digests for recipe, view in made}, {recipe: view.notes for recipe, view in made})
         return self._settle(cell, requests, answers)
 
     def _settle(self, cell: Cell, requests: Mapping[str, Request], answers: dict[str, Prediction]) -> int:

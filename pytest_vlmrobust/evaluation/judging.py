@@ -30,6 +30,28 @@ LABEL_PRESERVING_DROP = "label_preserving_drop"
 _WORST = 5
 
 
+def judged_tests(planned: Cell | SweepMetric) -> list[JudgedTest]:
+    """Returns what a planned test will be judged by, a line for each metric; strata of the data set are not known yet."""
+    if isinstance(planned, SweepMetric):
+        return [JudgedTest(planned.model, planned.dataset, planned.metric)]
+    family, level = _family_and_level(planned.setting)
+    return [
+        JudgedTest(planned.model, planned.dataset, name, str(planned.setting), family, level)
+        for name in (*_cell_metrics(planned.setting), LABEL_PRESERVING_DROP)
+    ]
+
+
+def _family_and_level(setting: Setting) -> tuple[str, str]:
+    if setting in (CLEAN, NO_IMAGE):
+        return "", ""
+    about = perturbations.info(str(setting))
+    return about.family, about.level or ""
+
+
+def _cell_metrics(setting: Setting) -> list[str]:
+    return ["accuracy"] if setting in (CLEAN, NO_IMAGE) else metrics.names(scope="cell", suite="corruptions")
+
+
 @dataclass(frozen=True, slots=True)
 class Judge:
     """Judges what an evaluator measures, by the policy of each model.
@@ -52,8 +74,7 @@ class Judge:
         before = self.evaluator.inferred, self.evaluator.recalled
         result = self.evaluator.result(cell)
         table = self._cell_table(cell, result)
-        about = None if cell.setting in (CLEAN, NO_IMAGE) else perturbations.info(str(cell.setting))
-        family, level = (about.family, about.level or "") if about else ("", "")
+        family, level = _family_and_level(cell.setting)
         measures = [
             self._measure(cell.model, JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level), estimate)
             for name, estimate in self._cell_estimates(cell.setting, table, result.samples)
@@ -81,6 +102,7 @@ class Judge:
             measures=tuple(measures),
             categories=_by_category(result),
             worst=self._newly_wrong(cell, result),
+            notes=_noted(result),
             policy_sha256=self.policies[cell.model].sha256,
         )
 
@@ -127,8 +149,10 @@ class Judge:
         )
 
     def _cell_estimates(self, setting: Setting, table: ScoreTable, samples: Sequence[Sample]) -> list[tuple[str, Estimate]]:
-        names = ["accuracy"] if setting in (CLEAN, NO_IMAGE) else metrics.names(scope="cell", suite="corruptions")
-        found = [(name, metrics.estimate(name, table, setting=str(setting), confidence=self.confidence)) for name in names]
+        found = [
+            (name, metrics.estimate(name, table, setting=str(setting), confidence=self.confidence))
+            for name in _cell_metrics(setting)
+        ]
         kept = _label_preserving(setting, samples)
         if not all(kept):
             found.append((LABEL_PRESERVING_DROP, self._preserved(table, str(setting), kept)))
@@ -146,12 +170,13 @@ class Judge:
         policy = self.policies[cell.model]
         setting = str(cell.setting)
         by_category = any(rule.where.category for rule in policy.rules)
+        categories = sorted({sample.category for sample in result.samples} - {""}) if by_category else []
         found = []
-        for category in sorted({sample.category for sample in result.samples} - {""}) if by_category else ():
+        for category in categories:
             chosen = [sample.category == category for sample in result.samples]
             samples = [sample for sample in result.samples if sample.category == category]
             for name, estimate in self._cell_estimates(cell.setting, _part(table, setting, chosen), samples):
-                test = JudgedTest(cell.model, cell.dataset, name, setting, family, level, category)
+                test = JudgedTest(cell.model, cell.dataset, name, setting, family, level, category, len(categories))
                 if any(rule.applies(test) for rule in policy.rules):
                     found.append(dataclasses.replace(self._measure(cell.model, test, estimate), category=category))
         return found
@@ -201,6 +226,17 @@ def _budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Meas
         reason=verdict.reason + because,
         rule=verdict.rule,
         source=verdict.source,
+    )
+
+
+def _noted(result: CellResult) -> tuple[str, ...]:
+    """Returns what the setting could not do, step by step: to how many samples, and to which one for example."""
+    by_step: dict[str, list[tuple[str, str]]] = {}
+    for sample, notes in result.notes.items():
+        for note in notes:
+            by_step.setdefault(note.partition(": ")[0], []).append((sample, note))
+    return tuple(
+        f"{len(found)} of {len(result.samples)} samples, such as {found[0][0]}: {found[0][1]}" for found in by_step.values()
     )
 
 

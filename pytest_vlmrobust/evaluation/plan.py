@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import Cell, SweepMetric
+from pytest_vlmrobust.core.errors import SettingError
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.perturbations.catalog import SETS
 
@@ -17,7 +18,8 @@ def expand_settings(names: Iterable[str]) -> tuple[Setting, ...]:
 
     Raises:
         UnknownName: neither a set nor a perturbation has that name.
-        SettingError: a setting that cannot be parsed, or a level that is not offered.
+        SettingError: a setting that cannot be parsed, a level that is not offered, or one that makes several pictures of one,
+            which no cell asks about yet.
     """
     found: dict[Setting, None] = {}
     for name in names:
@@ -25,9 +27,18 @@ def expand_settings(names: Iterable[str]) -> tuple[Setting, ...]:
         for member in members:
             setting = Setting.parse(member)
             if setting not in BASELINES:
-                perturbations.get(str(setting))
+                _check_one_picture(setting)
             found[setting] = None
     return tuple(found)
+
+
+def _check_one_picture(setting: Setting) -> None:
+    views = perturbations.info(setting).views
+    if views > 1:
+        raise SettingError(
+            f"setting {str(setting)!r} makes {views} pictures of one, and a cell asks about one picture. "
+            f"Cut and ask with pytest_vlmrobust.perturbations.get({str(setting)!r}) in Python"
+        )
 
 
 def plan_cells(models: Sequence[str], datasets: Sequence[str], settings: Sequence[Setting]) -> list[Cell]:

@@ -30,6 +30,8 @@ class View:
 
     images: tuple[NDArray[np.uint8], ...]
     digests: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What the setting could not do to these pictures."""
 
 
 @cache
@@ -80,12 +82,15 @@ class ViewMaker:
             return View((), ())
         sources = tuple(self._source(source) for source in sample.images)
         if setting == CLEAN:
-            images = sources
-        else:
-            perturb = perturbations.get(str(setting))
-            seed = derive_seed(self._seed, sample.id)
-            images = tuple(perturb(image, seed=seed) for image in sources)
-        return View(images, tuple(pixels_digest(image) for image in images))
+            return View(sources, tuple(pixels_digest(image) for image in sources))
+        perturb = perturbations.get(str(setting))
+        seed = derive_seed(self._seed, sample.id)
+        rendered = [perturb.render(image, seed=seed) for image in sources]
+        return View(
+            images=tuple(one.image for one in rendered),
+            digests=tuple(pixels_digest(one.image) for one in rendered),
+            notes=tuple(dict.fromkeys(note for one in rendered for note in one.notes)),
+        )
 
     def _source(self, source: ImageSource) -> NDArray[np.uint8]:
         """Returns the source picture, kept for the other settings as long as memory allows."""

@@ -12,6 +12,7 @@ from .session import pytest_unconfigure as pytest_unconfigure
 from .summary import pytest_report_header as pytest_report_header
 from .collection import pytest_generate_tests as pytest_generate_tests
 from .collection import pytest_collection_modifyitems as pytest_collection_modifyitems
+from .summary import pytest_report_collectionfinish as pytest_report_collectionfinish
 from .fixtures import GatedTest as GatedTest
 from .fixtures import vlm_cell as vlm_cell
 from .fixtures import vlm_sweep as vlm_sweep

@@ -34,6 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     except VlmRobustError as error:
         gate.refused = gate.refused or error
         planned = []
+    gate.plan += planned
     gate.planned += len(planned)
     metafunc.parametrize(fixture, planned, ids=ids_of(planned), indirect=True)
 

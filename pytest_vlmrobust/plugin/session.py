@@ -22,6 +22,7 @@ from .stash import GATE
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends import Backend
+    from pytest_vlmrobust.core.cell import Cell, SweepMetric
     from pytest_vlmrobust.core.model import ModelRef
     from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
@@ -51,6 +52,8 @@ class Gate:
     today: date = field(default_factory=date.today)
     """Waivers expire by local date."""
     refused: VlmRobustError | None = None
+    plan: list[Cell | SweepMetric] = field(default_factory=list)
+    """What its tests are about, whatever is deselected: a verdict does not depend on which of them run."""
     planned: int = 0
     selected: int = 0
     display: ProgressDisplay | None = None
@@ -162,6 +165,20 @@ class Gate:
             listener=self._progressed,
         )
 
+    def sizes(self) -> dict[str, int]:
+        """Returns how many independent samples (source pictures) the run asks about, by dataset; unreadable ones are left out."""
+        from pytest_vlmrobust.datasets import resolve, sampling
+
+        found = {}
+        for short, name in self.datasets.items():
+            try:
+                samples = list(resolve(name, data_dir=self.data_directory).samples())
+                chosen = sampling.take(samples, self.settings.vlm_sample) if self.settings.vlm_sample else samples
+            except VlmRobustError:
+                continue  # the tests that need it say why
+            found[short] = len({sample.group or sample.id for sample in chosen})
+        return {short: count for short, count in found.items() if count}
+
     def open_backend(self, ref: ModelRef) -> Backend:
         """Returns the backend of a model with the run's options; no weights are loaded yet."""
         from pytest_vlmrobust.backends import BackendOptions, open_backend
@@ -178,9 +195,13 @@ class Gate:
     @cached_property
     def judge(self) -> Judge:
         """What turns measurements into records with verdicts."""
-        from pytest_vlmrobust.evaluation.judging import Judge
+        from pytest_vlmrobust.evaluation.judging import Judge, judged_tests
 
-        return Judge(self.evaluator, self.policies, self.today, self.reference)
+        policies = {
+            name: policy.planned(test for planned in self.plan if planned.model == name for test in judged_tests(planned))
+            for name, policy in self.policies.items()
+        }
+        return Judge(self.evaluator, policies, self.today, self.reference)
 
     @property
     def store_directory(self) -> Path:

@@ -39,6 +39,27 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return lines
 
 
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Says which rules the samples of this run hardly decide, before anything is inferred."""
+    gate = config.stash[GATE]
+    return [f"vlm: warning: {sentence}" for sentence in too_few_samples(gate)] if gate.plan and gate.refused is None else []
+
+
+def too_few_samples(gate: Gate) -> list[str]:
+    """Returns, for each model and dataset, the rules that too few samples are there for."""
+    from pytest_vlmrobust.evaluation.judging import judged_tests
+    from pytest_vlmrobust.evaluation.sample_size import undecidable
+
+    sizes = gate.sizes()
+    return [
+        f"{name}: {sentence}"
+        for name, policy in gate.policies.items()
+        for sentence in undecidable(
+            policy, (test for planned in gate.plan if planned.model == name for test in judged_tests(planned)), sizes
+        )
+    ]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Turns the records into the exit code and the files; on the controller only."""

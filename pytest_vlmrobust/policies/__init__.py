@@ -6,7 +6,7 @@ from .bound import Bound
 from .budgets import Budgets
 from .loader import load_policy
 from .policy import Policy, PolicyFile
-from .rules import Judge, JudgedTest, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
+from .rules import Judge, JudgedTest, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
 from .schema import MetricFacts
 from .usage import WaiverState, WaiverUse, unmatched_rules, waiver_report
 
@@ -16,6 +16,7 @@ __all__ = [
     "Judge",
     "JudgedTest",
     "MetricFacts",
+    "Multiplicity",
     "OnInconclusive",
     "OnNotApplicable",
     "Policy",

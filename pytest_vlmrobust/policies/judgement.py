@@ -4,34 +4,82 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import date
 
-from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
 from pytest_vlmrobust.core.verdict import Outcome, Verdict
 
 from .bound import Bound, decimals_needed
-from .rules import Judge, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver
+from .rules import Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver
 
 WARNING = "warning: "
 """How the reason of a verdict begins that speaks up and does not block."""
 
 
-def judge_rule(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """An estimate as one rule looks at it: with the interval that a PASS has to fit in, and the one that a FAIL has to leave."""
+
+    rule: Rule
+    estimate: Estimate
+    passing: tuple[float, float]
+    failing: tuple[float, float]
+    tests: int
+
+    @classmethod
+    def of(cls, rule: Rule, estimate: Estimate, tests: int) -> Evidence:
+        """Returns the evidence for a rule that ``tests`` tests of the run share."""
+        treatment = rule.treatment
+        if treatment.judge is Judge.POINT:
+            point = (estimate.value, estimate.value)
+            return cls(rule, estimate, point, point, 1)
+        shared = tests if treatment.multiplicity is Multiplicity.BONFERRONI else 1
+        passing = estimate.interval(1.0 - 2.0 * treatment.alpha_pass)
+        failing = estimate.interval(1.0 - 2.0 * _risk_of_failing(rule, shared))
+        return cls(rule, estimate, passing, failing, shared)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is concluded, given that nothing is missing."""
+        bound = self.rule.bound
+        if all(bound.admits(end) for end in self.passing):
+            return Outcome.PASS
+        return Outcome.FAIL if bound.exceeded(self.failing[0]) or bound.undercut(self.failing[1]) else Outcome.INCONCLUSIVE
+
+
+def _risk_of_failing(rule: Rule, tests: int) -> float:
+    """Returns the one-sided risk that each of ``tests`` tests may take for FAIL.
+
+    A range may be left at either end. Far out in its tail Tango's test errs up to 2.7 times as often as it says when helpful
+    flips are rare, so a share of the risk is halved.
+    """
+    parts = len(rule.bound.ends) * (1 if tests == 1 else 2 * tests)
+    return rule.treatment.alpha_fail / parts
+
+
+def judge_rule(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1) -> Verdict:
     """Returns the verdict of one rule that applies; ``waivers`` are those that speak about the same test.
 
-    A value that is not finite, rests on no sample, or lacks the interval that the rule asks for never passes. Only a breach
-    can be waived: what is undecided stays undecided.
+    ``tests`` says how many tests of the run share the rule. A value that is not finite, rests on no sample, or lacks the interval
+    that the rule asks for never passes and cannot be waived; what is measured and breaks the bound, or does not decide it, can.
     """
-    outcome, reason = _assess(rule, estimate)
+    evidence = Evidence.of(rule, estimate, tests)
+    outcome, reason, measured = _assess(evidence)
     if _only_warns(rule, outcome):
         return _verdict(rule, Outcome.MEASURED, reason if outcome is Outcome.PASS else WARNING + reason)
     if outcome is Outcome.FAIL:
-        return _waive(rule, estimate, reason, waivers, today)
+        return _waive(rule, estimate, _verdict(rule, outcome, reason), waivers, today)
+    if outcome is Outcome.INCONCLUSIVE and measured:
+        needed = _needed(evidence)
+        undecided = replace(_verdict(rule, outcome, f"{reason}; {_said(needed)}"), samples_needed=needed.samples)
+        return _waive(rule, estimate, undecided, waivers, today)
     return _verdict(rule, outcome, reason)
 
 
-def _verdict(rule: Rule, outcome: Outcome, reason: str, waiver: str = "") -> Verdict:
-    return Verdict(outcome, reason, rule.metric, rule.id, rule.source, str(rule.bound), waiver)
+def _verdict(rule: Rule, outcome: Outcome, reason: str) -> Verdict:
+    target = rule.treatment.judge.target
+    return Verdict(outcome, reason, rule.metric, rule.id, rule.source, str(rule.bound), target=target)
 
 
 def _only_warns(rule: Rule, outcome: Outcome) -> bool:
@@ -43,62 +91,62 @@ def _only_warns(rule: Rule, outcome: Outcome) -> bool:
     )
 
 
-def _assess(rule: Rule, estimate: Estimate) -> tuple[Outcome, str]:
+def _assess(evidence: Evidence) -> tuple[Outcome, str, bool]:
+    """Returns what is concluded, why, and whether there was a measurement to conclude it from."""
+    rule, estimate = evidence.rule, evidence.estimate
     if not estimate.valid:
-        return Outcome.NOT_APPLICABLE, f"{rule.metric} does not apply: {estimate.reason or 'no reason given'} {_cite(rule)}"
-    missing = _missing(rule, estimate)
+        why = estimate.reason or "no reason given"
+        return Outcome.NOT_APPLICABLE, f"{rule.metric} does not apply: {why} {_cite(rule)}", False
+    missing = _missing(evidence)
     if missing:
         because = f": {estimate.reason}" if estimate.reason else ""
-        return Outcome.INCONCLUSIVE, f"{rule.metric} {missing}{because} {_cite(rule)}"
-    outcome = (
-        _compare_point(rule.bound, estimate) if rule.treatment.judge is Judge.POINT else _compare_interval(rule.bound, estimate)
-    )
-    return outcome, f"{rule.metric} {_comparison(rule, estimate, outcome)} {_cite(rule)}"
+        return Outcome.INCONCLUSIVE, f"{rule.metric} {missing}{because} {_cite(rule)}", False
+    return evidence.outcome, f"{rule.metric} {_comparison(evidence)} {_cite(rule)}", True
 
 
-def _missing(rule: Rule, estimate: Estimate) -> str:
+def _missing(evidence: Evidence) -> str:
     """Returns what the estimate lacks for this rule to be judged, or an empty string."""
+    estimate = evidence.estimate
     if estimate.n <= 0:
         return "rests on no sample"
     if not estimate.finite:
         return "is undefined"
-    if rule.treatment.judge is Judge.POINT:
-        return ""
-    if math.isnan(estimate.low) or math.isnan(estimate.high):
-        return f"{estimate.value:.3f} has no interval, and the rule judges the interval"
-    return f"has the impossible interval [{estimate.low:g}, {estimate.high:g}]" if estimate.low > estimate.high else ""
+    for low, high in (evidence.passing, evidence.failing):
+        if math.isnan(low) or math.isnan(high):
+            return f"{estimate.value:.3f} has no interval, and the rule judges the interval"
+        if low > high:
+            return f"has the impossible interval [{low:g}, {high:g}]"
+    return ""
 
 
-def _compare_point(bound: Bound, estimate: Estimate) -> Outcome:
-    return Outcome.PASS if bound.admits(estimate.value) else Outcome.FAIL
-
-
-def _compare_interval(bound: Bound, estimate: Estimate) -> Outcome:
-    if bound.admits(estimate.low) and bound.admits(estimate.high):
-        return Outcome.PASS
-    if bound.exceeded(estimate.low) or bound.undercut(estimate.high):
-        return Outcome.FAIL
-    return Outcome.INCONCLUSIVE
-
-
-def _comparison(rule: Rule, estimate: Estimate, outcome: Outcome) -> str:
+def _comparison(evidence: Evidence) -> str:
     """Returns ``0.124 > 0.050``, or with ``judge: interval`` ``0.124 [0.091, 0.156] > 0.050``."""
-    decisive = _decisive(rule, estimate)
+    rule, outcome = evidence.rule, evidence.outcome
+    interval = evidence.failing if outcome is Outcome.FAIL else evidence.passing
+    decisive = interval[0] if rule.bound.exceeded(interval[0]) else interval[1]
     digits = decimals_needed(decisive, *rule.bound.ends)
-    measured = f"{estimate.value:.{digits}f}"
+    measured = f"{evidence.estimate.value:.{digits}f}"
     if rule.treatment.judge is Judge.INTERVAL:
-        measured += f" [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
+        measured += f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
     if outcome is Outcome.FAIL:
-        return f"{measured} {'>' if rule.bound.exceeded(decisive) else '<'} {rule.bound.nearest_end(decisive):.{digits}f}"
+        among = f", at a risk shared by {evidence.tests} tests" if evidence.tests > 1 else ""
+        return f"{measured} {'>' if rule.bound.exceeded(decisive) else '<'} {rule.bound.nearest_end(decisive):.{digits}f}{among}"
     doubt = "does not decide " if outcome is Outcome.INCONCLUSIVE else ""
     return f"{measured} {doubt}{_inequality(rule.bound, digits)}"
 
 
-def _decisive(rule: Rule, estimate: Estimate) -> float:
-    """Returns the number that breaks the bound if any does: the value, or the interval's end nearest to the bound."""
-    if rule.treatment.judge is Judge.POINT:
-        return estimate.value
-    return estimate.low if rule.bound.exceeded(estimate.low) else estimate.high
+def _said(needed: SamplesNeeded) -> str:
+    return f"about {needed.samples} samples would decide it" if needed.samples is not None else f"samples needed: {needed.reason}"
+
+
+def _needed(evidence: Evidence) -> SamplesNeeded:
+    """Returns with how many samples this value would pass, or fail when it lies outside of the bound."""
+    rule, estimate = evidence.rule, evidence.estimate
+    inside = rule.bound.admits(estimate.value)
+    low, high = evidence.passing if inside else evidence.failing
+    risk = rule.treatment.alpha_pass if inside else _risk_of_failing(rule, evidence.tests)
+    seen = replace(estimate, low=low, high=high, confidence=1.0 - 2.0 * risk)
+    return samples_to_decide(seen, *rule.bound.ends)
 
 
 def _inequality(bound: Bound, digits: int) -> str:
@@ -113,15 +161,16 @@ def _cite(rule: Rule) -> str:
     return f"(rule {rule.id}, {rule.source})"
 
 
-def _waive(rule: Rule, estimate: Estimate, reason: str, waivers: Iterable[Waiver], today: date) -> Verdict:
+def _waive(rule: Rule, estimate: Estimate, verdict: Verdict, waivers: Iterable[Waiver], today: date) -> Verdict:
+    """Returns ``verdict``, or WAIVED where a waiver covers it; what was undecided is covered like a breach, being less."""
     refused = []
     for waiver in waivers:
         why_not = _why_not_waived(waiver, rule.bound, estimate.value, today)
         if not why_not:
-            text = f"{reason}; waived by {_signature(waiver)}: {waiver.reason}"
-            return _verdict(rule, Outcome.WAIVED, text, waiver.id)
+            text = f"{verdict.reason}; waived by {_signature(waiver)}: {waiver.reason}"
+            return replace(verdict, outcome=Outcome.WAIVED, reason=text, waiver=waiver.id)
         refused.append(f"; waiver {waiver.id} of {waiver.owner} {why_not} ({waiver.source})")
-    return _verdict(rule, Outcome.FAIL, reason + "".join(refused))
+    return replace(verdict, reason=verdict.reason + "".join(refused))
 
 
 def _signature(waiver: Waiver) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Any
 
@@ -45,6 +46,17 @@ class Policy:
     waivers: tuple[Waiver, ...] = ()
     budgets: Budgets = field(default_factory=Budgets)
     files: tuple[PolicyFile, ...] = ()
+    shared_by: Mapping[str, int] = field(default_factory=dict)
+    """Rule id to how many tests of the run it bounds; one where nothing is said."""
+
+    def planned(self, tests: Iterable[JudgedTest]) -> Policy:
+        """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
+
+        Only tests of this policy's model belong here: each model has a decision of its own to err about.
+        """
+        known = list(tests)
+        shared = {rule.id: sum(rule.bounds(test) for test in known) for rule in self.rules}
+        return replace(self, shared_by=shared)
 
     @property
     def sha256(self) -> str:
@@ -68,7 +80,11 @@ class Policy:
         single verdict is MEASURED with an empty ``rule``. Rules of tier ``warn`` give MEASURED whatever they find.
         """
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
-        verdicts = [judge_rule(rule, estimate, waivers, today) for rule in self.rules if rule.applies(test)]
+        verdicts = [
+            judge_rule(rule, estimate, waivers, today, max(1, self.shared_by.get(rule.id, 1)) * test.strata)
+            for rule in self.rules
+            if rule.applies(test)
+        ]
         if not verdicts:
             return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here", test.metric),)
         return tuple(sorted(verdicts, key=_rank))
@@ -89,6 +105,8 @@ class Policy:
             rule=worst.rule,
             source=worst.source,
             waiver=worst.waiver,
+            target=worst.target,
+            samples_needed=worst.samples_needed,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from enum import StrEnum
 
@@ -19,8 +19,24 @@ NO_LEVEL = "none"
 class Judge(StrEnum):
     """What is compared with the bound."""
 
-    POINT = "point"
     INTERVAL = "interval"
+    """The interval: a verdict on the questions that the samples stand for, at declared risks of being wrong."""
+    POINT = "point"
+    """The value: a verdict on these samples alone. Another sample of the same questions may well give another one."""
+
+    @property
+    def target(self) -> str:
+        """What the verdict speaks about."""
+        return "population" if self is Judge.INTERVAL else "dataset"
+
+
+class Multiplicity(StrEnum):
+    """What is done about many tests that share a rule, of which chance breaks some."""
+
+    BONFERRONI = "bonferroni"
+    """FAIL in any of them errs at ``alpha_fail`` in all. PASS needs no correction: every one of them has to pass."""
+    NONE = "none"
+    """Each test errs at ``alpha_fail``."""
 
 
 class Tier(StrEnum):
@@ -44,11 +60,21 @@ class OnNotApplicable(StrEnum):
     WARN = "warn"
 
 
+ALPHA = 0.05
+
+
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How a rule judges, and what its outcomes lead to."""
+    """How a rule judges, and what its outcomes lead to.
 
-    judge: Judge = Judge.POINT
+    ``alpha_pass`` is the risk of passing what breaks the bound, ``alpha_fail`` that of failing what keeps it; both are one-sided
+    and concern intervals only.
+    """
+
+    judge: Judge = Judge.INTERVAL
+    alpha_pass: float = ALPHA
+    alpha_fail: float = ALPHA
+    multiplicity: Multiplicity = Multiplicity.BONFERRONI
     tier: Tier = Tier.BLOCK
     on_inconclusive: OnInconclusive = OnInconclusive.FAIL
     on_not_applicable: OnNotApplicable = OnNotApplicable.INCONCLUSIVE
@@ -58,8 +84,8 @@ class Treatment:
 class JudgedTest:
     """What an estimate is about: the names that scopes are matched with.
 
-    ``setting``, ``family`` and ``level`` are empty for a sweep; ``category`` is empty unless the estimate is about
-    one stratum of the data set.
+    ``setting``, ``family`` and ``level`` are empty for a sweep; ``category`` is empty unless the estimate is about one stratum of
+    the data set.
     """
 
     model: str
@@ -69,6 +95,8 @@ class JudgedTest:
     family: str = ""
     level: str = ""
     category: str = ""
+    strata: int = 1
+    """How many strata of the data set are judged like this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +153,11 @@ class Rule:
         """
         excluded = self.unless is not None and self.unless.matches(test)
         return self.metric == test.metric and _covers(self.where, test) and not excluded
+
+    def bounds(self, test: JudgedTest) -> bool:
+        """Whether the rule bounds this test, or strata of its data set."""
+        excluded = self.unless is not None and not self.unless.category and self.unless.matches(test)
+        return self.metric == test.metric and replace(self.where, category=()).matches(test) and not excluded
 
 
 @dataclass(frozen=True, slots=True)

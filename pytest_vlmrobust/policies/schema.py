@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.setting import LEVELS
 
 from .bound import FRACTION, Bound, parse_quantity
 from .document import Entry
-from .rules import NO_LEVEL, Judge, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
+from .rules import NO_LEVEL, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
 
 VERSION = 1
 
@@ -89,14 +90,8 @@ class Schema:
 
 def read_treatment(given: Mapping[str, Entry], base: Treatment) -> Treatment:
     """Returns ``base`` with what a rule, or the defaults of a file, say otherwise."""
-    return Treatment(
-        judge=given["judge"].choice(Judge) if "judge" in given else base.judge,
-        tier=given["tier"].choice(Tier) if "tier" in given else base.tier,
-        on_inconclusive=given["on_inconclusive"].choice(OnInconclusive) if "on_inconclusive" in given else base.on_inconclusive,
-        on_not_applicable=(
-            given["on_not_applicable"].choice(OnNotApplicable) if "on_not_applicable" in given else base.on_not_applicable
-        ),
-    )
+    found = {key: read(given[key]) for key, read in _TREATMENT.items() if key in given}
+    return replace(base, **found)
 
 
 def read_share(entry: Entry) -> float:
@@ -108,6 +103,24 @@ def read_share(entry: Entry) -> float:
     if not 0 <= share <= 1:
         entry.refuse("a share between 0 and 100%")
     return share
+
+
+def _read_risk(entry: Entry) -> float:
+    risk = entry.number()
+    if isinstance(risk, str) or not 0.0 < risk < 0.5:
+        entry.refuse("a probability above 0 and below 0.5, such as 0.05")
+    return float(risk)
+
+
+_TREATMENT: dict[str, Callable[[Entry], Any]] = {
+    "judge": lambda entry: entry.choice(Judge),
+    "alpha_pass": _read_risk,
+    "alpha_fail": _read_risk,
+    "multiplicity": lambda entry: entry.choice(Multiplicity),
+    "tier": lambda entry: entry.choice(Tier),
+    "on_inconclusive": lambda entry: entry.choice(OnInconclusive),
+    "on_not_applicable": lambda entry: entry.choice(OnNotApplicable),
+}
 
 
 def _read_quantity(entry: Entry, facts: MetricFacts) -> float:

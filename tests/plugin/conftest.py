@@ -31,6 +31,7 @@ def test_sweep(vlm_sweep):
 """
 POLICY = """
 version: 1
+defaults: {judge: point}
 rules:
   - {id: drop, metric: accuracy_drop, max: 20pp}
   - {id: clean, metric: accuracy, where: {setting: clean}, min: 80%}

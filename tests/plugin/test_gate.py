@@ -29,7 +29,7 @@ def test_a_broken_bound_is_no_go_and_names_the_cell(any_project: Project) -> Non
     any_project.script({"setting": "invert", "answer": "A"})
     result = any_project.run()
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*FAIL model-data-invert: accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:4)*", "*NO-GO*"])
+    result.stdout.fnmatch_lines(["*FAIL model-data-invert: accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:5)*", "*NO-GO*"])
     assert "suites" not in result.stdout.str()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
@@ -14,11 +15,11 @@ from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.evaluation.judging import Judge
+from pytest_vlmrobust.evaluation.judging import Judge, judged_tests
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
-from pytest_vlmrobust.policies import Policy, load_policy
+from pytest_vlmrobust.policies import JudgedTest, Policy, load_policy
 
-from .conftest import World, cell, sample
+from .conftest import MemoryImage, World, cell, sample
 
 Made = Callable[..., Judge]
 TODAY = date(2026, 6, 1)
@@ -30,9 +31,9 @@ def judge(world: World, tmp_path: Path) -> Made:
     """Makes a judge over the world with the rules of a thresholds file."""
     file = tmp_path / "policy.yaml"
 
-    def made(*rules: str, more: str = "", reference: str | None = None) -> Judge:
+    def made(*rules: str, more: str = "", reference: str | None = None, judge: str = "point") -> Judge:
         listed = "".join(f"  - {rule}\n" for rule in rules)
-        file.write_text(f"version: 1\nrules:\n{listed}{more}", encoding="utf-8")
+        file.write_text(f"version: 1\nrules:\n{listed}defaults: {{judge: {judge}}}\n{more}", encoding="utf-8")
         policy = load_policy([file], known_metrics=known_metrics(), root=tmp_path)
         return Judge(world.evaluator(), dict.fromkeys(world.refs, policy), TODAY, reference)
 
@@ -306,3 +307,33 @@ def test_records_are_json(world: World, judge: Made) -> None:
     read = Record.from_json(record.to_json())
     assert read.to_json() == record.to_json()
     assert all(type(one.value) is float for one in record.measures)
+
+
+def test_what_a_setting_could_not_do_is_told_step_by_step_also_when_recalled(world: World, judge: Made) -> None:
+    world.samples[0] = sample(0, images=(MemoryImage(np.zeros((40, 400, 3), np.uint8)),))
+    inferred, recalled = [judge(DROP).cell(cell("resolution:24+pad_zero:112")) for _ in range(2)]
+    assert inferred.notes == (
+        "5 of 6 samples, such as q1: resolution:24: the long edge has 16 pixels, fewer than 24: left as it is",
+    )
+    assert (recalled.notes, recalled.n_inferred) == (inferred.notes, 0)
+    assert Record.from_json(recalled.to_json()).notes == recalled.notes
+
+
+def test_an_interval_rule_says_what_it_is_about_and_how_many_samples_it_lacks(world: World, judge: Made) -> None:
+    world.model.answer = answers(flip_v=[3])
+    record = judge(DROP, judge="interval").cell(cell("flip_v"))
+    drop = measure(record, "accuracy_drop")
+    assert (record.outcome, drop.target) == (Outcome.INCONCLUSIVE, "population")
+    assert drop.samples_needed is not None
+    assert drop.samples_needed > 6
+    assert f"about {drop.samples_needed} samples would decide it" in record.reason
+    assert measure(Record.from_json(record.to_json()), "accuracy_drop") == drop
+
+
+def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World, judge: Made) -> None:
+    record = judge(DROP).cell(cell("flip_v"))
+    tests = judged_tests(cell("flip_v"))
+    assert {one.metric for one in record.measures} <= {test.metric for test in tests}
+    assert {(test.family, test.level, test.setting) for test in tests} == {("binary", "", "flip_v")}
+    assert [test.metric for test in judged_tests(cell("clean"))] == ["accuracy", "label_preserving_drop"]
+    assert judged_tests(SweepMetric("m", "d", "mean_drop")) == [JudgedTest("m", "d", "mean_drop")]

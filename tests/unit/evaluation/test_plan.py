@@ -53,3 +53,9 @@ def test_only_what_was_asked_for_is_planned() -> None:
 def test_sweeps_stand_in_the_order_of_the_suite() -> None:
     sweeps = plan_sweeps(["m", "n"], ["d"], ["visual_gain", "mean_drop"])
     assert [str(sweep) for sweep in sweeps] == ["m-d-visual_gain", "m-d-mean_drop", "n-d-visual_gain", "n-d-mean_drop"]
+
+
+def test_a_setting_that_makes_several_pictures_is_refused_with_what_it_makes() -> None:
+    with pytest.raises(SettingError, match=r"setting 'patches:3' makes 9 pictures of one, and a cell asks about one picture"):
+        expand_settings(["patches:3"])
+    assert spelled(["resolution"])[-1] == "resolution:1344"

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.policies import JudgedTest, MetricFacts, Policy, Tier, load_policy
+from pytest_vlmrobust.policies import Judge, JudgedTest, MetricFacts, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[3]
 TODAY = date(2027, 1, 1)
@@ -84,7 +84,9 @@ def policy() -> Policy:
 
 
 def broken(policy: Policy, test: JudgedTest, per_cent: float) -> set[str]:
-    verdicts = policy.judge(test, Estimate(per_cent / 100, 853), today=TODAY)
+    """Returns the rules that a value breaks, as if an endless number of samples had shown it."""
+    value = per_cent / 100
+    verdicts = policy.judge(test, Estimate(value, 853, at=lambda _: (value, value)), today=TODAY)
     return {verdict.rule for verdict in verdicts if verdict.outcome is Outcome.FAIL}
 
 
@@ -146,6 +148,11 @@ def test_the_default_policy_is_strict(policy: Policy) -> None:
     assert [rule.id for rule in policy.rules if rule.treatment.tier is Tier.WARN] == ["severity-mismatch"]
     assert (policy.budgets.max_error_rate, policy.budgets.max_unparsed_rate) == (0.0, 0.05)
     assert policy.waivers == ()
+
+
+def test_rules_are_shown_by_samples_except_for_shares_of_settings(policy: Policy) -> None:
+    by_value = {rule.metric for rule in policy.rules if rule.treatment.judge is Judge.POINT}
+    assert by_value == {"benign_at_low", "severe_failure_rate"}
 
 
 def test_it_is_cited_by_file_and_line(policy: Policy) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from statistics import NormalDist
 
 import pytest
 
@@ -12,6 +13,7 @@ from pytest_vlmrobust.core.verdict import Outcome, Verdict
 from pytest_vlmrobust.policies import (
     Bound,
     Judge,
+    Multiplicity,
     OnInconclusive,
     OnNotApplicable,
     Rule,
@@ -23,12 +25,13 @@ from pytest_vlmrobust.policies import (
 from pytest_vlmrobust.policies.judgement import judge_rule
 
 TODAY = date(2027, 6, 30)
+POINT = Treatment(Judge.POINT)
 INTERVAL = Treatment(Judge.INTERVAL)
 CITED = "(rule drop-low, thresholds/default.yaml:14)"
 
 
 def rule(bound: Bound | None = None, treatment: Treatment | None = None, metric: str = "accuracy_drop") -> Rule:
-    return Rule("drop-low", metric, bound or Bound(high=0.05), "thresholds/default.yaml:14", treatment=treatment or Treatment())
+    return Rule("drop-low", metric, bound or Bound(high=0.05), "thresholds/default.yaml:14", treatment=treatment or POINT)
 
 
 def waiver(cap: float = 0.2, expires: date = TODAY, name: str = "W1", ticket: str = "ROBUST-17") -> Waiver:
@@ -44,7 +47,7 @@ def point(value: float) -> Estimate:
 
 
 def between(low: float, value: float, high: float) -> Estimate:
-    return Estimate(value, 500, low, high, 0.9)
+    return Estimate(value, 500, low, high, 0.99)
 
 
 def test_the_first_line_of_a_breach() -> None:
@@ -56,6 +59,7 @@ def test_the_first_line_of_a_breach() -> None:
         "drop-low",
         "thresholds/default.yaml:14",
         "0.05",
+        target="dataset",
     )
 
 
@@ -103,7 +107,9 @@ def test_a_point_against_a_bound(bound: Bound, value: float, outcome: Outcome, t
 )
 def test_an_interval_against_a_bound(bound: Bound, estimate: Estimate, outcome: Outcome, text: str) -> None:
     verdict = judged(estimate, rule(bound, INTERVAL))
-    assert (verdict.outcome, verdict.reason) == (outcome, f"accuracy_drop {text} {CITED}")
+    reason, _, needed = verdict.reason.partition("; ")
+    assert (verdict.outcome, reason, verdict.target) == (outcome, f"accuracy_drop {text} {CITED}", "population")
+    assert bool(needed) is (outcome is Outcome.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +122,7 @@ def test_an_interval_against_a_bound(bound: Bound, estimate: Estimate, outcome: 
         (Estimate(math.nan, 0, reason="the model did not load"), "rests on no sample: the model did not load"),
     ],
 )
-@pytest.mark.parametrize("treatment", [Treatment(), INTERVAL])
+@pytest.mark.parametrize("treatment", [POINT, INTERVAL])
 @pytest.mark.parametrize("bound", [Bound(high=0.05), Bound(low=-5.0), Bound(-5.0, 5.0)])
 def test_missing_evidence_never_passes(estimate: Estimate, text: str, treatment: Treatment, bound: Bound) -> None:
     verdict = judged(estimate, rule(bound, treatment), waiver())
@@ -147,10 +153,10 @@ def test_a_metric_that_does_not_apply_says_why() -> None:
 @pytest.mark.parametrize(
     ("treatment", "estimate", "reason"),
     [
-        (Treatment(tier=Tier.WARN), point(0.124), "warning: accuracy_drop 0.124 > 0.050"),
-        (Treatment(tier=Tier.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
-        (Treatment(tier=Tier.WARN), point(0.01), "accuracy_drop 0.010 <= 0.050"),
-        (Treatment(on_inconclusive=OnInconclusive.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
+        (Treatment(Judge.POINT, tier=Tier.WARN), point(0.124), "warning: accuracy_drop 0.124 > 0.050"),
+        (Treatment(Judge.POINT, tier=Tier.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
+        (Treatment(Judge.POINT, tier=Tier.WARN), point(0.01), "accuracy_drop 0.010 <= 0.050"),
+        (Treatment(Judge.POINT, on_inconclusive=OnInconclusive.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
         (
             Treatment(on_not_applicable=OnNotApplicable.WARN),
             Estimate(math.nan, 5, valid=False, reason="no gain"),
@@ -164,7 +170,7 @@ def test_what_only_warns_is_measured(treatment: Treatment, estimate: Estimate, r
 
 
 def test_a_warning_for_the_undecided_still_fails_a_breach() -> None:
-    treatment = Treatment(on_inconclusive=OnInconclusive.WARN, on_not_applicable=OnNotApplicable.WARN)
+    treatment = Treatment(Judge.POINT, on_inconclusive=OnInconclusive.WARN, on_not_applicable=OnNotApplicable.WARN)
     assert judged(point(0.124), rule(treatment=treatment)).outcome is Outcome.FAIL
 
 
@@ -219,13 +225,73 @@ def test_one_good_waiver_is_enough_and_all_bad_ones_are_named() -> None:
     assert "waiver W2 of jane expired on 2020-01-01" in reason
 
 
-def test_only_a_breach_is_waived() -> None:
-    assert judged(between(0.01, 0.04, 0.09), rule(treatment=INTERVAL), waiver()).outcome is Outcome.INCONCLUSIVE
+def test_what_is_undecided_is_waived_as_well_and_what_passes_or_was_not_measured_is_not() -> None:
+    verdict = judged(between(0.01, 0.04, 0.09), rule(treatment=INTERVAL), waiver())
+    assert (verdict.outcome, verdict.waiver) == (Outcome.WAIVED, "W1")
+    assert "0.040 [0.010, 0.090] does not decide <= 0.050" in verdict.reason
+    assert judged(between(0.01, 0.3, 0.6), rule(treatment=INTERVAL), waiver()).outcome is Outcome.INCONCLUSIVE
     assert judged(point(0.01), None, waiver()).waiver == ""
+    assert judged(point(math.nan), None, waiver()).outcome is Outcome.INCONCLUSIVE
+
+
+def normal(value: float, error: float, n: int = 869) -> Estimate:
+    """Returns an estimate whose interval at any level is the normal one."""
+
+    def at(confidence: float) -> tuple[float, float]:
+        half = NormalDist().inv_cdf((1 + confidence) / 2) * error
+        return value - half, value + half
+
+    return Estimate(value, n, *at(0.90), 0.90, at=at)
+
+
+def test_pass_and_fail_err_at_risks_of_their_own() -> None:
+    strict = Treatment(alpha_pass=0.01)
+    estimate = normal(0.05 - 2 * 0.01, 0.01)  # two standard errors below the bound: enough at 5 %, not at 1 %
+    assert judged(estimate, rule(treatment=INTERVAL)).outcome is Outcome.PASS
+    assert judged(estimate, rule(treatment=strict)).outcome is Outcome.INCONCLUSIVE
+    above = normal(0.05 + 2 * 0.01, 0.01)
+    assert judged(above, rule(treatment=strict)).outcome is Outcome.FAIL
+    assert judged(above, rule(treatment=Treatment(alpha_fail=0.01))).outcome is Outcome.INCONCLUSIVE
+
+
+def test_tests_that_share_a_rule_share_the_risk_of_failing_and_not_that_of_passing() -> None:
+    below, above = normal(0.05 - 1.7 * 0.01, 0.01), normal(0.05 + 3 * 0.01, 0.01)
+    assert judge_rule(rule(treatment=INTERVAL), below, (), TODAY, tests=133).outcome is Outcome.PASS
+    assert judge_rule(rule(treatment=INTERVAL), above, (), TODAY).outcome is Outcome.FAIL
+    assert judge_rule(rule(treatment=INTERVAL), above, (), TODAY, tests=133).outcome is Outcome.INCONCLUSIVE
+    alone = Treatment(multiplicity=Multiplicity.NONE)
+    assert judge_rule(rule(treatment=alone), above, (), TODAY, tests=133).outcome is Outcome.FAIL
+    plain = judge_rule(rule(treatment=INTERVAL), normal(0.3, 0.01), (), TODAY, tests=133)
+    assert plain.reason == f"accuracy_drop 0.300 [0.264, 0.336] > 0.050, at a risk shared by 133 tests {CITED}"
+
+
+def test_either_end_of_a_range_takes_half_of_the_risk_of_failing() -> None:
+    above = normal(0.3 + 1.8 * 0.01, 0.01)
+    assert judged(above, rule(Bound(high=0.3), INTERVAL)).outcome is Outcome.FAIL
+    assert judged(above, rule(Bound(-0.1, 0.3), INTERVAL)).outcome is Outcome.INCONCLUSIVE
+
+
+def test_the_undecided_says_how_many_samples_would_decide() -> None:
+    """869 * ((1.644854 + 0.841621) * 0.0152 / 0.02)^2: the bound is 2 pp away, the standard error 1.52 pp."""
+    verdict = judged(normal(0.03, 0.0152), rule(treatment=INTERVAL))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.samples_needed == math.ceil(869 * ((1.6448536 + 0.8416212) * 0.0152 / 0.02) ** 2)
+    assert verdict.reason.endswith(f"; about {verdict.samples_needed} samples would decide it")
+    on_it = judged(normal(0.05, 0.01), rule(treatment=INTERVAL))
+    assert on_it.samples_needed is None
+    assert on_it.reason.endswith("; samples needed: the value lies on the bound, which no number of samples decides")
+
+
+def test_without_the_scores_a_wider_interval_stands_in_and_a_narrower_one_does_not() -> None:
+    kept = Estimate(0.2, 869, 0.1, 0.3, 0.90)
+    assert judge_rule(rule(treatment=INTERVAL), kept, (), TODAY).outcome is Outcome.FAIL
+    verdict = judge_rule(rule(treatment=INTERVAL), kept, (), TODAY, tests=133)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "has no interval" in verdict.reason
 
 
 @pytest.mark.parametrize("value", [0.0, 0.04, 0.05, 0.06, 0.2, math.nan])
-@pytest.mark.parametrize("treatment", [Treatment(), INTERVAL])
+@pytest.mark.parametrize("treatment", [POINT, INTERVAL])
 def test_tightening_a_bound_never_turns_a_fail_into_a_pass(value: float, treatment: Treatment) -> None:
     estimate = between(value - 0.01, value, value + 0.01)
     order = {Outcome.PASS: 0, Outcome.INCONCLUSIVE: 1, Outcome.FAIL: 2}

@@ -103,7 +103,7 @@ def test_a_file_outside_the_root_is_shown_as_given(tmp_path: Path) -> None:
 def test_the_spelling_of_a_policy_does_not_change_its_hash(load: Load) -> None:
     respelled = (
         "version: 1\n# a comment\nrules:\n"
-        "  - {id: high, metric: accuracy_drop, max: 0.3, where: {level: [high]}, tier: warn, reason: because}\n"
+        "  - {id: high, metric: accuracy_drop, max: 0.3, where: {level: [high]}, tier: warn, judge: point, reason: because}\n"
         "  - {id: low, metric: accuracy_drop, max: 5%, where: {level: low}, judge: point}\n"
     )
     assert load(BASE).sha256 == load(respelled).sha256

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -20,6 +21,7 @@ TEST = JudgedTest("m", "d", "accuracy_drop", "fog:low", "weather", "low")
 
 SEVERAL = """\
 version: 1
+defaults: {judge: point}
 rules:
   - {id: loose, metric: accuracy_drop, max: 20pp}
   - {id: tight, metric: accuracy_drop, max: 5pp, where: {level: low}}
@@ -53,7 +55,7 @@ def test_without_a_rule_nothing_is_gated(load: Load) -> None:
 
 
 def test_warnings_alone_are_no_go(load: Load) -> None:
-    policy = load("version: 1\nrules: [{id: say, metric: accuracy_drop, max: 90pp, tier: warn}]\n")
+    policy = load("version: 1\ndefaults: {judge: point}\nrules: [{id: say, metric: accuracy_drop, max: 90pp, tier: warn}]\n")
     verdicts = policy.judge(TEST, Estimate(0.0, 100), today=TODAY)
     assert decide(verdict.outcome for verdict in verdicts) is Decision.INCONCLUSIVE
 
@@ -68,20 +70,21 @@ def test_a_measure_is_the_estimate_with_its_worst_verdict(load: Load) -> None:
         n=100,
         threshold="0.05",
         outcome=Outcome.FAIL,
-        reason="accuracy_drop 0.100 > 0.050 (rule tight, a.yaml:4); warning: accuracy_drop 0.100 > 0.010 (rule say, a.yaml:5)",
+        reason="accuracy_drop 0.100 > 0.050 (rule tight, a.yaml:5); warning: accuracy_drop 0.100 > 0.010 (rule say, a.yaml:6)",
         rule="tight",
-        source="a.yaml:4",
+        source="a.yaml:5",
+        target="dataset",
     )
 
 
 def test_a_measure_that_passes_keeps_the_warning(load: Load) -> None:
     measure = load(SEVERAL).measure(TEST, Estimate(0.02, 100), today=TODAY)
     assert measure.outcome is Outcome.PASS
-    assert measure.reason.endswith("; warning: accuracy_drop 0.020 > 0.010 (rule say, a.yaml:5)")
+    assert measure.reason.endswith("; warning: accuracy_drop 0.020 > 0.010 (rule say, a.yaml:6)")
 
 
 def test_a_lone_warning_is_said_once(load: Load) -> None:
-    policy = load("version: 1\nrules: [{id: say, metric: accuracy_drop, max: 1pp, tier: warn}]\n")
+    policy = load("version: 1\ndefaults: {judge: point}\nrules: [{id: say, metric: accuracy_drop, max: 1pp, tier: warn}]\n")
     measure = policy.measure(TEST, Estimate(0.02, 100), today=TODAY)
     assert (measure.outcome, measure.reason.count("warning: ")) == (Outcome.MEASURED, 1)
 
@@ -95,3 +98,25 @@ def test_a_waiver_for_one_rule_does_not_hide_another_breach(load: Load) -> None:
     assert outcomes(policy, 0.3)[:2] == [("loose", "FAIL"), ("tight", "FAIL")]
     assert policy.measure(TEST, Estimate(0.1, 100), today=TODAY).waiver == "W"
     assert policy.judge(TEST, Estimate(0.1, 100), today=date(2027, 7, 1))[0].outcome is Outcome.FAIL
+
+
+def test_the_tests_of_a_run_share_the_risk_of_a_rule(load: Load) -> None:
+    policy = load(
+        "version: 1\nrules:\n"
+        "  - {id: low, metric: accuracy_drop, max: 5pp, where: {level: low}}\n"
+        "  - {id: art, metric: accuracy_drop, max: 5pp, where: {category: Art}}\n"
+        "  - {id: worst, metric: worst_case_drop, max: 5pp}\n"
+    )
+    tests = [JudgedTest("m", "d", "accuracy_drop", f"{name}:{level}", "any", level) for name in "ab" for level in ("low", "high")]
+    planned = policy.planned([*tests, JudgedTest("m", "d", "worst_case_drop")])
+    assert planned.shared_by == {"low": 2, "art": 4, "worst": 1}
+    assert planned.sha256 == policy.sha256
+    asked: list[float] = []
+
+    def at(confidence: float) -> tuple[float, float]:
+        asked.append(confidence)
+        return -1.0, 1.0
+
+    planned.judge(tests[0], Estimate(0.0, 9, at=at), today=TODAY)
+    planned.judge(replace(tests[0], category="Art", strata=3), Estimate(0.0, 9, at=at), today=TODAY)
+    assert [round(1 - confidence, 9) for confidence in asked] == [0.1, round(0.1 / (2 * 2), 9), 0.1, round(0.1 / (2 * 12), 9)]

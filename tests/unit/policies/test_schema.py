@@ -13,6 +13,7 @@ from pytest_vlmrobust.core.errors import PolicyError, UnknownName
 from pytest_vlmrobust.policies import (
     Bound,
     Judge,
+    Multiplicity,
     OnInconclusive,
     OnNotApplicable,
     Policy,
@@ -45,7 +46,8 @@ def test_a_rule_with_everything(load_rule: Load) -> None:
     body = (
         "metric: accuracy_drop\n"
         "where: {setting: ['*:low', fog], model: 'qwen*', dataset: mmbench, family: blur, level: low, category: Art}\n"
-        "unless: {setting: glass_blur}\nmax: 5pp\njudge: interval\ntier: warn\non_inconclusive: warn\non_not_applicable: warn\n"
+        "unless: {setting: glass_blur}\nmax: 5pp\njudge: point\nalpha_pass: 0.01\nalpha_fail: 0.1\n"
+        "multiplicity: none\ntier: warn\non_inconclusive: warn\non_not_applicable: warn\n"
         "reason: mild ones must not matter\nsource: Table 3"
     )
     assert load_rule(body).rules == (
@@ -56,7 +58,7 @@ def test_a_rule_with_everything(load_rule: Load) -> None:
             source="a.yaml:3",
             where=Scope(("qwen*",), ("mmbench",), ("*:low", "fog"), ("blur",), ("low",), ("Art",)),
             unless=Scope(setting=("glass_blur",)),
-            treatment=Treatment(Judge.INTERVAL, Tier.WARN, OnInconclusive.WARN, OnNotApplicable.WARN),
+            treatment=Treatment(Judge.POINT, 0.01, 0.1, Multiplicity.NONE, Tier.WARN, OnInconclusive.WARN, OnNotApplicable.WARN),
             reason="mild ones must not matter",
             evidence="Table 3",
         ),
@@ -136,7 +138,19 @@ def test_a_waiver_that_says_something_wrong_is_refused(load: Load, line: str, me
         ),
         (
             "metric: accuracy_drop\nmax: 5pp\njudge: intervall",
-            "a.yaml:6: rules[1].judge is the text 'intervall'. Expected one of point, interval. Did you mean 'interval'?",
+            "a.yaml:6: rules[1].judge is the text 'intervall'. Expected one of interval, point. Did you mean 'interval'?",
+        ),
+        *(
+            (
+                f"metric: accuracy_drop\nmax: 5pp\nalpha_pass: {found}",
+                f"a.yaml:6: rules[1].alpha_pass is {shown}. Expected a probability above 0 and below 0.5, such as 0.05",
+            )
+            for found, shown in [
+                ("0", "'0'"),
+                ("0.5", "'0.5'"),
+                ("5%", "the text '5%'"),
+                ("-1", "'-1'"),
+            ]
         ),
         ("metric: accuracy_drop\nmax: 5pp\ntier: off", "a.yaml:6: rules[1].tier is 'off'. Expected one of block, warn"),
         ("metric: accuracy_drop\nmax: 5pp\nwhere: low", "a.yaml:6: rules[1].where is the text 'low'. Expected a mapping"),

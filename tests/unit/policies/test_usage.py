@@ -18,6 +18,7 @@ TODAY = date(2027, 1, 1)
 
 RULES = """\
 version: 1
+defaults: {judge: point}
 rules:
   - {id: drop, metric: accuracy_drop, max: 5pp}
   - {id: lost, metric: accuracy_drop, max: 5pp, where: {setting: glas_blur}}
@@ -76,7 +77,7 @@ def test_a_waiver_is_used_or_can_go(
 def test_the_report_says_what_to_do(load: Load, where: str, expires: str, drop: float, advice: str) -> None:
     policy = load(text(where, expires))
     (use,) = waiver_report(policy, records(policy, fog=drop, snow=0.0), today=TODAY)
-    assert str(use) == f"a.yaml:7: waiver W1 of jane {advice}"
+    assert str(use) == f"a.yaml:8: waiver W1 of jane {advice}"
 
 
 def test_rules_that_met_no_test_are_named(load: Load) -> None:

@@ -1,0 +1,52 @@
+"""Sample size: which rules the samples of a run cannot decide, told before anything is inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pytest_vlmrobust.metrics.statistics.power import minimum_detectable_drop, samples_needed, undecided_zone
+from pytest_vlmrobust.policies import Judge, JudgedTest, Policy, Rule, Tier
+
+DROPS = frozenset({"accuracy_drop", "label_preserving_drop", "worst_at_low", "worst_case_drop"})
+"""Drops of paired scores, or the largest of several: their spread is known before anything is measured."""
+HELPFUL_FLIPS = 0.015
+"""The share of answers that a perturbation turns right by luck, as in published runs: it spreads the drop of a model that loses
+nothing."""
+POWER = 0.8
+
+
+def undecidable(policy: Policy, tests: Iterable[JudgedTest], sizes: Mapping[str, int]) -> list[str]:
+    """Returns, a sentence for each, the rules that a model which loses nothing would too often not be shown to keep.
+
+    Args:
+        policy: the policy of one model.
+        tests: what is planned for that model.
+        sizes: data set to its number of independent samples.
+    """
+    planned = list(tests)
+    return [
+        sentence
+        for rule in policy.rules
+        if _is_shown_by_samples(rule)
+        for dataset in dict.fromkeys(test.dataset for test in planned if rule.bounds(test) and test.dataset in sizes)
+        if (sentence := _too_few(rule, dataset, sizes[dataset]))
+    ]
+
+
+def _is_shown_by_samples(rule: Rule) -> bool:
+    judged = rule.treatment.judge is Judge.INTERVAL and rule.treatment.tier is Tier.BLOCK
+    return judged and rule.metric in DROPS and rule.bound.high <= 1.0 - 2.0 * HELPFUL_FLIPS
+
+
+def _too_few(rule: Rule, dataset: str, n: int) -> str:
+    bound, alpha = rule.bound.high, rule.treatment.alpha_pass
+    if undecided_zone(n, bound, HELPFUL_FLIPS, alpha=alpha, power=POWER).passes <= bound:
+        return ""
+    needed = samples_needed(0.0, bound, HELPFUL_FLIPS, alpha=alpha, power=POWER) if bound > 0.0 else None
+    enough = f"about {needed} samples would do" if needed else "no number of samples would do: allow a margin"
+    smallest = minimum_detectable_drop(n, HELPFUL_FLIPS, rule.treatment.alpha_fail, POWER)
+    return (
+        f"{dataset}: {n} independent samples hardly decide rule {rule.id} ({rule.metric} <= {rule.bound}, {rule.source}): "
+        f"a model that loses nothing would pass it with a probability below {POWER:.0%}; {enough}. "
+        f"The smallest drop that {n} samples show is {smallest:.3f}"
+    )

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.evaluation.sample_size import undecidable
+from pytest_vlmrobust.policies import Bound, Judge, JudgedTest, Policy, Rule, Scope, Tier, Treatment
+
+TESTS = [JudgedTest("m", dataset, "accuracy_drop", "fog:low", "weather", "low") for dataset in ("large", "small")]
+SIZES = {"large": 869, "small": 200}
+
+
+def policy(high: float = 0.03, metric: str = "accuracy_drop", where: Scope | None = None, **treatment: Any) -> Policy:
+    return Policy((Rule("r", metric, Bound(high=high), "a.yaml:3", where or Scope(), treatment=Treatment(**treatment)),))
+
+
+def test_a_rule_that_a_data_set_is_too_small_for_is_named_with_what_would_do() -> None:
+    (sentence,) = undecidable(policy(), TESTS, SIZES)
+    assert sentence.startswith(
+        "small: 200 independent samples hardly decide rule r (accuracy_drop <= 0.03, a.yaml:3): a model that loses nothing would "
+        "pass it with a probability below 80%; about 331 samples would do. The smallest drop that 200 samples show is 0.04"
+    )
+
+
+def test_what_can_be_decided_is_not_spoken_of() -> None:
+    assert undecidable(policy(high=0.10), TESTS, SIZES) == []
+    assert undecidable(policy(), TESTS, {"large": 869}) == []
+    assert undecidable(policy(where=Scope(dataset=("large",))), TESTS, SIZES) == []
+
+
+def test_a_smaller_risk_takes_more_samples() -> None:
+    assert undecidable(policy(high=0.02), TESTS, {"large": 869}) == []
+    assert undecidable(policy(high=0.02, alpha_pass=0.001), TESTS, {"large": 869}) != []
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [policy(judge=Judge.POINT), policy(tier=Tier.WARN), policy(metric="accuracy"), policy(high=1.0)],
+    ids=["point", "warn", "no drop", "no bound"],
+)
+def test_rules_that_samples_do_not_decide_are_left_alone(silent: Policy) -> None:
+    assert undecidable(silent, TESTS, SIZES) == []
+
+
+def test_a_bound_of_nothing_is_decided_by_no_number_of_samples() -> None:
+    (first, _) = undecidable(policy(high=0.0), TESTS, SIZES)
+    assert "no number of samples would do: allow a margin" in first
