@@ -80,17 +80,18 @@ def speckle_noise(image: Image, rng: np.random.Generator, *, std: float) -> Imag
     high={"amount": 0.08},
     stochastic=True,
     source="VLM-RobustBench Table 29",
+    version=2,
 )
 def salt_pepper(image: Image, rng: np.random.Generator, *, amount: float) -> Image:
     """Makes a share ``amount`` of the pixels black or white, half of them each.
 
     Whole pixels, not single channels: the paper calls the parameter a pixel fraction.
     """
-    draw = rng.random(image.shape[:2], dtype=np.float32)
+    draw, half = _uniform(rng, image.shape[:2]), round(amount / 2 * (1 << 16))
     result = image.copy()
     pixels = result.reshape(-1, 3)
-    pixels[np.flatnonzero(draw < amount / 2)] = 0
-    pixels[np.flatnonzero(draw > 1.0 - amount / 2)] = 255
+    pixels[np.flatnonzero(draw < half)] = 0
+    pixels[np.flatnonzero(draw >= (1 << 16) - half)] = 255
     return result
 
 

@@ -20,7 +20,6 @@ from .registry import corruption
 TEXT = "SAMPLE TEXT"
 WATERMARK = "SAMPLE"
 WHITE: Color = (255, 255, 255)
-GREY: Color = (128, 128, 128)
 
 
 @corruption(
@@ -51,15 +50,20 @@ def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Im
     mid={"fontsize": 48},
     high={"fontsize": 72},
     changes=["text"],
+    version=2,
     source="VLM-RobustBench Table 29",
 )
 def watermark(image: Image, *, fontsize: int) -> Image:
     """Writes "SAMPLE" across the centre, rising by 30 degrees, half transparent, ``fontsize`` pixels high.
 
-    Mid-grey, so that it shows on black and on white.
+    White with a black edge, as the marks of picture agencies are, so that it shows on black, on white and on all between.
     """
-    mark = _rising(_letters(WATERMARK, fontsize, 0, 0), degrees=30.0) * np.float32(0.5)
-    return _stamped(image, GREY, mark, (image.shape[0] - mark.shape[0]) // 2, (image.shape[1] - mark.shape[1]) // 2)
+    edge = max(1, fontsize // 24)
+    letters = _rising(_letters(WATERMARK, fontsize, edge, 0), degrees=30.0)
+    edges = np.maximum(_rising(_letters(WATERMARK, fontsize, edge, edge), degrees=30.0) - letters, 0.0)
+    top, left = (image.shape[0] - letters.shape[0]) // 2, (image.shape[1] - letters.shape[1]) // 2
+    half = np.float32(0.5)
+    return _stamped(_stamped(image, BLACK, half * edges, top, left), WHITE, half * letters, top, left)
 
 
 @corruption(

@@ -38,7 +38,8 @@ def tone(image: Image, *, soften: float = 0.0, local: float = 0.5) -> Plane:
     Args:
         image: uint8 RGB, shape (H, W, 3).
         soften: the standard deviation in pixels of a Gaussian that blurs it; 0 keeps it sharp.
-        local: how much of the difference from the surroundings (a tenth of the picture) is added on top.
+        local: how much of the difference from the surroundings (a tenth of the picture) is added on top. Where tones are cut into
+            a few steps it should be 0: its gradual halos would become steps with contours of their own.
     """
     cv2 = opencv()
     grey = luma(image)
@@ -71,7 +72,7 @@ def blurred(plane: Plane, sigma: float) -> Plane:
     height, width = plane.shape
     step = max(1, int(sigma / 3))
     small = cv2.resize(plane, (-(-width // step), -(-height // step)), interpolation=cv2.INTER_AREA) if step > 1 else plane
-    soft: Plane = cv2.GaussianBlur(small, (0, 0), sigma / step, borderType=cv2.BORDER_REFLECT_101)
+    soft: Plane = cv2.GaussianBlur(small, (0, 0), sigma / step, borderType=cv2.BORDER_REFLECT)
     return cv2.resize(soft, (width, height), interpolation=cv2.INTER_LINEAR) if step > 1 else soft
 
 

@@ -86,7 +86,7 @@ def standin_stained_glass(image: Image, rng: np.random.Generator) -> Image:
     height, width = image.shape[:2]
     size = grain(height, width, 19.0, least=8.0)
     panes = voronoi(rng, height, width, size)
-    steps = np.minimum(TONES_OF_GLASS * tone(image, soften=size / 8), TONES_OF_GLASS - 1).astype(np.int32)
+    steps = np.minimum(TONES_OF_GLASS * tone(image, soften=size / 8, local=0.0), TONES_OF_GLASS - 1).astype(np.int32)
     lead = np.maximum(seams(panes, size / 9), 0.8 * seams(steps, size / 15))
     table = _glazed(rng, int(panes.max()) + 1, GLASS[rng.integers(len(GLASS))])
     glass: Image = table.take(panes * np.int32(TONES_OF_GLASS) + steps, axis=0)

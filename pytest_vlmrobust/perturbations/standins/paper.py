@@ -27,7 +27,7 @@ def standin_origami(image: Image, rng: np.random.Generator) -> Image:
     """
     height, width = image.shape[:2]
     size = grain(height, width, 24.0, least=8.0)
-    sheet = np.minimum(np.floor(5.0 * tone(image, soften=size / 11)), 4.0)
+    sheet = np.minimum(np.floor(5.0 * tone(image, soften=size / 11, local=0.0)), 4.0)
     shade = _facets(rng, height, width, size)
     shade *= 0.95 + 0.1 * smooth_noise(rng, height, width, cell=1.5 + size / 10)
     above = _shifted(blurred(sheet, size / 12), size / 7) - sheet

@@ -30,7 +30,7 @@ def standin_embroidery(image: Image, rng: np.random.Generator) -> Image:
     """
     height, width = image.shape[:2]
     thread = grain(height, width, 2.6, least=2.5)
-    light = tone(image, soften=0.9 * thread)
+    light = tone(image, soften=0.9 * thread, local=0.0)
     part = np.minimum(TONES * light, TONES - 1).astype(np.int32)
     angles = (rng.uniform(0.0, np.pi) + 2.4 * np.arange(TONES)).astype(np.float32)
     along, across = _needlework(rng, part, angles, thread)
