@@ -55,6 +55,12 @@ class Sample:
     changed_by: frozenset[str] = frozenset()
     """What makes another answer right: kinds of change (``left_right``, ``up_down``, ``colour``, ``count`` ...), or perturbations
     or settings by name (``flip_h``, ``hue_shift:high``)."""
+    scorer: str = ""
+    """Who compares the answer with the target; the scorer of the task where nothing is said."""
+    instruction: str = ""
+    """How to answer, said after the question; the prompt's own words where nothing is said."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """What metrics of a whole data set group by: ``{"figure": "VD_3_1", "question": "VD_3_0"}``."""
 
     @property
     def chance(self) -> float:

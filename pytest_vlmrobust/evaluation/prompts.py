@@ -38,13 +38,22 @@ _OPEN_INSTRUCTIONS = {
 
 
 def prompt(sample: Sample, mode: str) -> str:
-    """Returns the text for a sample in a prompt mode (``direct``, ``cot`` or ``thinking``)."""
+    """Returns the text for a sample in a prompt mode (``direct``, ``cot`` or ``thinking``).
+
+    An instruction of the sample takes the place of the direct one; in the chain-of-thought mode it is said before.
+    """
     asked_like = "direct" if mode == "thinking" else mode
     if sample.task == "choice":
         question = _with_hint(sample, f"Question: {sample.question}")
-        return f"{question}\nOptions:\n{_listed(sample.options)}{_CHOICE_INSTRUCTIONS[asked_like]}"
+        return f"{question}\nOptions:\n{_listed(sample.options)}{_instruction(sample, _CHOICE_INSTRUCTIONS, asked_like)}"
     instructions = _YES_NO_INSTRUCTIONS if sample.task == "yes_no" else _OPEN_INSTRUCTIONS
-    return f"{_with_hint(sample, sample.question)}\n{instructions[asked_like]}"
+    return f"{_with_hint(sample, sample.question)}\n{_instruction(sample, instructions, asked_like)}"
+
+
+def _instruction(sample: Sample, instructions: Mapping[str, str], mode: str) -> str:
+    if not sample.instruction:
+        return instructions[mode]
+    return sample.instruction if mode == "direct" else f"{sample.instruction}\n{instructions[mode]}"
 
 
 def scorable_choices(sample: Sample, mode: str) -> tuple[str, ...]:

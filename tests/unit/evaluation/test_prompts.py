@@ -70,3 +70,10 @@ def test_letters_are_scored_only_where_no_writing_comes_first(sample: Sample, ch
 def test_an_unknown_mode_is_no_silent_default() -> None:
     with pytest.raises(KeyError, match="quick"):
         prompt(CHOICE, "quick")
+
+
+def test_an_instruction_of_the_sample_takes_the_place_of_the_direct_one() -> None:
+    asked = Sample("q", (), "What is the total?", "7", "open", instruction="Answer with a number.")
+    assert prompt(asked, "direct") == "What is the total?\nAnswer with a number."
+    assert prompt(asked, "thinking") == prompt(asked, "direct")
+    assert prompt(asked, "cot").startswith("What is the total?\nAnswer with a number.\nThink step by step before answering.")
