@@ -18,6 +18,7 @@ SUMMARY_METRICS = (
     "severe_failure_rate",
     "worst_at_low",
     "benign_at_low",
+    "tail_share",
     "mean_corruption_error",
     "mean_harmful_flip_rate",
     "mean_helpful_flip_rate",

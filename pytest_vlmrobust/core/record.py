@@ -76,9 +76,9 @@ class Record:
     reason: str = ""
     """The sentence behind the outcome."""
     n: int = 0
-    """Samples scored."""
+    """Answers scored."""
     n_requested: int = 0
-    """Samples asked about."""
+    """Answers asked for: one for each sample, and under ``patches:n`` n * n."""
     n_unparsed: int = 0
     """Answers that no rule could read; they count as wrong."""
     n_errors: int = 0
@@ -93,6 +93,11 @@ class Record:
     """What was measured, with what was judged about it."""
     categories: dict[str, float] = field(default_factory=dict)
     """Score by category (stratum)."""
+    positions: tuple[float, ...] = ()
+    """Under ``patches:n``, the share of all right answers that each position gives alone, row by row."""
+    received: str = ""
+    """Of a rung of the resolution ladder, what reached the model of its pictures after its processor: ``image grid thw 1x4x4``;
+    empty where the model does not say."""
     worst: tuple[str, ...] = ()
     """Ids of samples answered right when clean and wrong here, first ones only."""
     notes: tuple[str, ...] = ()
@@ -117,6 +122,7 @@ class Record:
         data = json.loads(line)
         measures = tuple(Measure(**_restored(measure)) for measure in data.pop("measures"))
         data["worst"], data["notes"] = tuple(data["worst"]), tuple(data.get("notes", ()))  # journals of before have no notes
+        data["positions"] = tuple(math.nan if share is None else share for share in data.get("positions", ()))
         data["categories"] = {name: math.nan if value is None else value for name, value in data["categories"].items()}
         data["outcome"] = Outcome(data["outcome"])
         return cls(measures=measures, **data)

@@ -30,7 +30,7 @@ from pytest_vlmrobust.store import Store
 from .leases import LEASE_SECONDS, is_gone, owner_name
 from .pipeline import Pipeline
 from .prompts import prompt, scorable_choices
-from .views import View, ViewMaker
+from .views import View, ViewMaker, of_view, view_count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +63,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellResult:
-    """The answers and scores of one cell, in the order of ``samples``."""
+    """The answers and scores of one cell, in the order of ``samples``; of each sample those to all its views in a row."""
 
     cell: Cell
     samples: tuple[Sample, ...]
@@ -74,13 +74,21 @@ class CellResult:
     seconds: float
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Sample id to what the setting could not do to its pictures."""
+    views: int = 1
+    """How often each sample was asked about."""
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """Scores as numbers, shape (N,); NaN where an inference failed."""
+        """Scores as numbers, shape (N,): of several views the best one's. NaN where an inference failed."""
+        best: NDArray[np.float64] = self.by_view.max(axis=1)  # which keeps NaN: a missing view might have been the best one
+        return best
+
+    @property
+    def by_view(self) -> NDArray[np.float64]:
+        """Scores as numbers, shape (N, views); NaN where an inference failed."""
         import numpy as np
 
-        return np.array([score.value for score in self.scores], float)
+        return np.array([score.value for score in self.scores], float).reshape(len(self.samples), self.views)
 
     def count(self, state: str) -> int:
         """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``)."""
@@ -89,11 +97,12 @@ class CellResult:
 
 @dataclass(eq=False)
 class _Asking:
-    """One sample of a cell on its way: where its view comes from, and the key of its answer once known."""
+    """One view of a sample on its way: where it comes from, and the key of its answer once known."""
 
     sample: Sample
     text: str
     recipe: str
+    view: int
     key: str | None = None
 
 
@@ -173,7 +182,8 @@ class Evaluator:
         the image, which knows only what guessing and language give.
         """
         blind = self._values(Cell(model, dataset, NO_IMAGE))
-        own = {str(setting): self._values(Cell(model, dataset, setting)) for setting in settings}
+        results = {str(setting): self.result(Cell(model, dataset, setting)) for setting in settings}
+        own = {name: result.values for name, result in results.items()}
         other = {s: blind if reference is None else self._values(Cell(reference, dataset, Setting.parse(s))) for s in own}
         return ScoreTable(
             clean=self._values(Cell(model, dataset, CLEAN)),
@@ -181,6 +191,8 @@ class Evaluator:
             no_image=blind,
             reference_by_setting=other,
             groups=[sample.group or sample.id for sample in self.samples(dataset)],
+            patches_by_setting={name: result.by_view for name, result in results.items() if result.views > 1},
+            chances=chances(self.samples(dataset)),
         )
 
     def model_fingerprint(self, model: str) -> Mapping[str, Any]:
@@ -214,7 +226,9 @@ class Evaluator:
         started = time.monotonic()
         samples = self.samples(cell.dataset)
         mode = self.models[cell.model].prompt_mode
-        asked = [_Asking(sample, prompt(sample, mode), self._views.recipe(sample, cell.setting)) for sample in samples]
+        count = view_count(cell.setting)
+        recipes = [(sample, prompt(sample, mode), self._views.recipe(sample, cell.setting)) for sample in samples]
+        asked = [_Asking(*recipe, view) for recipe in recipes for view in range(count)]
         self._recall(cell, asked)
         answers = self.store.get_many({asking.key for asking in asked if asking.key is not None})
         inferred = self._infer_missing(cell, asked, answers)
@@ -225,11 +239,12 @@ class Evaluator:
             cell=cell,
             samples=samples,
             predictions=predictions,
-            scores=tuple(score(sample, prediction) for sample, prediction in zip(samples, predictions, strict=True)),
-            n_requested=len(samples),
+            scores=tuple(score(asking.sample, prediction) for asking, prediction in zip(asked, predictions, strict=True)),
+            n_requested=len(asked),
             n_inferred=inferred,
             seconds=time.monotonic() - started,
             notes=self._notes(asked),
+            views=count,
         )
 
     def _notes(self, asked: Sequence[_Asking]) -> dict[str, tuple[str, ...]]:
@@ -248,8 +263,9 @@ class Evaluator:
         ref = self.models[cell.model]
         choices = scorable_choices(asking.sample, ref.prompt_mode)
         model = self.model_fingerprint(cell.model)
+        seen = of_view(digests, asking.view, view_count(cell.setting))
         return fingerprint(
-            [dict(model), list(digests), asking.text, list(choices), ref.prompt_mode, generation_for(ref).max_new_tokens]
+            [dict(model), list(seen), asking.text, list(choices), ref.prompt_mode, generation_for(ref).max_new_tokens]
         )
 
     def _infer_missing(self, cell: Cell, asked: Sequence[_Asking], answers: dict[str, Prediction]) -> int:
@@ -278,7 +294,7 @@ class Evaluator:
             asking.key = self._key(cell, asking, view.digests)
             requests[asking.key] = Request(
                 key=asking.key,
-                images=view.images,
+                images=of_view(view.images, asking.view, view_count(cell.setting)),
                 text=asking.text,
                 choices=scorable_choices(asking.sample, ref.prompt_mode),
                 max_new_tokens=generation_for(ref).max_new_tokens,
@@ -320,3 +336,10 @@ class Evaluator:
         finally:
             self.store.release(keys, self.owner)
         return len(found)
+
+
+def chances(samples: Sequence[Sample]) -> NDArray[np.float64]:
+    """Returns the score of a uniform guess for each sample, shape (N,)."""
+    import numpy as np
+
+    return np.array([sample.chance for sample in samples], float)

@@ -20,12 +20,15 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 
-from .evaluator import CellResult, Evaluator
+from .evaluator import CellResult, Evaluator, chances
+from .rungs import LADDER_FAMILY, collapsed_rungs, received
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_SUITES = {"patches": "patches", "ladder": "resolution"}
+"""Family to the suite whose metrics its cells are measured by; the corruptions' for all others."""
 LABEL_PRESERVING_DROP = "label_preserving_drop"
 _WORST = 5
 
@@ -49,7 +52,11 @@ def _family_and_level(setting: Setting) -> tuple[str, str]:
 
 
 def _cell_metrics(setting: Setting) -> list[str]:
-    return ["accuracy"] if setting in (CLEAN, NO_IMAGE) else metrics.names(scope="cell", suite="corruptions")
+    if setting in (CLEAN, NO_IMAGE):
+        return ["accuracy"]
+    suite = _SUITES.get(_family_and_level(setting)[0], "corruptions")
+    named = metrics.names(scope="cell", suite=suite)
+    return [name for name in named if not any(need.optional for need in metrics.get(name).needs)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,8 @@ class Judge:
             measures=tuple(measures),
             categories=_by_category(result),
             worst=self._newly_wrong(cell, result),
+            positions=metrics.patch_contribution(result.by_view) if result.views > 1 else (),
+            received=received(result) if family == LADDER_FAMILY else "",
             notes=_noted(result),
             policy_sha256=self.policies[cell.model].sha256,
         )
@@ -137,6 +146,7 @@ class Judge:
             n_inferred=self.evaluator.inferred - before[0],
             n_recalled=self.evaluator.recalled - before[1],
             measures=tuple(measures),
+            notes=collapsed_rungs(results),
             policy_sha256=self.policies[sweep.model].sha256,
         )
 
@@ -145,7 +155,12 @@ class Judge:
         clean = own if cell.setting == CLEAN else self.evaluator.result(Cell(cell.model, cell.dataset, CLEAN)).values
         blind = own if cell.setting == NO_IMAGE else self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE)).values
         return ScoreTable(
-            clean=clean, by_setting={str(cell.setting): own}, no_image=blind, groups=[s.group or s.id for s in result.samples]
+            clean=clean,
+            by_setting={str(cell.setting): own},
+            no_image=blind,
+            groups=[s.group or s.id for s in result.samples],
+            patches_by_setting={str(cell.setting): result.by_view} if result.views > 1 else None,
+            chances=chances(result.samples),
         )
 
     def _cell_estimates(self, setting: Setting, table: ScoreTable, samples: Sequence[Sample]) -> list[tuple[str, Estimate]]:
@@ -264,4 +279,6 @@ def _part(table: ScoreTable, setting: str, kept: Sequence[bool]) -> ScoreTable:
         by_setting={setting: table.scores(setting)[chosen]},
         no_image=None if table.no_image is None else table.no_image[chosen],
         groups=None if table.groups is None else [group for group, keep in zip(table.groups, kept, strict=True) if keep],
+        patches_by_setting={name: values[chosen] for name, values in (table.patches_by_setting or {}).items()},
+        chances=None if table.chances is None else table.chances[chosen],
     )

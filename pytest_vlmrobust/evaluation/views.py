@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
@@ -21,12 +21,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+T = TypeVar("T")
+
 _SOURCE_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The pixels of one sample under one setting, and their digests."""
+    """The pixels of one sample under one setting, and their digests.
+
+    Of a setting that makes several views of a picture (``patches:3``), view after view, in each all pictures of the sample.
+    """
 
     images: tuple[NDArray[np.uint8], ...]
     digests: tuple[str, ...]
@@ -86,9 +91,11 @@ class ViewMaker:
         perturb = perturbations.get(str(setting))
         seed = derive_seed(self._seed, sample.id)
         rendered = [perturb.render(image, seed=seed) for image in sources]
+        count = view_count(setting)
+        images = tuple(one.image if count == 1 else one.image[view] for view in range(count) for one in rendered)
         return View(
-            images=tuple(one.image for one in rendered),
-            digests=tuple(pixels_digest(one.image) for one in rendered),
+            images=images,
+            digests=tuple(pixels_digest(image) for image in images),
             notes=tuple(dict.fromkeys(note for one in rendered for note in one.notes)),
         )
 
@@ -108,6 +115,17 @@ class ViewMaker:
             while self._held > _SOURCE_BYTES and len(self._sources) > 1:
                 self._held -= self._sources.popitem(last=False)[1].nbytes
         return image
+
+
+def view_count(setting: Setting) -> int:
+    """Returns how many times a sample is asked about under a setting: n * n under ``patches:n``, else once."""
+    return 1 if setting in (CLEAN, NO_IMAGE) else perturbations.info(setting).views
+
+
+def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:
+    """Returns the part that belongs to one of ``count`` views: images, or their digests."""
+    size = len(things) // count
+    return things[view * size : (view + 1) * size]
 
 
 def _depends_on_seed(setting: Setting) -> bool:

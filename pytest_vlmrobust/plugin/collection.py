@@ -51,9 +51,10 @@ def plan(gate: Gate, definition: pytest.Item, fixture: str) -> Sequence[Cell | S
     from pytest_vlmrobust.evaluation.plan import expand_settings, plan_cells, plan_sweeps
 
     models, datasets = list(gate.models), list(gate.datasets)
-    settings = expand_settings(marked(definition, "vlm_settings"))
+    wanted = marked(definition, "vlm_settings")
+    settings = {dataset: expand_settings(wanted, gate.native_long_edge(dataset)) for dataset in datasets}
     if fixture == "vlm_cell":
-        return plan_cells(models, datasets, settings)
+        return plan_cells(models, settings)
     names = marked(definition, "vlm_metrics")
     for name in names:
         metrics.get(name)

@@ -80,7 +80,7 @@ def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
     from .collection import marked
 
     gate = request.config.stash[GATE]
-    settings = expand_settings(marked(request.node, "vlm_settings"))
+    settings = expand_settings(marked(request.node, "vlm_settings"), gate.native_long_edge(request.param.dataset))
     return _gated(request, "sweep", lambda: gate.judge.sweep(request.param, settings))
 
 

@@ -165,6 +165,16 @@ class Gate:
             listener=self._progressed,
         )
 
+    def native_long_edge(self, dataset: str) -> int | None:
+        """Returns the long edge in pixels that all pictures of a dataset share, ``None`` where they differ; nothing is read.
+
+        Raises:
+            VlmRobustError: there is no such dataset.
+        """
+        from pytest_vlmrobust.datasets import resolve
+
+        return resolve(self.datasets[dataset], data_dir=self.data_directory).native_long_edge
+
     def sizes(self) -> dict[str, int]:
         """Returns how many independent samples (source pictures) the run asks about, by dataset; unreadable ones are left out."""
         from pytest_vlmrobust.datasets import resolve, sampling

@@ -80,8 +80,15 @@ def counted(records: Iterable[Record]) -> str:
 
 
 def noted(records: Iterable[Record], most: int = 8) -> list[str]:
-    """Returns what settings could not do to pictures, a line for each of the first ``most`` and one for the rest."""
-    lines = [f"{record.id}: {note}" for record in records for note in record.notes]
+    """Returns what settings could not do to pictures, a line for each of the first ``most`` and one for the rest.
+
+    A note that several tests have is said once.
+    """
+    having: dict[str, list[str]] = {}
+    for record in records:
+        for note in record.notes:
+            having.setdefault(note, []).append(record.id)
+    lines = [f"{ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}: {note}" for note, ids in having.items()]
     more = [f"{len(lines) - most} more notes stand in results.json"] if len(lines) > most else []
     return [*lines[:most], *more]
 

@@ -4,7 +4,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import SettingError, UnknownName
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.evaluation.plan import expand_settings, plan_cells, plan_sweeps
+from pytest_vlmrobust.evaluation.plan import expand_settings, ladder, plan_cells, plan_sweeps
 
 
 def spelled(names: list[str]) -> list[str]:
@@ -38,24 +38,25 @@ def test_a_setting_that_does_not_exist_is_refused(name: str) -> None:
 
 def test_baselines_come_first_and_models_stay_together() -> None:
     settings = [Setting.parse(name) for name in ("flip_v", "no_image", "fog:low", "clean")]
-    cells = plan_cells(["m", "n"], ["d", "e"], settings)
+    cells = plan_cells(["m", "n"], dict.fromkeys(["d", "e"], settings))
     assert [str(cell) for cell in cells[:5]] == ["m-d-clean", "m-d-no_image", "m-d-flip_v", "m-d-fog:low", "m-e-clean"]
     assert [cell.model for cell in cells] == ["m"] * 8 + ["n"] * 8
     assert len({str(cell) for cell in cells}) == 16
 
 
 def test_only_what_was_asked_for_is_planned() -> None:
-    assert [cell.setting for cell in plan_cells(["m"], ["d"], [NO_IMAGE])] == [NO_IMAGE]
-    assert plan_cells(["m"], [], [CLEAN]) == []
-    assert plan_cells([], ["d"], [CLEAN]) == []
+    assert [cell.setting for cell in plan_cells(["m"], {"d": [NO_IMAGE]})] == [NO_IMAGE]
+    assert plan_cells(["m"], {}) == []
+    assert plan_cells([], {"d": [CLEAN]}) == []
+
+
+def test_the_ladder_has_twelve_rungs_up_to_the_size_of_the_pictures() -> None:
+    rungs = [f"resolution:{edge}" for edge in (13, 27, 40, 53, 67, 80, 93, 107, 120, 133, 147, 160)]
+    assert [str(setting) for setting in expand_settings(["clean", "ladder"], 160)] == ["clean", *rungs]
+    assert spelled(["ladder"]) == spelled(["resolution"])
+    assert ladder(4) == ["resolution:1", "resolution:2", "resolution:3", "resolution:4"]
 
 
 def test_sweeps_stand_in_the_order_of_the_suite() -> None:
     sweeps = plan_sweeps(["m", "n"], ["d"], ["visual_gain", "mean_drop"])
     assert [str(sweep) for sweep in sweeps] == ["m-d-visual_gain", "m-d-mean_drop", "n-d-visual_gain", "n-d-mean_drop"]
-
-
-def test_a_setting_that_makes_several_pictures_is_refused_with_what_it_makes() -> None:
-    with pytest.raises(SettingError, match=r"setting 'patches:3' makes 9 pictures of one, and a cell asks about one picture"):
-        expand_settings(["patches:3"])
-    assert spelled(["resolution"])[-1] == "resolution:1344"

@@ -82,10 +82,11 @@ def test_the_sentence_behind_a_decision(decision: Decision, sentence: str) -> No
 
 
 def test_notes_name_their_test_and_the_rest_is_counted() -> None:
-    records = [record(f"cell-{number}", notes=("3 of 9 samples: too small",)) for number in range(10)]
-    assert noted(records, most=2) == [
-        f"{records[0].id}: 3 of 9 samples: too small",
-        f"{records[1].id}: 3 of 9 samples: too small",
-        "8 more notes stand in results.json",
+    records = [record(f"cell-{number}", notes=(f"{number} of 9 samples: too small", "the same")) for number in range(1, 10)]
+    assert noted(records, most=3) == [
+        f"{records[0].id}: 1 of 9 samples: too small",
+        f"{records[0].id} and 8 more: the same",
+        f"{records[1].id}: 2 of 9 samples: too small",
+        "7 more notes stand in results.json",
     ]
     assert noted([record("quiet")]) == []

@@ -1,0 +1,36 @@
+"""Res-Bench: the same questions at twelve sizes of their pictures.
+
+`test_cell` gates one rung at a time; `test_sweep` gates what the curve over all rungs says. Rungs are twelfths of the size of a
+data set's pictures where all have one size, and 112 to 1344 pixels elsewhere.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_vlmrobust.plugin import GatedTest
+
+SUMMARY_METRICS = (
+    "resolution_accuracy",
+    "resolution_correlation",
+    "resolution_slope",
+    "absolute_continuous_error",
+    "relative_continuous_error",
+    "resolution_net",
+    "resolution_wobble",
+    "resolution_noise_floor",
+    "largest_downward_step",
+)
+
+
+@pytest.mark.vlm_settings("ladder")
+def test_cell(vlm_cell: GatedTest) -> None:
+    """One rung keeps its bounds."""
+    vlm_cell.check()
+
+
+@pytest.mark.vlm_settings("ladder")
+@pytest.mark.vlm_metrics(*SUMMARY_METRICS)
+def test_sweep(vlm_sweep: GatedTest) -> None:
+    """One property of the curve keeps its bounds."""
+    vlm_sweep.check()
