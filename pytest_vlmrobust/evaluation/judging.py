@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class Judge:
             worst=self._newly_wrong(cell, result),
             positions=metrics.patch_contribution(result.by_view) if result.views > 1 else (),
             received=received(result) if family == LADDER_FAMILY else "",
-            notes=_noted(result),
+            notes=(*_noted(result), *_bands(measures, cell.setting)),
             policy_sha256=self.policies[cell.model].sha256,
         )
 
@@ -242,6 +243,12 @@ def _budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Meas
         rule=verdict.rule,
         source=verdict.source,
     )
+
+
+def _bands(measures: Sequence[Measure], setting: Setting) -> tuple[str, ...]:
+    """Returns the band of the Region Comprehension Index, where there is one."""
+    known = [one.value for one in measures if one.metric == "rci" and not one.category and not math.isnan(one.value)]
+    return tuple(f"{setting}: an RCI of {value:.3f} is {metrics.rci_band(value)}" for value in known)
 
 
 def _noted(result: CellResult) -> tuple[str, ...]:
