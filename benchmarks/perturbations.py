@@ -14,7 +14,8 @@ imagecorruptions for something that newer releases of setuptools do not have. At
 
 Times are CPU time of the process, which other programs hardly disturb; on one thread it is the time by the clock. Ours and
 theirs take turns, and the median counts. Our times include making a generator from a seed for every call; theirs neither that
-nor the making of a pipeline. Threads are measured by the clock. The program ends with 1 where a target is missed.
+nor the making of a pipeline. Threads are measured by the clock, the best of ten tries: their ratio means something only where
+the cores have nothing else to do. The program ends with 1 where a target is missed.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def _print_failures(peers: Sequence[Peer]) -> None:
 
 
 def _print_threads(found: Sequence[Throughput], count: int, size: Size) -> None:
-    print(f"\n{count} settings of {PICTURES} pictures of {size[0]}x{size[1]} on {_cores()} cores")
+    print(f"\n{count} settings of {PICTURES} pictures of {size[0]}x{size[1]} on {_cores()} cores, if no other program uses them")
     print(f"{'threads':>9}{'clock s':>9}{'CPU s':>9}{'ratio':>9}")
     for each in found:
         print(f"{each.threads:9}{each.clock:9.2f}{each.processor:9.2f}{found[0].clock / each.clock:9.2f}")

@@ -56,8 +56,9 @@ class Registry(Generic[T]):
         return self._things[name]
 
     def names(self) -> list[str]:
-        """Returns every name in registration order, then those of installed packages."""
-        return [*self._things, *(name for name in self._installed() if name not in self._things)]
+        """Returns every name in registration order, then those of installed packages, sorted, whether loaded already or not."""
+        installed = self._installed()
+        return [*(name for name in self._things if name not in installed), *installed]
 
     def __contains__(self, name: object) -> bool:
         return name in self._things or name in self._installed()

@@ -61,7 +61,10 @@ def equalize(image: Image) -> Image:
 
 @corruption(family="binary", source="VLM-RobustBench C.5")
 def autocontrast(image: Image) -> Image:
-    """Stretches each channel to the full range, without cutting off outliers; a constant channel stays."""
+    """Stretches each channel to the full range, without cutting off outliers; a constant channel stays.
+
+    That is Pillow's default, and it fits a published drop of 0.0 points.
+    """
     return look_up(image, np.stack([_stretch(channel) for channel in opencv().split(image)], axis=1))
 
 

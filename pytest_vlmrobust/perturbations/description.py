@@ -71,8 +71,8 @@ def fingerprint(setting: str | Setting) -> list[dict[str, Any]]:
         UnknownName: nothing has that name.
         SettingError: the setting cannot be read, or its level is absent or unknown.
 
-    >>> fingerprint("fog:mid")
-    [{'name': 'fog', 'level': 'mid', 'params': {'intensity': 0.6}, 'version': 1}]
+    >>> fingerprint("rotate:mid")
+    [{'name': 'rotate', 'level': 'mid', 'params': {'degrees': 15}, 'version': 1}]
     """
     return [
         {"name": record.name, "level": level, "params": dict(record.facts_at(level)), "version": record.version}

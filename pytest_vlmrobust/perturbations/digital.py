@@ -36,7 +36,10 @@ def jpeg_compression(image: Image, *, quality: int) -> Image:
     source="VLM-RobustBench Table 29; after Hendrycks & Dietterich 2019",
 )
 def pixelate(image: Image, *, scale: float) -> Image:
-    """Shrinks each side to ``scale`` by averaging areas, and enlarges back by repeating pixels."""
+    """Shrinks each side to ``scale`` by averaging areas, and enlarges back by repeating pixels.
+
+    The filter for shrinking is not published; averaging is that of Hendrycks & Dietterich.
+    """
     cv2 = opencv()
     height, width = image.shape[:2]
     small = cv2.resize(image, scaled_size(height, width, scale), interpolation=cv2.INTER_AREA)

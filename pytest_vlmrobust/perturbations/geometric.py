@@ -29,7 +29,8 @@ ELASTIC_SIGMA = 5.0
 def rotate(image: Image, *, degrees: float) -> Image:
     """Turns the picture counter-clockwise by ``degrees`` about its centre.
 
-    Questions about left, right, up and down keep their answers up to 30 degrees, so no change of label is declared.
+    The paper gives no direction; this is the positive one of Pillow and OpenCV. Questions about left, right, up and down keep
+    their answers up to 30 degrees, so no change of label is declared.
     """
     return _turned(image, degrees, scale=1.0)
 
@@ -42,7 +43,10 @@ def rotate(image: Image, *, degrees: float) -> Image:
     source="VLM-RobustBench Table 29",
 )
 def shear(image: Image, *, degrees: float) -> Image:
-    """Slants upright lines by ``degrees``: rows move sideways in proportion to their distance from the centre row."""
+    """Slants upright lines by ``degrees``: rows move sideways in proportion to their distance from the centre row.
+
+    The paper gives neither axis nor sign; sideways is how torchvision reads a single angle.
+    """
     slant = math.tan(math.radians(degrees))
     middle = (image.shape[0] - 1) / 2
     return _warped(image, np.array([[1.0, slant, -slant * middle], [0.0, 1.0, 0.0]]))

@@ -119,7 +119,8 @@ def _shot_table(scale: float) -> NDArray[np.uint8]:
     counts = np.arange(round(scale + 12 * np.sqrt(scale) + 12))
     log_factorials = np.concatenate([[0.0], np.cumsum(np.log(counts[1:]))])
     logs = counts * np.log(np.maximum(means, 1e-300))[:, None] - means[:, None] - log_factorials  # black stays black
-    ends = np.rint(np.cumsum(np.exp(logs), axis=1) * quantiles).astype(np.int64)
+    chances = np.exp(np.maximum(logs, -700.0))  # less would underflow, an error where the caller asked for that
+    ends = np.rint(np.cumsum(chances, axis=1) * quantiles).astype(np.int64)
     ends[:, -1] = quantiles
     levels = np.clip(np.rint(counts * 255.0 / scale), 0, 255).astype(np.uint8)
     return np.repeat(np.tile(levels, 256), np.diff(ends, axis=1, prepend=0).ravel())

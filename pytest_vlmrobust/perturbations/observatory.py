@@ -68,7 +68,7 @@ def observatory_zoom_blur(image: Image, rng: np.random.Generator) -> Image:
 
 @corruption(family=FAMILY, stochastic=True, source=SOURCE)
 def observatory_chromatic_aberration(image: Image, rng: np.random.Generator) -> Image:
-    """Distorts red and blue radially, both outwards or both inwards, and leaves green where it is.
+    """Distorts red and blue radially, both outwards or both inwards, with coefficients up to 0.2 and 0.1, and leaves green.
 
     A value at position p, as a share of width and height from the centre, comes from ``p (1 + k1 r^2 + k2 r^4)``, r the length
     of p. For each channel k1 is drawn up to 0.2, as listed, and k2 up to 0.1, which is not listed: the released pictures have
@@ -85,9 +85,9 @@ def observatory_chromatic_aberration(image: Image, rng: np.random.Generator) -> 
 
 @corruption(family=FAMILY, stochastic=True, source=SOURCE)
 def observatory_iso_noise(image: Image, rng: np.random.Generator) -> Image:
-    """Moves the lightness of a few pixels, drawn by chance, towards white: each of a Poisson count of hits by ``intensity``.
+    """Moves the lightness of a few pixels, drawn by chance, towards white: by ``intensity``, 0.1 to 0.5, for each hit.
 
-    ``intensity`` is drawn from 0.1 to 0.5, as listed; a pixel of lightness L in [0, 1] (the L of HLS) with n hits gets
+    ``intensity`` is drawn as listed, and hits are a Poisson count; a pixel of lightness L in [0, 1] (the L of HLS) with n hits gets
     ``L + n * intensity * (1 - L)``, at most 1, and keeps its hue and saturation. The expected n is ``intensity`` times the
     standard deviation of L over the picture. These bright specks look little like the grain of a sensor, yet they are what was
     published: 7 and 0.05 percent of the pixels of the released pictures differ, by multiples of intensities 0.339 and 0.117.
@@ -156,7 +156,7 @@ def observatory_multiplicative_noise(image: Image, rng: np.random.Generator) -> 
 
 @corruption(family=FAMILY, stochastic=True, source=SOURCE)
 def observatory_sharpen(image: Image, rng: np.random.Generator) -> Image:
-    """Adds to every value ``alpha`` times its differences from its eight neighbours, and darkens a little.
+    """Adds to every value ``alpha``, 0.3 to 0.5, times its differences from its eight neighbours, and darkens a little.
 
     ``alpha`` is drawn from 0.3 to 0.5, as listed. Each neighbour weighs ``-alpha``, the pixel itself
     ``1 - alpha + alpha (8 + lightness)``, which reproduces the released pictures; so flat areas are multiplied by

@@ -1,4 +1,4 @@
-"""Occlusion: part of the picture is painted black.
+"""Occlusion: part of the picture is painted black, the default of the usual libraries; the paper names no colour.
 
 What is hidden cannot be seen or counted, so questions about whether something is there may change their answer.
 """
@@ -28,7 +28,8 @@ GRID_CELLS = 8
 def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     """Hides one rectangle with a share ``ratio`` of the area ("area blocked"), at a random place.
 
-    Its shape relative to the picture's is drawn log-evenly between 1:2 and 2:1.
+    Number and shape are not published: one, for the paper speaks of an area blocked, with a shape relative to the picture's drawn
+    log-evenly between 1:2 and 2:1, so that it is no strip.
     """
     height, width = image.shape[:2]
     stretch = math.sqrt(2.0 ** rng.uniform(-1.0, 1.0))

@@ -56,7 +56,8 @@ def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Im
 def watermark(image: Image, *, fontsize: int) -> Image:
     """Writes "SAMPLE" across the centre, rising by 30 degrees, half transparent, ``fontsize`` pixels high.
 
-    White with a black edge, as the marks of picture agencies are, so that it shows on black, on white and on all between.
+    White with a black edge, as the marks of picture agencies are, so that it shows on black, on white and on all between;
+    half transparent, so that what lies under it can still be made out.
     """
     edge = max(1, fontsize // 24)
     letters = _rising(_letters(WATERMARK, fontsize, edge, 0), degrees=30.0)
@@ -78,7 +79,7 @@ def add_border(image: Image, *, width: int) -> Image:
     """Puts a black frame of ``width`` pixels around the picture, which grows by twice that in each direction.
 
     Around and not on top: 60 pixels painted inwards would hide more than half of a picture of 400 x 300, and no such drop
-    is published.
+    is published. Black is the default of the usual libraries.
     """
     cv2 = opencv()
     framed: Image = cv2.copyMakeBorder(image, width, width, width, width, cv2.BORDER_CONSTANT, value=BLACK)

@@ -62,9 +62,11 @@ class Numbered:
 
     def parameters(self, level: str | None) -> Parameters | None:
         """Returns the keyword arguments of a level, or ``None`` for what is no number of the range in its plain spelling."""
-        if level is None or not level.isascii() or not level.isdigit() or str(int(level)) != level:
+        # the length comes first: Python refuses to read numbers of thousands of digits
+        if level is None or len(level) > len(str(self.highest)) or not level.isascii() or not level.isdigit():
             return None
-        return {self.parameter: int(level)} if self.lowest <= int(level) <= self.highest else None
+        number = int(level)
+        return {self.parameter: number} if str(number) == level and self.lowest <= number <= self.highest else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

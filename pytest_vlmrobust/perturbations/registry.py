@@ -70,15 +70,17 @@ def corruption(
 
     Raises:
         UsageError: the name is taken, reserved or cannot be spelled in a setting, a level is missing, the levels do not fit
-            the function's signature, or ``changes`` names something unknown.
+            the function's signature or hold more than numbers and text, ``changes`` names something unknown, or ``version`` is
+            no whole number of at least 1.
     """
     severities = {"low": low, "mid": mid, "high": high}
 
     def register(function: F) -> F:
-        called = name or function.__name__
+        called = _name(function, name)
         found = _levels(called, severities, levels)
         _check_name(called, replace=replace)
         _check_signature(called, function, found, stochastic=stochastic)
+        _check_facts(called, found, version)
         record = Corruption(
             name=called,
             family=family,
@@ -95,7 +97,7 @@ def corruption(
             note=note,
             depends_on=depends_on,
         )
-        REGISTRY.add(called, record, replace=replace, origin=f"{function.__module__}.{function.__qualname__}")
+        REGISTRY.add(called, record, replace=replace, origin=_origin(function))
         vars(function).setdefault(_RECORDS, {})[called] = record
         return function
 
@@ -159,6 +161,31 @@ def _check_name(name: str, *, replace: bool) -> None:
         )
     if replace and name in REGISTRY and find(name).function.__module__.startswith(f"{__package__}."):
         raise UsageError(f"perturbation {name!r} is built in, and its published results mean these pixels. Choose another name")
+
+
+def _name(function: Callable[..., Any], name: str | None) -> str:
+    called = name or getattr(function, "__name__", None)
+    if called is None:
+        raise UsageError(f"a perturbation has no name: {function!r} is no function. Say name=")
+    return str(called)
+
+
+def _origin(function: Callable[..., Any]) -> str:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _check_facts(name: str, levels: Mapping[str | None, Parameters], version: object) -> None:
+    """Refuses what could not be part of a fingerprint, which is JSON."""
+    for parameters in levels.values():
+        for key, value in parameters.items():
+            if not isinstance(value, int | float | str):
+                raise UsageError(
+                    f"perturbation {name!r}: {key} is {value!r} of type {type(value).__qualname__}. Expected an int, a float or "
+                    "a str, for the fingerprint holds it; make anything else of them in the function"
+                )
+    if not isinstance(version, int) or version < 1:
+        raise UsageError(f"perturbation {name!r}: got version={version!r}. Expected a whole number of at least 1")
 
 
 def _check_signature(name: str, function: F, levels: Mapping[str | None, Parameters], *, stochastic: bool) -> None:

@@ -120,8 +120,9 @@ def gamma(image: Image, *, factor: float) -> Image:
 def hue_shift(image: Image, *, degrees: float) -> Image:
     """Adds ``degrees`` to the hue in HSV, from red towards yellow.
 
-    In floating point: 8-bit HSV keeps hue in steps of 2 degrees and loses levels on the way back. 10 degrees leave colours
-    their names.
+    The paper gives no sign; more hue is the positive direction of every library. 10 degrees leave colours their names.
+
+    In floating point: 8-bit HSV keeps hue in steps of 2 degrees and loses levels on the way back.
     """
     cv2 = opencv()
     hsv = cv2.cvtColor(image.astype(np.float32), cv2.COLOR_RGB2HSV)

@@ -81,6 +81,15 @@ def test_what_is_registered_hides_an_entry_point_of_its_name(install: Install) -
     assert registry.get("pi") == 3.0
 
 
+def test_the_order_of_names_does_not_depend_on_what_was_asked_for(install: Install) -> None:
+    install(pi="math:pi", e="math:e")
+    registry: Registry[float] = Registry("number", group="numbers")
+    registry.add("one", 1.0)
+    before = registry.names()
+    registry.get("pi")
+    assert registry.names() == before == ["one", "e", "pi"]
+
+
 def test_a_broken_entry_point_says_what_to_do(install: Install) -> None:
     install(broken="no_such_package_anywhere:thing")
     registry: Registry[float] = Registry("number", group="numbers")

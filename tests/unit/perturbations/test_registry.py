@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -108,6 +109,14 @@ def test_a_result_that_is_no_picture_is_refused(result: object, found: str) -> N
         (shade, {**LEVELS, "levels": {"dusk": {"amount": 1}}}, "'shade': levels= takes the place of low, mid and high"),
         (shade, {"levels": {}}, "'shade': levels= takes the place of low, mid and high, and names at least one"),
         (shade, {"levels": {"Dusk": {"amount": 1}}}, "'shade': level 'Dusk' could not be written. Expected a-z"),
+        (
+            shade,
+            {**LEVELS, "mid": {"amount": np.float32(2)}},
+            r"'shade': amount is .* of type float32\. Expected an int, a float",
+        ),
+        (same, {"version": 0}, "'same': got version=0. Expected a whole number of at least 1"),
+        (same, {"version": "2"}, "'same': got version='2'. Expected a whole number of at least 1"),
+        (functools.partial(shade, amount=1), {}, r"a perturbation has no name: functools.partial.* is no function. Say name="),
         (same, {"name": "Fog-2"}, "'Fog-2' could not be written in a setting"),
         (same, {"name": "fog:low"}, "'fog:low' could not be written in a setting"),
         (same, {"name": "clean"}, "'clean': the name is reserved"),
@@ -130,7 +139,7 @@ def test_levels_may_have_names_of_their_own_and_whole_numbers() -> None:
     assert perturbations.get("shade:4")(np.full((1, 1, 3), 9, np.uint8), seed=1).max() == 5
     assert perturbations.info("shade:dawn.2").label_changing == frozenset()
     assert perturbations.info("shade:4").label_changing == {"colour"}
-    for level in ("6", "2", "04", "dark"):
+    for level in ("6", "2", "04", "dark", "4" * 5000):
         with pytest.raises(
             SettingError, match=rf"no level '{level}'\. Expected 'shade:N' with a whole number N from 3 to 5 grey"
         ):
@@ -154,6 +163,28 @@ def test_several_pictures_are_refused_where_none_were_announced() -> None:
         UsageError, match=r"'split:low' returned uint8 of shape \(1, 4, 5, 3\)\. Expected uint8 of shape \(H, W, 3\)"
     ):
         perturbations.get("split:low")(np.zeros((4, 5, 3), np.uint8), seed=1)
+
+
+def test_another_number_of_pictures_than_announced_is_refused() -> None:
+    corruption(family="mine", **LEVELS, views=lambda amount: amount + 1)(split)
+    with pytest.raises(UsageError, match=r"'split:mid' returned 2 pictures, and its views= announces 3\. Make the two agree"):
+        perturbations.get("split:mid")(np.zeros((4, 5, 3), np.uint8), seed=1)
+
+
+def test_another_size_is_refused_unless_declared() -> None:
+    corruption(family="mine", name="cropped")(lambda image: image[:2])
+    message = r"'cropped' returned a picture of 5 x 2 pixels for one of 5 x 4, .*Register it with keeps_size=False"
+    with pytest.raises(UsageError, match=message):
+        perturbations.get("flip_h+cropped")(np.zeros((4, 5, 3), np.uint8), seed=1)
+    corruption(family="mine", name="cropped", keeps_size=False, replace=True)(lambda image: image[:2])
+    assert perturbations.get("flip_h+cropped")(np.zeros((4, 5, 3), np.uint8), seed=1).shape == (2, 5, 3)
+
+
+def test_what_is_called_may_be_an_object() -> None:
+    corruption(family="mine", name="darker")(functools.partial(shade, amount=2))
+    assert perturbations.get("darker")(np.full((1, 1, 3), 9, np.uint8), seed=1).max() == 7
+    with pytest.raises(UsageError, match=r"'darker' is registered already by functools\.partial"):
+        corruption(family="mine", name="darker")(functools.partial(shade, amount=3))
 
 
 def test_a_note_says_what_could_not_be_done_at_the_size_a_step_meets() -> None:
