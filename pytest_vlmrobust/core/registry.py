@@ -60,6 +60,15 @@ class Registry(Generic[T]):
         installed = self._installed()
         return [*(name for name in self._things if name not in installed), *installed]
 
+    def loaded(self) -> dict[str, T]:
+        """Returns what is registered or was asked for; what installed packages offer is not imported for it."""
+        return dict(self._things)
+
+    def owner(self, name: str) -> str:
+        """Returns which installed package offers ``name``, empty for what was registered in this process."""
+        entry = self._installed().get(name)
+        return "" if entry is None else (entry.dist.name if entry.dist else "an installed package")
+
     def __contains__(self, name: object) -> bool:
         return name in self._things or name in self._installed()
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import Cell, SweepMetric
+from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.perturbations.catalog import SETS
+from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 BASELINES = (CLEAN, NO_IMAGE)
 
@@ -33,9 +35,18 @@ def expand_settings(names: Iterable[str], native_long_edge: int | None = None) -
         for member in _members(name, native_long_edge):
             setting = Setting.parse(member)
             if setting not in BASELINES:
-                perturbations.get(str(setting))
+                _check(setting)
             found[setting] = None
     return tuple(found)
+
+
+def _check(setting: Setting) -> None:
+    try:
+        perturbations.get(setting)
+    except UnknownName as error:
+        if error.name == str(setting):  # no part of something longer: it may have been meant as a set
+            raise UnknownName("setting, or set of settings", error.name, [*SETS, LADDER, *REGISTRY.names()]) from None
+        raise
 
 
 def ladder(native_long_edge: int) -> list[str]:

@@ -135,8 +135,11 @@ def _settings(perturbations: tuple[str, ...]) -> list[str]:
 
 
 def _illusions() -> tuple[str, ...]:
-    """Returns the illusions that are registered, as those of a folder are, or where there are none their stand-ins."""
-    return tuple(name for name in REGISTRY.names() if find(name).family == "illusion") or STANDINS
+    """Returns the illusions that are registered, as those of a folder are, or where there are none their stand-ins.
+
+    Those of installed packages count once they are loaded: a broken package must not take this set with it.
+    """
+    return tuple(name for name in REGISTRY.loaded() if find(name).family == "illusion") or STANDINS
 
 
 def _special(name: str, function: Callable[..., Image]) -> Corruption:

@@ -87,8 +87,8 @@ def observatory_chromatic_aberration(image: Image, rng: np.random.Generator) -> 
 def observatory_iso_noise(image: Image, rng: np.random.Generator) -> Image:
     """Moves the lightness of a few pixels, drawn by chance, towards white: by ``intensity``, 0.1 to 0.5, for each hit.
 
-    ``intensity`` is drawn as listed, and hits are a Poisson count; a pixel of lightness L in [0, 1] (the L of HLS) with n hits gets
-    ``L + n * intensity * (1 - L)``, at most 1, and keeps its hue and saturation. The expected n is ``intensity`` times the
+    ``intensity`` is drawn as listed, and hits are a Poisson count; a pixel of lightness L in [0, 1] (the L of HLS) with n hits
+    gets ``L + n * intensity * (1 - L)``, at most 1, and keeps its hue and saturation. The expected n is ``intensity`` times the
     standard deviation of L over the picture. These bright specks look little like the grain of a sensor, yet they are what was
     published: 7 and 0.05 percent of the pixels of the released pictures differ, by multiples of intensities 0.339 and 0.117.
 

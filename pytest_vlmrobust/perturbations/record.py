@@ -139,9 +139,12 @@ class Corruption:
         parameters = self.parameters(level)
         return {**parameters, **self.depends_on(**parameters)} if self.depends_on else parameters
 
-    def apply(self, image: Image, rng: np.random.Generator, level: str | None) -> Any:
-        """Returns what ``function`` makes of ``image`` at ``level``; nothing is checked here."""
-        randomness = (rng,) if self.stochastic else ()
+    def apply(self, image: Image, generator: Callable[[], np.random.Generator], level: str | None) -> Any:
+        """Returns what ``function`` makes of ``image`` at ``level``; nothing is checked here.
+
+        ``generator`` is called where the function is stochastic: to derive one takes longer than to mirror a picture.
+        """
+        randomness = (generator(),) if self.stochastic else ()
         return self.function(image, *randomness, **self.parameters(level))
 
     def _refusal(self, level: str | None) -> str:

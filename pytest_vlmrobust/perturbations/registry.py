@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pytest_vlmrobust.core.errors import SettingError, UsageError
-from pytest_vlmrobust.core.registry import Registry
+from pytest_vlmrobust.core.registry import DISABLE_VARIABLE, Registry
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
 
 from .record import CATEGORIES, CHANGES, Corruption, Note, Numbered, Parameters
@@ -117,8 +117,8 @@ def find(name: str) -> Corruption:
     record = getattr(thing, _RECORDS, {}).get(name, thing)
     if not isinstance(record, Corruption) or record.name != name:
         raise UsageError(
-            f"perturbation {name!r}: its entry point leads to {thing!r}. "
-            f"Expected a function decorated with @corruption whose name is {name!r}"
+            f"perturbation {name!r} of {REGISTRY.owner(name) or 'this process'}: its entry point leads to {thing!r}. Expected a "
+            f"function decorated with @corruption whose name is {name!r}. Mend or uninstall it, or set {DISABLE_VARIABLE}=1"
         )
     return record
 

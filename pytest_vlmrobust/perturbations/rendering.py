@@ -6,6 +6,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -77,7 +78,7 @@ class Renderer:
             occurrence = () if seen[step] == 1 else (str(seen[step]),)
             note = record.note_at(level, *result.shape[:2])
             notes += [f"{step}: {note}"] if note else []
-            changed = record.apply(_read_only(result), rng_for(number, step, *occurrence), level)
+            changed = record.apply(_read_only(result), partial(rng_for, number, step, *occurrence), level)
             result = _own(changed, result, step, record, level)
         return Rendering(result, tuple(notes))
 

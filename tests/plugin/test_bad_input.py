@@ -34,7 +34,7 @@ def test_an_unknown_dataset(project: Project) -> None:
 
 def test_an_unknown_setting(project: Project) -> None:
     project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace('"flip_v"', '"flip_w"'))
-    refused(project.run(), "unknown perturbation 'flip_w'", "Did you mean 'flip_v'?")
+    refused(project.run(), "unknown setting, or set of settings 'flip_w'", "Did you mean 'flip_v'?")
 
 
 def test_an_unknown_level(project: Project) -> None:
@@ -87,7 +87,7 @@ def test_a_seed_of_zero_is_a_seed(project: Project) -> None:
 
 def test_mistakes_are_refused_under_xdist_too(project: Project) -> None:
     project.write("suite/test_suite.py", (project.path / "suite/test_suite.py").read_text().replace('"flip_v"', '"flip_w"'))
-    refused(project.run("-n2"), "unknown perturbation 'flip_w'")
+    refused(project.run("-n2"), "unknown setting, or set of settings 'flip_w'")
     refused(project.pytester.runpytest("suite", "-n2"), "none was named")
 
 

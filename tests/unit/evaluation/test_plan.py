@@ -26,8 +26,12 @@ def test_settings_stand_where_they_were_first_named() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match=r"unknown perturbation 'flip_w'\. Did you mean 'flip_v'\?"):
+    with pytest.raises(UnknownName, match=r"unknown setting, or set of settings 'flip_w'\. Did you mean 'flip_v'\?"):
         expand_settings(["clean", "flip_w"])
+    with pytest.raises(UnknownName, match=r"'robustbnch'\. Did you mean 'robustbench'\?"):
+        expand_settings(["robustbnch"])
+    with pytest.raises(UnknownName, match=r"unknown perturbation 'fogg'\. Did you mean 'fog'\?"):
+        expand_settings(["fogg:low"])
 
 
 @pytest.mark.parametrize("name", ["fog", "fog:hihg", "flip_v:low", "fog:low+"])
