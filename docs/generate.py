@@ -10,35 +10,58 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust import metrics
+from pytest_vlmrobust import metrics, scoring
 from pytest_vlmrobust.backends.builtin import PUBLISHED
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.setting import LEVELS
+from pytest_vlmrobust.datasets.benchmark import Benchmark
+from pytest_vlmrobust.datasets.benchmark_files import SHIPPED, read_benchmarks
+from pytest_vlmrobust.metrics.description import describe, plain
 from pytest_vlmrobust.metrics.record import Metric
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
+from pytest_vlmrobust.perturbations.extras import SOURCE as OWN_READING
 from pytest_vlmrobust.perturbations.record import Corruption
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.plugin.options import Settings
+from pytest_vlmrobust.testing import CHECKS, LAWS
 
 ROOT = Path(__file__).parents[1]
 BUILT_IN = "pytest_vlmrobust.perturbations"
+
+_GROUPS = {
+    "patches": "sizes",
+    "ladder": "sizes",
+    "preprocessing": "sizes",
+    "observatory": "observatory",
+    "standin": "standins",
+}
+
+_SUITES = {
+    "": "Of every suite",
+    "corruptions": "Of corruptions",
+    "patches": "Of patches",
+    "resolution": "Of resolutions",
+    "observatory": "Of the Perceptual Observatory",
+    "baseline": "Against an earlier run",
+}
 
 _JSON_TYPES = {
     "str": "text",
     "int": "whole number",
     "float": "number or null",
+    "int | None": "whole number or null",
     "Outcome": "text",
     "tuple[Measure, ...]": "list of measures",
     "tuple[str, ...]": "list of texts",
+    "tuple[float, ...]": "list of numbers",
     "dict[str, float]": "object of numbers or null",
 }
 
@@ -76,30 +99,70 @@ def metric_row(record: Metric) -> tuple[str, ...]:
     )
 
 
-def perturbations(*, published: bool) -> str:
-    """Returns the table of the built-in perturbations of the paper, or of the others."""
-    built_in = [name for name in REGISTRY.names() if REGISTRY.get(name).function.__module__.startswith(BUILT_IN)]
-    chosen = ROBUSTBENCH if published else [name for name in built_in if name not in ROBUSTBENCH]
-    rows = [perturbation_row(REGISTRY.get(name)) for name in chosen]
-    return table(("name", "family", *LEVELS, "random", "changes the answer about", "version", "what it does"), rows)
+def metrics_in_full() -> str:
+    """Returns a section for each metric, by suite."""
+    records = [metrics.get(name) for name in sorted(metrics.names())]
+    parts = []
+    for suite, title in _SUITES.items():
+        parts.append(f"## {title}\n")
+        parts += [metric_section(record) for record in records if record.suite == suite]
+    return "\n".join(parts)
+
+
+def metric_section(record: Metric) -> str:
+    """Returns everything that is known about one metric."""
+    about = describe(record)
+    lines = [f"### `{about.name}`", "", about.summary, "", f"    {about.formula}", ""]
+    lines += [part for caveat in about.caveats for part in (caveat, "")]
+    lines += [f"- *{title}*: {text}" for title, text in about.facts if title != "suite"]
+    return "\n".join(lines) + "\n"
+
+
+def checks() -> str:
+    """Returns the table of the checks of metrics."""
+    rows = [(f"`test_{'verdict' if name in LAWS else 'metric'}[METRIC-{name}]`", check.meaning) for name, check in CHECKS.items()]
+    return table(("test", "the metric, or verdicts on it"), rows)
+
+
+def perturbations(group: str) -> str:
+    """Returns the table of the built-in perturbations of one group."""
+    records = [REGISTRY.get(name) for name in (*ROBUSTBENCH, *(name for name in REGISTRY.names() if name not in ROBUSTBENCH))]
+    built_in = [record for record in records if record.function.__module__.startswith(BUILT_IN)]
+    rows = [perturbation_row(record) for record in built_in if perturbation_group(record) == group]
+    return table(("name", "category", "parameters", "algorithm", "source", "version", "changes the answer about", "random"), rows)
+
+
+def perturbation_group(record: Corruption) -> str:
+    """Returns which table a perturbation stands in."""
+    if record.name in ROBUSTBENCH:
+        return "published"
+    return "others" if record.source == OWN_READING else _GROUPS.get(record.family, "others")
 
 
 def perturbation_row(record: Corruption) -> tuple[str, ...]:
     """Returns what the table says about one perturbation."""
     return (
         f"`{record.name}`",
-        record.family,
-        *(parameters(record.levels.get(level, {})) for level in LEVELS),
-        "yes" if record.stochastic else "",
-        changes(record.changes),
-        str(record.version),
+        record.category,
+        parameters(record),
         plain(first_line(record.doc)),
+        record.source,
+        str(record.version),
+        changes(record.changes),
+        "yes" if record.stochastic else "",
     )
 
 
-def parameters(values: Mapping[str, object]) -> str:
-    """Returns keyword arguments as they are written in code."""
-    return ", ".join(f"{key}={value}" for key, value in values.items())
+def parameters(record: Corruption) -> str:
+    """Returns the parameters of a perturbation: each with its values from the mildest level to the strongest."""
+    by_name: dict[str, list[str]] = {}
+    for values in record.levels.values():
+        for key, value in values.items():
+            by_name.setdefault(key, []).append(str(value))
+    said = [f"{key} = {' / '.join(values)}" for key, values in by_name.items()]
+    if record.numbered:
+        said.append(f"or any from {record.numbered.lowest} to {record.numbered.highest} {record.numbered.noun}")
+    return ", ".join(said)
 
 
 def changes(by_level: Mapping[str | None, frozenset[str]]) -> str:
@@ -128,12 +191,48 @@ def models() -> str:
     return table(("name", "hub id", "billion parameters", "prompt mode"), rows)
 
 
+def benchmarks() -> str:
+    """Returns the table of the shipped benchmarks."""
+    rows = [benchmark_row(record) for record in read_benchmarks(SHIPPED).values()]
+    return table(("benchmark", "file names", "on the hub", "answers", "scorer", "chance", "whole data set", "remarks"), rows)
+
+
+def benchmark_row(record: Benchmark) -> tuple[str, ...]:
+    """Returns what the table says about one benchmark."""
+    scorers = [scorer for kind in record.kinds for scorer in (kind.scorer, kind.unlisted) if scorer]
+    return (
+        f"**{record.name}**: {record.about}",
+        ", ".join(f"`{name}`" for name in record.files),
+        ", ".join(f"`{layout.ids[0]}`" for layout in record.hub),
+        ", ".join(dict.fromkeys(kind.task for kind in record.kinds)),
+        ", ".join(f"`{scorer}`" for scorer in dict.fromkeys(scorers)),
+        record.chance,
+        f"`{record.metric}`",
+        plain(record.remarks),
+    )
+
+
 def exceptions() -> str:
     """Returns the table of everything that is raised on purpose, each below what it is a kind of."""
     found = [thing for _, thing in inspect.getmembers(errors, inspect.isclass) if issubclass(thing, errors.VlmRobustError)]
     kinds = sorted(found, key=lambda thing: [base.__name__ for base in reversed(thing.__mro__)])
     rows = [(f"`{kind.__name__}`", f"`{kind.__mro__[1].__name__}`", plain(first_line(kind.__doc__))) for kind in kinds]
     return table(("error", "is a kind of", "meaning"), rows)
+
+
+def scorers() -> str:
+    """Returns the table of the built-in scorers."""
+    return described(("scorer", "value"), {name: scoring.SCORERS.get(name) for name in scoring.names()})
+
+
+def corpus_metrics() -> str:
+    """Returns the table of the metrics of whole data sets."""
+    return described(("metric", "value"), {name: scoring.CORPUS_METRICS.get(name) for name in scoring.CORPUS_METRICS})
+
+
+def described(header: Sequence[str], functions: Mapping[str, Callable[..., Any]]) -> str:
+    """Returns the table of functions by name, with what the first line of each says."""
+    return table(header, [(f"`{name}`", plain(first_line(function.__doc__))) for name, function in functions.items()])
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -152,22 +251,24 @@ def first_line(text: str | None) -> str:
     return (text or "").partition("\n")[0]
 
 
-def plain(text: str) -> str:
-    """Returns docstring text as Markdown on one line."""
-    without_roles = re.sub(r":\w+:`~?([^`]+)`", r"``\1``", text)
-    return " ".join(without_roles.replace("``", "`").split())
-
-
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"options": options},
     "docs/reference/metrics.md": {"cell": lambda: metrics_of("cell"), "sweep": lambda: metrics_of("sweep")},
+    "docs/metrics.md": {"checks": checks, "metrics": metrics_in_full},
     "docs/reference/perturbations.md": {
-        "published": lambda: perturbations(published=True),
-        "others": lambda: perturbations(published=False),
+        group: functools.partial(perturbations, group) for group in ("published", "sizes", "observatory", "standins", "others")
     },
     "docs/reference/files.md": {"record": lambda: members(Record), "measure": lambda: members(Measure)},
     "docs/reference/models.md": {"models": models},
     "docs/reference/errors.md": {"errors": exceptions},
+    "docs/reference/scoring.md": {
+        "scorers": scorers,
+        "choice": lambda: described(("rule", "reads"), scoring.CHOICE_RULES),
+        "yes_no": lambda: described(("rule", "reads"), scoring.YES_NO_RULES),
+        "open": lambda: described(("rule", "reads"), scoring.OPEN_RULES),
+        "corpus": corpus_metrics,
+    },
+    "docs/reference/data.md": {"benchmarks": benchmarks},
 }
 
 

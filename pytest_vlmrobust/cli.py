@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import __version__
 from .core.errors import UsageError, VlmRobustError
+from .core.seeding import AUGMENTATION_SEED
 from .core.verdict import EXIT_CODES, decide
 
 USAGE_ERROR = 4
@@ -40,6 +42,10 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("kind", choices=sorted(_LISTS), help="what to list")
     listing.set_defaults(run=_list)
 
+    explain = commands.add_parser("explain", help="say what a metric is: formula, source, bounds, interval, what to beware of")
+    explain.add_argument("metric", nargs="?", metavar="METRIC", help="a metric (default: list all of them)")
+    explain.set_defaults(run=_explain)
+
     check = commands.add_parser("check", help="read thresholds files as a gate would and say what they hold")
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
     check.set_defaults(run=_check)
@@ -48,7 +54,19 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory below .vlmrobust/runs")
     report.add_argument("--out", type=Path, help="where to (default: the run's directory)")
     report.set_defaults(run=_report)
+
+    _add_show(commands.add_parser("show", help="draw one picture under many settings: a contact sheet in HTML or PNG"))
     return parser
+
+
+def _add_show(show: argparse.ArgumentParser) -> None:
+    show.add_argument("image", metavar="IMAGE", type=Path, help="a picture in any format that Pillow reads")
+    show.add_argument("--out", required=True, type=Path, metavar="FILE", help="what to write: FILE.html or FILE.png")
+    show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")
+    show.add_argument("--setting", action="append", default=[], help="a setting, such as fog:mid+flip_h; repeatable")
+    show.add_argument("--seed", type=int, default=AUGMENTATION_SEED, metavar="N", help="of random ones (default: %(default)s)")
+    show.add_argument("--tile", type=int, default=200, metavar="PIXELS", help="width of a tile (default: %(default)s)")
+    show.set_defaults(run=_show)
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -75,6 +93,19 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
+def _explain(options: argparse.Namespace) -> int:
+    from . import metrics
+    from .metrics.description import describe
+
+    if options.metric:
+        _say(describe(metrics.get(options.metric)).text(min(100, shutil.get_terminal_size().columns)))
+        return 0
+    summaries = {name: describe(metrics.get(name)).summary for name in metrics.names()}
+    for name, summary in sorted(summaries.items()):
+        _say(f"{name:<{max(map(len, summaries))}}  {summary}")
+    return 0
+
+
 def _check(options: argparse.Namespace) -> int:
     from .evaluation.policy_files import known_metrics, thresholds_file
     from .metrics.registry import AMBIGUOUS
@@ -98,6 +129,15 @@ def _report(options: argparse.Namespace) -> int:
     decision = decide((record.outcome for record in records), missing=facts.missing(records))
     _say(f"{decision}: {len(records)} of {facts.selected} records, {out / 'summary.md'}")
     return EXIT_CODES[decision]
+
+
+def _show(options: argparse.Namespace) -> int:
+    from .perturbations.gallery import printable, show
+
+    begun = time.perf_counter()
+    made = show(options.image, options.out, sets=options.set, settings=options.setting, seed=options.seed, tile=options.tile)
+    _say(f"{printable(str(options.out))}: {made.count} settings in {time.perf_counter() - begun:.1f} s")
+    return 0
 
 
 def _models() -> list[str]:

@@ -15,9 +15,16 @@ _NOUNS = {
     Needs.NO_IMAGE: "scores without images",
     Needs.PERTURBED_BY_SETTING: "scores under any setting",
     Needs.REFERENCE_BY_SETTING: "scores of a reference model",
+    Needs.BASELINE: "scores of an earlier run under this setting",
+    Needs.BASELINE_CLEAN: "clean scores of an earlier run",
     Needs.LABELS: "labels of the samples",
     Needs.RESOLUTIONS: "scores under any setting 'resolution:<pixels>'",
     Needs.ACCURACIES: "scores under any setting 'resolution:<pixels>'",
+    Needs.RUNGS: "scores under any setting 'resolution:<pixels>'",
+    Needs.CHANCES: "chance levels of the samples",
+    Needs.PATCHES_AGAIN: "scores of a second pass over the patches",
+    Needs.WHOLE_ATTEMPTS: "scores of further attempts at the whole image",
+    Needs.PLACEBO_PATCHES: "scores on the patches of other images",
 }
 
 
@@ -38,11 +45,11 @@ def complete_samples(read: dict[str, Scores], samples: int) -> int:
     return int(complete.sum())
 
 
-def what_is_missing(record: Metric, table: ScoreTable, read: dict[str, Scores]) -> str:
+def what_is_missing(record: Metric, table: ScoreTable, setting: str | None, read: dict[str, Scores]) -> str:
     """Returns why the value cannot be known, or an empty string when everything is there."""
     if not table.samples:
         return "no samples"
-    absent = next((_NOUNS[need] for need in record.needs if not need.of_one_setting and not _has(table, need)), None)
+    absent = next((_NOUNS[need] for need in record.needs if need in _NOUNS and not _has(table, need, setting)), None)
     if absent:
         return f"there are no {absent}"
     lacking = [name for name in table.by_setting if name not in (table.reference_by_setting or {})]
@@ -58,20 +65,31 @@ def what_is_missing(record: Metric, table: ScoreTable, read: dict[str, Scores]) 
 
 def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[str, ...]) -> dict[str, Scores]:
     if need.of_one_setting:
-        return {str(setting): table.argument(need, setting)}
+        values = table.argument(need, setting)
+        return {} if values is None else {_name_of(need, str(setting)): values}
     reference = table.reference_by_setting or {}
     read = {
         Needs.CLEAN: {"clean": table.clean},
         Needs.NO_IMAGE: {} if table.no_image is None else {"no_image": table.no_image},
         Needs.PERTURBED_BY_SETTING: {name: table.by_setting[name] for name in chosen},
         Needs.REFERENCE_BY_SETTING: {f"reference {name}": reference[name] for name in chosen if name in reference},
+        Needs.BASELINE_CLEAN: {} if table.baseline_clean is None else {"baseline clean": table.baseline_clean},
         Needs.ACCURACIES: {name: table.by_setting[name] for _, name in table.resolutions()},
+        Needs.RUNGS: {name: table.by_setting[name] for _, name in table.resolutions()},
+        Needs.CHANCES: {} if table.chances is None else {"chances": table.chances},
     }
     return read.get(need, {})
 
 
-def _has(table: ScoreTable, need: Needs) -> bool:
-    argument = table.argument(need, None)
+def _name_of(need: Needs, setting: str) -> str:
+    """Returns how messages call the scores of a need under one setting."""
+    if need is Needs.BASELINE:
+        return f"baseline {setting}"
+    return f"{_NOUNS[need]} of {setting}" if need.optional else setting
+
+
+def _has(table: ScoreTable, need: Needs, setting: str | None) -> bool:
+    argument = table.argument(need, setting)
     return argument is not None and len(argument) > 0
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import intervals, validity
+from .paired import GAIN_MOVES
 from .record import Needs
 from .registry import metric
 from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, by_setting, drops, require_equal_lengths, stacked
@@ -27,9 +28,13 @@ from .thresholds import BENIGN, CATASTROPHIC, SEVERE
     suite="corruptions",
     interval=intervals.mean_drop,
     coverage=ALL_SETTINGS,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
 def mean_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean accuracy drop over all settings.
+
+    Formula: ``mean over settings s of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -54,11 +59,16 @@ def mean_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     interval=intervals.worst_case_drop,
     coverage=ALL_SETTINGS,
     note=validity.worst_setting,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
 def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Largest accuracy drop over all settings.
 
-    The maximum of noisy drops is biased upwards; its interval is not: see the evidence in the estimate.
+    The largest of many noisy drops is too large on average (the winner's curse), the more so the fewer samples there are. Its
+    interval is not, and its note gives a cross-validated value.
+
+    Formula: ``max over settings s of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -87,9 +97,13 @@ def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     interval=intervals.worst_at_low,
     coverage=LOW_SETTINGS,
     note=validity.worst_low_setting,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
 def worst_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Largest accuracy drop over the settings at level low.
+
+    Formula: ``max over settings s at level low of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -114,9 +128,15 @@ def worst_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     suite="corruptions",
     interval=intervals.benign_at_low,
     coverage=LOW_SETTINGS,
+    unchanged=1.0,
+    monotone={Needs.CLEAN: -1, Needs.PERTURBED_BY_SETTING: 1},
 )
 def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of the settings at level low that cost less than 1 percentage point, gains included.
+
+    Of a few hundred samples 1 percentage point is a handful of answers: noise alone carries settings across the line, either way.
+
+    Formula: ``share of the settings s at level low with drop(s) < 0.01, with drop(s) = mean(clean - perturbed_s)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -141,11 +161,15 @@ def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     suite="corruptions",
     interval=intervals.severe_failure_rate,
     coverage=ALL_SETTINGS,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
 def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relative: float = SEVERE) -> float:
     """Share of the settings that cost more than a tenth of the clean accuracy.
 
     The comparison is strict, and made on sums of scores so that no rounding decides.
+
+    Formula: ``share of the settings s with drop(s) > 0.10 mean(clean), with drop(s) = mean(clean - perturbed_s)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -172,9 +196,13 @@ def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relat
     suite="corruptions",
     interval=intervals.catastrophic_rate,
     coverage=ALL_SETTINGS,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
 def catastrophic_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of the settings that cost more than 10 percentage points.
+
+    Formula: ``share of the settings s with drop(s) > 0.10, with drop(s) = mean(clean - perturbed_s)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -199,9 +227,13 @@ def catastrophic_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> floa
     suite="corruptions",
     interval=intervals.mean_harmful_flip_rate,
     coverage=ALL_SETTINGS,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
 def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Harmful flip rate, averaged over all settings.
+
+    Formula: ``mean over settings s of mean(max(clean - perturbed_s, 0))``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -226,9 +258,13 @@ def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
     suite="corruptions",
     interval=intervals.mean_helpful_flip_rate,
     coverage=ALL_SETTINGS,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: -1, Needs.PERTURBED_BY_SETTING: 1},
 )
 def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Helpful flip rate, averaged over all settings.
+
+    Formula: ``mean over settings s of mean(max(perturbed_s - clean, 0))``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -255,9 +291,17 @@ def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
     interval=intervals.mean_relative_corruption_error,
     gate=validity.visual_gain_is_real,
     coverage=ALL_SETTINGS,
+    unchanged=0.0,
+    blind=math.nan,
+    monotone={Needs.PERTURBED_BY_SETTING: -1},
+    not_monotone=GAIN_MOVES,
 )
 def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySetting, no_image: ArrayLike) -> float:
     """Mean over all settings of the share of the visual gain that they destroy.
+
+    The smaller the visual gain, the more noise there is in shares of it.
+
+    Formula: ``mean over settings s of mean(clean - perturbed_s) / mean(clean - no_image)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -292,9 +336,15 @@ def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySet
     interval=intervals.mean_corruption_error,
     gate=validity.reference_makes_errors,
     coverage=ALL_SETTINGS,
+    unchanged=1.0,
+    monotone={Needs.PERTURBED_BY_SETTING: -1, Needs.REFERENCE_BY_SETTING: 1},
 )
 def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting: BySetting) -> float:
     """Errors relative to a reference model: per perturbation summed over its levels, then the plain mean over perturbations.
+
+    Two values can be compared only if reference model, samples and settings are the same.
+
+    Formula: ``mean over perturbations f of [sum_l mean(1 - perturbed_fl)] / [sum_l mean(1 - reference_fl)], over levels l``
 
     Args:
         perturbed_by_setting: setting to scores, shape (N,).
@@ -310,6 +360,27 @@ def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting:
     >>> mean_corruption_error({"fog:low": [1, 1, 0, 1]}, {"fog:low": [1, 0, 0, 1]})
     0.5
     """
+    return _mean(np.array(list(corruption_errors(perturbed_by_setting, reference_by_setting).values())))
+
+
+def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: BySetting) -> dict[str, float]:
+    """Errors under each perturbation relative to a reference model's, both summed over its levels: CE.
+
+    Args:
+        perturbed_by_setting: setting to scores, shape (N,).
+        reference_by_setting: the reference model's scores under at least these settings, shape (N,), the same samples.
+
+    Returns:
+        Perturbation to a ratio of at least 0; NaN where the reference makes no errors (undefined) or a score is missing.
+
+    Raises:
+        ValueError: the reference lacks a setting, unequal lengths, a score outside [0, 1], or another shape.
+
+    Source: VLM-RobustBench section 5.7 and appendix B.3.
+
+    >>> corruption_errors({"fog:low": [1, 1], "fog:high": [1, 0]}, {"fog:low": [1, 1], "fog:high": [0, 0]})
+    {'fog': 0.5}
+    """
     own, reference = by_setting(perturbed_by_setting), by_setting(reference_by_setting, "reference_by_setting")
     if missing := [setting for setting in own if setting not in reference]:
         raise ValueError(
@@ -317,12 +388,12 @@ def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting:
         )
     for setting, scores in own.items():
         require_equal_lengths({setting: len(scores), f"reference {setting}": len(reference[setting])})
-    ratios = []
-    for settings in types(own).values():
+    ratios = {}
+    for name, settings in types(own).items():
         ours = sum(float((1.0 - own[setting]).sum()) for setting in settings)
         theirs = sum(float((1.0 - reference[setting]).sum()) for setting in settings)
-        ratios.append(ours / theirs if theirs > ROUNDING else math.nan)
-    return _mean(np.array(ratios))
+        ratios[name] = ours / theirs if theirs > ROUNDING else math.nan
+    return ratios
 
 
 def _losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:

@@ -15,18 +15,19 @@ from .statistics.quantiles import one_sided
 from .table import ScoreTable
 
 
-def estimate(name: str, table: ScoreTable, setting: SettingLike | None = None, confidence: float = 0.90) -> Estimate:
+def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None = None, confidence: float = 0.90) -> Estimate:
     """Computes a registered metric from a table of scores, with its interval, sample size, validity and reason.
 
     Args:
-        name: a registered metric.
+        name: a registered metric, or the record of one that need not be.
         table: scores of N samples.
         setting: the setting of the cell for a metric of scope ``"cell"``; None for one of scope ``"sweep"``.
         confidence: two-sided level of the interval in (0, 1): each bound of 0.90 is a one-sided 95 % bound.
 
     Returns:
         An :class:`Estimate`. ``value`` is NaN, and ``reason`` says why, when something it needs is missing or it is undefined;
-        ``valid`` is False when the metric does not apply to such scores. ``reason`` also says over how many settings the value
+        ``valid`` is False when the metric does not apply to such scores; ``at`` gives the interval at any other level. ``reason``
+        also says over how many settings the value
         was taken whenever these are not all of the published ones.
 
     Raises:
@@ -35,11 +36,11 @@ def estimate(name: str, table: ScoreTable, setting: SettingLike | None = None, c
             does not return a built-in float.
         ValueError: ``confidence`` outside (0, 1).
     """
-    record = REGISTRY.get(name)
+    record = name if isinstance(name, Metric) else REGISTRY.get(name)
     one_sided(confidence)
     key = _checked_setting(record, setting)
     read = arrays_read(record, table, key)
-    if missing := what_is_missing(record, table, read):
+    if missing := what_is_missing(record, table, key, read):
         return Estimate(math.nan, complete_samples(read, table.samples), reason=missing)
     if record.coverage and not record.coverage.count(table.by_setting):
         reason = f"none of the {len(table.by_setting)} settings counts: needs {record.validity}"
@@ -48,7 +49,11 @@ def estimate(name: str, table: ScoreTable, setting: SettingLike | None = None, c
     value = _value(record, table, key)
     undefined = "" if refusal or not math.isnan(value) else f"undefined: needs {record.validity or 'other scores'}"
     note = record.note(table) if record.note else ""
-    low, high = _bounds(record, table, key, confidence) if math.isfinite(value) else (math.nan, math.nan)
+
+    def at(level: float) -> tuple[float, float]:
+        return _bounds(record, table, key, level) if math.isfinite(value) else (math.nan, math.nan)
+
+    low, high = at(confidence)
     return Estimate(
         value,
         table.samples,
@@ -57,6 +62,7 @@ def estimate(name: str, table: ScoreTable, setting: SettingLike | None = None, c
         math.nan if math.isnan(low) else confidence,
         valid=not refusal,
         reason="; ".join(part for part in (refusal, undefined, note, _covered(record, table)) if part),
+        at=at,
     )
 
 

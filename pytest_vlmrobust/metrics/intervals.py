@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.setting import CLEAN_NAME
 
 from .scores import Scores, is_binary, stacked
 from .selections import low_settings, types
+from .statistics.contrasts import score_ratio_interval
 from .statistics.counts import count_interval
 from .statistics.differences import BoundTest, drop_test
 from .statistics.means import MeanTest
@@ -39,6 +41,19 @@ def accuracy_drop(table: ScoreTable, setting: str | None, confidence: float) -> 
     return _drop_bounds(table, table.scores(_one(setting)), confidence)
 
 
+def baseline_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the loss since an earlier run: Tango's score interval for 0/1 scores, Student's t for graded ones."""
+    then, now = _baseline(table, _one(setting)), table.scores(_one(setting))
+    return _bounds_of(drop_test(then, now[:, None], table.clusters), confidence)
+
+
+def drop_increase(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the growth of a drop since an earlier run by Student's t over the samples' own differences of differences."""
+    now = table.clean - table.scores(_one(setting))
+    then = _baseline(table, CLEAN_NAME) - _baseline(table, _one(setting))
+    return _t_bounds(table, now - then, confidence)
+
+
 def visual_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the visual gain, the drop to no image."""
     return _drop_bounds(table, _blind(table), confidence)
@@ -55,21 +70,16 @@ def helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float)
 
 
 def relative_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds a drop relative to the visual gain; a side is infinite where the gain cannot be told from 0."""
-    loss = table.clean - table.scores(_one(setting))
-    return ratio_interval(loss, table.clean - _blind(table), table.clusters, confidence)
+    """Bounds a drop relative to the visual gain; a side is infinite where the gain cannot be told from 0.
+
+    By the score test of the linear contrast for 0/1 scores, by Student's t for graded ones.
+    """
+    return _share_of_gain(table, table.scores(_one(setting)), confidence)
 
 
 def mean_relative_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the mean drop relative to the visual gain; a side is infinite where the gain cannot be told from 0."""
-    loss = table.clean - table.matrix().mean(axis=1)
-    return ratio_interval(loss, table.clean - _blind(table), table.clusters, confidence)
-
-
-def patch_index(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds 1 - best patch / whole, as the ratio (whole - best patch) / whole."""
-    best: Scores = table.patches(_one(setting)).max(axis=1)
-    return ratio_interval(table.clean - best, table.clean, table.clusters, confidence)
+    return _share_of_gain(table, table.matrix().mean(axis=1), confidence)
 
 
 def mean_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
@@ -88,17 +98,17 @@ def mean_helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: f
 
 
 def worst_case_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the largest drop over all settings, see :func:`_largest_bounds`."""
+    """Bounds the largest drop over all settings: above without correction (intersection-union), below by Bonferroni's."""
     return _largest_bounds(table, tuple(table.by_setting), confidence)
 
 
 def worst_at_low(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the largest drop over the settings at level low, see :func:`_largest_bounds`."""
+    """Bounds the largest drop over the settings at level low, as :func:`worst_case_drop` does."""
     return _largest_bounds(table, low_settings(table.by_setting), confidence)
 
 
 def severe_failure_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the share of settings that cost more than a tenth of the clean accuracy.
+    """Bounds the share of settings that cost more than a tenth of the clean accuracy, by partial conjunction of their tests.
 
     For 0/1 scores the clean accuracy is taken as measured: samples that were right when clean are the ones that can flip, so that
     its own error would narrow the interval, not widen it.
@@ -110,12 +120,12 @@ def severe_failure_rate(table: ScoreTable, setting: str | None, confidence: floa
 
 
 def catastrophic_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the share of settings that cost more than 10 pp."""
+    """Bounds the share of settings that cost more than 10 pp, by partial conjunction of their tests."""
     return _share_above(drop_test(table.clean, table.matrix(), table.clusters), CATASTROPHIC, one_sided(confidence))
 
 
 def benign_at_low(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the share of low settings that cost less than 1 pp."""
+    """Bounds the share of low settings that cost less than 1 pp, by partial conjunction of their tests."""
     matrix = table.matrix(low_settings(table.by_setting))
     low, high = _share_above(drop_test(table.clean, matrix, table.clusters), BENIGN, one_sided(confidence))
     return 1.0 - high, 1.0 - low
@@ -145,12 +155,15 @@ def _mean_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds
 
 
 def _t_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
-    tail, test = one_sided(confidence), MeanTest.of(values[:, None], table.clusters)
-    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+    return _bounds_of(MeanTest.of(values[:, None], table.clusters), confidence)
 
 
 def _drop_bounds(table: ScoreTable, other: Scores, confidence: float) -> Bounds:
-    tail, test = one_sided(confidence), drop_test(table.clean, other[:, None], table.clusters)
+    return _bounds_of(drop_test(table.clean, other[:, None], table.clusters), confidence)
+
+
+def _bounds_of(test: BoundTest, confidence: float) -> Bounds:
+    tail = one_sided(confidence)
     return float(test.lower(tail)[0]), float(test.upper(tail)[0])
 
 
@@ -177,6 +190,19 @@ def _blind(table: ScoreTable) -> Scores:
     if table.no_image is None:
         raise UsageError("the table has no scores without images: measure the setting 'no_image'")
     return table.no_image
+
+
+def _share_of_gain(table: ScoreTable, perturbed: Scores, confidence: float) -> Bounds:
+    blind = _blind(table)
+    interval = score_ratio_interval if is_binary(table.clean, perturbed, blind) else ratio_interval
+    return interval(table.clean - perturbed, table.clean - blind, table.clusters, confidence)
+
+
+def _baseline(table: ScoreTable, setting: str) -> Scores:
+    scores = (table.baseline_by_setting or {}).get(setting)
+    if scores is None:
+        raise UsageError(f"the table has no scores of an earlier run under {setting!r}: pass baseline_by_setting")
+    return scores
 
 
 def _one(setting: str | None) -> str:

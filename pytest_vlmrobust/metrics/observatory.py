@@ -1,4 +1,4 @@
-"""Metrics of grid pointing, attribute localisation and comparison of groups.
+"""Metrics of identity matching, grid pointing, attribute localisation and comparison of groups.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3.
 """
@@ -6,14 +6,57 @@ Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from . import intervals, observatory_intervals
+from .corruption import mean_drop
 from .record import Needs
 from .registry import metric
-from .scores import ROUNDING, Scores, as_scores, mean, paired
+from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, mean, paired
+from .sources import clusters_of
+from .statistics.clusters import Clusters
+from .statistics.groups import GroupMeans
+from .statistics.quantiles import one_sided
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="lower",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="The Perceptual Observatory section 3.3 (identity matching robustness)",
+    validity="at least one perturbation",
+    suite="observatory",
+    interval=intervals.mean_drop,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
+)
+def identity_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Mean loss of accuracy in matching or pointing when the image is perturbed, over all perturbations of the sweep.
+
+    The paper reports it by split (15 augmentations, 15 illusions): sweep one of them at a time, or see
+    :func:`identity_drop_by_split`.
+
+    Formula: ``mean over perturbations s of mean(clean - perturbed_s)``
+
+    Args:
+        clean: shape (N,), each in [0, 1], on original images.
+        perturbed_by_setting: setting to scores, shape (N,).
+
+    Returns:
+        A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> identity_drop([1, 1, 1, 0], {"fog:low": [1, 1, 1, 0], "dunes": [0, 0, 1, 0]})
+    0.25
+    """
+    return mean_drop(clean, perturbed_by_setting)
 
 
 @metric(
@@ -24,11 +67,16 @@ from .scores import ROUNDING, Scores, as_scores, mean, paired
     reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements)",
     validity="at least two positions",
     suite="observatory",
+    interval=observatory_intervals.gap,
+    not_monotone={Needs.PERTURBED: "it narrows the gap in the weakest group and widens it in the strongest"},
 )
-def position_gap(scores: ArrayLike, positions: Sequence[object]) -> float:
+def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
     """Largest minus smallest accuracy over the positions at which the target was shown.
 
-    Unreadable answers count as wrong here, as everywhere; leaving them out would flatter a model that seldom answers.
+    Unreadable answers count as wrong here, as everywhere; the published code leaves them out of this gap, which flatters a model
+    that seldom answers. Noise widens the gap between positions that are alike, the more so the more positions there are.
+
+    Formula: ``max over positions p of mean(scores at p) - min over positions p of mean(scores at p)``
 
     Args:
         scores: shape (N,), each in [0, 1].
@@ -54,9 +102,13 @@ def position_gap(scores: ArrayLike, positions: Sequence[object]) -> float:
     reference="The Perceptual Observatory section 3.3 (gender bias); the absolute value of its GAP for two groups",
     validity="at least two groups",
     suite="observatory",
+    interval=observatory_intervals.gap,
+    not_monotone={Needs.PERTURBED: "it narrows the gap in the weakest group and widens it in the strongest"},
 )
-def group_gap(scores: ArrayLike, groups: Sequence[object]) -> float:
-    """Largest minus smallest mean score over groups of people.
+def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
+    """Largest minus smallest mean score over groups of people; see :func:`signed_group_gap` for which of two is ahead.
+
+    Formula: ``max over groups g of mean(scores of g) - min over groups g of mean(scores of g)``
 
     Args:
         scores: shape (N,), each in [0, 1]: right or wrong, or an overlap.
@@ -83,9 +135,14 @@ def group_gap(scores: ArrayLike, groups: Sequence[object]) -> float:
     reference="The Perceptual Observatory section 3.3 (TR)",
     validity="the mean overlap on original images is above 0",
     suite="observatory",
+    interval=observatory_intervals.retention,
+    unchanged=1.0,
+    monotone={Needs.PERTURBED: 1, Needs.CLEAN: -1},
 )
 def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> float:
     """TR: the share of the mean overlap (guided localisation) that survives a perturbation.
+
+    Formula: ``mean(perturbed) / mean(clean)``
 
     Args:
         perturbed_iou: shape (N,), intersection over union of each sample, 0 where nothing was found.
@@ -105,46 +162,159 @@ def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> flo
     return float(after.sum()) / total if total > ROUNDING else math.nan
 
 
-def intersection_over_union(box: Sequence[float], other: Sequence[float]) -> float:
-    """Overlap of two boxes: the area they share, as a share of the area they cover together.
+def identity_drop_by_split(clean: ArrayLike, perturbed_by_setting: BySetting, splits: Mapping[str, str]) -> dict[str, float]:
+    """Averages the accuracy drop over the perturbations of each split: augmentations and illusions, say.
 
     Args:
-        box: ``(x1, y1, x2, y2)`` with x1 <= x2 and y1 <= y2, in continuous coordinates (no "+1" for pixels).
-        other: the same, in the same coordinate system.
+        clean: shape (N,), each in [0, 1], on original images.
+        perturbed_by_setting: setting to scores, shape (N,).
+        splits: setting to the name of its split (``"id"``, ``"ood"``), for every setting.
 
     Returns:
-        A fraction in [0, 1]; NaN if both boxes are empty (undefined) or a coordinate is NaN.
+        Split to mean drop, a fraction in [-1, 1]; NaN for no samples or a missing score.
 
     Raises:
-        ValueError: not four numbers, a box turned inside out, or an infinite coordinate.
+        ValueError: a setting without a split, unequal lengths, a score outside [0, 1], or another shape.
 
-    >>> intersection_over_union((0, 0, 2, 2), (1, 0, 3, 2))
-    0.3333333333333333
+    Source: The Perceptual Observatory section 3.3 (identity matching robustness).
+
+    >>> identity_drop_by_split([1, 1], {"fog:low": [1, 1], "dunes": [0, 1]}, {"fog:low": "id", "dunes": "ood"})
+    {'id': 0.0, 'ood': 0.5}
     """
-    first, second = _box(box, "box"), _box(other, "other")
-    if np.isnan(first).any() or np.isnan(second).any():
-        return math.nan
-    sides = np.minimum(first[2:], second[2:]) - np.maximum(first[:2], second[:2])
-    shared = float(sides.clip(min=0.0).prod())
-    covered = float((first[2:] - first[:2]).prod() + (second[2:] - second[:2]).prod()) - shared
-    return min(shared / covered, 1.0) if covered > 0.0 else math.nan
+    before, after = against_clean(clean, perturbed_by_setting)
+    if lost := [setting for setting in after if setting not in splits]:
+        raise ValueError(f"splits does not say to which split {lost[0]!r} belongs: name one for each setting")
+    members: dict[str, dict[str, Scores]] = {}
+    for setting, scores in after.items():
+        members.setdefault(splits[setting], {})[setting] = scores
+    return {split: identity_drop(before, scores) for split, scores in members.items()}
 
 
-def _box(corners: Sequence[float], name: str) -> Scores:
-    values = np.asarray(corners, dtype=np.float64)
-    if values.shape != (4,):
-        raise ValueError(f"{name}: found shape {values.shape}, expected four numbers (x1, y1, x2, y2)")
-    if np.isinf(values).any() or (values[:2] > values[2:]).any():
-        raise ValueError(f"{name} is {values.tolist()}: expected finite (x1, y1, x2, y2) with x1 <= x2 and y1 <= y2")
-    return values
+def signed_group_gap(scores: ArrayLike, groups: Sequence[Hashable], first: Hashable, second: Hashable) -> float:
+    """GAP: mean score of the group ``first`` minus that of ``second``, with its sign.
+
+    Args:
+        scores: shape (N,), each in [0, 1]: right or wrong, or an overlap.
+        groups: N groups; samples of other groups are left out.
+        first: the group whose advantage is positive; the paper's is "male".
+        second: the group compared with.
+
+    Returns:
+        A fraction in [-1, 1]; NaN when a group has no sample, or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, one group twice, a score outside [0, 1], or another shape.
+
+    Source: The Perceptual Observatory section 3.3 (gender bias).
+
+    >>> signed_group_gap([1, 1, 0, 1], ["F", "F", "M", "M"], "M", "F")
+    -0.5
+    """
+    chosen, kept = _two_groups(scores, groups, first, second)
+    means = [mean(chosen[[group == name for group in kept]]) for name in (first, second)]
+    return means[0] - means[1]
 
 
-def _gap(scores: Scores, labels: Sequence[object], name: str) -> float:
+def signed_group_gap_interval(
+    scores: ArrayLike,
+    groups: Sequence[Hashable],
+    first: Hashable,
+    second: Hashable,
+    *,
+    confidence: float = 0.90,
+    source_images: Sequence[str] | None = None,
+) -> tuple[float, float]:
+    """Bounds :func:`signed_group_gap`: Newcombe's interval for 0/1 scores, its like for graded ones.
+
+    Args:
+        scores: shape (N,), each in [0, 1].
+        groups: N groups; samples of other groups are left out.
+        first: the group whose advantage is positive.
+        second: the group compared with.
+        confidence: two-sided level in (0, 1).
+        source_images: source image of each sample; None when all samples are independent.
+
+    Returns:
+        ``(low, high)``, fractions in [-1, 1]; NaN where the gap is.
+
+    Raises:
+        ValueError: a level outside (0, 1), or what :func:`signed_group_gap` refuses.
+
+    Source: R. G. Newcombe, Statistics in Medicine 17 (1998) 873-890 (method 10).
+    """
+    one_sided(confidence)
+    chosen, kept = _two_groups(scores, groups, first, second)
+    if {first, second} - set(kept) or np.isnan(chosen).any():
+        return math.nan, math.nan
+    codes = clusters_of(source_images, len(groups)).codes[[group in {first, second} for group in groups]]
+    means = GroupMeans.of(chosen, kept, Clusters.of([str(code) for code in codes], len(kept)))
+    pair = means.names.index(first), means.names.index(second)
+    low, high = means.differences(confidence)
+    return max(float(low[pair]), -1.0), min(float(high[pair]), 1.0)
+
+
+class GroupMean(NamedTuple):
+    """The mean score of one group with its interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def group_means(
+    scores: ArrayLike, labels: Sequence[Hashable], confidence: float = 0.90, source_images: Sequence[str] | None = None
+) -> dict[Hashable, GroupMean]:
+    """Returns the mean score at each position, or of each group, with its own interval: Wilson's for 0/1 scores.
+
+    Args:
+        scores: shape (N,), each in [0, 1]; an unreadable answer is wrong, not missing.
+        labels: N positions or groups.
+        confidence: two-sided level in (0, 1) of each interval on its own.
+        source_images: source image of each sample; None when all samples are independent.
+
+    Returns:
+        Label to mean, interval and number of samples, in order of appearance.
+
+    Raises:
+        ValueError: unequal lengths, a missing score (which position it would change is unknown), a level or a score out of range.
+
+    Source: The Perceptual Observatory, published evaluation code (Wilson intervals of each cell).
+
+    >>> group_means([1, 1, 0, 1], ["top", "top", "low", "low"])["low"].value
+    0.5
+    """
+    values = as_scores(scores, "scores")
+    _require_one_label_each(values, labels, "labels")
+    if np.isnan(values).any():
+        raise ValueError(f"scores[{int(np.isnan(values).argmax())}] is missing (NaN): leave out samples without a score")
+    one_sided(confidence)
+    means = GroupMeans.of(values, labels, clusters_of(source_images, len(values)))
+    parts = zip(means.names, means.members, means.limits(confidence).tolist() if len(values) else (), strict=True)
+    return {name: GroupMean(mean(members), low, high, len(members)) for name, members, (low, high) in parts}
+
+
+def _two_groups(
+    scores: ArrayLike, groups: Sequence[Hashable], first: Hashable, second: Hashable
+) -> tuple[Scores, list[Hashable]]:
+    values = as_scores(scores, "scores")
+    _require_one_label_each(values, groups, "groups")
+    if first == second:
+        raise ValueError(f"both groups are {first!r}: expected two different ones")
+    rows = [row for row, group in enumerate(groups) if group in {first, second}]
+    return values[rows], [groups[row] for row in rows]
+
+
+def _require_one_label_each(scores: Scores, labels: Sequence[Hashable], name: str) -> None:
     if len(labels) != len(scores):
         raise ValueError(f"scores has {len(scores)} values and {name} has {len(labels)}: expected one for each sample")
+
+
+def _gap(scores: Scores, labels: Sequence[Hashable], name: str) -> float:
+    _require_one_label_each(scores, labels, name)
     if np.isnan(scores).any():
         return math.nan
-    members: dict[object, list[int]] = {}
+    members: dict[Hashable, list[int]] = {}
     for index, label in enumerate(labels):
         members.setdefault(label, []).append(index)
     if len(members) < 2:

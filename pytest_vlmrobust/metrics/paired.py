@@ -15,6 +15,12 @@ from .record import Needs
 from .registry import metric
 from .scores import ROUNDING, as_scores, mean, paired
 
+GAIN_MOVES = {
+    Needs.CLEAN: "it changes the drop and the visual gain alike, and their ratio either way",
+    Needs.NO_IMAGE: "it lowers the visual gain, of which a loss and a gain then make up more",
+}
+"""Why shares of the visual gain are not monotone in what the gain is made of."""
+
 
 @metric(
     needs=(Needs.PERTURBED,),
@@ -23,9 +29,12 @@ from .scores import ROUNDING, as_scores, mean, paired
     perfect=1.0,
     reference="VLM-RobustBench section 3.1",
     interval=intervals.accuracy,
+    monotone={Needs.PERTURBED: 1},
 )
 def accuracy(scores: ArrayLike) -> float:
     """Mean score.
+
+    Formula: ``mean(perturbed)``
 
     Args:
         scores: shape (N,), each in [0, 1].
@@ -50,9 +59,12 @@ def accuracy(scores: ArrayLike) -> float:
     reference="VLM-RobustBench section 3.1",
     suite="corruptions",
     interval=intervals.clean_accuracy,
+    monotone={Needs.CLEAN: 1},
 )
 def clean_accuracy(clean: ArrayLike) -> float:
     """Mean score without perturbation: :func:`accuracy` as a property of the whole sweep.
+
+    Formula: ``mean(clean)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -73,9 +85,13 @@ def clean_accuracy(clean: ArrayLike) -> float:
     perfect=0.0,
     reference="VLM-RobustBench section 3.1, equation 1; The Perceptual Observatory section 3.3 (identity robustness)",
     interval=intervals.accuracy_drop,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
 )
 def accuracy_drop(clean: ArrayLike, perturbed: ArrayLike) -> float:
     """Loss of accuracy under a perturbation: accuracy(clean) - accuracy(perturbed).
+
+    Formula: ``mean(clean - perturbed)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -133,9 +149,13 @@ def flip_rates(clean: ArrayLike, perturbed: ArrayLike) -> FlipRates:
     perfect=0.0,
     reference="VLM-RobustBench appendix A.12 (Flip+)",
     interval=intervals.harmful_flip_rate,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
 )
 def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     """Share of all samples answered right when clean and wrong when perturbed: see :func:`flip_rates`.
+
+    Formula: ``mean(max(clean - perturbed, 0))``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -157,9 +177,13 @@ def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     perfect=0.0,
     reference="VLM-RobustBench appendix A.12 (Flip-)",
     interval=intervals.helpful_flip_rate,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: -1, Needs.PERTURBED: 1},
 )
 def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     """Share of all samples answered wrong when clean and right when perturbed: see :func:`flip_rates`.
+
+    Formula: ``mean(max(perturbed - clean, 0))``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -182,9 +206,13 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     reference="VLM-RobustBench section 3.1, equation 2",
     suite="corruptions",
     interval=intervals.visual_gain,
+    blind=0.0,
+    monotone={Needs.CLEAN: 1, Needs.NO_IMAGE: -1},
 )
 def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
     """What the images are worth: accuracy(clean) - accuracy(no image).
+
+    Formula: ``mean(clean - no_image)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -213,11 +241,18 @@ def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
     suite="corruptions",
     interval=intervals.relative_corruption_error,
     gate=validity.visual_gain_is_real,
+    unchanged=0.0,
+    blind=math.nan,
+    monotone={Needs.PERTURBED: -1},
+    not_monotone=GAIN_MOVES,
 )
 def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: ArrayLike) -> float:
     """Share of the visual gain that a perturbation destroys: accuracy drop / visual gain.
 
-    Not to be confused with Res-Bench's :func:`relative_continuous_error`.
+    The smaller the visual gain, the more noise there is in shares of it. Not to be confused with Res-Bench's
+    :func:`relative_continuous_error`.
+
+    Formula: ``mean(clean - perturbed) / mean(clean - no_image)``
 
     Args:
         clean: shape (N,), each in [0, 1].

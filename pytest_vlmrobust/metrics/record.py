@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -20,6 +20,8 @@ Gate: TypeAlias = "Callable[[ScoreTable, str | None], str]"
 """``(table, setting) -> why the metric does not apply``, or an empty string when it does."""
 Note: TypeAlias = "Callable[[ScoreTable], str]"
 """``table -> what a reader should know about the value``, or an empty string."""
+Direction: TypeAlias = Literal[-1, 0, 1]
+"""What a value does when one score of an argument rises: it never falls (1), never rises (-1), or does not depend on it (0)."""
 
 
 class Needs(Enum):
@@ -35,6 +37,10 @@ class Needs(Enum):
     """Scores under every setting of the sweep: setting to shape (N,)."""
     REFERENCE_BY_SETTING = "reference_by_setting"
     """The same of the reference model."""
+    BASELINE = "baseline"
+    """Scores of an earlier run under the setting of the cell, shape (N,)."""
+    BASELINE_CLEAN = "baseline_clean"
+    """Scores of that run without perturbation, shape (N,)."""
     PATCHES = "patches"
     """Scores of every patch under the setting of the cell (``patches:3``), shape (N, n*n), row by row."""
     LABELS = "labels"
@@ -43,11 +49,33 @@ class Needs(Enum):
     """Long edges of the ``resolution:`` settings of the sweep, ascending."""
     ACCURACIES = "accuracies"
     """Accuracy at each of these resolutions."""
+    RUNGS = "rungs"
+    """Scores at each of these resolutions, shape (N, R)."""
+    CHANCES = "chances"
+    """Expected score of guessing of each sample, shape (N,)."""
+    PATCHES_AGAIN = "patches_again"
+    """Scores of a second, independent pass over the patches, shape (N, n*n): sampled anew, or options in another order."""
+    WHOLE_ATTEMPTS = "whole_attempts"
+    """Scores of as many attempts at the whole image as there are patches, shape (N, n*n): the first one and n*n - 1 more."""
+    PLACEBO_PATCHES = "placebo_patches"
+    """Scores of the same questions on the patches of another image, shape (N, n*n)."""
 
     @property
     def of_one_setting(self) -> bool:
         """Whether the argument belongs to one cell rather than to the sweep."""
-        return self in {Needs.PERTURBED, Needs.PATCHES}
+        return self in {Needs.PERTURBED, Needs.PATCHES, Needs.BASELINE, *_COMPANIONS}
+
+    @property
+    def optional(self) -> bool:
+        """Whether it takes inferences that no published protocol makes, so that a table without it is no mistake."""
+        return self in _COMPANIONS
+
+
+_COMPANIONS = frozenset({Needs.PATCHES_AGAIN, Needs.WHOLE_ATTEMPTS, Needs.PLACEBO_PATCHES})
+WITHOUT_SCORES = frozenset({Needs.LABELS, Needs.RESOLUTIONS})
+"""What metrics need that is no score."""
+_JUDGED = (Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.ACCURACIES, Needs.RUNGS, Needs.CLEAN)
+"""Scores of the model that is judged: what a metric has of these first is what its better direction speaks about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +99,8 @@ class Coverage:
 class Metric:
     """One metric: its formula, and all facts that reports, policies, docs and tests read.
 
-    ``perfect`` is the value for a model that answers everything right with the image and nothing without it; NaN when undefined.
-    ``suite`` names the suite it belongs to, empty for every suite.
+    ``suite`` names the suite it belongs to, empty for every suite. Three of the facts are values that the formula has to give;
+    NaN claims that it is undefined there, None claims nothing.
     """
 
     name: str
@@ -81,7 +109,8 @@ class Metric:
     unit: str = "fraction"
     better: Better = "none"
     bounds: tuple[float, float] = (float("-inf"), float("inf"))
-    perfect: float = float("nan")
+    perfect: float | None = None
+    """Its value for a model that answers everything right with the image and nothing without it."""
     reference: str = ""
     validity: str = ""
     suite: str = ""
@@ -89,6 +118,14 @@ class Metric:
     gate: Gate | None = field(default=None, repr=False)
     coverage: Coverage | None = field(default=None, repr=False)
     note: Note | None = field(default=None, repr=False)
+    unchanged: float | None = None
+    """Its value, where defined, when every setting, patch, earlier run and reference model scores what the clean image does."""
+    blind: float | None = None
+    """Its value when the same questions score as much without their images: no visual benefit."""
+    monotone: Mapping[Needs, Direction] = field(default_factory=dict, hash=False)
+    """What the value does when one score of an argument rises."""
+    not_monotone: Mapping[Needs, str] = field(default_factory=dict, hash=False)
+    """Arguments of which a rising score may move the value either way, and why."""
 
     def __post_init__(self) -> None:
         if self.better not in ("lower", "higher", "none"):
@@ -97,6 +134,16 @@ class Metric:
             raise UsageError(f"metric {self.name!r} needs nothing: list at least one of {_spelled(tuple(Needs))}")
         if not self.bounds[0] < self.bounds[1]:
             raise UsageError(f"metric {self.name!r}: bounds are {self.bounds}, expected (low, high) with low < high")
+        _check_directions(self)
+
+    @property
+    def directions(self) -> Mapping[Needs, Direction]:
+        """What the value does when one score of an argument rises: as declared, and as ``better`` claims.
+
+        A metric of which lower is better must not rise, and one of which higher is better must not fall, when the judged model
+        answers one question better, under a perturbation where the metric reads such scores; ``not_monotone`` takes that back.
+        """
+        return _implied(self) | dict(self.monotone)
 
     @property
     def scope(self) -> Scope:
@@ -111,3 +158,30 @@ class Metric:
 
 def _spelled(needs: Sequence[Needs]) -> str:
     return ", ".join(f"Needs.{need.name}" for need in needs)
+
+
+def _implied(metric: Metric) -> dict[Needs, Direction]:
+    """Returns the direction that ``better`` claims."""
+    judged = next((need for need in _JUDGED if need in metric.needs), None)
+    if metric.better == "none" or judged is None or judged in metric.not_monotone:
+        return {}
+    return {judged: 1 if metric.better == "higher" else -1}
+
+
+def _check_directions(metric: Metric) -> None:
+    for need in (*metric.monotone, *metric.not_monotone):
+        if need not in metric.needs or need in WITHOUT_SCORES:
+            raise UsageError(f"metric {metric.name!r} reads no scores called {need.value!r}. Leave {need.value} out of monotone")
+        if need in metric.monotone and need in metric.not_monotone:
+            raise UsageError(f"metric {metric.name!r}: {need.value} is in monotone and in not_monotone. Leave it out of one")
+    for need, direction in metric.monotone.items():
+        if direction not in (-1, 0, 1):
+            raise UsageError(f"metric {metric.name!r}: monotone has {direction!r} for {need.value}, expected 1, 0 or -1")
+        if direction * _implied(metric).get(need, 0) < 0:
+            raise UsageError(
+                f"metric {metric.name!r}: {metric.better} is better, and monotone says that a better score in {need.value} "
+                "makes it worse. Change one of the two"
+            )
+    for need, why in metric.not_monotone.items():
+        if not why.strip():
+            raise UsageError(f"metric {metric.name!r}: not_monotone has no reason for {need.value}. Say why")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, did_you_mean
 from pytest_vlmrobust.core.registry import Registry
 
-from .record import Better, Coverage, Gate, Interval, Metric, Needs, Note, Scope
+from .record import Better, Coverage, Direction, Gate, Interval, Metric, Needs, Note, Scope
 
 Function = TypeVar("Function", bound=Callable[..., float])
 
@@ -100,7 +100,7 @@ def metric(
     unit: str = "fraction",
     better: Better = "none",
     bounds: tuple[float, float] = (float("-inf"), float("inf")),
-    perfect: float = float("nan"),
+    perfect: float | None = None,
     reference: str = "",
     validity: str = "",
     suite: str = "",
@@ -108,6 +108,10 @@ def metric(
     gate: Gate | None = None,
     coverage: Coverage | None = None,
     note: Note | None = None,
+    unchanged: float | None = None,
+    blind: float | None = None,
+    monotone: Mapping[Needs, Direction] | None = None,
+    not_monotone: Mapping[Needs, str] | None = None,
     replace: bool = False,
 ) -> Callable[[Function], Function]:
     """Registers a function as a metric and returns it unchanged; works in a package and in a ``conftest.py``.
@@ -118,7 +122,8 @@ def metric(
         unit: ``"fraction"``, ``"ratio"``, ``"correlation"`` ...
         better: which direction is good.
         bounds: the smallest and largest possible value.
-        perfect: its value for a perfect model; NaN when undefined.
+        perfect: its value for a model that answers everything right with the image and nothing without it. Of this and the next
+            two, NaN claims that it is undefined there, and None claims nothing.
         reference: paper, section and equation of the formula.
         validity: when the value means something, in words.
         suite: the suite it belongs to; empty for every suite.
@@ -126,6 +131,11 @@ def metric(
         gate: computes from ``(table, setting)`` why the metric does not apply; an empty string when it does.
         coverage: what the published quantity is taken over.
         note: computes from ``table`` what a reader should know about the value.
+        unchanged: its value when no setting, patch or earlier run changes any score.
+        blind: its value when the questions score as much without their images.
+        monotone: what it does when one score of an argument rises: 1 never falls, -1 never rises, 0 stays. ``better`` claims it
+            for the scores of the judged model (under perturbation, where it reads such).
+        not_monotone: arguments of which a rising score may move it either way, and why; takes back what ``better`` claims.
         replace: take the place of a registered metric of that name.
 
     Raises:
@@ -154,6 +164,10 @@ def metric(
             gate,
             coverage,
             note,
+            unchanged,
+            blind,
+            dict(monotone or {}),
+            dict(not_monotone or {}),
         )
         REGISTRY.add(record.name, record, replace=replace, origin=function.__module__)
         return function

@@ -9,6 +9,12 @@ from pytest_vlmrobust.core.setting import LEVELS
 from .record import Coverage
 from .scores import parsed
 
+SPATIAL_TYPES = (
+    *("upsample", "downsample", "elastic_transform", "zoom_blur", "rotate"),
+    *("shear", "affine", "perspective_transform", "pixelate"),
+)
+"""Perturbations that move or resample pixels (VLM-RobustBench appendix B.2)."""
+
 
 def low_settings(settings: Iterable[str]) -> tuple[str, ...]:
     """Returns the settings at level ``low``."""
@@ -34,6 +40,11 @@ def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
         name = parsed(setting).name
         found[name] = (*found.get(name, ()), setting)
     return found
+
+
+def spatial_settings(settings: Iterable[str]) -> tuple[str, ...]:
+    """Returns the settings of the nine spatial and resampling perturbations."""
+    return tuple(setting for setting in settings if parsed(setting).name in SPATIAL_TYPES)
 
 
 def _in_triples(settings: Iterable[str]) -> tuple[str, ...]:

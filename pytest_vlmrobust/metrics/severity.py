@@ -17,8 +17,12 @@ from .ranks import spearman
 from .record import Needs
 from .registry import metric
 from .scores import ROUNDING, BySetting, against_clean, drops, stacked
-from .selections import GRADED_TYPES, triples
+from .selections import ALL_SETTINGS, GRADED_TYPES, spatial_settings, triples
 from .thresholds import BENIGN, CATASTROPHIC, MILD
+
+_LEVELS_COMPARED = {
+    Needs.PERTURBED_BY_SETTING: "it compares levels: what helps the lowest does not do what helps the highest does"
+}
 
 TIERS = ("positive", "benign", "mild", "moderate", "catastrophic")
 
@@ -89,6 +93,47 @@ def tier_shares(clean: ArrayLike, perturbed_by_setting: BySetting) -> TierShares
     return TierShares(*[tiers.count(tier) / len(tiers) for tier in TIERS])
 
 
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="none",
+    bounds=(0.0, 1.0),
+    perfect=math.nan,
+    reference="VLM-RobustBench appendix B.2 (table 27)",
+    validity="at least one setting that costs more than 10 pp",
+    suite="corruptions",
+    coverage=ALL_SETTINGS,
+    unchanged=math.nan,
+    not_monotone=dict.fromkeys((Needs.CLEAN, Needs.PERTURBED_BY_SETTING), "it says where the damage is, not how large it is"),
+)
+def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Share of the catastrophic settings that move or resample pixels: where the tail of the damage is.
+
+    Those are upsample, downsample, elastic_transform, zoom_blur, rotate, shear, affine, perspective_transform and pixelate.
+
+    Formula: ``|{s spatial: drop(s) > 0.10}| / |{s: drop(s) > 0.10}|, with drop(s) = mean(clean - perturbed_s)``
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+
+    Returns:
+        A fraction in [0, 1]; NaN when no setting costs more than 10 percentage points (undefined), for no settings, no samples or
+        a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> tail_share([1, 1, 1, 1], {"rotate:high": [0, 0, 1, 1], "fog:high": [0, 1, 1, 1], "flip_v": [1, 1, 1, 1]})
+    0.5
+    """
+    before, after = against_clean(clean, perturbed_by_setting)
+    losses = drops(before, stacked(after, len(before)))
+    if np.isnan(losses).any():
+        return math.nan
+    tail = [setting for setting, loss in zip(after, losses, strict=True) if loss > CATASTROPHIC + ROUNDING]
+    return len(spatial_settings(tail)) / len(tail) if tail else math.nan
+
+
 def severity_violation(drops: Sequence[float]) -> float:
     """Whether a perturbation harms less at a higher level: 1.0 if drop(low) > drop(mid) or drop(mid) > drop(high), else 0.0.
 
@@ -141,9 +186,14 @@ def severity_correlation(drops: Sequence[float]) -> float:
     validity="at least one perturbation at all three levels",
     suite="corruptions",
     coverage=GRADED_TYPES,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 0},
+    not_monotone=_LEVELS_COMPARED,
 )
 def mean_severity_violation(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of the perturbations that harm less at a higher level, see :func:`severity_violation`.
+
+    Formula: ``share of the perturbations f with drop(f:low) > drop(f:mid) or drop(f:mid) > drop(f:high)``
 
     Args:
         clean: shape (N,), each in [0, 1].
@@ -164,14 +214,20 @@ def mean_severity_violation(clean: ArrayLike, perturbed_by_setting: BySetting) -
     unit="correlation",
     better="none",
     bounds=(-1.0, 1.0),
+    perfect=math.nan,
     reference="VLM-RobustBench section 5.4 (ii)",
     validity="at least one perturbation at all three levels whose drops differ",
     suite="corruptions",
     coverage=GRADED_TYPES,
     note=validity.constant_types,
+    unchanged=math.nan,
+    monotone={Needs.CLEAN: 0},
+    not_monotone=_LEVELS_COMPARED,
 )
 def mean_severity_correlation(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean of :func:`severity_correlation` over the perturbations for which it is defined.
+
+    Formula: ``mean over perturbations f of the rank correlation of (1, 2, 3) and (drop(f:low), drop(f:mid), drop(f:high))``
 
     Args:
         clean: shape (N,), each in [0, 1].

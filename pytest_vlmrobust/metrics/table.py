@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
 
 from .record import Needs
-from .scores import Scores, as_scores, by_setting, named, parsed, require_equal_lengths, stacked
+from .scores import Scores, as_scores, by_setting, mean, named, parsed, require_equal_lengths, stacked
 from .statistics.clusters import Clusters
 
 RESOLUTION = "resolution"
@@ -44,7 +46,17 @@ class ScoreTable:
     labels: Sequence[str] | None = None
     """What samples are compared by: the position in a grid, or a group of people."""
     chance: float | None = None
-    """Expected score of guessing, in [0, 1]; None when unknown."""
+    """Expected score of guessing, in [0, 1]; None when unknown, or when ``chances`` say it for each sample."""
+    chances: Scores | None = None
+    """Expected score of guessing of each sample, shape (N,): 1 / number of options; None when it is ``chance`` for all."""
+    patches_again_by_setting: Mapping[str, Scores] | None = None
+    """Setting ``patches:n`` to the scores of a second, independent pass over the patches, shape (N, n*n)."""
+    placebo_patches_by_setting: Mapping[str, Scores] | None = None
+    """Setting ``patches:n`` to the scores of the same questions on the patches of another image, shape (N, n*n)."""
+    whole_attempts: Scores | None = None
+    """Scores of M attempts at the whole image, shape (N, M), the first one among them; ``patches:n`` uses the first n*n."""
+    baseline_by_setting: Mapping[str, Scores] | None = None
+    """The scores of an earlier run on the same samples, shape (N,); ``clean`` is a setting too."""
     clusters: Clusters = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -56,11 +68,17 @@ class ScoreTable:
             checked["no_image"] = as_scores(self.no_image, "no_image")
         if self.reference_by_setting is not None:
             checked["reference_by_setting"] = by_setting(self.reference_by_setting, "reference_by_setting")
-        if self.patches_by_setting is not None:
-            checked["patches_by_setting"] = {
-                str(parsed(key)): as_scores(values, named("patches_by_setting", str(key)), axes=2)
-                for key, values in self.patches_by_setting.items()
-            }
+        if self.baseline_by_setting is not None:
+            checked["baseline_by_setting"] = by_setting(self.baseline_by_setting, "baseline_by_setting")
+        for name in ("patches_by_setting", "patches_again_by_setting", "placebo_patches_by_setting"):
+            if (patches := getattr(self, name)) is not None:
+                checked[name] = {
+                    str(parsed(key)): as_scores(values, named(name, str(key)), axes=2) for key, values in patches.items()
+                }
+        if self.chances is not None:
+            checked["chances"] = as_scores(self.chances, "chances")
+        if self.whole_attempts is not None:
+            checked["whole_attempts"] = as_scores(self.whole_attempts, "whole_attempts", axes=2)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         arrays = dict(self.arrays())
@@ -86,6 +104,11 @@ class ScoreTable:
             return self.no_image
         return _of(self.by_setting, setting, "scores")
 
+    @property
+    def baseline_clean(self) -> Scores | None:
+        """The clean scores of the earlier run, shape (N,); None when there are none."""
+        return (self.baseline_by_setting or {}).get(CLEAN_NAME)
+
     def patches(self, setting: str) -> Scores:
         """Returns the scores of every patch under one setting, shape (N, n*n).
 
@@ -93,6 +116,18 @@ class ScoreTable:
             UsageError: the table has no patches of that setting.
         """
         return _of(self.patches_by_setting or {}, setting, "patch scores")
+
+    def chance_of_each(self) -> Scores | None:
+        """Returns the expected score of guessing of each sample, shape (N,); None when it is unknown."""
+        if self.chances is not None:
+            return self.chances
+        return None if self.chance is None else np.full(self.samples, self.chance)
+
+    def expected_chance(self) -> float | None:
+        """Returns the expected score of guessing over all samples; None when it is unknown."""
+        if self.chance is not None or self.chances is None:
+            return self.chance
+        return mean(self.chances)
 
     def matrix(self, settings: Sequence[str] | None = None) -> Scores:
         """Returns the scores under m settings side by side, shape (N, m); all settings by default."""
@@ -114,9 +149,11 @@ class ScoreTable:
         if need.of_one_setting:
             if setting is None:
                 raise UsageError(f"{need.value} scores belong to one setting: say which, for example setting='glass_blur:low'")
-            return self.patches(setting) if need is Needs.PATCHES else self.scores(setting)
-        if need in {Needs.RESOLUTIONS, Needs.ACCURACIES}:
+            return self._of_one_setting(need, setting)
+        if need in {Needs.RESOLUTIONS, Needs.ACCURACIES, Needs.RUNGS}:
             return self._curve(need)
+        if need is Needs.CHANCES:
+            return self.chance_of_each()
         return getattr(self, "by_setting" if need is Needs.PERTURBED_BY_SETTING else need.value)
 
     def arrays(self) -> Iterator[tuple[str, Scores]]:
@@ -127,13 +164,36 @@ class ScoreTable:
         yield from self.by_setting.items()
         for setting, scores in (self.reference_by_setting or {}).items():
             yield f"reference {setting}", scores
+        for setting, scores in (self.baseline_by_setting or {}).items():
+            yield f"baseline {setting}", scores
         for setting, scores in (self.patches_by_setting or {}).items():
             yield f"patches of {setting}", scores
+        for setting, scores in (self.patches_again_by_setting or {}).items():
+            yield f"second pass over the patches of {setting}", scores
+        for setting, scores in (self.placebo_patches_by_setting or {}).items():
+            yield f"placebo patches of {setting}", scores
+        for name, single in (("chances", self.chances), ("whole_attempts", self.whole_attempts)):
+            if single is not None:
+                yield name, single
 
-    def _curve(self, need: Needs) -> list[float] | None:
+    def _of_one_setting(self, need: Needs, setting: str) -> Scores | None:
+        if need is Needs.PERTURBED:
+            return self.scores(setting)
+        if need is Needs.PATCHES:
+            return self.patches(setting)
+        if need is Needs.BASELINE:
+            return (self.baseline_by_setting or {}).get(setting)
+        if need is Needs.WHOLE_ATTEMPTS:
+            return None if self.whole_attempts is None else self.whole_attempts[:, : self.patches(setting).shape[1]]
+        again = need is Needs.PATCHES_AGAIN
+        return ((self.patches_again_by_setting if again else self.placebo_patches_by_setting) or {}).get(setting)
+
+    def _curve(self, need: Needs) -> list[float] | Scores | None:
         curve = self.resolutions()
         if not curve:
             return None
+        if need is Needs.RUNGS:
+            return self.matrix([setting for _, setting in curve])
         if need is Needs.RESOLUTIONS:
             return [float(edge) for edge, _ in curve]
         return [float(self.by_setting[setting].mean()) if self.samples else float("nan") for _, setting in curve]

@@ -9,11 +9,15 @@ import numpy as np
 
 from .scores import ROUNDING, Scores, drops
 from .selections import low_settings, triples, types
+from .statistics.maxima import cross_validated_maximum
 from .table import ScoreTable
 from .wording import listed, percent, points
 
 SMALLEST_MARGIN = 0.01
 """Smallest difference that counts as one: 1 percentage point (PCRI and RCI, section 3: delta)."""
+
+_ENOUGH_FOR_FOLDS = 50
+"""From so many clusters on, a fifth of them says something about the setting that the others choose."""
 
 
 def visual_gain_is_real(table: ScoreTable, setting: str | None) -> str:  # noqa: ARG001  the signature of a gate
@@ -35,15 +39,16 @@ def whole_is_above_chance(table: ScoreTable, setting: str | None) -> str:  # noq
 
     Source: PCRI section 3 and RCI section 3.2, "Validity domain and chance", with the analytic standard error.
     """
-    if table.chance is None:
+    chance = table.expected_chance()
+    if chance is None:
         return "the chance level of the dataset is unknown: whether the full-image score exceeds it cannot be told"
-    needed = table.chance + max(SMALLEST_MARGIN, 2.0 * _standard_error(table, table.clean))
+    needed = chance + max(SMALLEST_MARGIN, 2.0 * _standard_error(table, table.clean))
     whole = float(table.clean.mean())
     if whole >= needed - ROUNDING:
         return ""
     return (
         f"the full-image score of {percent(whole)} is below {percent(needed)} "
-        f"(chance {percent(table.chance)} plus the larger of 1 pp and 2 standard errors)"
+        f"(chance {percent(chance)} plus the larger of 1 pp and 2 standard errors)"
     )
 
 
@@ -79,8 +84,12 @@ def constant_types(table: ScoreTable) -> str:
 
 
 def _worst(table: ScoreTable, settings: Sequence[str]) -> str:
-    losses = drops(table.clean, table.matrix(settings))
-    return f"worst at {settings[int(losses.argmax())]}"
+    matrix = table.matrix(settings)
+    worst = f"worst at {settings[int(drops(table.clean, matrix).argmax())]}"
+    if len(settings) == 1 or table.clusters.count < _ENOUGH_FOR_FOLDS:
+        return worst
+    fair = cross_validated_maximum(table.clean[:, None] - matrix, table.clusters, np.random.default_rng(0))
+    return f"{worst} ({points(fair)} when cross-validated)"
 
 
 def _standard_error(table: ScoreTable, values: Scores) -> float:

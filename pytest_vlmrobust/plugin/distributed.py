@@ -22,8 +22,9 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
-    """Tells the controller, which collects nothing itself, how many tests there are."""
-    node.config.stash[GATE].selected = len(ids)
+    """Tells the controller, which collects nothing itself, how many gated tests there seem to be; workers tell it at the end."""
+    gate = node.config.stash[GATE]
+    gate.selected = sum(scope_of(gate, nodeid) != nodeid for nodeid in ids)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from .session import Gate
 
+_MOST = 5
+"""Names in a line; the summary of pytest has them all."""
 _UNTOUCHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 
 
@@ -185,8 +187,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         text = render_terminal(gate.records, facts, width=width, color=writer.hasmarkup)
         terminalreporter.section("vision-language model robustness", "=")
         terminalreporter.write(text)
+        if others := failed_beside(terminalreporter, gate):
+            terminalreporter.write_line(others, red=True)
     elif measured_nothing(config):
         terminalreporter.write_line("INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured", yellow=True)
+
+
+def failed_beside(terminalreporter: pytest.TerminalReporter, gate: Gate) -> str:
+    """Returns what the run says about failures that are not the gate's; an empty string without any."""
+    reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
+    names = [name for name in dict.fromkeys(report.nodeid for report in reports) if name not in gate.by_test]
+    if not names:
+        return ""
+    shown = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
+    return f"FAILED  whatever the gate decides the run fails, for what failed beside it: {shown}"
 
 
 def policy_warnings(gate: Gate) -> list[str]:
@@ -198,7 +212,14 @@ def policy_warnings(gate: Gate) -> list[str]:
     found = []
     for name, policy in gate.policies.items():
         own = [record for record in gate.records if record.model == name]
-        found += [str(use) for use in waiver_report(policy, own, today=gate.today) if use.state not in quiet]
+        uses = [use for use in waiver_report(policy, own, today=gate.today) if use.state not in quiet]
+        found += [str(use) for use in uses if use.state is not WaiverState.UNMATCHED]
+        lost = [use.waiver.id for use in uses if use.state is WaiverState.UNMATCHED]
+        if lost:
+            found.append(
+                f"{len(lost)} of {len(policy.waivers)} waivers speak about no test of {name} in this run: {', '.join(lost)}. "
+                "Look for a misspelt scope, unless they are about suites that this run leaves out"
+            )
         idle = [rule.id for rule in unmatched_rules(policy, own)] if whole else []
         if idle:
             found.append(f"{len(idle)} of {len(policy.rules)} rules met no test of {name}: {', '.join(idle)}")

@@ -22,6 +22,7 @@ from pytest_vlmrobust.plugin.junit import properties
 from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.plugin.summary import suite_facts
 from pytest_vlmrobust.policies import schema
+from pytest_vlmrobust.testing.running import PROFILES, VARIABLE
 
 from .conftest import ROOT, everything
 
@@ -49,6 +50,16 @@ def test_options(name: str) -> None:
 @pytest.mark.parametrize("name", [*metrics.names(), *perturbations.names("robustbench")])
 def test_metrics_and_perturbations(name: str) -> None:
     assert f"| `{name.partition(':')[0]}` |" in TEXT
+
+
+@pytest.mark.parametrize("name", metrics.names())
+def test_metrics_have_a_section(name: str) -> None:
+    assert f"\n### `{name}`\n" in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [*PROFILES, VARIABLE])
+def test_profiles_of_property_checks(name: str) -> None:
+    assert re.search(rf"\b{name}\b", TEXT)
 
 
 @pytest.mark.parametrize("name", [str(name) for name in (*Outcome, *Decision)])

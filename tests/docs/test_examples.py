@@ -19,6 +19,7 @@ from pytest_vlmrobust import cli
 from pytest_vlmrobust.backends.models_file import read_models
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.datasets import resolve
+from pytest_vlmrobust.datasets.benchmark_files import read_benchmark
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.plugin.options import Settings
@@ -70,6 +71,8 @@ def test_yaml_files_are_read(block: Block, tmp_path: Path) -> None:
         assert policy.waivers
     elif keys == {"models"}:
         assert list(read_models(file)) == ["ours-v3", "hosted"]
+    elif "kinds" in keys:
+        assert read_benchmark(file).tsv.columns
     else:
         assert ScriptedBackend.from_file(file).name == "scripted"
 

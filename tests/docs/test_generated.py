@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.testing import CHECKS
 
 from .conftest import ROOT
 
@@ -54,11 +58,24 @@ def test_a_page_without_its_marks_is_refused(generate: Any, copied: Path) -> Non
 
 
 def test_tables_are_whole(generate: Any) -> None:
-    for parts in generate.PARTS.values():
-        for make in parts.values():
-            header, rule, *rows = make().replace("\\|", "").splitlines()
-            assert rows
-            assert {line.count("|") for line in (header, rule, *rows)} == {header.count("|")}
+    made = [make() for parts in generate.PARTS.values() for make in parts.values() if make is not generate.metrics_in_full]
+    for text in made:
+        header, rule, *rows = text.replace("\\|", "").splitlines()
+        assert rows
+        assert {line.count("|") for line in (header, rule, *rows)} == {header.count("|")}
+
+
+def test_every_metric_has_a_section_with_its_formula_and_its_facts(generate: Any) -> None:
+    _, *sections = re.split(r"^### ", generate.metrics_in_full(), flags=re.MULTILINE)
+    assert sorted(section.partition("\n")[0].strip("`") for section in sections) == sorted(metrics.names())
+    for section in sections:
+        assert re.search(r"^    \S", section, flags=re.MULTILINE), section
+        titles = re.findall(r"^- \*([\w ]+)\*: \S", section, flags=re.MULTILINE)
+        assert {"of", "reads", "value", "unit", "bounds", "better", "published", "interval"} <= set(titles), section
+
+
+def test_every_check_of_metrics_is_explained(generate: Any) -> None:
+    assert all(f"[METRIC-{name}]`" in generate.checks() for name in CHECKS)
 
 
 def test_every_key_of_a_record_is_explained(generate: Any) -> None:

@@ -40,6 +40,17 @@ def registered() -> Iterator[None]:
     REGISTRY._things.update(before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Networks this small are slower on several threads, and much slower on a machine that is busy."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def scene() -> Callable[..., Image]:
     """Draws a bright disk on a dark ground, with a little texture."""

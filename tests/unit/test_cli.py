@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import PIL.Image
 import pytest
 
 from pytest_vlmrobust import metrics, perturbations
@@ -163,6 +165,66 @@ def test_report_of_no_run(tmp_path: Path, capsys: Captured) -> None:
     assert "records.jsonl: cannot read the journal: No such file or directory" in capsys.readouterr().err
 
 
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    path = tmp_path / "photo.png"
+    PIL.Image.linear_gradient("L").resize((96, 64)).save(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["gallery.html", "gallery.png"])
+def test_show_writes_a_page_and_says_what_it_holds(name: str, picture: Path, capsys: Captured) -> None:
+    out = picture.with_name(name)
+    options = ["--set", "patches", "--setting", "fog:mid+flip_h", "--setting", "flip_v", "--seed", "7", "--tile", "80"]
+    assert main(["show", str(picture), "--out", str(out), *options]) == 0
+    said = capsys.readouterr()
+    shown = len(perturbations.names("patches")) + 2
+    assert re.fullmatch(rf"{re.escape(str(out))}: {shown} settings in \d+\.\d s\n", said.out)
+    assert not said.err
+    assert files(picture.parent) == sorted([picture.name, name])
+
+
+def test_show_shows_the_sets_of_the_papers_by_default(picture: Path, capsys: Captured) -> None:
+    out = picture.with_name("x.html")
+    assert main(["show", str(picture), "--out", str(out), "--tile", "64"]) == 0
+    sets = ("robustbench", "patches", "resolution", "observatory_id", "observatory_ood")
+    expected = {setting for name in sets for setting in perturbations.names(name)}
+    assert f": {len(expected)} settings in " in capsys.readouterr().out
+    text = re.sub("<wbr>", "", out.read_text(encoding="utf-8"))
+    assert all(f"<b>{setting}</b>" in text for setting in expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["absent.png", "--out", "x.html"], "absent.png: no such file"),
+        ([".", "--out", "x.html"], ".: a directory"),
+        (["photo.png", "--out", "x.pdf"], "x.pdf: no format is called '.pdf'. Expected a name that ends in .html or .png"),
+        (["photo.png", "--out", "no/x.html"], "no/x.html: cannot be written: No such file or directory"),
+        (["photo.png", "--out", "x.html", "--set", "robustbnch"], "Did you mean 'robustbench'?"),
+        (["photo.png", "--out", "x.html", "--setting", "glas_blur:low"], "Did you mean 'glass_blur'?"),
+        (["photo.png", "--out", "x.html", "--tile", "4000"], "tile: got 4000. Expected a width of 64 to 400 pixels"),
+    ],
+)
+def test_show_refuses_in_one_line(
+    arguments: list[str], words: str, picture: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(picture.parent)
+    assert main(["show", *arguments]) == 4
+    said = capsys.readouterr()
+    assert not said.out
+    assert said.err.startswith("vlmrobust: ")
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert files(picture.parent) == [picture.name]
+
+
+def test_show_needs_an_output(capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["show", "photo.png"])
+    assert "--out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [[], ["gate"], ["list", "models", "more"], ["list", "papers"], ["check"]])
 def test_what_is_no_command_is_refused(arguments: list[str], capsys: Captured) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -175,5 +237,38 @@ def test_help_names_every_command(capsys: Captured) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    for command in ("init", "list", "check", "report"):
+    for command in ("init", "list", "check", "report", "show"):
         assert command in text
+
+
+def test_explain_says_all_about_a_metric(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    assert main(["explain", "relative_corruption_error"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("relative_corruption_error\n\nShare of the visual gain that a perturbation destroys: ")
+    assert "\n    mean(clean - perturbed) / mean(clean - no_image)\n" in said
+    assert "\nbetter            lower\n" in said
+    assert max(map(len, said.splitlines())) <= 70
+
+
+def test_explain_without_a_name_lists_all(capsys: Captured) -> None:
+    assert main(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(metrics.names())
+    assert "accuracy                        Mean score." in lines
+
+
+def test_explain_offers_the_nearest_name(capsys: Captured) -> None:
+    assert main(["explain", "worst_case_dorp"]) == 4
+    assert capsys.readouterr().err.startswith(
+        "vlmrobust: unknown metric 'worst_case_dorp'. Did you mean 'worst_case_drop'? Known: "
+    )
+
+
+def test_explain_refuses_what_two_papers_use(capsys: Captured) -> None:
+    assert main(["explain", "rce"]) == 4
+    said = capsys.readouterr().err
+    assert (
+        "'rce' is ambiguous: write 'relative_corruption_error' (VLM-RobustBench) or 'relative_continuous_error' (Res-Bench)"
+        in said
+    )

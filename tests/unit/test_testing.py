@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.metrics import Metric, Needs
-from pytest_vlmrobust.testing import check_metric
+from pytest_vlmrobust.testing import CHECKS, PROPERTIES, check_metric, checks_of, unclaimed
 
 Array = NDArray[np.float64]
 Sweep = dict[str, Array]
@@ -158,11 +158,126 @@ def test_every_kind_of_argument_is_made() -> None:
         seen.update(zip(Needs, arguments, strict=True))
         return math.nan
 
-    check_metric(Metric("curious", curious, tuple(Needs)), examples=3)
+    check_metric(Metric("curious", curious, tuple(Needs)), examples=3, check="float")
     n = len(seen[Needs.CLEAN])
     assert {seen[Needs.PERTURBED].shape, seen[Needs.NO_IMAGE].shape} == {(n,)}
     assert {scores.shape for scores in seen[Needs.PERTURBED_BY_SETTING].values()} == {(n,)}
     assert set(seen[Needs.REFERENCE_BY_SETTING]) == set(seen[Needs.PERTURBED_BY_SETTING])
     assert seen[Needs.PATCHES].shape == (n, 4)
     assert len(seen[Needs.LABELS]) == n
-    assert len(seen[Needs.RESOLUTIONS]) == len(seen[Needs.ACCURACIES]) == 3
+    assert len(seen[Needs.RESOLUTIONS]) == len(seen[Needs.ACCURACIES]) == 4
+
+
+def test_one_check_alone_can_be_made() -> None:
+    check_metric(_first, check="float")
+    with pytest.raises(AssertionError, match="depends on the order of the samples"):
+        check_metric(_first, check="permutation")
+    with pytest.raises(UnknownName, match=r"unknown check 'permutations'\. Did you mean 'permutation'\?"):
+        check_metric(_first, check="permutations")
+
+
+def test_checks_that_say_nothing_about_a_metric_are_left_out() -> None:
+    assert set(CHECKS) - set(checks_of(good)) == {"blind"}
+    assert set(CHECKS) - set(checks_of(metrics.accuracy)) == {"blind", "unchanged"}
+    assert set(CHECKS) - set(checks_of("relative_corruption_error")) == set()
+
+
+def test_what_a_metric_does_not_claim_is_said() -> None:
+    said = {name: unclaimed(good, name) for name in checks_of(good)}
+    assert {name for name, why in said.items() if not why} == {*PROPERTIES, "tighter_bound", "unknown"} - {
+        *("monotone", "perfect", "unchanged", "oracle", "blind"),
+    }
+    assert said["oracle"] == "no formula in plain Python to compare with: that is for the metrics of this package"
+    assert said["monotone"] == "its record claims no direction (better=, monotone=)"
+    assert said["perfect"] == "its record claims no value for a perfect model (perfect=)"
+    assert said["unchanged"] == "its record claims no value for scores that nothing changes (unchanged=)"
+    assert said["more_samples"] == "it has no interval: its verdicts speak about the samples at hand alone"
+    exempt = Metric("mine", good, (Needs.CLEAN, Needs.PERTURBED), better="lower", not_monotone={Needs.PERTURBED: "it may"})
+    assert unclaimed(exempt, "monotone") == "not monotone by its definition: perturbed: it may"
+
+
+def _share(perturbed: Array) -> float:
+    return float(perturbed.mean()) if perturbed.size else math.nan
+
+
+def test_a_metric_that_gets_worse_when_the_model_gets_better_is_found() -> None:
+    record = Metric("mine", _share, (Needs.PERTURBED,), better="lower")
+    message = (
+        r"metric 'mine' moved from 0\.0 to 1\.0 when one score in perturbed rose: its record says better='lower', so that it "
+        r"never rises; say not_monotone=\{Needs\.PERTURBED: 'why'\} where its definition lets it\n"
+        r"    called with perturbed=\[0\.0\]\n    and then with perturbed=\[1\.0\]"
+    )
+    with pytest.raises(AssertionError, match=message):
+        check_metric(record)
+    check_metric(Metric("mine", _share, (Needs.PERTURBED,), better="lower", not_monotone={Needs.PERTURBED: "so it is"}))
+
+
+@pytest.mark.parametrize(("direction", "never"), [(-1, "rises"), (0, "changes")])
+def test_a_declared_direction_is_held_to(direction: Any, never: str) -> None:
+    record = Metric("mine", _share, (Needs.PERTURBED,), monotone={Needs.PERTURBED: direction})
+    message = rf"its record says monotone=\{{Needs\.PERTURBED: {direction}\}}, so that it never {never}\n"
+    with pytest.raises(AssertionError, match=message):
+        check_metric(record)
+
+
+def _sweep_first(perturbed_by_setting: Sweep) -> float:
+    first = next(iter(perturbed_by_setting.values()))
+    return float(first.mean()) if first.size and not np.isnan(first).any() else math.nan
+
+
+def test_the_order_of_settings_does_not_matter_either() -> None:
+    with pytest.raises(AssertionError, match=r"metric '_sweep_first' depends on the order of the samples"):
+        check_metric(_sweep_first)
+
+
+def test_the_declared_value_for_scores_that_nothing_changes_is_held_to() -> None:
+    record = Metric("mine", good, (Needs.CLEAN, Needs.PERTURBED), unchanged=0.5)
+    with pytest.raises(
+        AssertionError, match=r"metric 'mine' returned 0\.0 when nothing changes a score: expected 0\.5, as declared"
+    ):
+        check_metric(record)
+
+
+def _share_of_gain(clean: Array, no_image: Array) -> float:
+    return float((clean - no_image).mean()) if clean.size else math.nan
+
+
+def test_the_declared_value_for_images_that_add_nothing_is_held_to() -> None:
+    record = Metric("mine", _share_of_gain, (Needs.CLEAN, Needs.NO_IMAGE), blind=math.nan)
+    with pytest.raises(AssertionError, match=r"metric 'mine' returned 0\.0 when images add nothing: expected nan, as declared"):
+        check_metric(record)
+
+
+def test_a_formula_that_is_not_the_one_of_its_name_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(good, "__module__", metrics.accuracy_drop.__module__)
+    record = Metric("accuracy_drop", good, (Needs.CLEAN, Needs.PERTURBED))
+    with pytest.raises(
+        AssertionError, match=r"metric 'accuracy_drop' returned .*: expected .*, by its formula in plain Python\n"
+    ):
+        check_metric(record, check="oracle")
+
+
+def test_a_metric_that_fails_now_and_then_is_told_so() -> None:
+    calls = []
+
+    def moody(perturbed: Array) -> float:
+        calls.append(1)
+        return np.float64(0.0) if len(calls) == 4 else 0.0
+
+    with pytest.raises(
+        AssertionError, match="metric 'moody' fails for some scores and not when it is asked for the same ones again"
+    ):
+        check_metric(moody, check="float")
+
+
+def test_messages_carry_nothing_of_hypothesis() -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_metric(_first)
+    assert not getattr(caught.value, "__notes__", [])
+    assert "Falsifying" not in str(caught.value)
+
+
+def test_what_a_metric_raised_is_behind_the_message() -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_metric(_broken)
+    assert isinstance(caught.value.__cause__, KeyError)

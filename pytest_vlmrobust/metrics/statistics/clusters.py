@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+UNSEEN = 1e-12
+"""A standard error below this is rounding: clusters that do not differ."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
@@ -46,7 +49,7 @@ class Clusters:
         """Returns the covariance of the means of ``values``, shape (N, k) to (k, k); infinite for fewer than two clusters."""
         if self.count < 2:
             return np.full((values.shape[1], values.shape[1]), np.inf)
-        sums = self._sums(values - values.mean(axis=0))
+        sums = self.sums(values - values.mean(axis=0))
         result: Array = sums.T @ sums * (self.count / (self.count - 1) / len(values) ** 2)
         return result
 
@@ -54,19 +57,19 @@ class Clusters:
         """Returns the variance of the mean of each column of ``values``, shape (N, k) to (k,)."""
         if self.count < 2:
             return np.full(values.shape[1], np.inf)
-        sums = self._sums(values - values.mean(axis=0))
+        sums = self.sums(values - values.mean(axis=0))
         result: Array = (sums**2).sum(axis=0) * (self.count / (self.count - 1) / len(values) ** 2)
         return result
 
     def standard_errors(self, values: Array) -> Array:
         """Returns the standard error of each column's mean, shape (N, k) to (k,).
 
-        Where no sample differs from the others the sample variance is 0, yet G clusters cannot show more than "rarer than about
-        3 in G" (the rule of three): there the standard error is 2/G, whose one-sided 95 % bound is 3.3/G.
+        Where no sample differs from the others, or all that differ cancel within their cluster, the sample variance is 0, yet G
+        clusters cannot show more than "rarer than about 3 in G" (the rule of three): there the standard error is 2/G, whose
+        one-sided 95 % bound is 3.3/G.
         """
         errors = np.sqrt(self.variances(values))
-        constant = values.max(axis=0) == values.min(axis=0)
-        return np.where(constant & np.isfinite(errors), 2.0 / max(self.count, 1), errors)
+        return np.where(errors < UNSEEN, 2.0 / max(self.count, 1), errors)
 
     def design_effects(self, values: Array) -> Array:
         """Returns by how much clustering inflates the variance of each column's mean, shape (N, k) to (k,), at least 1.
@@ -84,7 +87,8 @@ class Clusters:
         capped: Array = np.maximum(effects, 1.0)
         return capped
 
-    def _sums(self, values: Array) -> Array:
+    def sums(self, values: Array) -> Array:
+        """Returns the sum of each column of ``values`` over each cluster, shape (N, k) to (G, k)."""
         if self.independent:
             return values
         order = np.argsort(self.codes, kind="stable")

@@ -7,12 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .clusters import Clusters
+from .clusters import UNSEEN, Clusters
 from .quantiles import critical_value, one_sided
 
 Array = NDArray[np.float64]
-
-_ROUNDING = 1e-12
 
 
 def ratio_interval(numerator: Array, denominator: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
@@ -47,9 +45,9 @@ def ratio_interval(numerator: Array, denominator: Array, clusters: Clusters, con
 
 
 def _unseen_variance(residual: Array, clusters: Clusters) -> float:
-    """Returns the variance of what G clusters cannot have shown, when no sample departs from the ratio; else 0."""
-    constant = float(np.ptp(residual)) < _ROUNDING
-    return float(clusters.standard_errors(np.zeros((residual.size, 1)))[0]) ** 2 if constant else 0.0
+    """Returns the variance of what G clusters cannot have shown, when no cluster departs from the ratio; else 0."""
+    unseen = math.sqrt(float(clusters.variances(residual[:, None])[0])) < UNSEEN
+    return float(clusters.standard_errors(residual[:, None])[0]) ** 2 if unseen else 0.0
 
 
 def _solution(a: float, b: float, c: float, ratio: float) -> tuple[float, float]:

@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.metrics import ScoreTable, estimate, intervals, paired_drop_interval
+from pytest_vlmrobust.metrics import ScoreTable, estimate, intervals, mean_corruption_error, paired_drop_interval
+from pytest_vlmrobust.metrics.statistics.quantiles import critical_value
 
 Array = NDArray[np.float64]
 Sweep = tuple[Array, dict[str, Array]]
@@ -112,6 +113,26 @@ def test_mean_corruption_error_is_bounded_as_a_resampling_would(sweep: Sweep) ->
     assert (result.high - result.low) / 2 / 1.6525 == pytest.approx(float(np.std(resampled)), rel=0.15)
     assert result.low < result.value < result.high
     assert (result.low + result.high) / 2 == pytest.approx(result.value)
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_mean_corruption_error_is_bounded_as_a_jackknife_would(sweep: Sweep, clustered: bool) -> None:
+    """Leaving out one sample, or one image with all its questions, at a time gives the same standard error."""
+    clean, by_setting = sweep
+    few = {name: by_setting[name] for name in ("kind0:low", "kind0:mid", "kind0:high", "flip0", "kind1:low")}
+    rng = np.random.default_rng(4)
+    reference = {name: np.where(rng.random(200) < 0.2, 0.0, scores) for name, scores in few.items()}
+    groups = [str(index // 4 if clustered else index) for index in range(200)]
+    table = ScoreTable(clean, few, reference_by_setting=reference, groups=groups)
+    result = estimate("mean_corruption_error", table)
+    left_out = []
+    for group in dict.fromkeys(groups):
+        kept = np.array(groups) != group
+        parts = ({name: scores[kept] for name, scores in one.items()} for one in (few, reference))
+        left_out.append(mean_corruption_error(*parts))
+    count = len(left_out)
+    error = math.sqrt((count - 1) / count * float(((np.array(left_out) - np.mean(left_out)) ** 2).sum()))
+    assert (result.high - result.low) / 2 / critical_value(0.05, count - 1) == pytest.approx(error, rel=0.03)
 
 
 def test_no_flip_is_not_certainty(sweep: Sweep) -> None:

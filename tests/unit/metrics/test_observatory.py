@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
@@ -72,3 +73,83 @@ def test_a_box_turned_inside_out_is_refused() -> None:
         metrics.intersection_over_union((0, 0, 1, 1), (0, 0, 1, math.inf))
     with pytest.raises(ValueError, match=r"box: found shape \(3,\), expected four numbers"):
         metrics.intersection_over_union((0, 0, 1), (0, 0, 1, 1))
+
+
+def test_identity_drops_by_split() -> None:
+    by_setting = {"fog:low": [1, 1, 0, 1], "blur:low": [1, 1, 1, 1], "dunes": [0, 0, 0, 1]}
+    splits = {"fog:low": "id", "blur:low": "id", "dunes": "ood", "never:measured": "ood"}
+    found = metrics.identity_drop_by_split([1, 1, 1, 1], by_setting, splits)
+    assert found == {"id": 0.125, "ood": 0.75}
+    assert metrics.identity_drop([1, 1, 1, 1], by_setting) == pytest.approx((0.25 + 0 + 0.75) / 3)
+
+
+def test_a_setting_belongs_to_a_split() -> None:
+    with pytest.raises(ValueError, match="splits does not say to which split 'dunes' belongs: name one for each setting"):
+        metrics.identity_drop_by_split([1], {"dunes": [1]}, {"dune": "ood"})
+
+
+def test_identity_drops_of_a_sweep_have_intervals() -> None:
+    clean = np.ones(100)
+    sweep = {f"dunes{index}": (np.arange(100) >= 10 * index).astype(float) for index in range(5)}
+    result = metrics.estimate("identity_drop", metrics.ScoreTable(clean, sweep))
+    assert result.value == pytest.approx(0.2)
+    assert result.low < 0.2 < result.high
+    assert result.reason == "over 5 settings"
+
+
+def test_the_gap_of_two_groups_has_a_sign() -> None:
+    scores, groups = [1, 1, 0, 1, 1], ["F", "F", "M", "M", "unknown"]
+    assert metrics.signed_group_gap(scores, groups, "M", "F") == -0.5
+    assert metrics.signed_group_gap(scores, groups, "F", "M") == 0.5
+    assert abs(metrics.signed_group_gap(scores[:4], groups[:4], "M", "F")) == metrics.group_gap(scores[:4], groups[:4])
+
+
+def test_the_gap_to_an_absent_group_is_unknown() -> None:
+    for scores, groups in (([1, 1], ["F", "F"]), ([], []), ([1, math.nan], ["F", "M"])):
+        assert math.isnan(metrics.signed_group_gap(scores, groups, "M", "F"))
+        assert all(map(math.isnan, metrics.signed_group_gap_interval(scores, groups, "M", "F")))
+    with pytest.raises(ValueError, match="both groups are 'F': expected two different ones"):
+        metrics.signed_group_gap([1, 1], ["F", "M"], "F", "F")
+
+
+def test_the_signed_gap_has_newcombes_interval() -> None:
+    """Newcombe 1998, table II: 56 of 70 against 48 of 80 at 95 %: 0.0524 to 0.3339."""
+    scores = [1] * 56 + [0] * 14 + [1] * 48 + [0] * 32 + [1] * 9
+    groups = ["M"] * 70 + ["F"] * 80 + ["unknown"] * 9
+    low, high = metrics.signed_group_gap_interval(scores, groups, "M", "F", confidence=0.95)
+    assert (low, high) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+    low, high = metrics.signed_group_gap_interval(scores, groups, "F", "M", confidence=0.95)
+    assert (low, high) == pytest.approx((-0.3339, -0.0524), abs=5e-5)
+    images = [f"image{index // 10}" for index in range(len(scores))]
+    wide = metrics.signed_group_gap_interval(scores, groups, "M", "F", confidence=0.95, source_images=images)
+    assert wide[1] - wide[0] > 0.4
+
+
+def test_means_by_position_have_wilsons_interval() -> None:
+    found = metrics.group_means([1] * 13 + [0] * 3 + [1] * 5, ["top"] * 16 + ["low"] * 5, 0.95)
+    assert list(found) == ["top", "low"]
+    assert found["top"] == pytest.approx((13 / 16, 0.5699, 0.9341, 16), abs=5e-5)
+    assert found["low"].high == 1.0
+    assert found["low"].low == pytest.approx(0.5655, abs=5e-5)
+    assert metrics.group_means([], []) == {}
+
+
+def test_means_by_position_need_every_score() -> None:
+    with pytest.raises(ValueError, match=r"scores\[1\] is missing \(NaN\): leave out samples without a score"):
+        metrics.group_means([1, math.nan], ["a", "b"])
+    with pytest.raises(ValueError, match="scores has 2 values and labels has 1: expected one for each sample"):
+        metrics.group_means([1, 0], ["a"])
+
+
+def test_gaps_and_retention_have_intervals() -> None:
+    rng = np.random.default_rng(6)
+    labels = ["a", "b", "c", "d"] * 50
+    rates = np.tile([0.9, 0.8, 0.8, 0.4], 50)
+    table = metrics.ScoreTable(
+        np.full(200, 0.8), {"fog:low": (rng.random(200) < rates).astype(float), "iou": rng.random(200) / 2}, labels=labels
+    )
+    gap = metrics.estimate("position_gap", table, "fog:low")
+    assert 0.2 < gap.low < gap.value < gap.high < 0.75
+    assert metrics.estimate("group_gap", table, "fog:low") == gap
+    retention = metrics.estimate("transfer_retention", table, "iou")
+    assert 0.25 < retention.low < retention.value < retention.high < 0.4

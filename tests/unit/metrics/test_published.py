@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.metrics.statistics.curves import wobble
+from pytest_vlmrobust.metrics.statistics.isotonic import rising_fit
 
 Rows = list[dict[str, str]]
 
@@ -50,6 +53,48 @@ def test_resbench_tables_hold_but_for_ten_rows(golden: Callable[[str], Rows]) ->
     assert all(bool(row["why"]) == bool(row["disagrees"]) for row in rows)
 
 
+def test_resbench_errors_are_net_change_and_wobble(golden: Callable[[str], Rows]) -> None:
+    """Most of ACE is the rise with resolution; wobble stays within what noise alone gives for 7 of 8 models."""
+    expected = {row["model"]: row for row in golden("resbench_wobble")}
+    noisier = []
+    for row in golden("resbench_main"):
+        curve = [float(row[name]) for name in row if name.startswith("acc_")]
+        net, wobble = metrics.resolution_net(curve), metrics.resolution_wobble(curve)
+        assert metrics.absolute_continuous_error(curve) == pytest.approx(abs(net) + wobble)
+        assert wobble == pytest.approx(float(expected[row["model"]]["wobble"]), abs=1e-9)
+        assert metrics.resolution_accuracy(curve) == metrics.accuracy(curve)
+        assert 0.6 < net / (net + wobble) <= 1.0
+        if wobble > float(expected[row["model"]]["noise95"]):
+            noisier.append(row["model"])
+    assert noisier == ["Qwen2.5-VL"]
+
+
+def test_resbench_wobble_of_noise(golden: Callable[[str], Rows]) -> None:
+    """8 % of adjacent answers differ, N = 1200: independent normal errors of variance 0.04 / N at each resolution."""
+    expected = {row["model"]: float(row["noise95"]) for row in golden("resbench_wobble")}
+    rng = np.random.default_rng(0)
+    for row in golden("resbench_main"):
+        curve = np.array([float(row[name]) for name in row if name.startswith("acc_")])
+        drawn = wobble(rising_fit(curve) + rng.normal(0.0, np.sqrt(0.04 / 1200), (4000, 12)))
+        assert float(np.quantile(drawn, 0.95)) == pytest.approx(expected[row["model"]], abs=5e-3), row["model"]
+
+
+@pytest.mark.parametrize(
+    ("model", "ace", "rce", "net", "up", "down"),
+    [("Gemini1.5-Pro", 0.201, 0.358, 0.175, 0.188, 0.013), ("MiniCPM-o-2.6", 0.222, 0.428, 0.222, 0.222, 0.0)],
+)
+def test_resbench_in_parts(
+    model: str, ace: float, rce: float, net: float, up: float, down: float, golden: Callable[[str], Rows]
+) -> None:
+    (row,) = [row for row in golden("resbench_main") if row["model"] == model]
+    curve = [float(row[name]) for name in row if name.startswith("acc_")]
+    assert metrics.absolute_continuous_error(curve) == pytest.approx(ace)
+    assert metrics.relative_continuous_error(curve) == pytest.approx(rce, abs=5e-4)
+    assert metrics.resolution_net(curve) == pytest.approx(net)
+    assert metrics.resolution_wobble(curve) == pytest.approx(2 * min(up, down))
+    assert metrics.absolute_continuous_error(curve) == pytest.approx(up + down)
+
+
 def test_mce_is_the_plain_mean_over_49_perturbations(golden: Callable[[str], Rows]) -> None:
     """Scores made so that each perturbation has its category's printed error must give the printed "all"."""
     for row in golden("robustbench_mce"):
@@ -81,12 +126,169 @@ def test_tiers_of_binary_perturbations(golden: Callable[[str], Rows]) -> None:
             assert tier == row[f"{dataset}_tier"].lower(), row
 
 
+def test_mce_by_category_weighs_to_the_printed_all(golden: Callable[[str], Rows]) -> None:
+    """Table 28: weighted by how many perturbations a category has, its columns give "All" within 0.06 for all 18 rows."""
+    for row in golden("robustbench_mce"):
+        weighted = sum(size * float(row[category]) for category, size in CATEGORY_SIZES.items()) / 49
+        assert weighted == pytest.approx(float(row["all"]), abs=0.06), row
+    row = golden("robustbench_mce")[0]
+    own, reference, category_of = {}, {}, {}
+    for category, size in CATEGORY_SIZES.items():
+        for setting in (f"{category}{kind}:low" for kind in range(size)):
+            own[setting], reference[setting] = _with_errors(round(10 * float(row[category]))), _with_errors(1000)
+            category_of[setting] = category
+    by_category = metrics.corruption_error_by_category(own, reference, category_of)
+    assert by_category == pytest.approx({category: float(row[category]) / 100 for category in CATEGORY_SIZES})
+
+
+def test_severe_rates_and_benign_shares_are_counts(golden: Callable[[str], Rows]) -> None:
+    """Table 3: every severe-failure rate is k of 133 settings, every Benign@Low k of 42."""
+    for row in golden("robustbench_table3"):
+        severe, benign = round(float(row["severe_fail_pct"]) / 100 * 133), round(float(row["benign_at_low_pct"]) / 100 * 42)
+        clean, sweep = _sweep(["catastrophic"] * severe + ["moderate"] * (133 - severe))
+        assert round(100 * metrics.severe_failure_rate(clean, sweep), 1) == float(row["severe_fail_pct"]), row
+        clean, sweep = _sweep(["benign"] * benign + ["mild"] * (42 - benign), level=":low")
+        assert round(100 * metrics.benign_at_low(clean, sweep), 1) == float(row["benign_at_low_pct"]), row
+
+
+def test_tiers_by_model_are_counts(golden: Callable[[str], Rows]) -> None:
+    """Table 19: shares of 133 settings; together they are the counts of Table 18, where benign includes positive."""
+    totals: dict[tuple[str, str], int] = {}
+    for row in golden("robustbench_tiers_model"):
+        counts = {tier: round(float(row[f"{tier}_pct"]) / 100 * 133) for tier in ("positive", "mild", "moderate", "catastrophic")}
+        counts["benign"] = 133 - sum(counts.values())
+        clean, sweep = _sweep([tier for tier, count in counts.items() for _ in range(count)])
+        shares = metrics.tier_shares(clean, sweep)
+        for tier in ("positive", "mild", "moderate", "catastrophic"):
+            assert round(100 * getattr(shares, tier), 1) == float(row[f"{tier}_pct"]), row
+        assert metrics.catastrophic_rate(clean, sweep) == shares.catastrophic
+        for tier, count in counts.items():
+            key = row["dataset"], "benign" if tier == "positive" else tier
+            totals[key] = totals.get(key, 0) + count
+    published = {
+        (dataset, tier): sum(int(row[tier]) for row in golden("robustbench_tiers") if row["dataset"] == dataset)
+        for dataset in ("MMBench", "MMMU-Pro")
+        for tier in ("benign", "mild", "moderate", "catastrophic")
+    }
+    assert totals == published
+    assert [published["MMBench", tier] for tier in ("mild", "moderate", "catastrophic")] == [300, 250, 58]
+    assert [published["MMMU-Pro", tier] for tier in ("mild", "moderate", "catastrophic")] == [290, 167, 9]
+
+
+def test_catastrophic_counts_follow_from_the_largest_drops(golden: Callable[[str], Rows]) -> None:
+    """Tables 13 and 14 list five drops a level: enough for every catastrophic one at low and mid of Table 18."""
+    tiers = [
+        (row["dataset"], row["severity"].capitalize())
+        for row in golden("robustbench_top5")
+        if "Thinking" not in row["model"] and metrics.robustness_tier(float(row["drop_pp"]) / 100) == "catastrophic"
+    ]
+    for row in golden("robustbench_tiers"):
+        if row["severity"] in {"Low", "Mid"}:
+            assert tiers.count((row["dataset"], row["severity"])) == int(row["catastrophic"]), row
+
+
+def test_worst_cases_are_the_largest_of_the_listed_drops(golden: Callable[[str], Rows]) -> None:
+    drops: dict[tuple[str, str], list[float]] = {}
+    for row in golden("robustbench_top5"):
+        drops.setdefault((row["dataset"], row["model"].replace("Gemma3", "Gemma-3")), []).append(float(row["drop_pp"]))
+    checked = 0
+    for row in golden("robustbench_worst"):
+        for dataset, column in (("MMBench", "mmbench_drop_pp"), ("MMMU-Pro", "mmmupro_drop_pp")):
+            if listed := drops.get((dataset, row["model"])):
+                lost = [round(10 * drop) for drop in listed]
+                sweep = {f"kind{index}": _with_errors(2 * count) for index, count in enumerate(lost) if count >= 0}
+                assert 100 * metrics.worst_case_drop(np.ones(2000), sweep) == pytest.approx(float(row[column]), abs=0.11), row
+                checked += 1
+    assert checked >= 18
+
+
+def test_violation_rates_are_counts(golden: Callable[[str], Rows]) -> None:
+    """Table 26: 9 models x 42 perturbations, strict comparisons."""
+    for row, count in zip(golden("robustbench_monotonicity"), (114, 212), strict=True):
+        drops = [(0.2, 0.1, 0.3)] * count + [(0.1, 0.1, 0.3)] * (378 - count)
+        rate = float(np.mean([metrics.severity_violation(triple) for triple in drops]))
+        assert round(100 * rate, 1) == float(row["violation_rate_pct"])
+
+
+def test_tail_shares_are_counts_over_all_catastrophic_settings(golden: Callable[[str], Rows]) -> None:
+    """Table 27: 38 of the 58 catastrophic cells of Table 18 on MMBench, all 9 on MMMU-Pro; binary ones count."""
+    spatial = [f"{name}:high" for name in ("upsample", "elastic_transform", "zoom_blur", "pixelate")]
+    for row, (inside, of) in zip(golden("robustbench_tailshare"), ((38, 58), (9, 9)), strict=True):
+        cells = [metrics.tail_share([1] * 10, {"flip_v": [0] * 2 + [1] * 8})] * (of - inside)
+        cells += [metrics.tail_share([1] * 10, {spatial[index % 4]: [0] * 2 + [1] * 8}) for index in range(inside)]
+        assert round(100 * sum(cells) / of, 1) == float(row["share_pct"]), row
+
+
+def test_relative_corruption_errors_add_up(golden: Callable[[str], Rows]) -> None:
+    """Table 20: means by level, weighted 42 : 42 : 42 : 7, give the mean of Table 3's mRCE on MMBench (not on MMMU-Pro)."""
+    levels = {row["severity"]: float(row["mean_rce_pct"]) for row in golden("robustbench_rce") if row["dataset"] == "MMBench"}
+    mean = (42 * (levels["Low"] + levels["Mid"] + levels["High"]) + 7 * levels["Binary"]) / 133
+    printed = [float(row["mrce_pct"]) for row in golden("robustbench_table3") if row["dataset"] == "MMBench"]
+    assert mean == pytest.approx(float(np.mean(printed)), abs=0.05)
+
+
+def test_the_largest_relative_corruption_errors(golden: Callable[[str], Rows]) -> None:
+    """Table 5 from the drops of Tables 13 and 14 and the visual gains of Table 3: means over models within 2.5 points."""
+    gains = {
+        (row["dataset"], row["model"].replace("Gemma-3", "Gemma3")): float(row["visual_gain_pp"])
+        for row in golden("robustbench_table3")
+    }
+    checked = 0
+    for row in golden("robustbench_rce_top"):
+        cells = [
+            _relative_error(float(cell["drop_pp"]), gains[row["dataset"], cell["model"]])
+            for cell in golden("robustbench_top5")
+            if (cell["dataset"], cell["augmentation"], cell["severity"]) == (row["dataset"], row["augmentation"], row["severity"])
+            and (row["dataset"], cell["model"]) in gains
+        ]
+        if len(cells) == 9:
+            assert 100 * float(np.mean(cells)) == pytest.approx(float(row["rce_pct"]), abs=2.5), row
+            checked += 1
+    assert checked >= 2
+
+
+def test_flip_ratios_and_nets_by_level(golden: Callable[[str], Rows]) -> None:
+    """Table 22: the net of the flips is the mean drop, 0.74, 1.88 and 4.55 pp on MMBench."""
+    nets = []
+    for row in golden("robustbench_flips_levels"):
+        harmful, helpful = (round(100 * float(row[f"flip_{sign}_pct"])) for sign in ("plus", "minus"))
+        clean, perturbed = (
+            [1] * harmful + [0] * (10000 - harmful),
+            [0] * harmful + [1] * helpful + [0] * (10000 - harmful - helpful),
+        )
+        rates = metrics.flip_rates(clean, perturbed)
+        assert rates.harmful / rates.helpful == pytest.approx(float(row["ratio"]), abs=0.02), row
+        nets.append(round(100 * metrics.accuracy_drop(clean, perturbed), 2))
+    assert nets[:3] == [0.74, 1.88, 4.55]
+
+
 def test_hand_worked_cases(golden: Callable[[str], Rows]) -> None:
     for row in golden("hand_worked"):
         table = metrics.ScoreTable(_digits(row["clean"]), _settings(row["perturbed"]), _digits(row["no_image"], row["clean"]))
         record = metrics.get(row["metric"])
         value = record.function(*(table.argument(need, "one") for need in record.needs))
         assert value == pytest.approx(float(row["value"]), nan_ok=True, abs=1e-12), row
+
+
+DROP_OF_TIER = {"positive": -0.01, "benign": 0.0, "mild": 0.02, "moderate": 0.05, "catastrophic": 0.2}
+
+
+def _sweep(tiers: list[str], level: str = "") -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], dict[str, Any]]:
+    """Returns clean scores, 90 % right, and one setting for each tier that costs as much."""
+    clean = np.array([1.0] * 900 + [0.0] * 100)
+    sweep = {}
+    for index, tier in enumerate(tiers):
+        right = 900 - round(1000 * DROP_OF_TIER[tier])
+        sweep[f"kind{index}{level}"] = np.array([1.0] * right + [0.0] * (1000 - right))
+    return clean, sweep
+
+
+def _relative_error(drop: float, gain: float) -> float:
+    """Returns the RCE of made-up scores with a drop and a visual gain in percentage points."""
+    clean, perturbed = np.ones(1000), np.ones(1000)
+    perturbed[: round(10 * drop)] = 0.0
+    blind = np.array([1.0] * (1000 - round(10 * gain)) + [0.0] * round(10 * gain))
+    return metrics.relative_corruption_error(clean, perturbed, blind)
 
 
 def _with_errors(errors: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -14,8 +14,22 @@ from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable
 from pytest_vlmrobust.metrics.registry import REGISTRY, MetricRegistry
 
 CELL = {"accuracy", "accuracy_drop", "relative_corruption_error", "harmful_flip_rate", "helpful_flip_rate"}
-CURVE = {"absolute_continuous_error", "relative_continuous_error", "resolution_correlation"}
+PATCHES = {"pcri", "rci", "pcri_excess", "pcri_split", "pcri_matched", "pcri_placebo"}
+CURVE = {
+    "absolute_continuous_error",
+    "largest_downward_step",
+    "relative_continuous_error",
+    "resolution_accuracy",
+    "resolution_correlation",
+    "resolution_net",
+    "resolution_noise_floor",
+    "resolution_slope",
+    "resolution_wobble",
+}
+BASELINE = {"baseline_drop", "drop_increase"}
+OBSERVATORY = {"group_gap", "identity_drop", "position_gap", "transfer_retention"}
 SWEEP = {
+    "tail_share",
     "visual_gain",
     "clean_accuracy",
     "mean_drop",
@@ -43,8 +57,10 @@ def _registry_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_by_scope_and_suite() -> None:
     assert set(metrics.names(scope="cell", suite="corruptions")) == CELL
     assert set(metrics.names(scope="sweep", suite="corruptions")) == SWEEP
-    assert set(metrics.names(suite="patches")) == (CELL - {"relative_corruption_error"}) | {"pcri", "rci"}
+    assert set(metrics.names(suite="patches")) == (CELL - {"relative_corruption_error"}) | PATCHES
     assert set(metrics.names(scope="sweep", suite="resolution")) == CURVE
+    assert set(metrics.names()) >= OBSERVATORY
+    assert set(metrics.names(suite="baseline")) - set(metrics.names(suite="resolution")) == BASELINE
     assert set(metrics.names()) == set(metrics.names(scope="cell")) | set(metrics.names(scope="sweep"))
 
 
@@ -183,15 +199,59 @@ def test_a_package_that_offers_something_else_is_named(thing: object, monkeypatc
 
 def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> None:
     parts = {
+        "benjamini_hochberg",
+        "best_patches",
+        "category_sensitivity",
+        "changed_samples",
+        "chance_floor",
+        "corpus_pcri",
+        "corruption_error_by_category",
+        "corruption_errors",
+        "debiased_continuous_error",
+        "drop_by_category",
+        "drops_above",
+        "effective_size",
         "estimate",
+        "estimates_by_category",
         "exact_interval",
+        "finite_interval",
+        "fixation_rate",
         "flip_rates",
+        "gain_interval",
         "get",
+        "grid_error",
+        "group_means",
+        "hint_gain",
+        "holm",
+        "identity_drop_by_split",
         "intersection_over_union",
+        "linear_trend",
+        "macro_accuracies",
+        "match_eyes",
+        "mean_overlap",
         "metric",
+        "minimum_detectable_drop",
         "names",
+        "p_value",
         "paired_drop_interval",
         "patch_contribution",
+        "patch_contribution_intervals",
+        "pcri_chance",
+        "pcri_neutral",
+        "pcri_range_test",
+        "rci_band",
+        "rci_correlation",
+        "samples_needed",
+        "scale_consistency",
+        "scale_gain",
+        "signed_group_gap",
+        "signed_group_gap_interval",
+        "split_continuous_error",
+        "stratified_drop",
+        "thinking_gain",
+        "undecided_zone",
+        "wobble_p_value",
+        "worst_case_lower_bound",
         "robustness_tier",
         "severity_correlation",
         "severity_violation",
@@ -200,3 +260,42 @@ def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> N
     functions = {name for name in metrics.__all__ if name[0].islower()}
     assert functions == parts | set(metrics.names())
     assert all(isinstance(getattr(metrics, name), Callable) for name in functions)  # type: ignore[arg-type]
+
+
+NEEDS = (Needs.CLEAN, Needs.PERTURBED, Needs.LABELS)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"monotone": {Needs.NO_IMAGE: 1}}, r"metric 'mine' reads no scores called 'no_image'\. Leave no_image out of monotone"),
+        ({"monotone": {Needs.LABELS: 1}}, r"metric 'mine' reads no scores called 'labels'"),
+        ({"not_monotone": {Needs.BASELINE: "why"}}, r"metric 'mine' reads no scores called 'baseline'"),
+        ({"monotone": {Needs.CLEAN: 2}}, r"metric 'mine': monotone has 2 for clean, expected 1, 0 or -1"),
+        (
+            {"monotone": {Needs.CLEAN: 1}, "not_monotone": {Needs.CLEAN: "why"}},
+            r"metric 'mine': clean is in monotone and in not_monotone\. Leave it out of one",
+        ),
+        ({"not_monotone": {Needs.CLEAN: " "}}, r"metric 'mine': not_monotone has no reason for clean\. Say why"),
+        (
+            {"better": "higher", "monotone": {Needs.PERTURBED: -1}},
+            r"metric 'mine': higher is better, and monotone says that a better score in perturbed makes it worse\. Change one of",
+        ),
+    ],
+)
+def test_directions_that_make_no_sense_are_refused(facts: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Metric("mine", _share_right, NEEDS, **facts)
+
+
+def test_a_better_direction_is_one_about_the_judged_model() -> None:
+    def directions(*needs: Needs, **facts: Any) -> dict[Needs, int]:
+        return dict(Metric("mine", _share_right, needs, **facts).directions)
+
+    assert directions(Needs.CLEAN, Needs.PERTURBED, better="lower") == {Needs.PERTURBED: -1}
+    assert directions(Needs.CLEAN, better="higher") == {Needs.CLEAN: 1}
+    assert directions(Needs.CLEAN, Needs.PERTURBED_BY_SETTING, better="none") == {}
+    assert directions(Needs.PERTURBED, better="lower", not_monotone={Needs.PERTURBED: "why"}) == {}
+    both = directions(Needs.CLEAN, Needs.PERTURBED, better="lower", monotone={Needs.CLEAN: 1})
+    assert both == {Needs.CLEAN: 1, Needs.PERTURBED: -1}
+    assert directions(Needs.PERTURBED, better="lower", monotone={Needs.PERTURBED: 0}) == {Needs.PERTURBED: 0}

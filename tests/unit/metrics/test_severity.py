@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pytest_vlmrobust import metrics
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.metrics.selections import SPATIAL_TYPES, spatial_settings
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,23 @@ def test_constant_perturbations_do_not_hide_missing_scores() -> None:
     assert math.isnan(metrics.mean_severity_correlation([1, 1], scores | broken))
 
 
-def test_published_violation_rates_are_counts() -> None:
-    """VLM-RobustBench table 26: 30.2 % is 114 of 378 (9 models x 42 perturbations), strict comparisons."""
-    violations = [metrics.severity_violation((0.2, 0.1, 0.3))] * 114 + [metrics.severity_violation((0.1, 0.1, 0.3))] * 264
-    assert round(100 * float(np.mean(violations)), 1) == 30.2
+def test_the_tail_share_counts_catastrophic_settings_only() -> None:
+    clean = [1] * 10
+    lost = {"upsample:high": 5, "rotate:low": 2, "fog:high": 3, "flip_v": 2, "pixelate:low": 1, "zoom_blur:low": 0}
+    sweep = {name: [0] * count + [1] * (10 - count) for name, count in lost.items()}
+    assert metrics.tail_share(clean, sweep) == 0.5
+    assert metrics.tail_share(clean, {"upsample:high": [1] * 10, "fog:high": [0] * 10}) == 0.0
+
+
+def test_the_tail_share_without_a_tail_is_undefined() -> None:
+    assert math.isnan(metrics.tail_share([1] * 10, {"upsample:high": [0] + [1] * 9}))
+    assert math.isnan(metrics.tail_share([1] * 10, {}))
+    assert math.isnan(metrics.tail_share([1, 1], {"upsample:high": [0.0, 0.0], "fog:low": [math.nan, 1.0]}))
+    result = metrics.estimate("tail_share", metrics.ScoreTable(np.ones(4), {"fog:low": np.ones(4)}))
+    assert result.reason.startswith("undefined: needs at least one setting that costs more than 10 pp")
+
+
+def test_the_spatial_perturbations_are_in_the_catalogue() -> None:
+    names = perturbations.names("robustbench")
+    assert len(spatial_settings(names)) == 27
+    assert len(SPATIAL_TYPES) == 9

@@ -75,6 +75,15 @@ def test_a_constant_is_not_certain() -> None:
     assert 1 - 0.05 ** (1 / 100) < upper < 0.034
 
 
+def test_clusters_that_do_not_differ_are_not_certain_either() -> None:
+    """Two questions to each of 50 images, one right and one wrong, in 0/1 scores and in ones whose sums are rounded."""
+    clusters = Clusters.of([str(index // 2) for index in range(100)], 100)
+    for pair in ([0.0, 1.0], [0.1, 0.7]):
+        values = np.tile(np.array(pair)[:, None], (50, 1))
+        assert clusters.standard_errors(values)[0] == 0.04
+        assert 0.0 < MeanTest.of(values, clusters).p_above(0.0)[0] < 1e-9
+
+
 def test_one_cluster_shows_nothing() -> None:
     clusters = Clusters.of(["a", "a"], 2)
     assert math.isinf(clusters.variances(np.array([[0.0], [1.0]]))[0])

@@ -1,0 +1,114 @@
+"""Regression against an earlier run on the same samples: paired sample by sample, far sharper than two accuracies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import intervals
+from .record import Needs
+from .registry import metric
+from .scores import mean, paired, require_equal_lengths
+
+
+@metric(
+    needs=(Needs.BASELINE, Needs.PERTURBED),
+    better="lower",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench section 3.1, equation 1, with an earlier run in the place of the clean one",
+    validity="the same samples under the same setting in an earlier run",
+    suite="baseline",
+    interval=intervals.baseline_drop,
+    unchanged=0.0,
+    monotone={Needs.BASELINE: 1, Needs.PERTURBED: -1},
+)
+def baseline_drop(baseline: ArrayLike, perturbed: ArrayLike) -> float:
+    """Loss of accuracy since an earlier run under the same setting: accuracy(then) - accuracy(now).
+
+    Formula: ``mean(baseline - perturbed)``
+
+    Args:
+        baseline: shape (N,), each in [0, 1], the scores of the earlier run.
+        perturbed: shape (N,), the scores of this run, the same samples in the same order.
+
+    Returns:
+        A fraction in [-1, 1]; negative for an improvement; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> baseline_drop([1, 1, 1, 0], [1, 0, 0, 1])
+    0.25
+    """
+    then, now = paired(baseline=baseline, perturbed=perturbed)
+    return mean(then - now)
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED, Needs.BASELINE_CLEAN, Needs.BASELINE),
+    better="lower",
+    bounds=(-2.0, 2.0),
+    perfect=0.0,
+    reference="VLM-RobustBench section 3.1, equation 1: the difference of two runs' drops",
+    validity="the same samples under the same setting, and clean, in an earlier run",
+    suite="baseline",
+    interval=intervals.drop_increase,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1, Needs.BASELINE_CLEAN: -1, Needs.BASELINE: 1},
+)
+def drop_increase(clean: ArrayLike, perturbed: ArrayLike, baseline_clean: ArrayLike, baseline: ArrayLike) -> float:
+    """By how much the drop has grown since an earlier run: whether robustness regressed beyond what clean accuracy did.
+
+    Formula: ``mean((clean - perturbed) - (baseline_clean - baseline))``
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed: shape (N,), the same samples in the same order.
+        baseline_clean: shape (N,), the clean scores of the earlier run.
+        baseline: shape (N,), its scores under the same setting.
+
+    Returns:
+        (clean - perturbed) - (baseline_clean - baseline), a fraction in [-2, 2]; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> drop_increase(clean=[1, 1], perturbed=[0, 0], baseline_clean=[1, 1], baseline=[1, 0])
+    0.5
+    """
+    arrays = paired(clean=clean, perturbed=perturbed, baseline_clean=baseline_clean, baseline=baseline)
+    now, then = arrays[0] - arrays[1], arrays[2] - arrays[3]
+    return mean(now - then)
+
+
+class ChangedSamples(NamedTuple):
+    """Which samples changed since an earlier run; ``unknown`` are those without a score in one of the two."""
+
+    broken: tuple[str, ...]
+    fixed: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def changed_samples(ids: Sequence[str], baseline: ArrayLike, current: ArrayLike) -> ChangedSamples:
+    """Lists the samples that score less than in an earlier run, and those that score more, in their order.
+
+    Args:
+        ids: the name of each sample, N names.
+        baseline: shape (N,), each in [0, 1], the scores of the earlier run.
+        current: shape (N,), the scores of this run under the same setting.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> changed_samples(["a", "b", "c"], [1, 0, 1], [0, 1, 1])
+    ChangedSamples(broken=('a',), fixed=('b',), unknown=())
+    """
+    then, now = paired(baseline=baseline, current=current)
+    require_equal_lengths({"baseline": len(then), "ids": len(ids)})
+    lost = then - now
+    chosen = [np.flatnonzero(kind).tolist() for kind in (lost > 0, lost < 0, np.isnan(lost))]
+    return ChangedSamples(*(tuple(ids[index] for index in indices) for indices in chosen))

@@ -1,0 +1,198 @@
+"""Intervals, p-values and gates of the metrics that compare the whole image with its patches.
+
+Every index is a ratio of means over the same samples, so its bounds and p-values come from linear contrasts. Samples that are
+right on the whole image alone, or on a patch alone, are few: each bound is guarded by one more of the kind that argues against
+it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pytest_vlmrobust.core.errors import UsageError
+
+from .patch_scores import best, excess_contrast, split_scores, unlucky, whole_and_patches
+from .record import Needs
+from .scores import Scores, as_scores
+from .sources import clusters_of
+from .statistics.clusters import Clusters
+from .statistics.guarded import guarded_p_above_zero, guarded_ratio_interval
+from .statistics.means import MeanTest
+from .statistics.quantiles import one_sided
+from .table import ScoreTable
+from .wording import percent, points
+
+Bounds = tuple[float, float]
+
+SMALLEST_REST = 0.05
+"""Patches of another image must leave at least this share of questions unanswered, or nothing is left to be seen."""
+
+
+def index(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds 1 - best patch / whole, as the ratio (whole - best patch) / whole."""
+    return _index_bounds(table, best(table.patches(_one(setting))), table.clean, confidence)
+
+
+def excess(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the index less luck, as the ratio of its linear contrast to the full-image score."""
+    chances = _argument(table, Needs.CHANCES, setting)
+    patches = table.patches(_one(setting))
+    parts = np.stack([excess_contrast(table.clean, patches, chances), table.clean], axis=1)
+    luckiest = -float(unlucky(chances, patches.shape[1]).max())
+    return guarded_ratio_interval(parts, table.clusters, confidence, against_low=(luckiest, 0.0), against_high=(1.0, 1.0))
+
+
+def split(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the index with patches chosen in one pass and judged in another."""
+    again = _argument(table, Needs.PATCHES_AGAIN, setting)
+    return _index_bounds(table, split_scores(table.patches(_one(setting)), again), table.clean, confidence)
+
+
+def matched(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the index against the best of as many attempts at the whole image."""
+    attempts = best(_argument(table, Needs.WHOLE_ATTEMPTS, setting))
+    return _index_bounds(table, best(table.patches(_one(setting))), attempts, confidence)
+
+
+def placebo(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the index above placebo by Student's t over the samples' influences on it (delta method)."""
+    parts = np.stack(_placebo_of(table, setting), axis=1)
+    a, b, c, d = (float(value) for value in parts.mean(axis=0))
+    slopes = np.array([-d / (b * c), a * d / (b * b * c), a * d / (b * c * c), -a / (b * c)])
+    test = MeanTest.of(((parts - parts.mean(axis=0)) @ slopes)[:, None], table.clusters)
+    margin = float(test.upper(one_sided(confidence))[0])
+    value = 1.0 - a * d / (b * c)
+    return value - margin, value + margin
+
+
+def placebo_applies(table: ScoreTable, setting: str | None) -> str:
+    """Returns why the index above placebo means nothing, or an empty string."""
+    if setting is None or table.argument(Needs.PLACEBO_PATCHES, setting) is None or table.no_image is None:
+        return "there are no scores without this image: what it adds is unknown"
+    _, open_to_patches, seen, _ = _placebo_of(table, setting)
+    error = 2.0 * math.sqrt(float(table.clusters.variances(seen[:, None])[0]))
+    if not float(seen.mean()) > error:
+        return f"the image adds {points(float(seen.mean()))}, not more than 2 standard errors of {points(error / 2.0)}"
+    rest = float(open_to_patches.mean())
+    if not rest > SMALLEST_REST:
+        return f"patches of another image answer all but {percent(rest)} of the questions: nothing is left to be seen"
+    return ""
+
+
+def placebo_parts(whole: Scores, patches: Scores, blind: Scores, placebo_patches: Scores) -> tuple[Scores, ...]:
+    """Returns the samples' parts of ``1 - (a/b) / (c/d)``: each of shape (N,), in the order a, b, c, d."""
+    luck = best(placebo_patches)
+    return best(patches) - luck, 1.0 - luck, whole - blind, 1.0 - blind
+
+
+class RangeTest(NamedTuple):
+    """p-values of "PCRI lies in [low, high]" and of its opposite."""
+
+    inside: float
+    """Small when the index is shown to lie in the range: the larger of two p-values, without correction (intersection-union)."""
+    outside: float
+    """Small when it is shown to lie outside: twice the smaller of two p-values (Bonferroni)."""
+
+
+def pcri_range_test(
+    whole: ArrayLike, patches: ArrayLike, low: float, high: float, groups: Sequence[str] | None = None
+) -> RangeTest:
+    """Tests whether PCRI or RCI lies between two bounds, by the linear contrasts of the two.
+
+    ``PCRI >= low`` is ``mean((1 - low) whole_i - best_i) >= 0`` and ``PCRI <= high`` is ``mean(best_i - (1 - high) whole_i)
+    >= 0``: no division by an uncertain score. Test the full-image score against chance as well.
+
+    Args:
+        whole: shape (N,), each in [0, 1].
+        patches: shape (N, n*n), the same samples, each patch alone.
+        low: lower end of the range.
+        high: upper end of the range.
+        groups: source image of each sample; None when all samples are independent.
+
+    Returns:
+        Two p-values in [0, 1]; NaN for no samples, no patches or a missing score.
+
+    Raises:
+        ValueError: ends that are not finite and ascending, unequal lengths, a score outside [0, 1], or another shape.
+
+    Source: PCRI equation 1, rearranged (our test).
+    """
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise ValueError(f"the range is {low!r} to {high!r}: expected finite ends, the lower one first")
+    full, views = whole_and_patches(whole, patches=patches)
+    top = best(views)
+    if not full.size or np.isnan(full.sum() + top.sum()):
+        return RangeTest(math.nan, math.nan)
+    clusters = clusters_of(groups, full.size)
+    ends = ((low, 1.0), (high, -1.0))  # above the lower end, below the upper one
+    inside = [_p_beyond(full, top, end, side, clusters) for end, side in ends]
+    outside = [_p_beyond(full, top, end, -side, clusters) for end, side in ends]
+    return RangeTest(max(inside), min(1.0, 2.0 * min(outside)))
+
+
+def patch_contribution_intervals(
+    patches: ArrayLike, confidence: float = 0.90, groups: Sequence[str] | None = None
+) -> tuple[Bounds, ...]:
+    """Bounds the share of all correct answers that each patch position gives, see :func:`patch_contribution`.
+
+    Args:
+        patches: shape (N, n*n), each in [0, 1], positions row by row.
+        confidence: two-sided level in (0, 1) of each interval on its own; ``1 - (1 - c) / m`` for a claim about all m positions.
+        groups: source image of each sample; None when all samples are independent.
+
+    Returns:
+        n*n pairs ``(low, high)`` in [0, 1]; all NaN without any correct answer, for no samples or a missing score.
+
+    Raises:
+        ValueError: a level outside (0, 1), a score outside [0, 1], or another shape.
+
+    Source: RCI section 3.3 for the shares; bounds by the linear contrasts ``A_ij - t sum_j A_ij``.
+    """
+    one_sided(confidence)
+    views = as_scores(patches, "patches", axes=2)
+    total: Scores = views.sum(axis=1)
+    if not float(total.sum()) > 0.0:
+        return tuple([(math.nan, math.nan)] * int(views.shape[1]))
+    clusters = clusters_of(groups, len(views))
+    found = [
+        guarded_ratio_interval(
+            np.stack([views[:, position], total], axis=1), clusters, confidence, against_low=(0.0, 1.0), against_high=(1.0, 1.0)
+        )
+        for position in range(views.shape[1])
+    ]
+    return tuple((max(low, 0.0), min(high, 1.0)) for low, high in found)
+
+
+def _index_bounds(table: ScoreTable, attempted: Scores, whole: Scores, confidence: float) -> Bounds:
+    """Bounds 1 - attempted / whole; a sample right on a patch alone argues for less, one right on the whole alone for more."""
+    parts = np.stack([whole - attempted, whole], axis=1)
+    return guarded_ratio_interval(parts, table.clusters, confidence, against_low=(-1.0, 0.0), against_high=(1.0, 1.0))
+
+
+def _p_beyond(whole: Scores, top: Scores, end: float, side: float, clusters: Clusters) -> float:
+    """Returns the p-value of "the index is not above ``end``" for ``side`` 1.0, "not below" for -1.0."""
+    against = -1.0 if side > 0.0 else end - 1.0
+    return guarded_p_above_zero(side * ((1.0 - end) * whole - top), clusters, min(against, 0.0))
+
+
+def _placebo_of(table: ScoreTable, setting: str | None) -> tuple[Scores, ...]:
+    placebo_patches = _argument(table, Needs.PLACEBO_PATCHES, setting)
+    return placebo_parts(table.clean, table.patches(_one(setting)), _argument(table, Needs.NO_IMAGE, setting), placebo_patches)
+
+
+def _argument(table: ScoreTable, need: Needs, setting: str | None) -> Scores:
+    values: Scores | None = table.argument(need, _one(setting))
+    if values is None:
+        raise UsageError(f"the table has no {need.value}: an interval of {setting!r} needs them")
+    return values
+
+
+def _one(setting: str | None) -> str:
+    if setting is None:
+        raise UsageError("this interval belongs to one setting: say which, for example 'patches:3'")
+    return setting

@@ -1,0 +1,69 @@
+"""What patch metrics and their intervals read from each sample: the best patch, the luck of many attempts, the split score."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .scores import Scores, as_scores, require_equal_lengths
+
+
+def whole_and_patches(whole: ArrayLike, **patches: ArrayLike) -> tuple[Scores, ...]:
+    """Returns the scores of the whole image, shape (N,), and those of each named array of patches, shape (N, n*n).
+
+    Raises:
+        ValueError: unequal lengths, unequal numbers of patches, a score outside [0, 1], or another shape.
+    """
+    full = as_scores(whole, "whole")
+    views = {name: as_scores(values, name, axes=2) for name, values in patches.items()}
+    require_equal_lengths({"whole": len(full)} | {name: len(values) for name, values in views.items()})
+    first = next(iter(views))
+    for name, values in views.items():
+        if values.shape[1] != views[first].shape[1]:
+            raise ValueError(
+                f"{first} has {views[first].shape[1]} attempts for each sample and {name} has {values.shape[1]}: expected the "
+                "same number, because every further attempt is a further chance of being right by luck"
+            )
+    return full, *views.values()
+
+
+def best(attempts: Scores) -> Scores:
+    """Returns the best score of each sample, shape (N,), from ``attempts`` (N, m); NaN without attempts or if one is missing."""
+    # numpy's max keeps NaN: a missing attempt might have been the best one
+    return attempts.max(axis=1, initial=0.0) if attempts.shape[1] else np.full(len(attempts), math.nan)
+
+
+def unlucky(chances: Scores, attempts: int) -> Scores:
+    """Returns the probability that all of ``attempts`` - 1 further guesses fail, too: (1 - 1/k)^(m - 1)."""
+    missed: Scores = (1.0 - chances) ** (attempts - 1)
+    return missed
+
+
+def excess_contrast(whole: Scores, patches: Scores, chances: Scores) -> Scores:
+    """Returns, for each sample, by how much its best patch fails more often than luck alone would let it, shape (N,).
+
+    ``(1 - max_j A_ij) - (1 - 1/k_i)^(m-1) (1 - whole_i)``: its mean is 0 for a model that knows from the best patch what it knows
+    from the whole image and guesses the rest, positive where the whole is needed, negative where it distracts.
+    """
+    luck: Scores = unlucky(chances, patches.shape[1]) * (1.0 - whole)
+    contrast: Scores = (1.0 - best(patches)) - luck
+    return contrast
+
+
+def split_scores(first: Scores, second: Scores) -> Scores:
+    """Returns each sample's score on the patch chosen by the other pass, averaged over both directions, shape (N,)."""
+    scores: Scores = (_chosen_by(first, second) + _chosen_by(second, first)) / 2.0
+    return scores
+
+
+def _chosen_by(chooser: Scores, judged: Scores) -> Scores:
+    """Returns the mean of ``judged`` over the patches that ``chooser`` finds best: all of them where none is right."""
+    if not chooser.shape[1]:
+        return np.full(len(chooser), math.nan)
+    top = (chooser == chooser.max(axis=1, keepdims=True)).astype(np.float64)
+    # without a highest patch a score is missing: 0/0 would say so too, but with a warning
+    counts = np.where(top.any(axis=1), top.sum(axis=1), math.nan)
+    known: Scores = (top * judged).sum(axis=1) / counts
+    return known

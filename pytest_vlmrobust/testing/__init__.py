@@ -1,0 +1,88 @@
+"""Property checks for metrics, also for a user's own.
+
+from pytest_vlmrobust.testing import check_metric
+
+def test_my_metric():
+    check_metric(my_metric)
+
+The shipped suite ``suites/test_metric_properties.py`` makes each check a test of its own, for every registered metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust.metrics import REGISTRY, Metric
+from pytest_vlmrobust.metrics.registry import needs_of
+
+from .properties import PROPERTIES, Property
+from .running import PROFILES, VARIABLE, examples_of
+from .verdicts import LAWS
+
+__all__ = [
+    "CHECKS",
+    "LAWS",
+    "PROFILES",
+    "PROPERTIES",
+    "VARIABLE",
+    "Property",
+    "check_metric",
+    "checks_of",
+    "examples_of",
+    "unclaimed",
+]
+
+CHECKS: dict[str, Property] = {**PROPERTIES, **LAWS}
+"""Every check: of the formula first, then of verdicts on it."""
+
+MetricLike = Metric | Callable[..., float] | str
+
+
+def check_metric(metric: MetricLike, *, examples: int = 100, check: str = "") -> None:
+    """Checks what every metric must hold, on generated scores; the same ones each time.
+
+    A metric returns a built-in float, the same one for the same scores and for the samples in any order, inside its bounds, NaN
+    rather than infinity where it is undefined, and leaves its arguments as they were. With a missing (NaN) score, or without
+    samples, it returns NaN or raises ValueError: never a number. When one score rises it moves as its record says: a metric of
+    which lower is better never rises when the model answers better. It has its declared values for a perfect model, for scores
+    that nothing changes and for images that add nothing. Verdicts on it are monotone: see :data:`LAWS`.
+
+    Args:
+        metric: a registered metric, by name, record or function; or any function whose parameters are named as in
+            :class:`~pytest_vlmrobust.metrics.Needs` (``clean``, ``perturbed``, ``perturbed_by_setting``, ``no_image`` ...).
+        examples: how many generated score tables to try for each check.
+        check: the only one of :data:`CHECKS` to make; all that concern the metric when empty.
+
+    Raises:
+        AssertionError: a property does not hold; the message shows the smallest scores found and what came out.
+        UnknownName: no metric, or no check, has that name.
+        UsageError: a parameter whose name says nothing about what it needs.
+    """
+    __tracebackhide__ = True
+    record = _record(metric)
+    if check and check not in CHECKS:
+        raise UnknownName("check", check, CHECKS)
+    for name in [check] if check else checks_of(record):
+        if not unclaimed(record, name):
+            CHECKS[name].hold(record, examples)
+
+
+def checks_of(metric: MetricLike) -> list[str]:
+    """Returns the names of the checks that concern a metric, those for which its record claims nothing included."""
+    record = _record(metric)
+    return [name for name, check in CHECKS.items() if check.concerns(record)]
+
+
+def unclaimed(metric: MetricLike, check: str) -> str:
+    """Returns why there is nothing to check: what the record of a metric does not claim; an empty string when it does."""
+    return CHECKS[check].unclaimed(_record(metric))
+
+
+def _record(metric: MetricLike) -> Metric:
+    if isinstance(metric, Metric):
+        return metric
+    if isinstance(metric, str):
+        return REGISTRY.get(metric)
+    known = REGISTRY.of_function(metric)
+    return known or Metric(getattr(metric, "__name__", "metric"), metric, needs_of(metric))

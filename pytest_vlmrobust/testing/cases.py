@@ -1,0 +1,229 @@
+"""Generated scores: the arguments of one call of a metric, and what can be done to them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.metrics import Needs
+from pytest_vlmrobust.metrics.record import WITHOUT_SCORES
+
+Scores: TypeAlias = NDArray[np.float64]
+
+
+SETTINGS = ("fog:low", "fog:mid", "fog:high", "rotate:low", "rotate:mid", "rotate:high", "flip_v")
+RESOLUTIONS = (112.0, 224.0, 448.0, 896.0)
+PATCHES = 4
+MOST_SAMPLES = 8
+
+_SCALES = ((0.0, 1.0), (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.3, 0.6, 0.9, 1.0))
+"""Right or wrong, graded, and the soft scores of VQA, which are no sums of powers of two."""
+_PICKS = 2**16
+_MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING}
+_WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
+_WRONG_WHEN_PERFECT = {Needs.NO_IMAGE, Needs.REFERENCE_BY_SETTING, Needs.PLACEBO_PATCHES}
+_FOLLOWERS = {Needs.PERTURBED, Needs.BASELINE, Needs.BASELINE_CLEAN}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of one call, another order of their samples, and numbers that pick one score of them."""
+
+    needs: tuple[Needs, ...]
+    arguments: tuple[Any, ...]
+    order: Sequence[int]
+    pick: int
+    share: float
+
+    def copied(self) -> list[Any]:
+        """Returns the arguments; a metric that changes them changes copies."""
+        return [copied(value) for value in self.arguments]
+
+    def reordered(self) -> list[Any]:
+        """Returns the arguments with their samples in the other order, and their settings, too."""
+        pairs = zip(self.needs, self.copied(), strict=True)
+        return [value if need in _WITHOUT_SAMPLES else _reordered(value, self.order) for need, value in pairs]
+
+    def with_gap(self, need: Needs) -> list[Any]:
+        """Returns the arguments with one missing score in one of them (in each of its settings)."""
+        return self._with(need, lambda value: _with_gap(value, self.pick))
+
+    def raised(self, need: Needs) -> list[Any] | None:
+        """Returns the arguments with one better score in one of them; None when it has none that could be better."""
+        value = self.arguments[self.needs.index(need)]
+        key = list(value)[self.pick % len(value)] if isinstance(value, Mapping) else None
+        scores = np.array(value if key is None else value[key], dtype=np.float64)
+        low = np.flatnonzero(scores < 1.0)
+        if not low.size:
+            return None
+        chosen = low[self.pick % low.size]
+        scores.flat[chosen] += self.share * (1.0 - scores.flat[chosen])
+        better = scores.tolist() if isinstance(value, list) else scores
+        return self._with(need, lambda old: better if key is None else {**old, key: better})
+
+    def unchanged(self) -> list[Any]:
+        """Returns the arguments when whatever is done to an image leaves every score as it is."""
+        clean = self.arguments[self.needs.index(Needs.CLEAN)] if Needs.CLEAN in self.needs else _first_scores(self)
+        return [_unchanged(need, value, clean) for need, value in zip(self.needs, self.copied(), strict=True)]
+
+    def blind(self) -> list[Any]:
+        """Returns the arguments when the images add nothing: scores without them equal the clean ones."""
+        return self._with(Needs.NO_IMAGE, lambda _: self.copied()[self.needs.index(Needs.CLEAN)])
+
+    def _with(self, need: Needs, change: Callable[[Any], Any]) -> list[Any]:
+        position, arguments = self.needs.index(need), self.copied()
+        arguments[position] = change(arguments[position])
+        return arguments
+
+
+class Maker(Protocol):
+    """What makes scores of some shape."""
+
+    def __call__(self, rows: int, columns: int = 0) -> Scores:
+        """Returns scores of shape (rows, columns), or (rows,) for no columns."""
+        ...
+
+
+@st.composite
+def cases(draw: st.DrawFn, needs: tuple[Needs, ...]) -> Case:
+    """Draws the arguments of a metric for 1 to 8 samples."""
+    samples = draw(st.integers(1, MOST_SAMPLES))
+    scores, labels = drawn_scores(draw, MOST_SAMPLES), drawn_labels(draw, samples, MOST_SAMPLES)
+    arguments = tuple(_argument(need, samples, scores, labels) for need in needs)
+    order = drawn_order(draw, samples)
+    return Case(needs, arguments, order, draw(st.integers(0, _PICKS)), draw(st.sampled_from((1.0, 0.5))))
+
+
+def drawn_scores(draw: st.DrawFn, most: int) -> Maker:
+    """Returns what draws scores of one scale for up to ``most`` samples.
+
+    Each array is one draw, for as many samples as there could be: that is fast, and examples stay alike when samples are left out
+    to find the smallest one.
+    """
+    scale = np.array(draw(st.sampled_from(_SCALES)))
+
+    def scores(rows: int, columns: int = 0) -> Scores:
+        steps = np.frombuffer(draw(_bytes(most * max(columns, 1))), dtype=np.uint8)
+        made: Scores = scale[steps % scale.size].reshape((most, columns) if columns else (most,))[:rows]
+        return made
+
+    return scores
+
+
+def drawn_labels(draw: st.DrawFn, samples: int, most: int) -> list[str]:
+    """Returns a label for each sample."""
+    return ["abc"[step % 3] for step in draw(_bytes(most))[:samples]]
+
+
+def drawn_order(draw: st.DrawFn, samples: int) -> list[int]:
+    """Returns the samples in another order: the first one goes further back, and now and then all are turned around.
+
+    Every order is made of such moves, and few samples are enough for the smallest one to be seen.
+    """
+    order, move = list(range(samples)), draw(st.integers(0, _PICKS))
+    if samples > 1:
+        order.insert(1 + move // 2 % (samples - 1), order.pop(0))
+    return order[::-1] if move % 2 else order
+
+
+@functools.cache
+def _bytes(count: int) -> st.SearchStrategy[bytes]:
+    return st.binary(min_size=count, max_size=count)
+
+
+def nothing(needs: Sequence[Needs]) -> list[Any]:
+    """Returns the arguments when there are no samples."""
+    return [_argument(need, 0, _constant(0.0), ()) for need in needs]
+
+
+def perfect(needs: Sequence[Needs]) -> list[Any]:
+    """Returns the arguments of a model that answers everything right with the image and nothing without it."""
+    right, wrong = _constant(1.0), _constant(0.0)
+    return [_argument(need, 4, wrong if need in _WRONG_WHEN_PERFECT else right, "aabb") for need in needs]
+
+
+def copied(value: Any) -> Any:
+    """Returns a copy of one argument."""
+    if isinstance(value, Mapping):
+        return {setting: scores.copy() for setting, scores in value.items()}
+    return value.copy()
+
+
+def shown(needs: Sequence[Needs], arguments: Sequence[Any]) -> str:
+    """Returns the arguments as messages show them."""
+    return ", ".join(f"{need.value}={plain(value)}" for need, value in zip(needs, arguments, strict=True))
+
+
+def plain(value: Any) -> Any:
+    """Returns an argument made of built-in lists and dictionaries."""
+    if isinstance(value, Mapping):
+        return {setting: plain(scores) for setting, scores in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def scored(needs: Sequence[Needs]) -> list[Needs]:
+    """Returns the arguments that hold scores."""
+    return [need for need in needs if need not in WITHOUT_SCORES]
+
+
+def of_samples(needs: Sequence[Needs]) -> bool:
+    """Whether an argument has an item for each sample, rather than for each resolution."""
+    return any(need not in _WITHOUT_SAMPLES for need in needs)
+
+
+def _argument(need: Needs, samples: int, scores: Maker, labels: Sequence[str]) -> Any:
+    curve = RESOLUTIONS if samples else ()
+    others: dict[Needs, Callable[[], Any]] = {
+        Needs.RUNGS: lambda: scores(samples, len(RESOLUTIONS)),
+        Needs.CHANCES: lambda: scores(samples) / 2.0,
+        Needs.LABELS: lambda: list(labels),
+        Needs.RESOLUTIONS: lambda: list(curve),
+        Needs.ACCURACIES: lambda: scores(len(curve)).tolist(),
+    }
+    if need in _MAPPINGS:
+        return {setting: scores(samples) for setting in SETTINGS}
+    if need in others:
+        return others[need]()
+    return scores(samples, PATCHES if need is Needs.PATCHES or need.optional else 0)
+
+
+def _constant(value: float) -> Maker:
+    return lambda rows, columns=0: np.full((rows, columns) if columns else rows, value)
+
+
+def _reordered(value: Any, order: Sequence[int]) -> Any:
+    if isinstance(value, Mapping):
+        return {setting: _reordered(value[setting], order) for setting in reversed(value)}
+    return value[list(order)] if isinstance(value, np.ndarray) else [value[index] for index in order]
+
+
+def _with_gap(value: Any, pick: int) -> Any:
+    if isinstance(value, Mapping):
+        return {setting: _with_gap(scores, pick) for setting, scores in value.items()}
+    value[pick % len(value)] = math.nan
+    return value
+
+
+def _first_scores(case: Case) -> Any:
+    scores = next(value for need, value in zip(case.needs, case.arguments, strict=True) if need not in WITHOUT_SCORES)
+    first = next(iter(scores.values())) if isinstance(scores, Mapping) else scores
+    return first if np.ndim(first) == 1 else first[:, 0]
+
+
+def _unchanged(need: Needs, value: Any, clean: Any) -> Any:
+    if need in _FOLLOWERS:
+        return clean.copy()
+    if need in _MAPPINGS:
+        return {setting: clean.copy() for setting in value}
+    if need is Needs.ACCURACIES:
+        return [float(np.mean(clean))] * len(value)
+    if need in {Needs.PATCHES, Needs.RUNGS, Needs.PATCHES_AGAIN, Needs.WHOLE_ATTEMPTS}:
+        return np.repeat(np.asarray(clean)[:, None], value.shape[1], axis=1)
+    return value

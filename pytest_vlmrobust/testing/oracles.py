@@ -1,0 +1,338 @@
+"""Slow readings of every formula in plain Python and exact fractions, from the papers and without code of the metrics.
+
+Each takes the arguments of its metric as lists and dictionaries of numbers, and returns a number, or None where it is undefined.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any, TypeAlias
+
+Number: TypeAlias = Fraction | float | None
+Row: TypeAlias = Sequence[Fraction]
+Rows: TypeAlias = Sequence[Sequence[Fraction]]
+BySetting: TypeAlias = Mapping[str, Row]
+
+TAIL = {
+    "upsample",
+    "downsample",
+    "elastic_transform",
+    "zoom_blur",
+    "rotate",
+    "shear",
+    "affine",
+    "perspective_transform",
+    "pixelate",
+}
+
+
+def value(name: str, arguments: Sequence[Any]) -> float:
+    """Returns what a built-in metric should give; NaN where it is undefined.
+
+    Raises:
+        KeyError: no oracle has that name.
+    """
+    found = ORACLES[name](*map(_exact, arguments))
+    return math.nan if found is None else float(found)
+
+
+def mean(scores: Row) -> Fraction:
+    """Returns the mean."""
+    return sum(scores, Fraction()) / len(scores)
+
+
+def drop(clean: Row, perturbed: Row) -> Fraction:
+    """Returns the loss of accuracy."""
+    return mean(clean) - mean(perturbed)
+
+
+def harmful(clean: Row, perturbed: Row) -> Fraction:
+    """Returns the mean loss of the samples that lose."""
+    return mean([max(before - after, Fraction()) for before, after in zip(clean, perturbed, strict=True)])
+
+
+def helpful(clean: Row, perturbed: Row) -> Fraction:
+    """Returns the mean gain of the samples that gain."""
+    return harmful(perturbed, clean)
+
+
+def relative_corruption_error(clean: Row, perturbed: Row, no_image: Row) -> Number:
+    """Returns the drop as a share of the visual gain."""
+    gain = drop(clean, no_image)
+    return drop(clean, perturbed) / gain if gain > 0 else None
+
+
+def mean_relative_corruption_error(clean: Row, by_setting: BySetting, no_image: Row) -> Number:
+    """Returns the mean share of the visual gain that is lost."""
+    gain = drop(clean, no_image)
+    return mean_drop(clean, by_setting) / gain if gain > 0 else None
+
+
+def mean_drop(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the mean drop over settings."""
+    return mean(_drops(clean, by_setting))
+
+
+def worst_case_drop(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the largest drop."""
+    return max(_drops(clean, by_setting))
+
+
+def worst_at_low(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the largest drop at level low."""
+    return max(_drops(clean, _low(by_setting)))
+
+
+def benign_at_low(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the share of low settings that cost less than a point."""
+    return _share(found < Fraction(1, 100) for found in _drops(clean, _low(by_setting)))
+
+
+def severe_failure_rate(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the share of settings that cost more than a tenth of the clean accuracy."""
+    return _share(found > mean(clean) / 10 for found in _drops(clean, by_setting))
+
+
+def catastrophic_rate(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the share of settings that cost more than ten points."""
+    return _share(found > Fraction(1, 10) for found in _drops(clean, by_setting))
+
+
+def mean_harmful_flip_rate(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the mean harmful flip rate."""
+    return mean([harmful(clean, scores) for scores in by_setting.values()])
+
+
+def mean_helpful_flip_rate(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the mean helpful flip rate."""
+    return mean([helpful(clean, scores) for scores in by_setting.values()])
+
+
+def mean_corruption_error(by_setting: BySetting, reference: BySetting) -> Number:
+    """Returns the mean over perturbations of the errors at all levels, relative to the reference's."""
+    ratios = []
+    for kind in {_kind(setting) for setting in by_setting}:
+        settings = [setting for setting in by_setting if _kind(setting) == kind]
+        ours, theirs = (sum(1 - score for setting in settings for score in of[setting]) for of in (by_setting, reference))
+        if not theirs:
+            return None
+        ratios.append(Fraction(ours) / Fraction(theirs))
+    return mean(ratios)
+
+
+def tail_share(clean: Row, by_setting: BySetting) -> Number:
+    """Returns which share of the catastrophic settings moves or resamples pixels."""
+    tail = [setting for setting, scores in by_setting.items() if drop(clean, scores) > Fraction(1, 10)]
+    return _share(_kind(setting) in TAIL for setting in tail) if tail else None
+
+
+def mean_severity_violation(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the share of perturbations that harm less at some higher level."""
+    return _share(low > mid or mid > high for low, mid, high in _triples(clean, by_setting))
+
+
+def mean_severity_correlation(clean: Row, by_setting: BySetting) -> Number:
+    """Returns the mean rank correlation of level and drop."""
+    found = [spearman((1, 2, 3), triple) for triple in _triples(clean, by_setting)]
+    defined = [one for one in found if one is not None]
+    return sum(defined) / len(defined) if defined else None
+
+
+def spearman(first: Sequence[Any], second: Sequence[Any]) -> float | None:
+    """Returns Pearson's correlation of the average ranks."""
+    centred = []
+    for side in (first, second):
+        ranks = [sum(other < one for other in side) + (sum(other == one for other in side) + 1) / 2 for one in side]
+        centred.append([rank - (len(side) + 1) / 2 for rank in ranks])
+    spread = math.sqrt(math.prod(sum(part * part for part in side) for side in centred))
+    return sum(a * b for a, b in zip(*centred, strict=True)) / spread if spread else None
+
+
+def pcri(whole: Row, patches: Rows) -> Number:
+    """Returns 1 - P_patch / P_whole."""
+    return _index([max(views) for views in patches], whole)
+
+
+def pcri_excess(whole: Row, patches: Rows, chances: Row) -> Number:
+    """Returns the index less that of a model that knows what it knows from the whole and guesses the rest anew."""
+    further = len(patches[0]) - 1
+    lucky = [1 - (1 - right) * (1 - chance) ** further for right, chance in zip(whole, chances, strict=True)]
+    index, neutral = pcri(whole, patches), _index(lucky, whole)
+    return None if index is None or neutral is None else index - neutral
+
+
+def pcri_split(whole: Row, patches: Rows, patches_again: Rows) -> Number:
+    """Returns the index with patches chosen in one pass and judged in the other, both ways."""
+
+    def judged(chooser: Row, other: Row) -> Fraction:
+        return mean([score for choice, score in zip(chooser, other, strict=True) if choice == max(chooser)])
+
+    pairs = zip(patches, patches_again, strict=True)
+    return _index([(judged(one, two) + judged(two, one)) / 2 for one, two in pairs], whole)
+
+
+def pcri_matched(whole: Row, patches: Rows, whole_attempts: Rows) -> Number:  # noqa: ARG001  the first attempt is among them
+    """Returns 1 - best of the patches / best of as many attempts at the whole image."""
+    return _index([max(views) for views in patches], [max(attempts) for attempts in whole_attempts])
+
+
+def pcri_placebo(whole: Row, patches: Rows, no_image: Row, placebo_patches: Rows) -> Number:
+    """Returns 1 - s_m / s_1, skills above what is scored without this image."""
+    luck_of_patches, luck_of_one = mean([max(views) for views in placebo_patches]), mean(no_image)
+    if luck_of_patches == 1 or luck_of_one == 1 or mean(whole) <= luck_of_one:
+        return None
+    of_patches = (mean([max(views) for views in patches]) - luck_of_patches) / (1 - luck_of_patches)
+    return 1 - of_patches / ((mean(whole) - luck_of_one) / (1 - luck_of_one))
+
+
+def gap(scores: Row, labels: Sequence[Hashable]) -> Number:
+    """Returns the largest less the smallest mean by label."""
+    means = [mean([score for score, own in zip(scores, labels, strict=True) if own == label]) for label in set(labels)]
+    return max(means) - min(means) if len(means) > 1 else None
+
+
+def transfer_retention(perturbed: Row, clean: Row) -> Number:
+    """Returns the share of the mean overlap that is left."""
+    return mean(perturbed) / mean(clean) if mean(clean) else None
+
+
+def drop_increase(clean: Row, perturbed: Row, baseline_clean: Row, baseline: Row) -> Fraction:
+    """Returns the drop less that of the earlier run."""
+    return drop(clean, perturbed) - drop(baseline_clean, baseline)
+
+
+def absolute_continuous_error(accuracies: Row) -> Fraction:
+    """Returns the sum of absolute steps."""
+    return sum(map(abs, _steps(accuracies)), Fraction())
+
+
+def relative_continuous_error(accuracies: Row) -> Number:
+    """Returns the sum of absolute steps relative to the mean."""
+    return absolute_continuous_error(accuracies) / mean(accuracies) if mean(accuracies) else None
+
+
+def resolution_wobble(accuracies: Row) -> Fraction:
+    """Returns twice the smaller of all rises and all falls."""
+    steps = _steps(accuracies)
+    rises, falls = (sum((max(sign * step, Fraction()) for step in steps), Fraction()) for sign in (1, -1))
+    return 2 * min(rises, falls)
+
+
+def largest_downward_step(accuracies: Row) -> Fraction:
+    """Returns the largest loss to any higher resolution."""
+    losses = [before - after for index, before in enumerate(accuracies) for after in accuracies[index:]]
+    return max(losses)
+
+
+def resolution_slope(resolutions: Row, accuracies: Row) -> float:
+    """Returns the least-squares slope over doublings."""
+    doublings = [math.log2(edge) for edge in resolutions]
+    centre = sum(doublings) / len(doublings)
+    weights = [doubling - centre for doubling in doublings]
+    return sum(w * float(a) for w, a in zip(weights, accuracies, strict=True)) / sum(w * w for w in weights)
+
+
+def resolution_noise_floor(rungs: Rows) -> Number:
+    """Returns sqrt(2/pi) times the sum of the standard errors of the steps."""
+    count = len(rungs)
+    if count < 2:
+        return None
+    total = 0.0
+    for step in range(len(rungs[0]) - 1):
+        moves = [row[step + 1] - row[step] for row in rungs]
+        total += math.sqrt(sum((move - mean(moves)) ** 2 for move in moves) / (count - 1) / count)
+    return math.sqrt(2 / math.pi) * total
+
+
+def _exact(argument: Any) -> Any:
+    """Returns an argument with the numbers that its floats stand for: 0.3 is 3/10."""
+    if isinstance(argument, Mapping):
+        return {key: _exact(item) for key, item in argument.items()}
+    if isinstance(argument, list):
+        return [_exact(item) for item in argument]
+    return _fraction(argument) if isinstance(argument, float) else argument
+
+
+@cache
+def _fraction(number: float) -> Fraction:
+    return Fraction(number).limit_denominator(10**6)
+
+
+def _drops(clean: Row, by_setting: BySetting) -> list[Fraction]:
+    return [drop(clean, scores) for scores in by_setting.values()]
+
+
+def _low(by_setting: BySetting) -> BySetting:
+    return {setting: scores for setting, scores in by_setting.items() if setting.endswith(":low")}
+
+
+def _kind(setting: str) -> str:
+    return setting.partition(":")[0]
+
+
+def _triples(clean: Row, by_setting: BySetting) -> list[list[Fraction]]:
+    kinds = dict.fromkeys(map(_kind, by_setting))
+    named = [[f"{kind}:{level}" for level in ("low", "mid", "high")] for kind in kinds]
+    return [[drop(clean, by_setting[name]) for name in names] for names in named if set(names) <= set(by_setting)]
+
+
+def _share(hits: Any) -> Fraction:
+    return mean([Fraction(bool(hit)) for hit in hits])
+
+
+def _index(attempted: Row, whole: Row) -> Number:
+    return 1 - mean(attempted) / mean(whole) if mean(whole) else None
+
+
+def _steps(accuracies: Row) -> list[Fraction]:
+    return [after - before for before, after in itertools.pairwise(accuracies)]
+
+
+ORACLES: Mapping[str, Callable[..., Number]] = {
+    "absolute_continuous_error": absolute_continuous_error,
+    "accuracy": mean,
+    "accuracy_drop": drop,
+    "baseline_drop": drop,
+    "benign_at_low": benign_at_low,
+    "catastrophic_rate": catastrophic_rate,
+    "clean_accuracy": mean,
+    "drop_increase": drop_increase,
+    "group_gap": gap,
+    "harmful_flip_rate": harmful,
+    "helpful_flip_rate": helpful,
+    "identity_drop": mean_drop,
+    "largest_downward_step": largest_downward_step,
+    "mean_corruption_error": mean_corruption_error,
+    "mean_drop": mean_drop,
+    "mean_harmful_flip_rate": mean_harmful_flip_rate,
+    "mean_helpful_flip_rate": mean_helpful_flip_rate,
+    "mean_relative_corruption_error": mean_relative_corruption_error,
+    "mean_severity_correlation": mean_severity_correlation,
+    "mean_severity_violation": mean_severity_violation,
+    "pcri": pcri,
+    "pcri_excess": pcri_excess,
+    "pcri_matched": pcri_matched,
+    "pcri_placebo": pcri_placebo,
+    "pcri_split": pcri_split,
+    "position_gap": gap,
+    "rci": pcri,
+    "relative_continuous_error": relative_continuous_error,
+    "relative_corruption_error": relative_corruption_error,
+    "resolution_accuracy": mean,
+    "resolution_correlation": spearman,
+    "resolution_net": lambda accuracies: accuracies[-1] - accuracies[0],
+    "resolution_noise_floor": resolution_noise_floor,
+    "resolution_slope": resolution_slope,
+    "resolution_wobble": resolution_wobble,
+    "severe_failure_rate": severe_failure_rate,
+    "tail_share": tail_share,
+    "transfer_retention": transfer_retention,
+    "visual_gain": drop,
+    "worst_at_low": worst_at_low,
+    "worst_case_drop": worst_case_drop,
+}
+"""Name of a built-in metric to its oracle."""

@@ -1,0 +1,244 @@
+"""What the formula of a metric must hold, on generated scores: one check for each property."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_vlmrobust.metrics import Metric, Needs
+from pytest_vlmrobust.metrics.record import Direction
+
+from . import oracles
+from .cases import Case, cases, nothing, of_samples, perfect, plain, scored, shown
+from .running import fails, tried
+from .tables import Table, tables
+
+_TOLERANCE = 1e-9
+_BUILT_IN = "pytest_vlmrobust.metrics."
+_LIKE_CLEAN = {
+    *(Needs.CLEAN, Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING),
+    *(Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.PATCHES),
+}
+_NEVER = {1: "falls", -1: "rises", 0: "changes"}
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that a metric must hold.
+
+    ``hold`` takes the metric and a number of examples, and raises AssertionError where it does not hold. ``concerns`` is False
+    for metrics to which it does not apply; ``unclaimed`` returns why there is nothing to check, or an empty string.
+    """
+
+    meaning: str
+    hold: Callable[[Metric, int], None]
+    concerns: Callable[[Metric], bool] = lambda _: True
+    unclaimed: Callable[[Metric], str] = lambda _: ""
+
+
+def same(value: float, other: float, tolerance: float = _TOLERANCE) -> bool:
+    """Whether two values are equal but for rounding; NaN equals NaN."""
+    if math.isnan(value) or math.isnan(other):
+        return math.isnan(value) and math.isnan(other)
+    return math.isclose(value, other, rel_tol=tolerance, abs_tol=tolerance)
+
+
+def _on_cases(check: Callable[[Metric, Case], None]) -> Callable[[Metric, int], None]:
+    def hold(record: Metric, examples: int) -> None:
+        __tracebackhide__ = True
+        tried(record.name, cases(record.needs), lambda case: check(record, case), examples)
+
+    return hold
+
+
+def _float(record: Metric, case: Case) -> None:
+    value: object = _call(record, case.copied())
+    if type(value) is not float:
+        _fails(record, f"returned {value!r} of type {type(value).__name__}: expected a built-in float", case.arguments)
+
+
+def _pure(record: Metric, case: Case) -> None:
+    arguments = case.copied()
+    value = _call(record, arguments)
+    if (changed := shown(record.needs, arguments)) != shown(record.needs, case.arguments):
+        _fails(record, f"changed its arguments to {changed}", case.arguments)
+    again = _call(record, case.copied())
+    if not same(value, again, 0.0):
+        _fails(record, f"returned {value!r}, then {again!r} for the same scores", case.arguments)
+
+
+def _bounds(record: Metric, case: Case) -> None:
+    value, (low, high) = _call(record, case.copied()), record.bounds
+    if math.isinf(value):
+        _fails(record, "returned infinity: a metric that is undefined is NaN", case.arguments)
+    if not math.isnan(value) and not low - _TOLERANCE <= value <= high + _TOLERANCE:
+        _fails(record, f"returned {value!r}, outside its bounds {low} to {high}", case.arguments)
+
+
+def _permutation(record: Metric, examples: int) -> None:
+    __tracebackhide__ = True
+    if of_samples(record.needs):
+        _on_cases(_permuted_samples)(record, examples)
+    else:
+        tried(record.name, tables(record), lambda table: _permuted_table(record, table), examples)
+
+
+def _permuted_samples(record: Metric, case: Case) -> None:
+    value, other = _call(record, case.copied()), _call(record, case.reordered())
+    if not same(value, other):
+        reordered = shown(record.needs, case.reordered())
+        _fails(record, f"depends on the order of the samples: {value!r}, but {other!r} for {reordered}", case.arguments)
+
+
+def _permuted_table(record: Metric, table: Table) -> None:
+    value, other = (table.measured(record, scores).value for scores in (table.scores, table.reordered()))
+    if not same(value, other):
+        problem = f"depends on the order of the samples: {value!r}, but {other!r} in the order {list(table.order)}"
+        fails(record.name, problem, table.shown())
+
+
+def _missing(record: Metric, case: Case) -> None:
+    for need in scored(record.needs):
+        arguments = case.with_gap(need)
+        if not _is_unknown(record, arguments):
+            _fails(record, f"returned a number although a score in {need.value} is missing (NaN)", arguments)
+
+
+def _empty(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
+    __tracebackhide__ = True
+    arguments = nothing(record.needs)
+    if not _is_unknown(record, arguments):
+        _fails(record, "returned a number without any samples", arguments)
+
+
+def _monotone(record: Metric, case: Case) -> None:
+    before = _call(record, case.copied())
+    for need, direction in record.directions.items():
+        arguments = case.raised(need)
+        if arguments is None:
+            continue  # all of its scores are as good as can be
+        after = _call(record, arguments)
+        if not _moved_as_said(before, after, direction):
+            then = shown([need], [arguments[record.needs.index(need)]])
+            moved = f"moved from {before!r} to {after!r} when one score in {need.value} rose: {_claim(record, need, direction)}"
+            _fails(record, moved, case.arguments, f"\n    and then with {then}")
+
+
+def _claim(record: Metric, need: Needs, direction: Direction) -> str:
+    never = f"so that it never {_NEVER[direction]}"
+    if need in record.monotone:
+        return f"its record says monotone={{Needs.{need.name}: {direction}}}, {never}"
+    way_out = f"say not_monotone={{Needs.{need.name}: 'why'}} where its definition lets it"
+    return f"its record says better={record.better!r}, {never}; {way_out}"
+
+
+def _moved_as_said(before: float, after: float, direction: Direction) -> bool:
+    if direction == 0:
+        return same(before, after)
+    # where it becomes undefined, or ceases to be, there is nothing to compare
+    return math.isnan(before) or math.isnan(after) or same(before, after) or (after - before) * direction > 0.0
+
+
+def _perfect(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
+    __tracebackhide__ = True
+    _expect(record, perfect(record.needs), record.perfect, "for a perfect model")
+
+
+def _unchanged(record: Metric, case: Case) -> None:
+    _expect(record, case.unchanged(), record.unchanged, "when nothing changes a score", undefined=True)
+
+
+def _blind(record: Metric, case: Case) -> None:
+    _expect(record, case.blind(), record.blind, "when images add nothing")
+
+
+def _expect(record: Metric, arguments: list[Any], value: float | None, when: str, *, undefined: bool = False) -> None:
+    """Requires the value that a record declares; with ``undefined``, NaN will do as well."""
+    __tracebackhide__ = True
+    found = _call(record, arguments)
+    if value is not None and not same(found, value) and not (undefined and math.isnan(found)):
+        _fails(record, f"returned {found!r} {when}: expected {value!r}, as declared", arguments)
+
+
+def _oracle(record: Metric, case: Case) -> None:
+    value, expected = _call(record, case.copied()), oracles.value(record.name, [plain(part) for part in case.arguments])
+    if not same(value, expected):
+        _fails(record, f"returned {value!r}: expected {expected!r}, by its formula in plain Python", case.arguments)
+
+
+def _call(record: Metric, arguments: Sequence[Any]) -> float:
+    __tracebackhide__ = True
+    try:
+        return record.function(*arguments)
+    except Exception as error:
+        raised = f"raised {type(error).__name__}: {error}"
+        raise AssertionError(f"metric {record.name!r} {raised}\n    called with {shown(record.needs, arguments)}") from error
+
+
+def _is_unknown(record: Metric, arguments: Sequence[Any]) -> bool:
+    """Returns whether the metric answers NaN or ValueError."""
+    try:
+        value: object = record.function(*arguments)
+    except ValueError:
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _fails(record: Metric, problem: str, arguments: Sequence[Any], more: str = "") -> None:
+    __tracebackhide__ = True
+    fails(record.name, problem, shown(record.needs, arguments) + more)
+
+
+def _nothing_said(fact: str, what: str) -> Callable[[Metric], str]:
+    return lambda record: f"its record claims no value {what} ({fact}=)" if getattr(record, fact) is None else ""
+
+
+def _no_direction(record: Metric) -> str:
+    if record.directions:
+        return ""
+    exempt = "; ".join(f"{need.value}: {why}" for need, why in record.not_monotone.items())
+    return f"not monotone by its definition: {exempt}" if exempt else "its record claims no direction (better=, monotone=)"
+
+
+def _no_oracle(record: Metric) -> str:
+    own = record.function.__module__.startswith(_BUILT_IN)
+    return "" if own else "no formula in plain Python to compare with: that is for the metrics of this package"
+
+
+def _reads_scores(record: Metric) -> bool:
+    return bool(scored(record.needs))
+
+
+def _compares(record: Metric) -> bool:
+    needs = set(record.needs)
+    return len(needs & _LIKE_CLEAN) > 1 or bool(needs & {Needs.ACCURACIES, Needs.RUNGS})
+
+
+PROPERTIES = {
+    "float": Property("returns a built-in float", _on_cases(_float)),
+    "pure": Property("returns the same for the same scores, and leaves its arguments as they were", _on_cases(_pure)),
+    "bounds": Property("stays in its bounds, and is NaN rather than infinite where it is undefined", _on_cases(_bounds)),
+    "permutation": Property("does not depend on the order of the samples and settings", _permutation),
+    "missing": Property("is NaN or raises ValueError when a score is missing", _on_cases(_missing), _reads_scores),
+    "empty": Property("is NaN or raises ValueError without samples", _empty),
+    "monotone": Property("moves as its record says when one score rises", _on_cases(_monotone), _reads_scores, _no_direction),
+    "perfect": Property(
+        "has its declared value for a perfect model", _perfect, unclaimed=_nothing_said("perfect", "for a perfect model")
+    ),
+    "unchanged": Property(
+        "has its declared value, or is undefined, when nothing changes a score",
+        _on_cases(_unchanged),
+        _compares,
+        _nothing_said("unchanged", "for scores that nothing changes"),
+    ),
+    "blind": Property(
+        "has its declared value when images add nothing",
+        _on_cases(_blind),
+        lambda record: {Needs.CLEAN, Needs.NO_IMAGE} <= set(record.needs),
+        _nothing_said("blind", "for images that add nothing"),
+    ),
+    "oracle": Property("agrees with its formula in plain Python", _on_cases(_oracle), unclaimed=_no_oracle),
+}
+"""Every property of a formula, by the name that test ids carry."""

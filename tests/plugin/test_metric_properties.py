@@ -1,0 +1,152 @@
+"""The shipped property checks in a user's gate: metrics of their own, good and wrong, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.shipped import shipped
+
+from .conftest import Project, make_project
+from .test_gate import TESTS
+
+GOOD = """
+import numpy as np
+
+from pytest_vlmrobust.metrics import Needs, metric
+
+
+def known(scores):
+    return scores.size > 0 and not np.isnan(scores).any()
+
+
+@metric(better="higher", bounds=(0.0, 1.0), perfect=1.0)
+def good(perturbed):
+    return float(perturbed.mean()) if known(perturbed) else float("nan")
+
+
+@metric(better="lower")
+def upside_down(perturbed):
+    return float(perturbed.mean()) if known(perturbed) else float("nan")
+"""
+WRONG_ONES = """
+
+@metric()
+def of_the_first(perturbed):
+    return float(perturbed[0]) if known(perturbed) else float("nan")
+
+
+@metric(bounds=(0.0, 0.5))
+def out_of_bounds(perturbed):
+    return float(perturbed.mean()) if known(perturbed) else float("nan")
+
+
+@metric()
+def blind_to_gaps(perturbed):
+    return float(np.nansum(perturbed)) / len(perturbed) if len(perturbed) else float("nan")
+
+
+@metric()
+def of_numpy(perturbed):
+    return perturbed.mean() if known(perturbed) else float("nan")
+
+
+@metric(interval=lambda table, setting, confidence: (0.4 * confidence, 0.5))
+def beside_its_interval(perturbed):
+    return float(perturbed.mean()) if known(perturbed) else float("nan")
+"""
+WRONG = {
+    "of_the_first": "test_metric[of_the_first-permutation]",
+    "out_of_bounds": "test_metric[out_of_bounds-bounds]",
+    "blind_to_gaps": "test_metric[blind_to_gaps-missing]",
+    "upside_down": "test_metric[upside_down-monotone]",
+    "of_numpy": "test_metric[of_numpy-float]",
+    "beside_its_interval": "test_verdict[beside_its_interval-point_value]",
+}
+NO_ORACLE = "no formula in plain Python to compare with: that is for the metrics of this package"
+
+
+@pytest.fixture
+def shop(project: Project) -> Project:
+    """A gate with the shipped property checks and metrics of the user's own."""
+    return furnished(project)
+
+
+def furnished(project: Project) -> Project:
+    project.write("conftest.py", GOOD)
+    project.write(
+        "suite/test_metric_properties.py", (shipped("suites") / "test_metric_properties.py").read_text(encoding="utf-8")
+    )
+    return project
+
+
+def test_wrong_metrics_of_ones_own_are_found_by_name(shop: Project) -> None:
+    shop.write("conftest.py", GOOD + WRONG_ONES)
+    chosen = " or ".join(["good", *WRONG])
+    arguments = ("suite/test_metric_properties.py", "-k", chosen, "-rfs", "--tb=short", "-p", "no:randomly")
+    result = shop.pytester.runpytest_subprocess(*arguments)
+    assert result.ret == 1
+    printed = result.stdout.str()
+    failed = {line.split("::")[1].partition(" ")[0] for line in result.outlines if line.startswith("FAILED ")}
+    assert failed >= set(WRONG.values())
+    assert {name.partition("[")[2].partition("-")[0] for name in failed} == set(WRONG)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*metric 'of_the_first' depends on the order of the samples: 0.0, but 1.0 for perturbed=[[]1.0, 0.0[]]",
+            "*metric 'out_of_bounds' returned *, outside its bounds 0.0 to 0.5",
+            "*metric 'blind_to_gaps' returned a number although a score in perturbed is missing (NaN)",
+            "*metric 'upside_down' moved from 0.0 to 1.0 when one score in perturbed rose: its record says better='lower'*",
+            "*metric 'of_numpy' returned * of type float64: expected a built-in float",
+            "*metric 'beside_its_interval' is * and its value * alone is *: is it outside its interval*",
+            "*called with perturbed=[[]0.0, 1.0[]]",
+            "*metric 'of_numpy' raised UsageError: *: expected a built-in float. Wrap what it returns in float()",
+            f"SKIPPED * {NO_ORACLE}",
+        ]
+    )
+    assert "hypothesis/core.py" not in printed  # what failed is the metric, not the machinery
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "n2"])
+def test_a_failed_check_makes_the_run_fail_and_changes_nothing_else(
+    pytester: pytest.Pytester, arguments: tuple[str, ...]
+) -> None:
+    project = furnished(make_project(pytester, arguments))
+    result = project.run("-k", "test_cell or test_sweep or upside_down-monotone or good-float", subprocess=True)
+    assert result.ret == 1
+    result.assert_outcomes(passed=TESTS + 1, failed=1)
+    failed = "FAILED  whatever the gate decides the run fails, for what failed beside it: *upside_down-monotone[]]"
+    result.stdout.fnmatch_lines(["GO  *", failed])
+    assert "partial selection" not in result.stdout.str()
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    assert json.loads((run / "manifest.json").read_text())["selected"] == TESTS
+    assert main(["report", str(run)]) == 0  # what the gate measured is not touched by it
+
+
+def test_checks_that_hold_leave_the_gate_as_it_is(shop: Project) -> None:
+    result = shop.run("-k", "test_cell or test_sweep or good", subprocess=True)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["GO  *"])
+    assert "FAILED" not in result.stdout.str()
+
+
+def test_property_checks_alone_need_no_model_and_gate_nothing(shop: Project) -> None:
+    assert shop.pytester.runpytest_subprocess("suite/test_metric_properties.py", "-k", "good-empty").ret == 0
+    gated = shop.run("-k", "good-empty", subprocess=True)
+    assert gated.ret == 10
+    gated.stdout.fnmatch_lines(["*no gated test ran: nothing was measured*"])
+
+
+def test_the_thorough_profile_is_known_to_hypothesis(shop: Project) -> None:
+    given = ("suite/test_metric_properties.py", "-k", "good-empty", "--hypothesis-profile=vlm-thorough", "-v", "-n1")
+    result = shop.pytester.runpytest_subprocess(*given)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*hypothesis profile 'vlm-thorough'*max_examples=300*"])
+
+
+def test_a_misspelt_profile_in_the_environment_is_named(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLMROBUST_PROFILE", "vlm-thorugh")
+    result = shop.pytester.runpytest_subprocess("suite/test_metric_properties.py", "-k", "good-empty")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*VLMROBUST_PROFILE: unknown profile 'vlm-thorugh'. Did you mean 'vlm-thorough'?*"])

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.metrics import (
+    ScoreTable,
+    accuracy_drop,
+    baseline_drop,
+    changed_samples,
+    drop_increase,
+    estimate,
+    intervals,
+    names,
+    paired_drop_interval,
+)
+
+THEN = np.array([1.0] * 80 + [0.0] * 20)
+NOW = np.array([0.0] * 6 + [1.0] * 74 + [1.0] * 2 + [0.0] * 18)
+
+
+def test_a_regression_is_paired() -> None:
+    """6 of 100 broke and 2 were fixed."""
+    table = ScoreTable(np.ones(100), {"fog:low": NOW}, baseline_by_setting={"fog:low": THEN})
+    result = estimate("baseline_drop", table, "fog:low")
+    assert result.value == baseline_drop(THEN, NOW) == 0.04
+    assert (result.low, result.high) == pytest.approx(paired_drop_interval(6, 2, 100))
+
+
+def test_the_clean_scores_regress_too() -> None:
+    table = ScoreTable(NOW, baseline_by_setting={"clean": THEN})
+    assert estimate("baseline_drop", table, "clean").value == 0.04
+
+
+def test_the_increase_of_a_drop_leaves_the_clean_loss_out() -> None:
+    """Clean lost 4 pp and fog 4 pp: robustness is what it was."""
+    odd = np.arange(100.0) % 2.0
+    fog_then, fog_now = THEN * odd, NOW * odd
+    table = ScoreTable(NOW, {"fog:low": fog_now}, baseline_by_setting={"clean": THEN, "fog:low": fog_then})
+    result = estimate("drop_increase", table, "fog:low")
+    expected = accuracy_drop(NOW, fog_now) - accuracy_drop(THEN, fog_then)
+    assert result.value == pytest.approx(expected)
+    assert drop_increase(NOW, fog_now, THEN, fog_then) == pytest.approx(expected)
+    assert result.low < expected < result.high
+
+
+def test_a_loss_of_clean_accuracy_alone_is_no_increase() -> None:
+    table = ScoreTable(NOW, {"fog:low": NOW}, baseline_by_setting={"clean": THEN, "fog:low": THEN})
+    result = estimate("drop_increase", table, "fog:low")
+    assert result.value == 0.0
+    assert 0.0 < result.high < 0.04
+
+
+def test_bounds_of_an_increase_by_hand() -> None:
+    """Differences of differences 1, 0, 0, -1, 1: mean 0.2, standard deviation 0.83666, t(0.95; 4) = 2.131847."""
+    clean, fog = [1, 1, 1, 1, 1], [0, 1, 0, 1, 0]
+    then_clean, then_fog = [1, 1, 1, 1, 1], [1, 1, 0, 0, 1]
+    arrays = [np.array(values, float) for values in (clean, fog, then_clean, then_fog)]
+    table = ScoreTable(arrays[0], {"fog:low": arrays[1]}, baseline_by_setting={"clean": arrays[2], "fog:low": arrays[3]})
+    result = estimate("drop_increase", table, "fog:low")
+    margin = 2.131847 * 0.836660 / math.sqrt(5)
+    assert (result.low, result.high) == pytest.approx((0.2 - margin, 0.2 + margin), abs=1e-5)
+
+
+def test_only_the_baseline_suite_asks_for_a_baseline() -> None:
+    assert set(names(suite="baseline")) >= {"baseline_drop", "drop_increase"}
+    assert not {"baseline_drop", "drop_increase"} & set(names(scope="cell", suite="corruptions"))
+
+
+def test_broken_and_fixed_samples_are_listed_in_order() -> None:
+    changes = changed_samples([f"q{index}" for index in range(100)], THEN, NOW)
+    assert changes.broken == ("q0", "q1", "q2", "q3", "q4", "q5")
+    assert changes.fixed == ("q80", "q81")
+    assert changes.unknown == ()
+    assert len(changes.broken) - len(changes.fixed) == round(100 * baseline_drop(THEN, NOW))
+
+
+def test_graded_and_missing_scores() -> None:
+    changes = changed_samples("abcde", [0.5, 0.5, math.nan, 1.0, 1.0], [0.25, 0.75, 1.0, math.nan, 1.0])
+    assert changes == (("a",), ("b",), ("c", "d"))
+
+
+def test_names_and_scores_belong_together() -> None:
+    with pytest.raises(ValueError, match="baseline has 2 scores and ids has 1"):
+        changed_samples(["a"], [1, 0], [1, 0])
+
+
+def test_an_interval_needs_the_earlier_run() -> None:
+    with pytest.raises(UsageError, match="the table has no scores of an earlier run under 'fog:low': pass baseline_by_setting"):
+        intervals.baseline_drop(ScoreTable(np.ones(2), {"fog:low": np.ones(2)}), "fog:low", 0.9)

@@ -1,0 +1,205 @@
+"""Intervals of patch indices: exact errors by enumeration of all outcomes, and the p-values that agree with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.metrics import ScoreTable, estimate, patch_intervals
+
+Array = NDArray[np.float64]
+
+WHOLE, BEST = np.array([1.0, 1.0, 0.0, 0.0]), np.array([1.0, 0.0, 1.0, 0.0])
+"""The four kinds of samples."""
+
+
+def _counts(n: int, kinds: int = 4) -> Iterator[tuple[int, ...]]:
+    if kinds == 1:
+        yield (n,)
+        return
+    for first in range(n + 1):
+        for rest in _counts(n - first, kinds - 1):
+            yield (first, *rest)
+
+
+def _probability(counts: tuple[int, ...], shares: tuple[float, ...]) -> float:
+    ways = math.factorial(sum(counts)) / math.prod(math.factorial(count) for count in counts)
+    return ways * math.prod(share**count for share, count in zip(shares, counts, strict=True))
+
+
+def _patches(best: Array, attempts: int = 4) -> Array:
+    patches = np.zeros((best.size, attempts))
+    patches[:, 0] = best
+    return patches
+
+
+def _errors(shares: tuple[float, ...], truth: float, interval: patch_intervals.Bounds | object, n: int) -> tuple[float, float]:
+    """Returns the exact probabilities that the lower bound is too high and the upper one too low."""
+    high = low = 0.0
+    for counts in _counts(n):
+        whole, best = np.repeat(WHOLE, counts), np.repeat(BEST, counts)
+        if not whole.any():
+            continue
+        table = ScoreTable(whole, patches_by_setting={"patches:2": _patches(best)}, chance=0.25)
+        bounds = interval(table, "patches:2", 0.90)  # type: ignore[operator]
+        weight = _probability(counts, shares)
+        high, low = high + weight * (bounds[0] > truth + 1e-12), low + weight * (bounds[1] < truth - 1e-12)
+    return high, low
+
+
+@pytest.mark.parametrize("known", [0.1, 0.5, 0.8])
+def test_an_indifferent_model_is_seldom_said_to_be_anything_else(known: float) -> None:
+    """Four options, four patches, nominal 5 % on either side."""
+    guessed, best = 1 - known, 1 - 0.75**4
+    shares = (known + guessed * 0.25 * best, guessed * 0.25 * (1 - best), guessed * 0.75 * best, guessed * 0.75 * (1 - best))
+    assert sum(shares) == pytest.approx(1.0)
+    assert max(_errors(shares, 0.0, patch_intervals.excess, 14)) <= 0.05
+
+
+@pytest.mark.parametrize("shares", [(0.6, 0.05, 0.05, 0.3), (0.8, 0.005, 0.1, 0.095), (0.6, 0.2, 0.02, 0.18)])
+def test_bounds_of_the_raw_index_err_seldom(shares: tuple[float, ...]) -> None:
+    truth = 1 - (shares[0] + shares[2]) / (shares[0] + shares[1])
+    assert max(_errors(shares, truth, patch_intervals.index, 14)) <= 0.05
+
+
+def test_without_the_guard_they_would_not() -> None:
+    """Two options: the samples that show no distraction are rare, so that their absence says little."""
+    rng = np.random.default_rng(1)
+    false_claims = 0
+    for _ in range(200):
+        known = rng.random(60) < 0.7
+        whole = np.where(known, 1.0, rng.random(60) < 0.5)
+        best = np.where(known, 1.0, rng.random(60) < 1 - 0.5**4)
+        table = ScoreTable(whole, patches_by_setting={"patches:2": _patches(best)}, chance=0.5)
+        false_claims += estimate("pcri_excess", table, "patches:2").high < 0
+        plain = (1 - best) - 0.5**3 * (1 - whole)
+        if plain.std() and plain.mean() + 1.671 * plain.std(ddof=1) / math.sqrt(60) < 0:
+            false_claims += 1000
+    assert false_claims % 1000 <= 10
+    assert false_claims // 1000 >= 40
+
+
+def _table(clusters: bool = False) -> ScoreTable:
+    rng = np.random.default_rng(7)
+    return ScoreTable(
+        (rng.random(80) < 0.8).astype(float),
+        no_image=(rng.random(80) < 0.25).astype(float),
+        patches_by_setting={"patches:2": (rng.random((80, 4)) < 0.35).astype(float)},
+        patches_again_by_setting={"patches:2": (rng.random((80, 4)) < 0.35).astype(float)},
+        placebo_patches_by_setting={"patches:2": (rng.random((80, 4)) < 0.15).astype(float)},
+        whole_attempts=(rng.random((80, 4)) < 0.8).astype(float),
+        chance=0.25,
+        groups=[str(index // 4) for index in range(80)] if clusters else None,
+    )
+
+
+NAMES = ["pcri", "rci", "pcri_excess", "pcri_split", "pcri_matched", "pcri_placebo"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("clusters", [False, True])
+def test_intervals_are_as_wide_as_resampling_says(name: str, clusters: bool) -> None:
+    table, rng, values = _table(clusters), np.random.default_rng(1), []
+    record = metrics.get(name)
+    arguments = [np.asarray(table.argument(need, "patches:2")) for need in record.needs]
+    for _ in range(400):
+        blocks = rng.integers(0, 20, 20) if clusters else rng.integers(0, 80, 80)
+        rows = (blocks[:, None] * 4 + np.arange(4)).ravel() if clusters else blocks
+        values.append(record.function(*(argument[rows] for argument in arguments)))
+    result = estimate(name, table, "patches:2")
+    half, spread = (result.high - result.low) / 2, 1.7 * float(np.std(values))
+    assert 0.85 < half / spread < 1.6
+    assert result.low < result.value < result.high
+
+
+@pytest.mark.parametrize("name", NAMES[:5])
+def test_one_source_image_shows_nothing(name: str) -> None:
+    table = _table()
+    single = ScoreTable(
+        table.clean,
+        patches_by_setting=table.patches_by_setting,
+        patches_again_by_setting=table.patches_again_by_setting,
+        whole_attempts=table.whole_attempts,
+        chance=0.25,
+        groups=["one"] * 80,
+    )
+    result = estimate(name, single, "patches:2")
+    assert result.low == -math.inf
+    assert result.high in {1.0, math.inf}
+
+
+@pytest.mark.parametrize("interval", [patch_intervals.index, patch_intervals.excess, patch_intervals.placebo])
+def test_an_interval_belongs_to_one_setting(interval: Callable[..., object]) -> None:
+    with pytest.raises(UsageError, match="this interval belongs to one setting: say which, for example 'patches:3'"):
+        interval(_table(), None, 0.9)
+
+
+def test_an_interval_says_what_it_lacks() -> None:
+    table = ScoreTable(np.ones(3), patches_by_setting={"patches:2": np.ones((3, 4))})
+    with pytest.raises(UsageError, match="the table has no patches_again: an interval of 'patches:2' needs them"):
+        patch_intervals.split(table, "patches:2", 0.9)
+
+
+def test_p_values_of_a_range_agree_with_the_interval() -> None:
+    table = _table()
+    whole, patches = table.clean, table.patches("patches:2")
+    low, high = patch_intervals.index(table, "patches:2", 0.90)
+    outer = metrics.pcri_range_test(whole, patches, low - 0.01, high + 0.01)
+    assert outer.inside < 0.05
+    assert outer.outside == 1.0
+    assert metrics.pcri_range_test(whole, patches, low + 0.01, high + 0.01).inside > 0.05
+    assert metrics.pcri_range_test(whole, patches, low - 0.01, high - 0.01).inside > 0.05
+    lower, upper = patch_intervals.index(table, "patches:2", 0.95)
+    assert metrics.pcri_range_test(whole, patches, upper + 0.02, 0.99).outside < 0.05
+    assert metrics.pcri_range_test(whole, patches, -9.0, lower - 0.02).outside < 0.05
+
+
+def test_a_range_is_tested_with_clusters() -> None:
+    table = _table()
+    whole, patches = np.tile(table.clean, 4), np.tile(table.patches("patches:2"), (4, 1))
+    groups = [str(index) for index in range(80)] * 4
+    value = metrics.pcri(whole, patches)
+    naive = metrics.pcri_range_test(whole, patches, value - 0.15, 0.99).inside
+    aware = metrics.pcri_range_test(whole, patches, value - 0.15, 0.99, groups).inside
+    assert aware > 2 * naive
+
+
+def test_a_range_of_nothing_is_unknown() -> None:
+    assert all(map(math.isnan, metrics.pcri_range_test([], np.zeros((0, 4)), -0.1, 0.1)))
+    assert all(map(math.isnan, metrics.pcri_range_test([1.0], [[math.nan]], -0.1, 0.1)))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, -0.1), (math.nan, 0.1), (-math.inf, 0.1)])
+def test_a_range_has_ends(low: float, high: float) -> None:
+    with pytest.raises(ValueError, match=r"the range is .*: expected finite ends, the lower one first"):
+        metrics.pcri_range_test([1.0], [[1.0]], low, high)
+
+
+def test_source_images_are_counted() -> None:
+    with pytest.raises(ValueError, match="1 source images for 2 samples: expected one for each sample, or None"):
+        metrics.pcri_range_test([1, 1], [[1], [1]], -0.1, 0.1, ["a"])
+
+
+def test_contributions_have_intervals_around_them() -> None:
+    patches = (np.random.default_rng(2).random((200, 4)) < np.array([0.6, 0.3, 0.1, 0.0])).astype(float)
+    shares, bounds = metrics.patch_contribution(patches), metrics.patch_contribution_intervals(patches)
+    assert len(bounds) == 4
+    assert all(0 <= low <= share <= high <= 1 for share, (low, high) in zip(shares, bounds, strict=True))
+    assert bounds[0][0] > bounds[1][1] > bounds[3][1]
+    assert bounds[3][0] == 0.0
+    assert 0.0 < bounds[3][1] < 0.05
+    wider = metrics.patch_contribution_intervals(patches, 0.99)
+    assert all(wide[0] <= low and high <= wide[1] for wide, (low, high) in zip(wider, bounds, strict=True))
+
+
+def test_contributions_of_nothing_have_none() -> None:
+    for patches in ([[0, 0]], [[1, math.nan]]):
+        assert all(math.isnan(end) for pair in metrics.patch_contribution_intervals(patches) for end in pair)
+    with pytest.raises(ValueError, match="confidence is 90"):
+        metrics.patch_contribution_intervals([[1, 0]], 90)
