@@ -21,9 +21,10 @@ _NOUN = any_of(
     "正解",
     "选项(?=应?[该选]?[是为:])",
 )
-_TO_WHAT = r"(?: (?:to|for|of|here|in) [^.:\n]{1,60}?)?"
+_NAMED_NOUN = word("option", "choice", "letter")
+_TO_WHAT = r"(?: (?:to|for|of|here|in|that|which) [^.:\n]{1,60}?)?"
 _IS = any_of(
-    rf"(?:is|are|was|were|es|est|ist|è|é)(?![{WORD}])",
+    rf"(?<![{WORD}])(?:is|are|was|were|es|est|ist|è|é)(?![{WORD}])",
     rf"(?:would|should|could|might|may|must|will|has to|seems to|appears to) be(?![{WORD}])",
     rf"'s(?![{WORD}])",
     "应该是",
@@ -41,10 +42,11 @@ _SO = ("so", "therefore", "thus", "hence", "consequently", "accordingly", "proba
 _SURE = ("definitely", "clearly", "certainly", "surely", "obviously")
 _IT_IS = ("it is", "it's", "it must be", "it looks like", "it seems to be", "this is", "that is", "looks like")
 
-ANSWER = re.compile(rf"{_NOUN}{_TO_WHAT}\s*(?:(?:{_IS}\s*)+(?:{_SURELY}(?![{WORD}])[\s,:]*)*|{_A_LETTER})")
-"""The answer, and a verb, a colon, or a letter at once."""
+_SURELY_IS = rf"(?:{_IS}\s*)+(?:{_SURELY}(?![{WORD}])[\s,:]*)*"
+ANSWER = re.compile(rf"{_NOUN}{_TO_WHAT}\s*(?:{_SURELY_IS}|{_A_LETTER})|{_NAMED_NOUN}{_TO_WHAT}\s*{_SURELY_IS}")
+"""The answer, and a verb, a colon, or a letter at once; or the option (choice, letter), and a verb or a colon."""
 
-CHOSEN = re.compile(rf"{word(*_CHOOSE, *_SAY)}[\s,:]*|选(?:择|项)?\s?:?\s?是?\s?")
+CHOSEN = re.compile(rf"{word(*_CHOOSE, *_SAY)}[\s,:]*|[选選](?:择|擇|项|項)?\s?:?\s?是?\s?")
 """A verb that chooses."""
 
 CONCLUSION = re.compile(rf"{word(*_SO, *_SURE, *_IT_IS)}[\s,:]*(?:(?:it's|it is|would be|must be) )?|(?:→|⇒|=>|->)\s*|所以|因此")

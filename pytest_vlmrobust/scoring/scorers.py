@@ -9,31 +9,36 @@ from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 
+from .captions import score_rouge_l
 from .choice import extract_choice
 from .extraction import Extraction
-from .open_answer import extract_open, normalised
+from .grading import LETTER_LOGITS, best, read
+from .numeric import score_numeric, score_relaxed
+from .open_answer import normalised
+from .overlap import score_anls, score_ocr_recall
+from .text import folded
+from .vqa import score_vqa_soft
 from .yes_no import extract_yes_no
 
 Scorer = Callable[[Sample, Prediction], Score]
 
 SCORERS: Registry[Scorer] = Registry("scorer", "scorers")
-"""Scorers by the task they score."""
+"""Scorers by name; those of tasks are called as the task is."""
 
-LETTER_LOGITS = "letter_logits"
-TRUNCATED = "truncated"
+_END_OF_SENTENCE = " .,;:!?"
 
 
-def register(task: str, scorer: Scorer, *, replace: bool = False) -> Scorer:
-    """Registers ``scorer`` for samples whose ``task`` is this one.
+def register(name: str, scorer: Scorer, *, replace: bool = False) -> Scorer:
+    """Registers ``scorer`` for samples whose ``scorer`` is this name, or whose ``task`` is and that name no scorer.
 
     Raises:
-        UsageError: the task has a scorer and ``replace`` was not asked for.
+        UsageError: the name is taken and ``replace`` was not asked for.
     """
-    return SCORERS.add(task, scorer, replace=replace)
+    return SCORERS.add(name, scorer, replace=replace)
 
 
 def names() -> list[str]:
-    """Returns every task that has a scorer."""
+    """Returns the name of every scorer."""
     return SCORERS.names()
 
 
@@ -41,45 +46,61 @@ def score(sample: Sample, prediction: Prediction) -> Score:
     """Returns the score of ``prediction``: NaN when the inference failed, 0 and unparsed when no answer can be read.
 
     Raises:
-        UnknownName: nothing scores the task of ``sample``.
+        UnknownName: no scorer is called as ``sample.scorer`` or, where that is empty, ``sample.task``.
     """
-    scorer = SCORERS.get(sample.task)
+    scorer = SCORERS.get(sample.scorer or sample.task)
     if prediction.finish_reason == "error":
         return Score.unscored(prediction.error or "the inference failed and gave no reason")
     return scorer(sample, prediction)
 
 
 def score_choice(sample: Sample, prediction: Prediction) -> Score:
-    """Scores a letter, read from the text or taken as the most probable one (rule ``letter_logits``)."""
+    """1 for the right letter, read from the text or taken as the most probable one (rule ``letter_logits``)."""
     if prediction.method == LETTER_LOGITS:
         letter = prediction.text.strip()
-        return _judged(Extraction(letter if letter in sample.options else None, LETTER_LOGITS), sample, prediction)
-    return _judged(extract_choice(prediction.text, sample.options), sample, prediction)
+        found = Extraction(letter if letter in sample.options else None, LETTER_LOGITS)
+    else:
+        found = extract_choice(prediction.text, sample.options)
+    return _equal(found, sample, prediction, str.casefold)
 
 
 def score_yes_no(sample: Sample, prediction: Prediction) -> Score:
-    """Scores yes or no, read from the text or taken as the more probable one (rule ``letter_logits``)."""
+    """1 for the right one of yes and no, read from the text or taken as the more probable one (rule ``letter_logits``)."""
     found = extract_yes_no(prediction.text)
-    return _judged(Extraction(found.answer, LETTER_LOGITS) if prediction.method == LETTER_LOGITS else found, sample, prediction)
+    if prediction.method == LETTER_LOGITS:
+        found = Extraction(found.answer, LETTER_LOGITS)
+    return _equal(found, sample, prediction, str.casefold)
 
 
 def score_open(sample: Sample, prediction: Prediction) -> Score:
-    """Scores 1 when the answer is one of the targets in their normalised spelling, else 0."""
-    return _judged(extract_open(prediction.text), sample, prediction)
+    """1 when the answer is one of the targets in their normalised spelling (``normalised``)."""
+    return _equal(read(sample, prediction), sample, prediction, normalised)
 
 
-def _judged(found: Extraction, sample: Sample, prediction: Prediction) -> Score:
-    if found.answer is None:
-        cut = prediction.finish_reason == "length" and prediction.method != LETTER_LOGITS
-        return Score.unparsed(TRUNCATED if cut else found.rule)
-    targets = (sample.target,) if isinstance(sample.target, str) else sample.target
-    if sample.task == "open":
-        right = normalised(found.answer) in {normalised(target) for target in targets}
-    else:
-        right = found.answer.casefold() in {target.casefold() for target in targets}
-    return Score(float(right), found.rule, found.answer)
+def score_exact(sample: Sample, prediction: Prediction) -> Score:
+    """1 when the answer is one of the targets but for case, blanks, markup and a full stop at its end; articles count.
+
+    VLMEvalKit's ``accuracy`` of GQA and OCRVQA, which compares the whole stripped text in lower case, and a full stop more.
+    """
+    return _equal(read(sample, prediction), sample, prediction, _exact)
+
+
+def _exact(answer: str) -> str:
+    line = folded(answer)
+    return line.rstrip(_END_OF_SENTENCE) or line
+
+
+def _equal(found: Extraction, sample: Sample, prediction: Prediction, spelling: Callable[[str], str]) -> Score:
+    return best(found, sample, prediction, lambda answer, target: spelling(answer) == spelling(target))
 
 
 register("choice", score_choice)
 register("yes_no", score_yes_no)
 register("open", score_open)
+register("exact", score_exact)
+register("vqa_soft", score_vqa_soft)
+register("relaxed", score_relaxed)
+register("numeric", score_numeric)
+register("anls", score_anls)
+register("ocr_recall", score_ocr_recall)
+register("rouge_l", score_rouge_l)

@@ -25,7 +25,9 @@ _LEADING = re.compile(
     r"\W{0,9}(?:(yes|yeah|yep|yup|no|nope|nah|true|false|是的|不是|没有|不对|是|否|对|有)(?=\s?(?:[,.;:!\n]|- |$))"
     r"|(yes)\b(?!\s?(?:/|or\b|-))|(no)\s(?=(?:because|since|as|there|it|this|that|the|he|she|they|i|we|you)\b))"
 )
-_CLOSING = re.compile(rf"(?:[,:;→]|[=-]>| - |\b(?:so|is|say|be|think|therefore|thus|hence|probably|definitely))\s*\"?{_SAID}$")
+_BEFORE_LAST = "so|but|is|say|be|think|therefore|thus|hence|probably|definitely"
+_CLOSING = re.compile(rf"(?:[,:;→]|[=-]>| - |\b(?:{_BEFORE_LAST}))\s*\"?{_SAID}$")
+_SET_OFF = re.compile(r"[,:;]\s(yes|no)(?=[,;])")
 _STATEMENT = re.compile(
     rf"(?:{word('answer', 'ans')}[^.:\n]{{0,60}}?(?:\bis\b|\bwould be\b|\bshould be\b|'s\b|[:=]):?|答案[是为:]+)"
     rf"\s?(?:(?:definitely|clearly|probably|likely)\s)?\W{{0,3}}(?:{_SAID}|(是的|不是|没有|是|否|有))"
@@ -92,15 +94,23 @@ def _both(reading: YesNoReading) -> Outcome:
 
 
 def _leading(reading: YesNoReading) -> Outcome:
-    """``No, there is none.``, ``Yes there is``: the first word, set off as an answer."""
+    """``No, there is none.``, ``Yes there is``: the first word, set off as an answer; the last word must not contradict it."""
     match = _LEADING.match(reading.text)
-    return _meaning(match) if match else None
+    if not match:
+        return None
+    last = _closing(reading)
+    return agreed({_meaning(match), *([last] if isinstance(last, str) else [])})
 
 
 def _closing(reading: YesNoReading) -> Outcome:
     """``…, so yes``: the last word, set off as an answer."""
     match = _CLOSING.search(stripped(reading.text)[-_LONGEST_CLOSING:])
     return _meaning(match) if match else None
+
+
+def _set_off(reading: YesNoReading) -> Outcome:
+    """``In this picture, no, there is none.``: a word between commas."""
+    return agreed({_meaning(match) for match in _SET_OFF.finditer(reading.text)})
 
 
 def _refusal(reading: YesNoReading) -> Outcome:
@@ -123,6 +133,7 @@ YES_NO_RULES: Final[Ladder[YesNoReading]] = {
     "both": _both,
     "leading": _leading,
     "closing": _closing,
+    "set_off": _set_off,
     "refusal": _refusal,
     "only_yes": _only_yes,
 }

@@ -75,6 +75,21 @@ def test_an_unknown_task() -> None:
         score(Sample("6", (), "?", "B", "chioce"), said("B"))
 
 
+def test_the_scorer_of_a_sample_goes_before_that_of_its_task() -> None:
+    sample = Sample("8", (), "What?", "the 2 dogs", "open")
+    strict = Sample("9", (), "What?", "the 2 dogs", "open", scorer="exact")
+    assert score(sample, said("Two dogs")).value == 1.0
+    assert score(strict, said("Two dogs")) == Score(0.0, "whole", "Two dogs")
+    assert score(strict, said("Answer: THE  2 dogs.")) == Score(1.0, "statement", "THE 2 dogs")
+    with pytest.raises(UnknownName, match=r"unknown scorer 'vqa-soft'\. Did you mean 'vqa_soft'\?"):
+        score(Sample("10", (), "?", "B", "choice", scorer="vqa-soft"), said("B"))
+
+
+def test_every_scorer_says_what_it_scores() -> None:
+    for name in names():
+        assert SCORERS.get(name).__doc__, name
+
+
 @pytest.fixture
 def _length_scorer() -> Iterator[None]:
     register("length_for_test", lambda sample, prediction: Score(float(len(prediction.text) == len(sample.target)), "length"))

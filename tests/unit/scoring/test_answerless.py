@@ -1,0 +1,128 @@
+"""No text without an answer ever scores, by any scorer; an answer stated plainly always does."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.scoring import names, score
+
+OPTIONS = {"A": "zebra", "B": "xylophone", "C": "red car", "D": "700"}
+SAMPLES = {
+    "choice": Sample("1", (), "?", "B", "choice", OPTIONS),
+    "yes_no": Sample("2", (), "?", "yes", "yes_no"),
+    "open": Sample("3", (), "?", ("xylophone", "jazz quiz"), "open"),
+    **{
+        name: Sample("4", (), "?", ("xylophone", "jazz quiz"), "open", scorer=name)
+        for name in ("exact", "anls", "ocr_recall", "rouge_l")
+    },
+    "vqa_soft": Sample("5", (), "?", ("xylophone",) * 5 + ("jazz quiz",) * 5, "open", scorer="vqa_soft"),
+    "relaxed": Sample("6", (), "?", ("700",), "open", scorer="relaxed"),
+    "numeric": Sample("7", (), "?", ("700",), "open", scorer="numeric"),
+}
+STATED = {name: "B" if name == "choice" else "yes" if name == "yes_no" else sample.target[0] for name, sample in SAMPLES.items()}
+
+WORDS = [
+    *["the", "answer", "is", "Answer:", "option", "Option", "choice", "so", "therefore", "it", "shows", "picture", "of", "and"],
+    *["or", "because", "not", "hot", "bird", "maybe", "E", "Z", "(E)", "13", "112", "12.5", "0", "1,000", "-70", "7", "70.0"],
+    *["7000", "1700", "70.05", "(", ")", "[", "]", ".", ",", ":", "\n", "**", "__", "\\boxed{", "}", "<answer>", "</answer>"],
+    *["</think>", "答案", "选", "→", "=", '"', "'", "$", "%", "?", "!", "/"],
+]
+"""Everything that surrounds an answer, in words and numbers, and none of the targets, whole, near or translated."""
+
+rambling = st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join)
+strange = st.text(st.characters(exclude_characters="xylophonejazzquizXYLOPHONEJAZZQUIZ", max_codepoint=0x17F), max_size=60)
+"""Texts without any letter of the targets of words."""
+WORDED = ["exact", "anls", "ocr_recall", "rouge_l", "vqa_soft", "open"]
+
+
+def value(name: str, text: str) -> float:
+    return score(SAMPLES[name], Prediction(text, "generate")).value
+
+
+def test_every_scorer_is_here() -> None:
+    assert set(SAMPLES) == set(names())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@settings(max_examples=100, deadline=None)
+@given(text=rambling)
+def test_a_text_without_the_answer_earns_nothing(name: str, text: str) -> None:
+    assert value(name, text) == 0
+
+
+@pytest.mark.parametrize("name", WORDED)
+@settings(deadline=None)
+@given(text=strange)
+def test_other_letters_earn_nothing(name: str, text: str) -> None:
+    assert value(name, text) == 0
+
+
+@pytest.mark.parametrize("name", ["relaxed", "numeric"])
+@given(number=st.integers(-(10**9), 10**9).filter(lambda number: not 665 <= number <= 735))
+def test_another_number_earns_nothing(name: str, number: int) -> None:
+    assert value(name, f"it is {number}") == value(name, f"{number:,}") == 0
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{}",
+        " {} ",
+        "{}.",
+        "**{}**",
+        "Answer: {}",
+        "The answer is {}.",
+        "The answer is **{}**.",
+        "\\boxed{{{}}}",
+        "<answer>{}</answer>",
+        "<think>E, 13</think>\n{}",
+        "I looked.\nAnswer: {}",
+        "{}<|im_end|>",
+    ],
+)
+def test_an_answer_stated_plainly_earns(name: str, template: str) -> None:
+    text = template.format(STATED[name])
+    whole_text = {"ocr_recall": 0.99, "rouge_l": 0.01, "anls": 0.8}
+    assert value(name, text) >= whole_text.get(name, 1.0)
+    assert value(name, text.replace(STATED[name], STATED[name].upper())) == value(name, text)
+    assert value(name, f"{text}\n  ") == value(name, text)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@settings(deadline=None)
+@given(text=rambling | st.text(max_size=80))
+def test_a_value_is_a_share_and_always_the_same(name: str, text: str) -> None:
+    found = score(SAMPLES[name], Prediction(text, "generate"))
+    assert type(found.value) is float
+    assert 0 <= found.value <= 1
+    assert found.state in {"scored", "unparsed"}
+    assert (found.answer is None) is (found.state == "unparsed")
+    assert score(SAMPLES[name], Prediction(text, "generate")) == found
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_ten_thousand_scores_in_about_a_second(name: str) -> None:
+    texts = [
+        STATED[name],
+        "The answer is **B**.",
+        "a dog is running in the park",
+        "I think it is 713, not 700",
+        "Answer: a red car that is parked there",
+    ]
+    begin = time.process_time()
+    for number in range(10_000):
+        value(name, f"{texts[number % len(texts)]} {number}")
+    assert time.process_time() - begin < 1.5
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("piece", ["xylophon ", "7,", "7.", "1/", "not 7 ", "-", "so ", "'", "7 million ", "!"])
+def test_a_hostile_text_costs_no_more_than_its_length(name: str, piece: str) -> None:
+    begin = time.process_time()
+    value(name, piece * 4_000)
+    assert time.process_time() - begin < 1.0

@@ -1,0 +1,176 @@
+"""What benchmarks publish of answers that are right or wrong."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.scoring import CORPUS_METRICS, CorpusScore, corpus_score, score
+from pytest_vlmrobust.scoring.benchmarks import COGNITION, PERCEPTION
+
+OF_ANSWERS = ["accuracy", "category_accuracy", "circular", "mme", "hallusion_bench", "pope_f1"]
+
+
+def asked(target: str, *, category: str = "", group: str = "", **keys: str) -> Sample:
+    return Sample("q", (), "Is it?", target, "yes_no", category=category, group=group, keys=keys)
+
+
+def measured(name: str, answers: Sequence[tuple[Sample, str | None]]) -> CorpusScore:
+    samples = [sample for sample, _ in answers]
+    said = [Prediction(text or "", "generate", finish_reason="error" if text is None else "stop") for _, text in answers]
+    return corpus_score(name, samples, said, [score(*pair) for pair in zip(samples, said, strict=True)])
+
+
+def test_accuracy_counts_unparsed_and_leaves_out_failed() -> None:
+    sample = asked("yes")
+    found = measured("accuracy", [(sample, "yes"), (sample, "no"), (sample, "Yes/No"), (sample, None)])
+    assert found == CorpusScore(1 / 3, {}, n=3, n_failed=1, n_unparsed=1)
+
+
+def test_category_accuracy_is_the_mean_of_categories() -> None:
+    few, many = asked("yes", category="few"), asked("yes", category="many")
+    found = measured("category_accuracy", [(few, "yes"), (many, "no"), (many, "no"), (many, "yes"), (many, "no")])
+    assert found.parts == {"few": 1.0, "many": 0.25}
+    assert found.value == pytest.approx(0.625)
+
+
+def test_circular_needs_every_copy() -> None:
+    one, other = asked("yes", question="1"), asked("yes", group="2")
+    answers: list[tuple[Sample, str | None]] = [(one, "yes"), (other, "yes"), (one, "no"), (other, "yes")]
+    found = measured("circular", answers)
+    assert (found.value, found.parts) == (0.5, {"plain": 0.75})
+    assert measured("circular", [*answers, (other, None)]).value == 0.0  # of the other question not everything is known
+
+
+def test_mme() -> None:
+    def pair(task: str, image: str, *said: str) -> list[tuple[Sample, str | None]]:
+        return [(asked(target, category=task, group=image), text) for target, text in zip(("yes", "no"), said, strict=True)]
+
+    # existence: 3 of 4 right and 1 of 2 images; count: 1 of 2 and 0 of 1. One picture may serve two sub-tasks.
+    found = measured(
+        "mme", [*pair("existence", "1", "yes", "no"), *pair("existence", "2", "yes", "yes"), *pair("count", "1", "no", "no")]
+    )
+    assert found.parts["existence"] == pytest.approx(75 + 50)
+    assert found.parts["count"] == pytest.approx(50 + 0)
+    assert (found.value, found.parts["acc"], found.parts["acc_plus"]) == (175.0, 125.0, 50.0)
+    assert math.isnan(found.parts["perception"])
+    every = [answer for task in (*PERCEPTION, *COGNITION) for answer in pair(task, "1", "yes", "no")]
+    full = measured("mme", every)
+    assert (full.value, full.parts["perception"], full.parts["cognition"]) == (2800.0, 2000.0, 800.0)
+
+
+def test_hallusion_bench() -> None:
+    def each(figure: str, question: str, said: str) -> tuple[Sample, str]:
+        return asked("yes", figure=figure, question=question), said
+
+    # two figures by two questions of one set, and a question about no figure's twin
+    found = measured(
+        "hallusion_bench",
+        [
+            each("VD_0_1", "VD_0_0", "yes"),
+            each("VD_0_1", "VD_0_1", "yes"),
+            each("VD_0_2", "VD_0_0", "no"),
+            each("VD_0_2", "VD_0_1", "yes"),
+        ],
+    )
+    assert found.parts == {"aAcc": 0.75, "fAcc": 0.5, "qAcc": 0.5}
+    assert found.value == pytest.approx(1.75 / 3)
+    with pytest.raises(UsageError, match="sample 'q' has no key 'figure' to group by; its keys: question"):
+        measured("hallusion_bench", [(asked("yes", question="1"), "yes")])
+
+
+def test_pope_by_hand() -> None:
+    yes, no = asked("yes"), asked("no")
+    # 2 hits, 1 miss, 1 alarm, 2 rejections
+    found = measured("pope_f1", [(yes, "yes"), (yes, "yes"), (yes, "no"), (no, "yes"), (no, "no"), (no, "no")])
+    assert found.parts == pytest.approx({"precision": 2 / 3, "recall": 2 / 3, "accuracy": 4 / 6, "yes_ratio": 0.5})
+    assert found.value == pytest.approx(2 / 3)
+
+
+def test_an_unparsed_answer_is_no_no() -> None:
+    yes, no = asked("yes"), asked("no")
+    answered = measured("pope_f1", [(yes, "yes"), (no, "no")])
+    silent = measured("pope_f1", [(yes, "yes"), (no, "Yes/No")])
+    assert answered.value == 1.0
+    assert silent.value == pytest.approx(2 / 3)
+    assert (silent.parts["precision"], silent.parts["yes_ratio"], silent.n_unparsed) == (0.5, 0.5, 1)
+    assert measured("pope_f1", [(yes, ""), (no, "")]).value == 0.0
+
+
+def test_pope_asks_yes_or_no() -> None:
+    sample = Sample("q7", (), "?", "B", "choice", {"A": "cat", "B": "dog"})
+    with pytest.raises(UsageError, match="sample 'q7' has the target 'B'; pope_f1 expects yes or no"):
+        measured("pope_f1", [(sample, "B")])
+
+
+@pytest.mark.parametrize("name", ["circular", "mme"])
+def test_a_sample_without_a_group(name: str) -> None:
+    with pytest.raises(UsageError, match=r"sample 'q' has neither a key '(question|image)' nor a group; its keys: none"):
+        measured(name, [(asked("yes"), "yes")])
+
+
+@pytest.mark.parametrize("name", [*OF_ANSWERS, "cider", "rouge_l", "bleu"])
+def test_nothing_is_nan(name: str) -> None:
+    if name == "bleu":
+        pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install 'pytest-vlmrobust[captions]'")
+    found = corpus_score(name, [], [], [])
+    assert math.isnan(found.value)
+    assert all(map(math.isnan, found.parts.values()))
+    assert (found.n, found.n_failed, found.n_unparsed) == (0, 0, 0)
+    assert name in CORPUS_METRICS
+
+
+@pytest.mark.parametrize("name", OF_ANSWERS)
+def test_only_failed_inferences_are_nan(name: str) -> None:
+    sample = asked("yes", group="1", figure="1", question="1")
+    found = measured(name, [(sample, None)])
+    assert math.isnan(found.value)
+    assert (found.n, found.n_failed) == (0, 1)
+
+
+cases = st.lists(
+    st.tuples(
+        st.builds(
+            asked,
+            st.sampled_from(["yes", "no"]),
+            category=st.sampled_from(["x", "y"]),
+            group=st.sampled_from("123"),
+            figure=st.sampled_from("123"),
+            question=st.sampled_from("123"),
+        ),
+        st.sampled_from(["yes", "no", "", None]),
+    ),
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize("name", OF_ANSWERS)
+@given(answers=cases)
+def test_order_does_not_matter_and_a_mended_answer_never_harms(name: str, answers: list[tuple[Sample, str | None]]) -> None:
+    found = measured(name, answers)
+    assert type(found.value) is float
+    assert {type(value) for value in found.parts.values()} <= {float}
+    assert measured(name, answers[::-1]).value == pytest.approx(found.value, nan_ok=True)
+    assert math.isnan(found.value) or 0 <= found.value <= (400 if name == "mme" else 1) + 1e-9
+    for number, (sample, text) in enumerate(answers):
+        if text is not None:
+            mended = [*answers[:number], (sample, str(sample.target)), *answers[number + 1 :]]
+            assert not measured(name, mended).value < found.value - 1e-9
+
+
+def test_the_three_must_be_as_long() -> None:
+    with pytest.raises(
+        UsageError, match="'accuracy': expected one prediction and one score for each sample, found 1 samples, 0 pre"
+    ):
+        corpus_score("accuracy", [asked("yes")], [], [Score(1.0, "word", "yes")])
+
+
+def test_an_unknown_corpus_metric() -> None:
+    with pytest.raises(UnknownName, match=r"unknown corpus metric 'popef1'\. Did you mean 'pope_f1'\?"):
+        corpus_score("popef1", [], [], [])

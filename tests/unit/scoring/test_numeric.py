@@ -1,0 +1,158 @@
+"""Numbers in texts; relaxed accuracy of charts; the numbers of mathematics."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.scoring import score
+from pytest_vlmrobust.scoring.numbers import numbers_in, read_number
+from pytest_vlmrobust.scoring.numeric import relaxed_match
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("12", 12),
+        ("-3.50", Fraction(-7, 2)),
+        ("\u22123", -3),
+        ("+4", 4),
+        (".5", Fraction(1, 2)),
+        ("1,250,000", 1_250_000),
+        ("$1,250.50", Fraction(2501, 2)),
+        ("45%", 45),
+        ("45 percent", 45),
+        ("3/4", Fraction(3, 4)),
+        ("12 cm", 12),
+        ("12cm", 12),
+        ("30°", 30),
+        ("5 million", 5_000_000),
+        ("seven", 7),
+        ("one", 1),
+        ("12.", 12),
+        *[(text, None) for text in ("", "red", "12 or 13", "1.2.3", "3rd", "2x", "1/0", "12-15", "1e5", "1,5", "9" * 41, "A12")],
+    ],
+)
+def test_a_whole_number(text: str, value: int | Fraction | None) -> None:
+    found = read_number(text)
+    assert (found.value if found else None) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("It is 112.", [112]),
+        ("10-5 = 5", [10, 5, 5]),
+        ("x=-5", [-5]),
+        ("from 3 to 4.5, not 6", [3, Fraction(9, 2)]),
+        ("twelve of them", [12]),
+        ("no one, or one", []),
+        ("2nd of 3", [3]),
+        ("v1.2.3", []),
+    ],
+)
+def test_numbers_of_a_sentence(text: str, values: list[int]) -> None:
+    assert [number.value for number in numbers_in(text)] == values
+
+
+@given(st.fractions(min_value=-1000, max_value=1000, max_denominator=100).map(float).map(lambda number: f"{number:,.3f}"))
+def test_a_written_number_is_read_back(text: str) -> None:
+    found = read_number(text)
+    assert found is not None
+    assert found.value == Fraction(text.replace(",", ""))
+    assert [number.value for number in numbers_in(f"so it is {text} there")] == [found.value]
+
+
+@pytest.mark.parametrize(
+    ("answer", "target", "right"),
+    [
+        ("100", "100", True),
+        ("105", "100", True),
+        ("95", "100", True),
+        ("105.01", "100", False),
+        ("94.99", "100", False),
+        ("1.05", "1", True),
+        ("-100", "100", False),
+        ("-98", "-100", True),
+        ("0", "0", True),
+        ("0.0", "0", True),
+        ("0.01", "0", False),
+        ("1,000", "1000", True),
+        ("$1,020", "1000", True),
+        ("50%", "0.5", True),
+        ("0.5", "50%", True),
+        ("50", "50%", True),
+        ("50%", "50", True),
+        ("40%", "50%", False),
+        ("5 km", "5 m", False),
+        ("5", "5 m", True),
+        ("1960", "2010", True),  # the published rule knows no years
+        ("2011/12", "2010/11", False),
+        ("2010/11", "2010/11", True),
+        ("The Red Car.", "red car", True),
+        ("red", "blue", False),
+        ("red", "5", False),
+        ("five", "5", True),
+        ("", "5", False),
+        ("Yes", "yes", True),
+    ],
+)
+def test_relaxed_accuracy(answer: str, target: str, right: bool) -> None:
+    assert relaxed_match(answer, target) is right
+
+
+def relaxed(text: str, *targets: str) -> Score:
+    return score(Sample("1", (), "?", targets, "open", scorer="relaxed"), Prediction(text, "generate"))
+
+
+def test_the_only_number_of_a_sentence_is_the_answer_to_a_number() -> None:
+    assert relaxed("The value is about 102 people.", "100") == Score(1.0, "only_number", "102")
+    assert relaxed("In 2010 it was 102.", "100") == Score.unparsed("ambiguous")
+    assert relaxed("Answer: 34%", "0.34") == Score(1.0, "statement", "34%")
+    assert relaxed("The bar of 2010", "bar of 2010") == Score(1.0, "whole", "The bar of 2010")
+    assert relaxed("blue", "100") == Score(0.0, "whole", "blue")
+    assert relaxed("7", "5", "7") == Score(1.0, "whole", "7")
+
+
+def numeric(text: str, target: str = "12") -> Score:
+    return score(Sample("1", (), "?", target, "open", scorer="numeric"), Prediction(text, "generate"))
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "expected"),
+    [
+        ("12", "12", Score(1.0, "contained", "12")),
+        ("3 times 4 gives 12", "12", Score(1.0, "contained", "12")),
+        ("12.0", "12", Score(1.0, "contained", "12")),
+        ("\\boxed{12}", "12", Score(1.0, "boxed", "12")),
+        ("First 12, then 13. The answer is 13.", "12", Score(0.0, "statement", "13")),
+        ("The answer is twelve.", "12", Score(1.0, "statement", "12")),
+        ("The answer follows.\n12", "12", Score(1.0, "contained", "12")),
+        ("112", "12", Score(0.0, "contained", "112")),
+        ("12.5", "12", Score(0.0, "contained", "12.5")),
+        ("1/12", "12", Score(0.0, "contained", "1/12")),
+        ("-12", "12", Score(0.0, "contained", "-12")),
+        ("It is 12 or 13.", "12", Score.unparsed("ambiguous")),
+        ("The answer is 12 or 13.", "12", Score.unparsed("ambiguous")),
+        ("Taking 3 or 4 of them changes nothing, as the sum of all remains 5 + 7 = 12", "12", Score(1.0, "contained", "12")),
+        ("It is not 12.", "12", Score.unparsed("none")),
+        ("It is large", "12", Score.unparsed("none")),
+        ("I cannot determine the answer", "12", Score.unparsed("refusal")),
+        ("", "12", Score.unparsed("empty")),
+        ("<think>12", "12", Score.unparsed("unfinished_thinking")),
+        ("it is 2 \u221a 3", "2\u221a3", Score(1.0, "contained", "2\u221a3")),
+        ("it is 12\u221a3", "2\u221a3", Score(0.0, "contained", "3")),
+        ("about 30 degrees", "30°", Score(1.0, "contained", "30°")),
+    ],
+)
+def test_numbers_of_mathematics(text: str, target: str, expected: Score) -> None:
+    assert numeric(text, target) == expected
+
+
+def test_a_cut_calculation_is_truncated() -> None:
+    sample = Sample("1", (), "?", "12", "open", scorer="numeric")
+    assert score(sample, Prediction("Let me see", "generate", finish_reason="length")) == Score.unparsed("truncated")
