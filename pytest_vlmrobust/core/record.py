@@ -11,6 +11,8 @@ from typing import Any
 from .verdict import Outcome
 
 SCHEMA_VERSION = 1
+CHECK = "check"
+"""The kind of a record that is about no cell and no sweep: a test beside the gate that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Record:
     """What is known about one test after it ran."""
 
     test: str
-    """``cell`` or ``sweep``."""
+    """``cell``, ``sweep``, or ``check``: a test beside the gate that failed, so that the run is not GO."""
     id: str
     """The parametrised part of the test id: ``tiny-shapes-fog:mid``."""
     model: str

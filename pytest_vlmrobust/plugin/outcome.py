@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vlmrobust.core.errors import VlmRobustError
-from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
 
 from .collection import is_gated
@@ -77,6 +77,8 @@ class Collector:
             self._gate.finished(Record.from_json(line))
         elif report.when not in _PHASES and report.failed:
             self._gate.finished(_lost(report))
+        elif report.failed and report.nodeid not in self._gate.by_test:
+            self._gate.finished(_beside(report))
 
 
 def _lost(report: pytest.TestReport) -> Record:
@@ -84,6 +86,14 @@ def _lost(report: pytest.TestReport) -> Record:
     about = report.nodeid.rpartition("[")[2].rstrip("]")
     reason = f"the worker that ran it died: {_last_line(report)}"
     return Record(test="cell", id=about, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
+
+
+def _beside(report: pytest.TestReport) -> Record:
+    """Returns the record of a failed test that gates nothing, such as a property of a metric: with one, no evidence says GO."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    said = str(getattr(crash, "message", "") or _last_line(report)).partition("\n")[0]
+    reason = f"a test beside the gate failed: {said}"
+    return Record(test=CHECK, id=report.nodeid, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
 
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str | Mapping[str, Any]] | None:

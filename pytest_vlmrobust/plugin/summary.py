@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.record import CHECK
 from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
 from .junit import add_suite_properties
@@ -101,7 +102,7 @@ def measured_nothing(config: pytest.Config) -> bool:
 
 def _others_failed(session: pytest.Session, gate: Gate) -> bool:
     """Whether a test failed that is not the gate's: then pytest's own exit code stands."""
-    ours = sum(str(record.outcome) in ("FAIL", "INCONCLUSIVE", "ERROR") for record in gate.records)
+    ours = sum(record.test != CHECK and str(record.outcome) in ("FAIL", "INCONCLUSIVE", "ERROR") for record in gate.records)
     return session.testsfailed > ours
 
 
@@ -187,16 +188,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         text = render_terminal(gate.records, facts, width=width, color=writer.hasmarkup)
         terminalreporter.section("vision-language model robustness", "=")
         terminalreporter.write(text)
-        if others := failed_beside(terminalreporter, gate):
+        if others := failed_beside(gate):
             terminalreporter.write_line(others, red=True)
     elif measured_nothing(config):
         terminalreporter.write_line("INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured", yellow=True)
 
 
-def failed_beside(terminalreporter: pytest.TerminalReporter, gate: Gate) -> str:
-    """Returns what the run says about failures that are not the gate's; an empty string without any."""
-    reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
-    names = [name for name in dict.fromkeys(report.nodeid for report in reports) if name not in gate.by_test]
+def failed_beside(gate: Gate) -> str:
+    """Returns what the run says about tests beside the gate that failed; an empty string without any."""
+    names = [record.id for record in gate.records if record.test == CHECK]
     if not names:
         return ""
     shown = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")

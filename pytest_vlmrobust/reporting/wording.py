@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 
 SEVERITY = (
@@ -37,7 +37,7 @@ class RunFacts:
 
     def missing(self, records: Sequence[Record]) -> int:
         """Returns how many tests were to run and left no record."""
-        return max(0, self.selected - len(records))
+        return max(0, self.selected - sum(record.test != CHECK for record in records))
 
 
 def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
@@ -100,7 +100,10 @@ def because(decision: Decision, records: Iterable[Record]) -> str:
         Decision.GO: f"{counts[Outcome.PASS]} verdicts passed, {counts[Outcome.WAIVED]} are waived, none failed",
         Decision.NO_GO: f"{counts[Outcome.FAIL]} verdicts broke a bound",
         Decision.INCONCLUSIVE: "nothing was broken, and something is undecided or no rule applied",
-        Decision.INCOMPLETE: f"{counts[Outcome.ERROR]} tests could not measure, or some did not end: not the model's fault",
+        Decision.INCOMPLETE: (
+            f"{counts[Outcome.ERROR]} tests could not measure or failed beside the gate, or some did not end: "
+            "not the model's fault"
+        ),
     }
     return reasons[decision]
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 from pytest_vlmrobust.shipped import shipped
 
 from .conftest import Project, make_project
@@ -109,19 +110,21 @@ def test_wrong_metrics_of_ones_own_are_found_by_name(shop: Project) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "n2"])
-def test_a_failed_check_makes_the_run_fail_and_changes_nothing_else(
-    pytester: pytest.Pytester, arguments: tuple[str, ...]
-) -> None:
+def test_a_failed_check_makes_the_run_fail_and_no_evidence_says_go(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
     project = furnished(make_project(pytester, arguments))
     result = project.run("-k", "test_cell or test_sweep or upside_down-monotone or good-float", subprocess=True)
     assert result.ret == 1
     result.assert_outcomes(passed=TESTS + 1, failed=1)
     failed = "FAILED  whatever the gate decides the run fails, for what failed beside it: *upside_down-monotone[]]"
-    result.stdout.fnmatch_lines(["GO  *", failed])
+    reason = "ERROR suite/test_metric_properties.py::*upside_down-monotone[]]: a test beside the gate failed: *moved from*"
+    result.stdout.fnmatch_lines([reason, "INCOMPLETE  *", failed])
     assert "partial selection" not in result.stdout.str()
     (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
     assert json.loads((run / "manifest.json").read_text())["selected"] == TESTS
-    assert main(["report", str(run)]) == 0  # what the gate measured is not touched by it
+    assert main(["report", str(run)]) == EXIT_CODES[Decision.INCOMPLETE]
+    results = json.loads((run / "results.json").read_text())
+    assert (results["decision"], results["missing"]) == ("INCOMPLETE", 0)
+    assert [record["outcome"] for record in results["records"] if record["test"] == "check"] == ["ERROR"]
 
 
 def test_checks_that_hold_leave_the_gate_as_it_is(shop: Project) -> None:

@@ -73,7 +73,7 @@ def test_counts_stand_worst_first() -> None:
         (Decision.GO, "2 verdicts passed, 1 are waived, none failed"),
         (Decision.NO_GO, "0 verdicts broke a bound"),
         (Decision.INCONCLUSIVE, "nothing was broken, and something is undecided or no rule applied"),
-        (Decision.INCOMPLETE, "1 tests could not measure, or some did not end: not the model's fault"),
+        (Decision.INCOMPLETE, "1 tests could not measure or failed beside the gate, or some did not end: not the model's fault"),
     ],
 )
 def test_the_sentence_behind_a_decision(decision: Decision, sentence: str) -> None:
