@@ -34,6 +34,9 @@ class Draft:
     task: str = ""
     changed_by: frozenset[str] = frozenset()
     shown: Mapping[str, str] | None = None
+    scorer: str = ""
+    instruction: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple[Sample, ...]:
@@ -79,12 +82,15 @@ def _sample(draft: Draft, task: str, problems: Problems) -> Sample:
         group=draft.group,
         hint=draft.hint,
         changed_by=draft.changed_by,
+        scorer=draft.scorer,
+        instruction=draft.instruction,
+        keys=draft.keys,
     )
 
 
 def _check_options(draft: Draft, task: str, problems: Problems) -> None:
     if task == "choice" and len(draft.options) < 2:
-        problems.add(draft.place, "options", dict(draft.options), "two options or more, or none")
+        problems.add(draft.place, "options", dict(draft.options), f"two options or more{'' if draft.task else ', or none'}")
     if task != "choice" and draft.options:
         problems.add(draft.place, "options", dict(draft.options), f"none, because the task is {task!r}")
     if draft.options and draft.shown is not None and not draft.shown:

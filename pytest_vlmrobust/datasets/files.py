@@ -12,6 +12,8 @@ from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.sample import Sample
 
+from .benchmark import ACCURACY
+
 MOST_SHOWN = 10
 
 
@@ -43,10 +45,11 @@ class FileDataset:
 
     native_long_edge: int | None = None
 
-    def __init__(self, name: str, path: Path, read: Reader, *, variant: str = "") -> None:
+    def __init__(self, name: str, path: Path, read: Reader, *, variant: str = "", corpus_metric: str = ACCURACY) -> None:
         self.name = name
         self.path = path
         self.variant = variant
+        self.corpus_metric = corpus_metric
         self._read = read
 
     def samples(self) -> Sequence[Sample]:
@@ -87,7 +90,7 @@ class FileDataset:
 class Place:
     """A row of a file, and how the file itself calls it (``"row index 'q7'"``)."""
 
-    path: Path
+    path: Path | str
     line: int
     row: str
 
@@ -97,10 +100,12 @@ class Place:
 
 @dataclass(slots=True)
 class Problems:
-    """Everything that is wrong with the rows of one file; ``part`` is what the format calls a field of a row."""
+    """Everything that is wrong with the rows of one source; ``part`` is what the format calls a field of a row."""
 
-    path: Path
+    path: Path | str
     part: str
+    benchmark: str = ""
+    """Whose record the rows are read by."""
     messages: list[str] = field(default_factory=list)
 
     def add(self, place: Place, column: str, found: object, expected: str) -> None:
@@ -118,7 +123,8 @@ class Problems:
         rest = len(self.messages) - MOST_SHOWN
         lines = [*self.messages[:MOST_SHOWN], *([f"… and {rest} more"] if rest > 0 else [])]
         count = f"{len(self.messages)} problem{'s' if len(self.messages) > 1 else ''}"
-        raise DatasetError(f"{self.path} has {count}; mend or remove these rows:\n  " + "\n  ".join(lines))
+        record = f" when read as the benchmark {self.benchmark!r}" if self.benchmark else ""
+        raise DatasetError(f"{self.path} has {count}{record}; mend or remove these rows:\n  " + "\n  ".join(lines))
 
 
 def _short(value: object, most: int = 60) -> str:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DECODER = "decoder 1"
 """Changes whenever ``decode`` makes other pixels of the same bytes."""
 WHITE = (255, 255, 255, 255)
+MOST_PIXELS = 89_478_485
+"""Larger pictures are refused before they are decoded: a small file can hold gigabytes of pixels. Pillow's own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +134,25 @@ def decode(data: bytes, where: str) -> NDArray[np.uint8]:
     """Returns RGB pixels, uint8, shape (H, W, 3), of a complete image file in memory; the module's text has the rules.
 
     Raises:
-        ImageError: the bytes are not a picture, are cut short, or have pixels without a fixed range.
+        ImageError: the bytes are not a picture, are cut short, have pixels without a fixed range, or too many of them.
     """
     import numpy as np
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(data)) as image:
-            return np.array(_rgb(image), dtype=np.uint8)
+            return np.array(_rgb(_of_bearable_size(image)), dtype=np.uint8)
     except Exception as error:
         raise ImageError(
             f"{where}: {len(data)} bytes starting {data[:8].hex()} cannot be decoded ({type(error).__name__}: {error}). "
             "Expected a complete PNG, JPEG, WebP or other image file that Pillow reads"
         ) from error
+
+
+def _of_bearable_size(image: Image.Image) -> Image.Image:
+    if image.width * image.height > MOST_PIXELS:
+        raise ValueError(f"{image.width} x {image.height} pixels are more than {MOST_PIXELS}: make the picture smaller")
+    return image
 
 
 def _rgb(image: Image.Image) -> Image.Image:

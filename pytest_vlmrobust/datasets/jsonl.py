@@ -13,6 +13,9 @@
 ``hint``        shown before the question
 ``task``        ``choice``, ``yes_no`` or ``open``; by default as in ``drafts.finish``
 ``changed_by``  what makes another answer right: kinds of change (``["left_right"]``), or perturbations (``["flip_h"]``)
+``scorer``      who compares the answer with the target; by default the scorer of the task
+``instruction`` how to answer, said after the question
+``keys``        an object from names to texts: what metrics of the whole data set group by
 ==============  ======================================================================================================
 
 Any other key is an error: a misspelt ``group`` must not silently make the intervals too narrow.
@@ -39,7 +42,22 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-KEYS = ("id", "image", "images", "question", "options", "answer", "category", "group", "hint", "task", "changed_by")
+KEYS = (
+    "id",
+    "image",
+    "images",
+    "question",
+    "options",
+    "answer",
+    "category",
+    "group",
+    "hint",
+    "task",
+    "changed_by",
+    "scorer",
+    "instruction",
+    "keys",
+)
 REQUIRED = ("id", "question", "answer")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{64,}={0,2}\s*")
 _LONGEST_PATH = 1024
@@ -147,6 +165,9 @@ class _Row:
             hint=self._text("hint"),
             task=self._task(),
             changed_by=frozenset(self._names("changed_by")),
+            scorer=self._text("scorer"),
+            instruction=self._text("instruction"),
+            keys=self._keys(),
         )
 
     def _wrong(self, key: str, expected: str) -> None:
@@ -194,6 +215,13 @@ class _Row:
             return value
         self._wrong(key, 'a list of names, such as ["flip_h"]')
         return []
+
+    def _keys(self) -> dict[str, str]:
+        value = self.row.get("keys", {})
+        if isinstance(value, dict) and all(map(_is_text, value.values())):
+            return {key: str(text) for key, text in value.items()}
+        self._wrong("keys", 'an object from names to texts, such as {"figure": "3"}')
+        return {}
 
     def _images(self, pictures: list[Any]) -> tuple[ImageSource, ...]:
         key = "image" if "image" in self.row else "images"

@@ -7,9 +7,16 @@ from typing import Protocol
 
 from pytest_vlmrobust.core.sample import Sample
 
+from .benchmark import ACCURACY
+
+
+def corpus_metric(dataset: Dataset) -> str:
+    """Returns the name of the metric that is reported for a data set as a whole: its ``corpus_metric``, else accuracy."""
+    return str(getattr(dataset, "corpus_metric", ACCURACY))
+
 
 class Dataset(Protocol):
-    """What a run asks its questions from.
+    """What a run asks its questions from. One that is scored as a whole by more than accuracy has a ``corpus_metric``.
 
     Ids are unique, and the order is the same in every process. Pixels stay where they are until ``Sample.images[i].load()``.
     """

@@ -10,7 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
+from pytest_vlmrobust.core.fingerprint import file_digest
 
+from .benchmark import Benchmark
+from .benchmark_registry import benchmark_of, benchmarks
 from .protocol import Dataset
 from .registry import DATASETS
 
@@ -42,6 +45,7 @@ def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: s
     The first of these that exists: a registered name (also embedded and of installed packages); a path to a ``.tsv``, a
     ``.jsonl`` or a folder that holds exactly one of them; ``NAME.tsv``, ``NAME_local.tsv``, ``NAME.jsonl`` or the folder
     ``NAME`` in the data folder. To mean a file whose name is also registered, write it as a path: ``./shapes``.
+    ``hf:ID[:config][@revision][#split]`` is read through the package ``datasets``.
 
     Args:
         name_or_path: as typed after ``--vlm-dataset``.
@@ -50,16 +54,17 @@ def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: s
 
     Raises:
         DatasetError: nothing of that name exists (the message lists where it was looked for), or a folder is ambiguous.
-        UsageError: a hub id, which is not supported, or ``compat`` for something that is no TSV file.
+        UsageError: ``compat`` for something that is no TSV file.
+        MissingExtra: data of the hub, and ``datasets`` is not installed.
     """
     typed = str(name_or_path)
     if not typed.strip():
         raise UsageError("the name of a data set is empty: give a registered name, a path, or the name of a benchmark")
     if typed.startswith(HUB):
-        raise UsageError(
-            f"{typed!r}: data sets of the Hugging Face hub are not read directly yet. Export the split to a .jsonl file (keys: "
-            "id, image, question, options, answer) or take the benchmark's VLMEvalKit .tsv, and give its path"
-        )
+        from .huggingface import open_hub
+
+        _refuse_compat(compat, f"{typed!r}")
+        return open_hub(typed, dataset_id(typed), _data_folders(data_dir))
     if typed in DATASETS:
         _refuse_compat(compat, f"registered data set {typed!r}")
         return DATASETS.get(typed)()
@@ -70,26 +75,49 @@ def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: s
 
 
 def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
-    """Returns the data set in a ``.tsv``, a ``.jsonl``, or a folder that holds exactly one of them; it is read when needed.
+    """Returns the data set in a ``.tsv``, a ``.jsonl``, a folder that holds exactly one of them, or one that the package
+    ``datasets`` saved; it is read when needed.
+
+    A TSV is read by the record in ``NAME.benchmark.yaml`` beside it, else by that of the benchmark whose name the file or the
+    folder has.
 
     Raises:
-        DatasetError: the path is something else.
+        DatasetError: the path is something else, or the record cannot be read.
         UsageError: ``compat`` for something that is no TSV file.
-    """
+        MissingExtra: a folder of ``datasets``, which is not installed.
+    """  # noqa: D205 - one sentence
     from .files import FileDataset
 
     name = name or dataset_id(str(path))
+    if path.is_dir():
+        from .huggingface import is_saved, open_hub
+
+        if is_saved(path):
+            _refuse_compat(compat, str(path))
+            return open_hub(str(path), name, [])
     file = _only_file(path) if path.is_dir() else path
     if file.suffix.lower() == ".tsv":
         from .vlmevalkit_tsv import read_tsv
 
-        return FileDataset(name, file, partial(read_tsv, compat=compat), variant=compat)
+        benchmark, variant = _record_for(file, name)
+        read = partial(read_tsv, compat=compat, benchmark=benchmark)
+        return FileDataset(name, file, read, variant=compat + variant, corpus_metric=benchmark.metric)
     if file.suffix.lower() == ".jsonl":
         from .jsonl import read_jsonl
 
         _refuse_compat(compat, str(file))
         return FileDataset(name, file, read_jsonl)
     raise DatasetError(f"{file} is no data set: expected a .tsv, a .jsonl, or a folder that holds exactly one of them")
+
+
+def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
+    """Returns the record to read a TSV by, and what of it belongs to the digest of the data: a user's own record."""
+    from .benchmark_files import SUFFIX, read_benchmark
+
+    own = file.with_name(file.stem + SUFFIX)
+    if own.is_file():
+        return read_benchmark(own), file_digest(own)
+    return benchmark_of(file.stem) or benchmark_of(name) or Benchmark(""), ""
 
 
 def _refuse_compat(compat: str, what: str) -> None:
@@ -127,12 +155,24 @@ def _data_folders(data_dir: Path | None) -> list[Path]:
 
 def _not_found(typed: str, data_dir: Path | None) -> str:
     folders = _data_folders(data_dir)
-    known = [*DATASETS.names(), *(name for folder in folders for name in _names_in(folder))]
+    files = [file for benchmark in benchmarks().values() for file in benchmark.file_names]
+    known = [*DATASETS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
     nowhere = "" if folders else " No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA."
     return (
         f"data set {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}. "
-        f"Looked for {looked}.{nowhere} Expected a registered name, a .tsv, a .jsonl or a folder"
+        f"Looked for {looked}.{nowhere} Expected a registered name, a .tsv, a .jsonl or a folder{_of_benchmark(typed)}"
+    )
+
+
+def _of_benchmark(typed: str) -> str:
+    benchmark = benchmark_of(dataset_id(typed))
+    if benchmark is None:
+        return ""
+    names = ", ".join(f"{name}.tsv" for name in benchmark.files)
+    hub = [layout.ids[0] for layout in benchmark.hub]
+    return f". {benchmark.name} is a benchmark; nothing is downloaded for it. Its files as VLMEvalKit names them: {names}" + (
+        f"; on the Hugging Face hub: {', '.join(f'{HUB}{one}' for one in hub)}" if hub else ""
     )
 
 

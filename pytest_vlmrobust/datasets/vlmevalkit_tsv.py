@@ -14,38 +14,48 @@ Columns: ``index`` (unique), ``question``, ``answer``, and ``image`` or ``image_
 - Rows without any picture are left out, as VLMEvalKit does, and a note counts them.
 - The group of a row (the rows that are resampled together) is ``g_index``; else ``index`` modulo 1 000 000 when the name says
   that the file holds circular copies (mmbench, ccbench, circular, mmcr); else a digest of the image field.
+
+The record of a benchmark may say otherwise: which columns play these roles, how answers are written, how they are scored.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_vlmrobust.core.errors import DatasetError, UnknownName, did_you_mean
+from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.sample import ImageSource
 
+from .benchmark import Benchmark
 from .drafts import LETTERS, Draft, finish
 from .files import Contents, Place, Problems
 from .images import FileImage, Span
 from .pandas_reading import as_vlmevalkit_shows
+from .rows import CIRCULAR_NAMES, Rows
 from .tsv_records import Record, TsvImage, listed, records
 
 LONGEST_REFERENCE = 64
-CIRCULAR_STRIDE = 1_000_000
-CIRCULAR_NAMES = ("mmbench", "ccbench", "circular", "mmcr")
-GROUP_DIGITS = 16
 COMPAT = "vlmevalkit"
+COLUMNS = {
+    "id": ("index",),
+    "question": ("question",),
+    "answer": ("answer",),
+    "hint": ("hint",),
+    "category": ("category", "l2-category"),
+}
+"""What plays which role where a record says nothing else."""
 
 
-def read_tsv(path: Path, name: str, *, compat: str = "") -> Contents:
+def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | None = None) -> Contents:
     """Returns the samples of a TSV file; pictures are decoded only when a sample's image is loaded.
 
     Args:
         path: the file.
         name: what the data set is called; decides whether ``index`` counts circular copies.
         compat: ``"vlmevalkit"`` shows the options that VLMEvalKit's prompt shows.
+        benchmark: the record to read it by; without one, as the module says.
 
     Raises:
         DatasetError: the file is not such a table, has no rows, or has malformed rows (all are named at once).
@@ -54,7 +64,7 @@ def read_tsv(path: Path, name: str, *, compat: str = "") -> Contents:
     """
     if compat not in {"", COMPAT}:
         raise UnknownName("compat", compat, [COMPAT])
-    return _Table(path, name, records(path)).contents(compat)
+    return _Table(path, name, records(path), benchmark or Benchmark("")).contents(compat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +87,37 @@ class _Row:
 class _Table:
     """The rows of one file, and what they say about each other."""
 
-    def __init__(self, path: Path, name: str, found: Iterable[Record]) -> None:
+    def __init__(self, path: Path, name: str, found: Iterable[Record], benchmark: Benchmark) -> None:
         self.path, self.name = path, name
-        self.problems = Problems(path, "column")
+        self.problems = Problems(path, "column", benchmark.name)
+        columns = {**COLUMNS, **({"question": ()} if benchmark.question else {}), **benchmark.tsv.columns}
+        circular = any(part in name.lower() for part in CIRCULAR_NAMES)
+        self.mapped = Rows(benchmark, replace(benchmark.tsv, columns=columns), self.problems, circular)
+        self.id_column = columns["id"][0]
         source = iter(found)
-        self.header = _header(path, next(source, None))
+        self.header = _header(path, next(source, None), self.mapped)
         self.letters = [letter for letter in LETTERS if letter in self.header]
         self.image_files: dict[str, Path] = {}
         self.notes: list[str] = []
         self.read = [row for record in source if (row := self._row(record))]
         self.rows = self._with_pictures()
-        self.by_index = {row.cells["index"]: row for row in reversed(self.rows)}
+        self.by_index = {row.cells[self.id_column]: row for row in reversed(self.rows)}
 
     def contents(self, compat: str) -> Contents:
         shown = self._as_vlmevalkit()
-        drafts = [self._draft(row, shown[row.place.line] if compat else None) for row in self.rows]
-        samples = finish(drafts, self.problems, "index")
+        kept = [row for row in self.rows if not self.mapped.drops(row.cells)]
+        drafts = [self._draft(row, number, shown[row.place.line] if compat else None) for number, row in enumerate(kept)]
+        samples = finish(drafts, self.problems, self.id_column)
         if not samples:
             raise DatasetError(f"{self.path} has no row with a question and a picture: expected one at least")
         if not compat:
             self._note_differences(shown)
+        self.notes.extend(self.mapped.notes(str(self.path)))
         return Contents(samples, self.image_files, tuple(self.notes))
 
     def _row(self, record: Record) -> _Row | None:
         cells = dict(zip(self.header, record.fields, strict=False))
-        place = Place(self.path, record.line, f"row index {cells.get('index', '')!r}")
+        place = Place(self.path, record.line, f"row {self.id_column} {cells.get(self.id_column, '')!r}")
         if len(record.fields) != len(self.header):
             expected = f"{len(self.header)}, as many as the header names (a tab or a quote inside a field?)"
             self.problems.add(place, "(all)", f"{len(record.fields)} fields", expected)
@@ -127,25 +143,16 @@ class _Table:
             self.notes.append(f"{self.path}: {len(bare)} rows have no picture and are left out (the first: {bare[0].place})")
         return [row for row in self.read if row.has_picture]
 
-    def _draft(self, row: _Row, shown: Mapping[str, str] | None) -> Draft:
-        cells = row.cells
-        options = {letter: cells[letter] for letter in self.letters if cells[letter]}
-        answer = cells["answer"]
-        if not options and len(self.letters) > 1 and answer.strip() in self.letters:
-            self.problems.add(row.place, "A", "", f"options, because the answer is the letter {answer.strip()!r}")
+    def _draft(self, row: _Row, number: int, shown: Mapping[str, str] | None) -> Draft:
         images, digest = self._images(row)
-        return Draft(
-            place=row.place,
-            id=cells["index"],
-            images=images,
-            question=cells["question"],
-            answer=answer if options else _references(answer),
-            options=options,
-            category=cells.get("category") or cells.get("l2-category", ""),
-            group=self._group(row, digest),
-            hint=_hint(cells, shown),
-            shown=None if shown is None else {letter: shown[letter] for letter in options if letter in shown},
-        )
+        draft = self.mapped.draft(row.place, row.cells, images, digest, number)
+        answer = row.cells.get("answer", "").strip()
+        if not draft.options and len(self.letters) > 1 and answer in self.letters:
+            self.problems.add(row.place, "A", "", f"options, because the answer is the letter {answer!r}")
+        if shown is None:
+            return draft
+        seen = {letter: shown[letter] for letter in draft.options if letter in shown}
+        return replace(draft, hint=shown.get("hint", ""), shown=seen)
 
     def _images(self, row: _Row) -> tuple[tuple[ImageSource, ...], str]:
         holder = self._referred(row) if row.reference else row
@@ -186,14 +193,6 @@ class _Table:
         folder = self.path.parent
         return folder / "images" / self.name, folder / "images", folder
 
-    def _group(self, row: _Row, digest: str) -> str:
-        if row.cells.get("g_index"):
-            return row.cells["g_index"]
-        index = row.cells["index"]
-        if any(part in self.name.lower() for part in CIRCULAR_NAMES) and index.isdecimal():
-            return str(int(index) % CIRCULAR_STRIDE)
-        return digest[:GROUP_DIGITS]
-
     def _as_vlmevalkit(self) -> dict[int, dict[str, str]]:
         """Returns, for each line, the options and hint that VLMEvalKit shows; the types are guessed over all rows."""
         shown: dict[int, dict[str, str]] = {row.place.line: {} for row in self.read}
@@ -224,16 +223,14 @@ class _Table:
             )
 
 
-def _header(path: Path, first: Record | None) -> list[str]:
+def _header(path: Path, first: Record | None, mapped: Rows) -> list[str]:
     if first is None:
         raise DatasetError(f"{path} is empty: expected a line of column names, and rows")
     header = first.fields
     repeated = sorted({column for column in header if header.count(column) > 1})
     if repeated:
         raise DatasetError(f"{path}:1 names the column {repeated[0]!r} twice: expected every column once")
-    for column in ("index", "question", "answer"):
-        if column not in header:
-            raise DatasetError(f"{path}:1 has no column {column!r}.{did_you_mean(column, header)} {_found(header)}")
+    mapped.check(header, f"{path}:1")
     if "image" not in header and "image_path" not in header:
         raise DatasetError(f"{path}:1 has neither a column 'image' nor 'image_path'. {_found(header)}")
     return header
@@ -241,16 +238,3 @@ def _header(path: Path, first: Record | None) -> list[str]:
 
 def _found(header: Sequence[str]) -> str:
     return f"Found: {', '.join(column[:40] for column in header[:20])}. Expected tab-separated columns as VLMEvalKit writes them"
-
-
-def _hint(cells: Mapping[str, str], shown: Mapping[str, str] | None) -> str:
-    return cells.get("hint", "") if shown is None else shown.get("hint", "")
-
-
-def _references(answer: str) -> str | tuple[str, ...]:
-    """Returns the accepted answers of an open question; only a list of texts is a list, ``[0, 1]`` is an answer."""
-    try:
-        texts = listed(answer.strip())
-    except ValueError:
-        return answer
-    return answer if texts == (answer.strip(),) else texts

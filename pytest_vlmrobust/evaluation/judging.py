@@ -23,6 +23,7 @@ from pytest_vlmrobust.policies.policy import WORST_FIRST
 
 from .evaluator import CellResult, Evaluator, chances
 from .rungs import LADDER_FAMILY, collapsed_rungs, received
+from .whole import whole_estimates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +86,10 @@ class Judge:
         family, level = _family_and_level(cell.setting)
         measures = [
             self._measure(cell.model, JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level), estimate)
-            for name, estimate in self._cell_estimates(cell.setting, table, result.samples)
+            for name, estimate in [
+                *self._cell_estimates(cell.setting, table, result.samples),
+                *whole_estimates(self.evaluator, cell, result),
+            ]
         ]
         measures += self._category_measures(cell, table, result, family, level)
         measures += self._budget_measures(cell.model, result)

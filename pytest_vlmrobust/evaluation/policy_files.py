@@ -54,12 +54,18 @@ def thresholds_file(name: str, path: Callable[[str], Path]) -> Path:
 
 @cache
 def known_metrics() -> dict[str, MetricFacts]:
-    """Returns what rules may be about: every registered metric, and the drop over label-preserving samples."""
+    """Returns what rules may be about: registered metrics, the drop over label-preserving samples, a data set's own metric."""
     from pytest_vlmrobust import metrics
     from pytest_vlmrobust.policies import MetricFacts
 
     from .judging import LABEL_PRESERVING_DROP
+    from .whole import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
 
     records = {name: metrics.get(name) for name in metrics.names()}
     facts = {name: MetricFacts(record.unit, record.better, record.scope) for name, record in records.items()}
-    return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"]}
+    own = {
+        CORPUS_SCORE: MetricFacts("benchmark's own", "higher", "cell"),
+        CORPUS_DROP: MetricFacts("benchmark's own", "lower", "cell"),
+        CORPUS_PCRI: facts["pcri"],
+    }
+    return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"], **own}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -178,11 +179,14 @@ class Gate:
     def sizes(self) -> dict[str, int]:
         """Returns how many independent samples (source pictures) the run asks about, by dataset; unreadable ones are left out."""
         from pytest_vlmrobust.datasets import resolve, sampling
+        from pytest_vlmrobust.datasets.files import DatasetWarning
 
         found = {}
         for short, name in self.datasets.items():
             try:
-                samples = list(resolve(name, data_dir=self.data_directory).samples())
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DatasetWarning)  # the evaluation says the same when it reads them
+                    samples = list(resolve(name, data_dir=self.data_directory).samples())
                 chosen = sampling.take(samples, self.settings.vlm_sample) if self.settings.vlm_sample else samples
             except VlmRobustError:
                 continue  # the tests that need it say why
@@ -310,6 +314,8 @@ def pytest_configure(config: pytest.Config) -> None:
     gate = Gate(Settings.from_config(config), config.rootpath, config.invocation_params.dir, worker)
     config.stash[GATE] = gate
     if gate.settings.vlm:
+        # what a data set notes about itself must reach the reader, and not end a run whose other warnings are errors
+        config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
         check_report_directory(gate)
         config.pluginmanager.register(Collector(gate), "vlmrobust-collector")
         gate.display = ProgressDisplay.for_run(config) if gate.controls else None

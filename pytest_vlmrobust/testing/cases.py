@@ -23,8 +23,10 @@ RESOLUTIONS = (112.0, 224.0, 448.0, 896.0)
 PATCHES = 4
 MOST_SAMPLES = 8
 
-_SCALES = ((0.0, 1.0), (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.3, 0.6, 0.9, 1.0))
-"""Right or wrong, graded, and the soft scores of VQA, which are no sums of powers of two."""
+_RIGHT_OR_WRONG = (0.0, 1.0)
+_SCALES = (_RIGHT_OR_WRONG, _RIGHT_OR_WRONG, (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.3, 0.6, 0.9, 1.0))
+"""Right or wrong, as most benchmarks score and with ties in every example; graded; and the soft scores of VQA, which are no sums
+of powers of two."""
 _PICKS = 2**16
 _MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING}
 _WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
@@ -46,10 +48,15 @@ class Case:
         """Returns the arguments; a metric that changes them changes copies."""
         return [copied(value) for value in self.arguments]
 
-    def reordered(self) -> list[Any]:
-        """Returns the arguments with their samples in the other order, and their settings, too."""
+    @property
+    def orders(self) -> tuple[Sequence[int], ...]:
+        """The other order of the samples, that one backwards, and theirs backwards: of equal scores, another one comes first."""
+        return self.order, self.order[::-1], range(len(self.order))[::-1]
+
+    def reordered(self, order: Sequence[int]) -> list[Any]:
+        """Returns the arguments with their samples in another order, and their settings turned around."""
         pairs = zip(self.needs, self.copied(), strict=True)
-        return [value if need in _WITHOUT_SAMPLES else _reordered(value, self.order) for need, value in pairs]
+        return [value if need in _WITHOUT_SAMPLES else _reordered(value, order) for need, value in pairs]
 
     def with_gap(self, need: Needs) -> list[Any]:
         """Returns the arguments with one missing score in one of them (in each of its settings)."""

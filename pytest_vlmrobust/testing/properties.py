@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from pytest_vlmrobust.metrics import Metric, Needs
 from pytest_vlmrobust.metrics.record import Direction
@@ -60,13 +63,29 @@ def _float(record: Metric, case: Case) -> None:
 
 
 def _pure(record: Metric, case: Case) -> None:
-    arguments = case.copied()
+    _draw_globally()
+    arguments, drawn_before = case.copied(), _global_randomness()
     value = _call(record, arguments)
     if (changed := shown(record.needs, arguments)) != shown(record.needs, case.arguments):
         _fails(record, f"changed its arguments to {changed}", case.arguments)
     again = _call(record, case.copied())
     if not same(value, again, 0.0):
         _fails(record, f"returned {value!r}, then {again!r} for the same scores", case.arguments)
+    if _global_randomness() != drawn_before:
+        problem = "used or reseeded the global random state, which everything else in the process shares"
+        _fails(record, f"{problem}: use a generator of its own, numpy.random.default_rng(0)", case.arguments)
+
+
+def _global_randomness() -> tuple[object, ...]:
+    """Returns the state of the generators that belong to no one."""
+    numpys = np.random.get_state(legacy=False)["state"]  # noqa: NPY002  what a metric must leave alone is that very state
+    return random.getstate(), numpys["key"].tobytes(), numpys["pos"]
+
+
+def _draw_globally() -> None:
+    # Hypothesis starts every example at seed 0, where a metric's own seed(0) would not be noticed; it puts the state back later
+    random.random()  # noqa: S311
+    np.random.random()  # noqa: NPY002
 
 
 def _bounds(record: Metric, case: Case) -> None:
@@ -86,10 +105,12 @@ def _permutation(record: Metric, examples: int) -> None:
 
 
 def _permuted_samples(record: Metric, case: Case) -> None:
-    value, other = _call(record, case.copied()), _call(record, case.reordered())
-    if not same(value, other):
-        reordered = shown(record.needs, case.reordered())
-        _fails(record, f"depends on the order of the samples: {value!r}, but {other!r} for {reordered}", case.arguments)
+    value = _call(record, case.copied())
+    for order in case.orders:
+        other = _call(record, case.reordered(order))
+        if not same(value, other):
+            reordered = shown(record.needs, case.reordered(order))
+            _fails(record, f"depends on the order of the samples: {value!r}, but {other!r} for {reordered}", case.arguments)
 
 
 def _permuted_table(record: Metric, table: Table) -> None:
@@ -218,7 +239,10 @@ def _compares(record: Metric) -> bool:
 
 PROPERTIES = {
     "float": Property("returns a built-in float", _on_cases(_float)),
-    "pure": Property("returns the same for the same scores, and leaves its arguments as they were", _on_cases(_pure)),
+    "pure": Property(
+        "returns the same for the same scores, and leaves its arguments and the global random state as they were",
+        _on_cases(_pure),
+    ),
     "bounds": Property("stays in its bounds, and is NaN rather than infinite where it is undefined", _on_cases(_bounds)),
     "permutation": Property("does not depend on the order of the samples and settings", _permutation),
     "missing": Property("is NaN or raises ValueError when a score is missing", _on_cases(_missing), _reads_scores),

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from pytest_vlmrobust.core.errors import ImageError
+from pytest_vlmrobust.datasets import images
 from pytest_vlmrobust.datasets.images import FileImage, Span, decode, file_stamp, from_base64
 
 
@@ -113,3 +114,11 @@ def test_a_span_of_a_file_that_vanishes(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(ImageError, match=r"^row 3: .*a\.bin cannot be read any more: No such file"):
         span.read("row 3")
+
+
+def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "MOST_PIXELS", 9 * 7 - 1)
+    stream = io.BytesIO()
+    Image.new("RGB", (9, 7)).save(stream, "PNG")
+    with pytest.raises(ImageError, match=r"row index '1': .*9 x 7 pixels are more than 62: make the picture smaller"):
+        decode(stream.getvalue(), "row index '1'")

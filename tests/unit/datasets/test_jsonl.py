@@ -52,6 +52,11 @@ def problem(folder: Path, *rows: object) -> str:
     return str(caught.value).replace(str(folder), "DIR")
 
 
+def test_reads_how_an_answer_is_asked_for_and_scored(folder: Path) -> None:
+    (sample,) = read(folder, row(scorer="exact", instruction="Be brief.", keys={"figure": 3}))
+    assert (sample.scorer, sample.instruction, dict(sample.keys)) == ("exact", "Be brief.", {"figure": "3"})
+
+
 def test_reads_every_key(folder: Path) -> None:
     (sample,) = read(folder, row(category="animals", group="g", hint="look", task="choice", changed_by=["left_right"]))
     assert (sample.id, sample.question, sample.target, sample.task) == ("q1", "What?", "B", "choice")
@@ -119,6 +124,7 @@ def test_a_given_task_wins_over_the_guess(folder: Path) -> None:
         (row(options=..., answer=" "), "found '', expected an answer, or a list of accepted answers"),
         (row(question=None), "key 'question': found None, expected text"),
         (row(id=""), "key 'id': found '', expected a value"),
+        (row(keys=["figure"]), "key 'keys': found ['figure'], expected an object from names to texts"),
         (row(changed_by="flip_h"), "key 'changed_by': found 'flip_h', expected a list of names, such as [\"flip_h\"]"),
         ('{"id": 1', "found '{\"id\": 1', expected a JSON object ("),
         ("[1]", "own.jsonl:1, the line, key '(all)': found [1], expected a JSON object"),

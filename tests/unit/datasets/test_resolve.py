@@ -1,6 +1,7 @@
 """From a name to a data set, and what is said when there is none."""
 
 import base64
+import importlib.util
 import io
 import re
 import subprocess
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import pytest_vlmrobust
-from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.errors import DatasetError, MissingExtra, UsageError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets import DATASETS, dataset_id, names, register, resolve
+from pytest_vlmrobust.datasets import DATASETS, benchmarks, dataset_id, names, register, resolve
 
 REPOSITORY = Path(pytest_vlmrobust.__file__).parents[1]
 
@@ -99,11 +100,11 @@ def test_a_path_to_something_else(tmp_path: Path) -> None:
         resolve(tmp_path / "a.csv")
 
 
-@pytest.mark.parametrize("file", ["MMBench.tsv", "MMBench_local.tsv", "MMBench/data.tsv"])
+@pytest.mark.parametrize("file", ["GQA.tsv", "GQA_local.tsv", "GQA/data.tsv"])
 def test_a_benchmark_in_the_data_folder(tmp_path: Path, file: str) -> None:
     tsv(tmp_path / "data" / file)
-    dataset = resolve("MMBench", data_dir=tmp_path / "data")
-    assert (dataset.name, len(dataset.samples())) == ("MMBench", 1)
+    dataset = resolve("GQA", data_dir=tmp_path / "data")
+    assert (dataset.name, [sample.scorer for sample in dataset.samples()]) == ("GQA", ["exact"])
 
 
 @pytest.mark.parametrize("variable", ["VLMROBUST_DATA", "LMUData"])
@@ -132,10 +133,30 @@ def test_an_absent_one_without_a_data_folder() -> None:
         resolve("mmbench")
 
 
-def test_the_hub_is_refused_with_what_to_do_instead() -> None:
-    with pytest.raises(
-        UsageError, match=r"^'hf:lmms-lab/POPE': data sets of the Hugging Face hub are not read directly yet. Export"
-    ):
+def test_an_absent_benchmark_says_which_files_it_has() -> None:
+    with pytest.raises(DatasetError) as caught:
+        resolve("POPE")
+    assert str(caught.value).endswith(
+        "POPE is a benchmark; nothing is downloaded for it. Its files as VLMEvalKit names them: POPE.tsv, POPE_*.tsv; "
+        "on the Hugging Face hub: hf:lmms-lab/POPE"
+    )
+    with pytest.raises(DatasetError, match=r"data set 'AI2D_TETS' was not found\. Did you mean 'AI2D_TEST'\?"):
+        resolve("AI2D_TETS")
+
+
+@pytest.mark.parametrize("name", [file for benchmark in benchmarks().values() for file in benchmark.file_names])
+def test_every_benchmark_that_is_absent_is_an_error_with_the_places(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        resolve(name, data_dir=tmp_path)
+    assert f"data set {name!r} was not found." in str(caught.value)
+    assert f"{tmp_path / name}.tsv" in str(caught.value)
+    assert f"{name}.tsv" in str(caught.value).partition("Its files as VLMEvalKit names them: ")[2]
+
+
+def test_the_hub_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    expected = "reading hf:lmms-lab/POPE needs the package 'datasets', which is not installed. "
+    with pytest.raises(MissingExtra, match=re.escape(expected + "Install it: pip install 'pytest-vlmrobust[datasets]'")):
         resolve("hf:lmms-lab/POPE")
 
 

@@ -48,6 +48,7 @@ def test_what_is_neither_is_refused_with_the_nearest(tmp_path: Path) -> None:
 
 def test_rules_may_be_about_every_metric_and_the_label_preserving_drop() -> None:
     facts = known_metrics()
-    assert set(facts) == {*metrics.names(), "label_preserving_drop"}
+    whole = {"corpus_score", "corpus_drop", "corpus_pcri"}
+    assert set(facts) == {*metrics.names(), "label_preserving_drop", *whole}
     assert (facts["label_preserving_drop"].better, facts["label_preserving_drop"].scope) == ("lower", "cell")
     assert facts["worst_case_drop"].scope == "sweep"

@@ -1,0 +1,327 @@
+"""Data sets of the Hugging Face hub and folders of its package ``datasets``, read through that package (an optional extra).
+
+``hf:ID[:config][@revision][#split]``; instead of the id, the path of a folder that ``save_to_disk`` wrote or that holds data
+files. What plays which role says the record of the benchmark: ``NAME.benchmark.yaml`` in the data folder or beside the folder,
+else the record whose hub ids name it. Tables stay on disk; of a picture only a digest is taken before its pixels are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, UsageError
+from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.sample import ImageSource, Sample
+
+from .benchmark import Benchmark, Layout
+from .benchmark_files import SUFFIX, read_benchmark
+from .benchmark_registry import benchmark_of, hub_layout
+from .drafts import Draft, finish
+from .files import Contents, DatasetWarning, Place, Problems
+from .images import decode, from_base64, image_identity
+from .rows import Rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SAVED = ("dataset_dict.json", "state.json")
+"""One of these lies in a folder that the package saved."""
+EXTRA = "pytest-vlmrobust[datasets]"
+BATCH = 32
+_PARTS = re.compile(r"(?P<id>[^:@#]+)(?::(?P<config>[^@#]+))?(?:@(?P<revision>[^#]+))?(?:#(?P<split>.+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class HubName:
+    """What to load: an id of the hub or a folder, and which part of it."""
+
+    id: str
+    config: str = ""
+    revision: str = ""
+    split: str = ""
+
+    @property
+    def is_folder(self) -> bool:
+        """Returns whether the id is the path of a folder that exists."""
+        return Path(self.id).expanduser().is_dir()
+
+    def __str__(self) -> str:
+        config, revision, split = (sign + text if text else "" for sign, text in zip(":@#", self._rest(), strict=True))
+        return f"hf:{self.id}{config}{revision}{split}"
+
+    def _rest(self) -> tuple[str, str, str]:
+        return self.config, self.revision, self.split
+
+
+def parse(typed: str) -> HubName:
+    """Returns what ``hf:ID[:config][@revision][#split]`` names; a path of a folder that exists is taken as a whole.
+
+    >>> parse("hf:MMMU/MMMU_Pro:standard (10 options)@main#test")
+    HubName(id='MMMU/MMMU_Pro', config='standard (10 options)', revision='main', split='test')
+
+    Raises:
+        UsageError: it is not written so.
+    """
+    rest = typed.removeprefix("hf:")
+    folder = Path(rest).expanduser()
+    if rest and folder.is_dir():
+        return HubName(str(folder))
+    found = _PARTS.fullmatch(rest)
+    if found is None:
+        raise UsageError(f"{typed!r} names no data set of the hub: expected hf:ID[:config][@revision][#split]")
+    parts = found.groupdict("")
+    return HubName(str(Path(parts.pop("id")).expanduser()), **parts)
+
+
+def is_saved(folder: Path) -> bool:
+    """Returns whether ``save_to_disk`` of the package wrote a folder."""
+    return any((folder / mark).is_file() for mark in SAVED)
+
+
+def open_hub(typed: str, name: str, folders: Sequence[Path]) -> HubDataset:
+    """Returns the data set that ``typed`` means; it is loaded when its samples are asked for.
+
+    Args:
+        typed: ``hf:…``, or the path of a folder.
+        name: what it is called.
+        folders: where a record of the user's own is looked for, beside the folder itself.
+
+    Raises:
+        UsageError: ``typed`` is not written as it should be.
+        MissingExtra: the package ``datasets`` is not installed.
+        DatasetError: no record says which column is what, or the user's own cannot be read.
+    """
+    source = parse(typed)
+    if importlib.util.find_spec("datasets") is None:
+        raise MissingExtra(f"reading {typed}", "datasets", install=f"'{EXTRA}'")
+    benchmark, layout = _record(source, folders)
+    return HubDataset(name, replace(source, config=source.config or layout.config), benchmark, layout)
+
+
+def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout]:
+    places = [Path(source.id).absolute().parent] if source.is_folder else list(folders) or [Path.cwd()]
+    files = [place / f"{Path(source.id).name}{SUFFIX}" for place in places]
+    own = next((file for file in files if file.is_file()), None)
+    if own is not None:
+        benchmark = read_benchmark(own)
+        if not benchmark.hub:
+            raise DatasetError(f"{own} has no key 'hub': expected a list of layouts, of which the first is that of {source}")
+        return benchmark, next((layout for layout in benchmark.hub if layout.config == source.config), benchmark.hub[0])
+    known = hub_layout(source.id, source.config)
+    named = benchmark_of(Path(source.id).name) if known is None and source.is_folder else None
+    if named is not None and named.hub:
+        known = named, named.hub[0]
+    if known is None:
+        looked = ", ".join(str(file) for file in files)
+        raise DatasetError(
+            f"{source}: no record says which of its columns is the question, the answer, the picture. Looked for {looked}, and "
+            "among the benchmarks' hub ids. Write that file: about, kinds, and under 'hub' a list with one layout's columns"
+        )
+    return known
+
+
+class HubDataset:
+    """A data set that the package ``datasets`` reads.
+
+    ``digest`` is a fingerprint of every sample as read: ids, texts, targets and the digests of the encoded pictures.
+    """
+
+    native_long_edge: int | None = None
+
+    def __init__(self, name: str, source: HubName, benchmark: Benchmark, layout: Layout) -> None:
+        self.name, self.source, self.benchmark, self.layout = name, source, benchmark, layout
+        self.corpus_metric = benchmark.metric
+
+    def samples(self) -> Sequence[Sample]:
+        """Returns the samples in the order of the table.
+
+        Raises:
+            DatasetError: the data are absent, empty or have malformed rows.
+        """
+        return self._contents.samples
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Returns what a reader of the report should know about these data; each was also given as a ``DatasetWarning``."""
+        return self._contents.notes
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hex, of the content as it is asked."""
+        return fingerprint([_content(sample) for sample in self.samples()])
+
+    @cached_property
+    def _contents(self) -> Contents:
+        source = replace(self.source, split=self.source.split or self._own_split())
+        contents = _HubTable(source, self.benchmark, self.layout).contents()
+        for note in contents.notes:
+            warnings.warn(note, DatasetWarning, stacklevel=3)
+        return contents
+
+    def _own_split(self) -> str:
+        if not self.source.is_folder:
+            return self.layout.split
+        return self.layout.split if self.layout.split in _splits(self.source) else ""
+
+    def __repr__(self) -> str:
+        return f"HubDataset({self.name!r}, {str(self.source)!r})"
+
+
+def _content(sample: Sample) -> list[Any]:
+    pictures = [image.identity() for image in sample.images]
+    target = sample.target if isinstance(sample.target, str) else list(sample.target)
+    texts = [sample.id, sample.question, sample.task, sample.category, sample.group, sample.hint, sample.scorer]
+    return [*texts, sample.instruction, target, dict(sample.options), dict(sample.keys), pictures]
+
+
+@dataclass(frozen=True, slots=True)
+class HubImage:
+    """One picture of one row of a table; ``digest`` is that of its encoded bytes."""
+
+    source: HubName
+    row: int
+    column: str
+    position: int
+    digest: str
+    where: str
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns the pixels.
+
+        Raises:
+            ImageError: the picture cannot be decoded.
+        """
+        (row,) = _table(self.source)[self.row : self.row + 1].to_pylist()
+        return decode(_bytes(_each(row[self.column])[self.position], self.where), self.where)
+
+    def identity(self) -> str:
+        """Returns a string that depends on the encoded picture alone; nothing is read for it."""
+        return image_identity(self.digest)
+
+
+class _HubTable:
+    """The rows of one split."""
+
+    def __init__(self, source: HubName, benchmark: Benchmark, layout: Layout) -> None:
+        self.source = source
+        self.problems = Problems(str(source), "column", benchmark.name)
+        self.rows = Rows(benchmark, layout, self.problems)
+        self.table = _table(source)
+        self.rows.check(self.table.column_names, str(source))
+        self.without_picture: list[Place] = []
+
+    def contents(self) -> Contents:
+        drafts = [draft for number, cells in self._read() if (draft := self._draft(number, cells))]
+        samples = finish(drafts, self.problems, self.rows.layout.columns_of("id")[0])
+        if not samples:
+            raise DatasetError(f"{self.source} has no row with a question and a picture: expected one at least")
+        notes = self.rows.notes(str(self.source))
+        if bare := self.without_picture:
+            notes.append(f"{self.source}: {len(bare)} rows have no picture and are left out (the first: {bare[0]})")
+        return Contents(samples, {}, tuple(notes))
+
+    def _read(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for start in range(0, len(self.table), BATCH):
+            yield from enumerate(self.table[start : start + BATCH].to_pylist(), start)
+
+    def _draft(self, number: int, cells: Mapping[str, Any]) -> Draft | None:
+        place = Place(str(self.source), number + 1, f"row {number}")
+        if self.rows.drops(cells):
+            return None
+        try:
+            images, digest = self._images(place, number, cells)
+        except ImageError as error:
+            self.problems.messages.append(str(error))
+            return None
+        if not images:
+            self.without_picture.append(place)
+            return None
+        columns = self.rows.layout.columns_of("images")
+        return self.rows.draft(place, {key: value for key, value in cells.items() if key not in columns}, images, digest, number)
+
+    def _images(self, place: Place, number: int, cells: Mapping[str, Any]) -> tuple[tuple[ImageSource, ...], str]:
+        found: list[ImageSource] = []
+        digests = []
+        for column in self.rows.layout.columns_of("images"):
+            where = f"{place}, column {column!r}"
+            for position, value in enumerate(_each(cells.get(column))):
+                digests.append(hashlib.sha256(_bytes(value, where)).hexdigest())
+                found.append(HubImage(self.source, number, column, position, digests[-1], where))
+        return tuple(found), hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _each(value: Any) -> list[Any]:
+    """Returns the pictures of a cell; an empty one holds none."""
+    return [item for item in (value if isinstance(value, list) else [value]) if item]
+
+
+def _bytes(value: Any, where: str) -> bytes:
+    """Returns the encoded picture of a cell: bytes, base64 text, or ``datasets``' own record of bytes or a path."""
+    if isinstance(value, dict) and (value.get("bytes") or value.get("path")):
+        value = value.get("bytes") or _file(value["path"], where)
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return from_base64(value, where)
+    raise ImageError(f"{where}: found {type(value).__name__}, expected a picture, its bytes or their base64 text")
+
+
+def _file(path: str, where: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ImageError(f"{where}: {path} cannot be read: {error.strerror or error}") from error
+
+
+def _splits(source: HubName) -> list[str]:
+    loaded = _loaded(replace(source, split=""))
+    return list(loaded) if isinstance(loaded, dict) else []
+
+
+@lru_cache(maxsize=8)
+def _table(source: HubName) -> Any:
+    """Returns the rows as stored, undecoded.
+
+    Raises:
+        DatasetError: they are absent, or the split is not said and there are several.
+    """
+    loaded = _loaded(source)
+    if isinstance(loaded, dict):
+        loaded = loaded[_only_split(source, list(loaded))]
+    return loaded.with_format("arrow")
+
+
+def _only_split(source: HubName, splits: Sequence[str]) -> str:
+    if source.split in splits:
+        return source.split
+    if len(splits) == 1 and not source.split:
+        return splits[0]
+    wanted = f"no split {source.split!r}" if source.split else "several splits"
+    raise DatasetError(f"{source} has {wanted}: it has {', '.join(splits)}. Name one: {replace(source, split=splits[0])}")
+
+
+def _loaded(source: HubName) -> Any:
+    library = importlib.import_module("datasets")
+    try:
+        if is_saved(Path(source.id)):
+            return library.load_from_disk(source.id)
+        return library.load_dataset(
+            source.id, source.config or None, revision=source.revision or None, split=source.split or None
+        )
+    except (OSError, ValueError, KeyError) as error:
+        cache = library.config.HF_DATASETS_CACHE
+        offline = " (HF_HUB_OFFLINE is set: nothing was asked of the hub)" if library.config.HF_HUB_OFFLINE else ""
+        raise DatasetError(
+            f"{source} could not be loaded{offline}. Looked for the folder {Path(source.id).absolute()}, for {source.id!r} on "
+            f"the Hugging Face hub, and in its cache {cache}. {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,237 @@
+"""The records of benchmarks: which file is whose, how a record reads a row, and what is said when one does not fit."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.datasets import (
+    BENCHMARKS,
+    Benchmark,
+    Kind,
+    Layout,
+    benchmark_of,
+    benchmarks,
+    corpus_metric,
+    register_benchmark,
+    resolve,
+    synthetic,
+)
+from pytest_vlmrobust.datasets.benchmark_files import SHIPPED, read_benchmark, read_benchmarks
+
+PICTURE = Path("one.png")
+
+
+@pytest.fixture(autouse=True)
+def _picture(tmp_path: Path) -> None:
+    (tmp_path / PICTURE).write_bytes(synthetic.picture(0))
+
+
+@pytest.fixture
+def mine() -> Iterator[Benchmark]:
+    kinds = (Kind("open", "exact"),)
+    yield register_benchmark(Benchmark("mine", files=("POPE_MINE",), kinds=kinds, metric="cider"))
+    BENCHMARKS._things.pop("mine")
+
+
+def read(tmp_path: Path, name: str, *rows: Mapping[str, str]) -> Sequence[Sample]:
+    columns = [*dict.fromkeys(column for row in rows for column in row), "image_path"]
+    lines = ["\t".join({**row, "image_path": str(PICTURE)}.get(column, "") for column in columns) for row in rows]
+    path = tmp_path / f"{name}.tsv"
+    path.write_text("\n".join(["\t".join(columns), *lines, ""]), encoding="utf-8")
+    return resolve(path).samples()
+
+
+def problem(tmp_path: Path, name: str, *rows: Mapping[str, str]) -> str:
+    with pytest.raises(DatasetError) as caught:
+        read(tmp_path, name, *rows)
+    return str(caught.value).replace(str(tmp_path), "DIR")
+
+
+def row(**cells: str) -> dict[str, str]:
+    return {"index": "1", "question": "Is it?", "answer": "Yes", **cells}
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("AI2D_TEST", "AI2D"), ("ai2d_test_no_mask_local", "AI2D"), ("BLINK", "BLINK"), ("MMMU_DEV_VAL", "MMMU"),
+        ("MMMU_Pro_10c", "MMMU-Pro"), ("MMStar", "MMStar"), ("RealWorldQA", "RealWorldQA"), ("ScienceQA_TEST", "ScienceQA"),
+        ("AMBER", "AMBER"), ("HallusionBench", "HallusionBench"), ("MME", "MME"), ("POPE", "POPE"), ("ChartQA_TEST", "ChartQA"),
+        ("GQA_TestDev_Balanced", "GQA"), ("TextVQA_VAL", "TextVQA"), ("VizWiz", "VizWiz"), ("COCO_VAL", "COCO captions"),
+        ("MMBench_TEST_CN_V11", "MMBench"), ("ResBench", "Res-Bench"), ("Res-Bench", "Res-Bench"),
+    ],
+)  # fmt: skip
+def test_files_are_recognised_by_name(file: str, name: str) -> None:
+    benchmark = benchmark_of(file)
+    assert benchmark is not None
+    assert benchmark.name == name
+
+
+@pytest.mark.parametrize("name", ["shapes", "MME-RealWorld", "BLINK_circular", "MMMU_Pro_V", "MMMUX", "OCRVQA_TEST", ""])
+def test_other_files_are_not(name: str) -> None:
+    assert benchmark_of(name) is None
+
+
+def test_shipped_records_are_whole() -> None:
+    for benchmark in read_benchmarks(SHIPPED).values():
+        assert benchmark.about
+        assert benchmark.chance
+        assert benchmark.file_names
+        assert all(layout.ids for layout in benchmark.hub)
+    assert benchmarks()["Res-Bench"].chance == "1 / options or 0"
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_registered_record_comes_before_the_shipped_ones(tmp_path: Path) -> None:
+    (sample,) = read(tmp_path, "POPE_mine", row(answer="a zebra"))
+    assert (sample.task, sample.scorer, sample.target) == ("open", "exact", "a zebra")
+    assert corpus_metric(resolve(tmp_path / "POPE_mine.tsv")) == "cider"
+
+
+def test_a_shipped_record_is_replaced_on_purpose_only() -> None:
+    with pytest.raises(UsageError, match=r"^benchmark 'POPE' is shipped\. Choose another name, or pass replace=True"):
+        register_benchmark(Benchmark("POPE"))
+    register_benchmark(Benchmark("POPE", files=("POPE",), kinds=(Kind("open", "exact"),)), replace=True)
+    try:
+        benchmark = benchmark_of("POPE")
+        assert benchmark is not None
+        assert benchmark.kinds[0].scorer == "exact"
+    finally:
+        BENCHMARKS._things.pop("POPE")
+
+
+def test_a_file_that_does_not_fit_its_name_says_whose_record_was_used(tmp_path: Path) -> None:
+    text = problem(tmp_path, "POPE", row(), row(index="2", answer="maybe"))
+    assert text.startswith("DIR/POPE.tsv has 1 problem when read as the benchmark 'POPE'; mend or remove these rows:")
+    assert "DIR/POPE.tsv:3, row index '2', column 'answer': found 'maybe', expected Yes or No" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "said"),
+    [
+        ("MMStar", row(), "column 'options': found {}, expected two options or more"),
+        ("MMStar", row(A="one", answer="A"), "column 'options': found {'A': 'one'}, expected two options or more"),
+        ("MMStar", row(A="one", B="two", answer="C"), "column 'answer': found 'C', expected one of A, B"),
+        (
+            "TextVQA_VAL",
+            row(answer="['a', 'b'"),
+            "column 'answer': found \"['a', 'b'\", expected an answer, or a list of accepted",
+        ),
+        ("TextVQA_VAL", row(answer="[]"), "column 'answer': found '[]', expected an answer, or a list of accepted answers"),
+        (
+            "HallusionBench",
+            row(index="VD_1"),
+            "row index 'VD_1', column 'index': found 'VD_1', expected a text of the form (?P<kin",
+        ),
+    ],
+)
+def test_malformed_rows_name_line_column_value_and_what_was_expected(
+    tmp_path: Path, name: str, cells: dict[str, str], said: str
+) -> None:
+    text = problem(tmp_path, name, cells)
+    assert f"DIR/{name}.tsv:2, row index" in text
+    assert said in text
+
+
+def test_a_kind_of_question_that_no_record_knows(tmp_path: Path) -> None:
+    cells = {"resolution": "112", "l1-category": "OCR", "l2-category": "KIE", "question_type": "essay"}
+    assert "column 'question_type': found 'essay', expected one of MCQ, VQA, mathQA" in problem(
+        tmp_path, "ResBench", row(**cells)
+    )
+
+
+def test_a_choice_whose_options_stand_nowhere_is_asked_openly_and_said(tmp_path: Path) -> None:
+    cells = {"resolution": "112", "l1-category": "x", "l2-category": "y", "question_type": "MCQ", "answer": "B"}
+    with pytest.warns(
+        UserWarning, match="of 1 choices the options stand nowhere; they are asked as open questions and scored by 'exac"
+    ):
+        (sample,) = read(tmp_path, "ResBench", row(**cells))
+    assert (sample.task, sample.scorer, sample.chance, sample.target) == ("open", "exact", 0.0, "B")
+
+
+def test_an_absent_column_is_named_with_what_needs_it(tmp_path: Path) -> None:
+    text = problem(tmp_path, "ResBench", row(question_typ="MCQ", resolution="112"))
+    expected = "has no column 'question_type', which the benchmark 'Res-Bench' needs (kind). Did you mean 'question_typ'?"
+    assert text.startswith(f"DIR/ResBench.tsv:1 {expected}")
+    text = problem(tmp_path, "VizWiz", {"index": "1", "question": "What?"})
+    assert "VizWiz.tsv:1 has no column 'answers', which the benchmark 'VizWiz' needs (answer). Found: index, question" in text
+
+
+def test_ends_of_questions_that_the_instruction_repeats_are_cut(tmp_path: Path) -> None:
+    samples = read(tmp_path, "POPE", row(question="Is it? Please answer yes or no.  "), row(index="2", question="Is it so?"))
+    assert [sample.question for sample in samples] == ["Is it?", "Is it so?"]
+
+
+OWN = """
+about: questions of our own
+kinds:
+  - {when: mcq, task: choice, scorer: choice}
+  - {when: short, task: open, scorer: anls, instruction: Be brief.}
+metric: pope_f1
+tsv:
+  columns: {id: number, question: query, answer: label, category: [topic, "{area}-x"], kind: type, group: "{area}"}
+  parts: {number: "(?P<area>[a-z]+)[0-9]+"}
+  keys: {figure: "{area}/{topic}"}
+  drop: {topic: {junk: not ours}}
+"""
+
+
+def test_a_record_of_ones_own_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "ours.benchmark.yaml").write_text(OWN)
+    rows = [
+        {"number": "a1", "query": "Which?", "A": "x", "B": "y", "label": "B", "type": "mcq", "topic": "t"},
+        {"number": "a2", "query": "What?", "label": "['u', 'v']", "type": "short"},
+        {"number": "b3", "query": "What?", "label": "w", "type": "short", "topic": "junk"},
+    ]
+    with pytest.warns(UserWarning, match="1 rows are left out: their 'topic' is 'junk' \\(not ours\\)"):
+        first, second = read(tmp_path, "ours", *rows)
+    assert (first.id, first.task, first.target, first.category, dict(first.keys)) == ("a1", "choice", "B", "t", {"figure": "a/t"})
+    assert (second.scorer, second.target, second.category, second.instruction) == ("anls", ("u", "v"), "a-x", "Be brief.")
+    assert first.group == second.group
+    assert corpus_metric(resolve(tmp_path / "ours.tsv")) == "pope_f1"
+
+
+KINDS = "kinds: [{task: open, scorer: exact}]\n"
+MISTAKES = {
+    f"{KINDS}metrics: mme": ":2, metrics: found 'metrics', expected no such key. Did you mean 'metric'?",
+    "about: x": ":1, the file: found {'about': 'x'}, expected 'kinds': a list of kinds of questions",
+    "kinds: [{task: choise, scorer: x}]": ":1, kinds.0: found {'task': 'choise', 'scorer': 'x'}, expected 'scorer', the name",
+    "kinds: choice": ":1, kinds: found 'choice', expected a list",
+    f"{KINDS}tsv:\n  columns:\n    questoin: q": ":4, tsv.columns.questoin: found 'questoin', expected no such role. Did you",
+    f"{KINDS}tsv: {{answers: lists}}": ":2, tsv.answers: found 'lists', expected one of as_written, letter, position, list, or",
+    f"{KINDS}tsv: {{answers: {{1: yes}}}}": ":2, tsv.answers: found {1: True}, expected a mapping from texts (write numbers and",
+    f"{KINDS}tsv: {{parts: {{index: '('}}}}": ":2, tsv.parts.index: found '(', expected a regular expression",
+    f"{KINDS}tsv: {{keys: {{a: '{{b'}}}}": ":2, tsv.keys.a: found '{b', expected a column, or columns in braces",
+    f"{KINDS}tsv: {{columns: {{images: x}}}}": ":2, tsv: found 'ids, images or options', expected none of them",
+    f"{KINDS}hub:\n- columns: {{id: x}}": ":3, hub.0: found ['id'], expected columns for answer, images, question too",
+    f"{KINDS}circular: 1": ":2, circular: found 1, expected true or false",
+    "kinds: [{task: open, scorer: 3}]": ":1, kinds.0.scorer: found 3, expected text (in quotes where it looks like a number)",
+    "a: [": " is not YAML: ",
+}
+
+
+@pytest.mark.parametrize(("text", "said"), MISTAKES.items())
+def test_mistakes_in_a_record_are_named_by_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "x.benchmark.yaml"
+    path.write_text(text)
+    with pytest.raises(DatasetError, match=re.escape(f"x.benchmark.yaml{said}")):
+        read_benchmark(path)
+
+
+def test_templates_need_the_columns_they_name() -> None:
+    layout = Layout({"id": ("{a}-{row}",), "answer": ("x", "y")}, keys={"k": "{part}{b}"}, parts={"c": "(?P<part>.)"})
+    assert layout.needed() == [(("c",), "parts"), (("a",), "id"), (("x", "y"), "answer"), (("b",), "keys.k")]
+
+
+def test_a_record_of_ones_own_is_part_of_the_digest(tmp_path: Path) -> None:
+    digests = set()
+    for text in ("", KINDS, KINDS.replace("exact", "anls")):
+        if text:
+            (tmp_path / "ours.benchmark.yaml").write_text(text)
+        read(tmp_path, "ours", row())
+        digests.add(resolve(tmp_path / "ours.tsv").digest)
+    assert len(digests) == 3

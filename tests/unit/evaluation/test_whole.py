@@ -1,0 +1,83 @@
+"""The number that a benchmark publishes, beside the mean of scores."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+import pytest
+
+from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.evaluation.judging import Judge
+from pytest_vlmrobust.policies import Policy
+
+from .conftest import MemoryDataset, MemoryImage, World, cell, picture, sample
+
+
+@pytest.fixture(autouse=True)
+def pope(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the data set one that publishes POPE's F1."""
+    monkeypatch.setattr(MemoryDataset, "corpus_metric", "pope_f1", raising=False)
+
+
+def furnish(world: World) -> None:
+    facts = {"task": "yes_no", "options": {}}
+    world.samples = [sample(n, images=(MemoryImage(picture(n)),), target="yes" if n < 4 else "no", **facts) for n in range(6)]
+
+
+def answer(request: Request) -> str:
+    """Answers right, but No to q0 and q1 when mirrored; of patches, right for the second one of each picture only."""
+    target = "Yes" if int(request.sample_id[1:]) < 4 else "No"
+    other = "No" if target == "Yes" else "Yes"
+    if request.setting == "flip_v" and request.sample_id in {"q0", "q1"}:
+        return "No"
+    return target if request.setting != "patches:2" or request.images[0].sum() % 2 else other
+
+
+def measured(record: Record) -> dict[str, float]:
+    return {one.metric: one.value for one in record.measures if one.metric.startswith("corpus")}
+
+
+def judge(world: World) -> Judge:
+    return Judge(world.evaluator(), {"model": Policy()}, date(2026, 6, 1))
+
+
+def test_a_cell_has_the_value_its_parts_and_the_drop_from_clean(world: World) -> None:
+    furnish(world)
+    world.model.answer = answer
+    clean, mirrored = (judge(world).cell(cell(setting)) for setting in ("clean", "flip_v"))
+    assert measured(clean)["corpus_score"] == pytest.approx(1.0)
+    assert "corpus_drop" not in measured(clean)
+    found = measured(mirrored)  # precision 1, recall 1/2
+    assert found["corpus_score"] == pytest.approx(2 / 3)
+    assert found["corpus_drop"] == pytest.approx(1 / 3)
+    assert found["corpus_score.recall"] == pytest.approx(0.5)
+
+
+def test_of_patches_the_best_one_of_each_sample_counts_by_the_data_sets_own_metric(world: World) -> None:
+    furnish(world)
+    world.model.answer = answer
+    judged = judge(world)
+    record = judged.cell(cell("patches:2"))
+    best = judged.evaluator.result(cell("patches:2")).values
+    hits, misses, false_alarms = best[:4].sum(), (1 - best[:4]).sum(), (1 - best[4:]).sum()
+    expected = 2 * hits / (2 * hits + misses + false_alarms)
+    assert measured(record)["corpus_score"] == pytest.approx(expected)
+    assert measured(record)["corpus_pcri"] == pytest.approx(1 - expected)
+
+
+def test_a_missing_patch_leaves_the_value_undefined(world: World) -> None:
+    furnish(world)
+    world.model.answer = lambda request: (
+        failed_prediction("down") if request.setting == "patches:2" and request.sample_id == "q2" else answer(request)
+    )
+    record = judge(world).cell(cell("patches:2"))
+    (whole,) = [one for one in record.measures if one.metric == "corpus_score"]
+    assert math.isnan(whole.value)
+
+
+def test_a_mean_of_scores_is_not_said_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryDataset, "corpus_metric", "accuracy", raising=False)
+    assert measured(judge(world).cell(cell("flip_v"))) == {}
