@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,5 +29,16 @@ def _words() -> Dataset:
     return Words()
 
 
-EMBEDDED: dict[str, Callable[[], Dataset]] = {"shapes": _shapes, "shapes_all": _shapes_all, "words": _words}
+def _cues(name: str) -> Dataset:
+    from .contexts import Cues
+
+    return Cues(name)
+
+
+EMBEDDED: dict[str, Callable[[], Dataset]] = {
+    "shapes": _shapes,
+    "shapes_all": _shapes_all,
+    "words": _words,
+    **{name: partial(_cues, name) for name in ("local_cue", "redundant_cue", "global_cue")},
+}
 """Name to what makes the data set; a new one is one row."""

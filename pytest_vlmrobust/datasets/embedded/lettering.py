@@ -100,6 +100,19 @@ def _lettering(rng: np.random.Generator, word: str, place: str, color: str) -> L
     )
 
 
+def centred(rng: np.random.Generator, word: str, *, size: int) -> Lettering:
+    """Returns a word in the middle of the page in black, in a random case, as large as ``size`` or as fits."""
+    case = CASES[int(rng.integers(3))]
+    text = str(getattr(word, case)())
+    left, top, right, bottom = _extent(text, size)
+    while right - left > CANVAS - 16:
+        size -= 2
+        left, top, right, bottom = _extent(text, size)
+    x, y = (CANVAS - (right - left)) // 2, (CANVAS - (bottom - top)) // 2
+    box = (x, y, x + right - left, y + bottom - top)
+    return Lettering(word, "black", "middle", case, size, (x - left, y - top), box, COLORS["black"])
+
+
 @cache
 def _font(size: int) -> Any:
     from PIL import ImageFont
