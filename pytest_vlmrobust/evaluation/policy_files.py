@@ -62,10 +62,13 @@ def known_metrics() -> dict[str, MetricFacts]:
     from .whole import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
 
     records = {name: metrics.get(name) for name in metrics.names()}
-    facts = {name: MetricFacts(record.unit, record.better, record.scope) for name, record in records.items()}
+    facts = {
+        name: MetricFacts(record.unit, record.better, record.scope, record.interval is not None)
+        for name, record in records.items()
+    }
     own = {
-        CORPUS_SCORE: MetricFacts("benchmark's own", "higher", "cell"),
-        CORPUS_DROP: MetricFacts("benchmark's own", "lower", "cell"),
-        CORPUS_PCRI: facts["pcri"],
+        CORPUS_SCORE: MetricFacts("benchmark's own", "higher", "cell", interval=False),
+        CORPUS_DROP: MetricFacts("benchmark's own", "lower", "cell", interval=False),
+        CORPUS_PCRI: MetricFacts("ratio", "none", "cell", interval=False),
     }
     return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"], **own}

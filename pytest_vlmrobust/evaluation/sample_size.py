@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from pytest_vlmrobust.metrics.statistics.power import minimum_detectable_drop, samples_needed, undecided_zone
 from pytest_vlmrobust.policies import Judge, JudgedTest, Policy, Rule, Tier
 
-DROPS = frozenset({"accuracy_drop", "label_preserving_drop", "worst_at_low", "worst_case_drop"})
+LARGEST = {"worst_case_drop": "", "worst_at_low": "low"}
+"""The largest of the drops of several settings: metric to the level of those, empty for any."""
+DROPS = frozenset({"accuracy_drop", "label_preserving_drop", *LARGEST})
 """Drops of paired scores, or the largest of several: their spread is known before anything is measured."""
 HELPFUL_FLIPS = 0.015
 """The share of answers that a perturbation turns right by luck, as in published runs: it spreads the drop of a model that loses
 nothing."""
 POWER = 0.8
+"""How likely a model that loses nothing should be to pass a rule in all of its tests."""
 
 
 def undecidable(policy: Policy, tests: Iterable[JudgedTest], sizes: Mapping[str, int]) -> list[str]:
@@ -29,7 +32,7 @@ def undecidable(policy: Policy, tests: Iterable[JudgedTest], sizes: Mapping[str,
         for rule in policy.rules
         if _is_shown_by_samples(rule)
         for dataset in dict.fromkeys(test.dataset for test in planned if rule.bounds(test) and test.dataset in sizes)
-        if (sentence := _too_few(rule, dataset, sizes[dataset]))
+        if (sentence := _too_few(rule, dataset, sizes[dataset], _drops(rule, dataset, planned)))
     ]
 
 
@@ -38,15 +41,26 @@ def _is_shown_by_samples(rule: Rule) -> bool:
     return judged and rule.metric in DROPS and rule.bound.high <= 1.0 - 2.0 * HELPFUL_FLIPS
 
 
-def _too_few(rule: Rule, dataset: str, n: int) -> str:
+def _drops(rule: Rule, dataset: str, planned: Iterable[JudgedTest]) -> int:
+    """Returns how many drops have to be shown to be small before the rule holds in all its tests on one data set."""
+    tests = {test for test in planned if test.dataset == dataset}
+    if rule.metric not in LARGEST:
+        return sum(map(rule.bounds, tests))
+    level = LARGEST[rule.metric]
+    return max(len({test.setting for test in tests if test.family and level in ("", test.level)}), 1)
+
+
+def _too_few(rule: Rule, dataset: str, n: int, drops: int) -> str:
     bound, alpha = rule.bound.high, rule.treatment.alpha_pass
-    if undecided_zone(n, bound, HELPFUL_FLIPS, alpha=alpha, power=POWER).passes <= bound:
+    power = POWER ** (1.0 / drops)  # of each drop, so that all are shown as often as POWER says, if their flips are independent
+    if undecided_zone(n, bound, HELPFUL_FLIPS, alpha=alpha, power=power).passes <= bound:
         return ""
-    needed = samples_needed(0.0, bound, HELPFUL_FLIPS, alpha=alpha, power=POWER) if bound > 0.0 else None
+    needed = samples_needed(0.0, bound, HELPFUL_FLIPS, alpha=alpha, power=power) if bound > 0.0 else None
     enough = f"about {needed} samples would do" if needed else "no number of samples would do: allow a margin"
     smallest = minimum_detectable_drop(n, HELPFUL_FLIPS, rule.treatment.alpha_fail, POWER)
+    them = f"it under all {drops} settings" if drops > 1 else "it"
     return (
         f"{dataset}: {n} independent samples hardly decide rule {rule.id} ({rule.metric} <= {rule.bound}, {rule.source}): "
-        f"a model that loses nothing would pass it with a probability below {POWER:.0%}; {enough}. "
+        f"a model that loses nothing would pass {them} with a probability below {POWER:.0%}; {enough}. "
         f"The smallest drop that {n} samples show is {smallest:.3f}"
     )

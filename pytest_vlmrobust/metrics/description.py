@@ -97,7 +97,7 @@ def _facts(record: Metric) -> tuple[tuple[str, str], ...]:
 
 def _interval(record: Metric) -> str:
     if record.interval is None:
-        return "none: its verdicts speak about the samples at hand alone"
+        return "none: a rule judges its value (`judge: point`), which speaks about the samples at hand alone"
     return " ".join(_paragraphs(record.interval.__doc__)) or "its own"
 
 

@@ -113,7 +113,8 @@ def _missing(evidence: Evidence) -> str:
         return "is undefined"
     for low, high in (evidence.passing, evidence.failing):
         if math.isnan(low) or math.isnan(high):
-            return f"{estimate.value:.3f} has no interval, and the rule judges the interval"
+            need = "and the rule judges the interval: more samples, or judge: point to judge the value"
+            return f"{estimate.value:.3f} has no interval, {need}"
         if low > high:
             return f"has the impossible interval [{low:g}, {high:g}]"
     return ""

@@ -52,9 +52,10 @@ class Policy:
     def planned(self, tests: Iterable[JudgedTest]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
 
-        Only tests of this policy's model belong here: each model has a decision of its own to err about.
+        Only tests of this policy's model belong here: each model has a decision of its own to err about. A test that is planned
+        twice, by two suites, is one: it measures and concludes the same.
         """
-        known = list(tests)
+        known = set(tests)
         shared = {rule.id: sum(rule.bounds(test) for test in known) for rule in self.rules}
         return replace(self, shared_by=shared)
 

@@ -31,12 +31,13 @@ class MetricFacts:
     """What rules on a metric are checked against; as it stands, the facts of a metric of which only the name is known.
 
     ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
-    ``scope`` is ``"cell"`` or ``"sweep"``.
+    ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one.
     """
 
     unit: str = ""
     better: str = "none"
     scope: str = "cell"
+    interval: bool = True
 
 
 class Schema:
@@ -50,6 +51,12 @@ class Schema:
         """Returns a rule; what it does not say about its treatment is taken from ``treatment``."""
         given = entry.mapping(_RULE_KEYS, required=("id", "metric"))
         metric, facts = self._metric(given["metric"])
+        own = read_treatment(given, treatment)
+        if own.judge is Judge.INTERVAL and not facts.interval:
+            raise PolicyError(
+                f"{entry.where}: {entry.path} judges the interval of {metric}, which has none, so that nothing would ever pass. "
+                "Write judge: point"
+            )
         return Rule(
             id=given["id"].identifier(),
             metric=metric,
@@ -57,7 +64,7 @@ class Schema:
             source=entry.where,
             where=_read_scope(given["where"], metric, facts) if "where" in given else Scope(),
             unless=_read_scope(given["unless"], metric, facts) if "unless" in given else None,
-            treatment=read_treatment(given, treatment),
+            treatment=own,
             reason=given["reason"].text() if "reason" in given else "",
             evidence=given["source"].text() if "source" in given else "",
         )

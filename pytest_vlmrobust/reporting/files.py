@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.record import SCHEMA_VERSION, Record
 from pytest_vlmrobust.core.verdict import decide
 from pytest_vlmrobust.store import write_manifest
 
-from .wording import RunFacts, because, counted, noted, row, selection, worst_first
+from .wording import EXPLAINED, RunFacts, because, counted, noted, row, selection, worst_first
 
 
 def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object] | None) -> None:
@@ -45,6 +45,8 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
     if len(records) > most:
         lines += ["", f"{len(records) - most} more tests stand in results.json."]
+    if reasons := [one for one in worst_first(records)[:most] if one.outcome in EXPLAINED]:
+        lines += ["", *(f"- {one.outcome} `{_escaped(one.id)}`: {_escaped(one.reason)}" for one in reasons)]
     if notes := noted(worst_first(records)):
         lines += ["", *(f"- {_escaped(note)}" for note in notes)]
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 
-from .wording import QUIET, RunFacts, because, counted, noted, row, selection, worst_first
+from .wording import EXPLAINED, QUIET, RunFacts, because, counted, noted, row, selection, worst_first
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,6 @@ _DECISIONS = {
     Decision.INCONCLUSIVE: "bold yellow",
     Decision.INCOMPLETE: "bold magenta",
 }
-_EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE)
 _ROWS = 12
 """Rows shown when nothing is wrong; whatever is wrong is always shown."""
 
@@ -57,7 +56,7 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
     if len(shown) < len(records):
         console.print(f"… and {len(records) - len(shown)} more that pass or are measured only", style="dim")
     for record in loud:
-        if record.outcome in _EXPLAINED:
+        if record.outcome in EXPLAINED:
             verdict = f"[{_STYLES[record.outcome]}]{record.outcome}[/]"
             console.print(f"{verdict} {escape(record.id)}: {escape(record.reason)}", soft_wrap=True)
     for note in noted(ordered):

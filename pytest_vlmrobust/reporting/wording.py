@@ -50,6 +50,10 @@ def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
     return lines
 
 
+EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
+"""What is never shown without its reason."""
+
+
 def worst_first(records: Iterable[Record]) -> list[Record]:
     """Returns records by severity of their outcome, then by the size of the drop."""
     return sorted(records, key=lambda record: (SEVERITY.index(record.outcome), -_drop(record), record.id))

@@ -50,8 +50,8 @@ class Case:
 
     @property
     def orders(self) -> tuple[Sequence[int], ...]:
-        """The other order of the samples, that one backwards, and theirs backwards: of equal scores, another one comes first."""
-        return self.order, self.order[::-1], range(len(self.order))[::-1]
+        """The other order of the samples, and one in which neighbours change places: of equal scores, another one comes first."""
+        return self.order, sorted(self.order, key=lambda sample: sample ^ 1)
 
     def reordered(self, order: Sequence[int]) -> list[Any]:
         """Returns the arguments with their samples in another order, and their settings turned around."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.metrics import Metric, Needs
-from pytest_vlmrobust.testing import CHECKS, PROPERTIES, check_metric, checks_of, unclaimed
+from pytest_vlmrobust.testing import CHECKS, PROFILES, PROPERTIES, check_metric, checks_of, unclaimed
 
 Array = NDArray[np.float64]
 Sweep = dict[str, Array]
@@ -89,9 +90,26 @@ def _broken(perturbed: Array) -> float:
     raise KeyError("fog")
 
 
+def _drawing(perturbed: Array) -> float:
+    return float(perturbed.mean()) if perturbed.size and np.random.random() < 2.0 else math.nan  # noqa: NPY002
+
+
+def _seeding(perturbed: Array) -> float:
+    np.random.seed(0)  # noqa: NPY002
+    return float(perturbed.mean()) if perturbed.size else math.nan
+
+
+def _shuffling(perturbed: Array) -> float:
+    random.shuffle([1, 2, 3])
+    return float(perturbed.mean()) if perturbed.size else math.nan
+
+
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
+        (_drawing, r"metric '_drawing' used or reseeded the global random state, .*\n    called with perturbed=\["),
+        (_seeding, r"metric '_seeding' used or reseeded the global random state"),
+        (_shuffling, r"metric '_shuffling' used or reseeded the global random state"),
         (_first, r"metric '_first' depends on the order of the samples: .*\n    called with perturbed=\["),
         (_numpy, r"metric '_numpy' returned .* of type float64: expected a built-in float\n    called with perturbed=\["),
         (_blind_to_gaps, r"returned a number although a score in clean is missing \(NaN\)\n    called with clean=\[.*nan"),
@@ -106,6 +124,15 @@ def _broken(perturbed: Array) -> float:
 def test_a_bad_metric_is_told_what_is_wrong(metric: Callable[..., float], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_metric(metric)
+
+
+def test_the_first_of_ties_is_found_by_the_few_examples_of_the_default_profile() -> None:
+    def first_of_ties(clean: Array, perturbed: Array) -> float:
+        known = clean.size and not np.isnan(clean.sum() + perturbed.sum())
+        return float(clean[perturbed.argmin()]) if known else math.nan
+
+    with pytest.raises(AssertionError, match=r"metric 'first_of_ties' depends on the order of the samples"):
+        check_metric(first_of_ties, examples=PROFILES["vlm-fast"], check="permutation")
 
 
 def test_a_metric_that_changes_its_mind_is_found() -> None:

@@ -46,3 +46,21 @@ def test_rules_that_samples_do_not_decide_are_left_alone(silent: Policy) -> None
 def test_a_bound_of_nothing_is_decided_by_no_number_of_samples() -> None:
     (first, _) = undecidable(policy(high=0.0), TESTS, SIZES)
     assert "no number of samples would do: allow a margin" in first
+
+
+def test_all_tests_of_a_rule_have_to_pass_which_takes_more_samples_than_one() -> None:
+    settings = [f"{name}:low" for name in ("fog", "rain", "frost", "spatter")]
+    tests = [JudgedTest("m", "d", "accuracy_drop", setting, "weather", "low") for setting in settings]
+    (sentence,) = undecidable(policy(), tests, {"d": 400})
+    assert "would pass it under all 4 settings with a probability below 80%; about 511 samples would do" in sentence
+    assert undecidable(policy(), [*tests[:1], tests[0]], {"d": 400}) == []
+    assert undecidable(policy(), tests, {"d": 511}) == []
+
+
+@pytest.mark.parametrize(("metric", "settings"), [("worst_case_drop", 3), ("worst_at_low", 2)])
+def test_the_largest_drop_takes_as_many_samples_as_all_drops_at_once(metric: str, settings: int) -> None:
+    levels = {"fog:low": "low", "rain:low": "low", "fog:high": "high"}
+    cells = [JudgedTest("m", "d", "accuracy_drop", setting, "weather", level) for setting, level in levels.items()]
+    (sentence,) = undecidable(policy(metric=metric), [*cells, JudgedTest("m", "d", metric)], {"d": 350})
+    assert f"would pass it under all {settings} settings" in sentence
+    assert undecidable(policy(metric=metric), [JudgedTest("m", "d", metric)], {"d": 350}) == []

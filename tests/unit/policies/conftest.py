@@ -15,6 +15,7 @@ METRICS = {
     "pcri": MetricFacts("fraction", "none"),
     "worst_case_drop": MetricFacts("fraction", "lower", "sweep"),
     "visual_gain": MetricFacts("fraction", "higher", "sweep"),
+    "tail_share": MetricFacts("fraction", "lower", "sweep", interval=False),
     "mean_severity_correlation": MetricFacts("correlation", "higher", "sweep"),
 }
 AMBIGUOUS = {"rce": ("relative_corruption_error", "relative_continuous_error")}

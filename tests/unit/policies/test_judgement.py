@@ -133,7 +133,8 @@ def test_missing_evidence_never_passes(estimate: Estimate, text: str, treatment:
 def test_an_interval_rule_needs_the_interval(ends: tuple[float, float]) -> None:
     verdict = judged(between(ends[0], 0.01, ends[1]), rule(treatment=INTERVAL))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert verdict.reason == f"accuracy_drop 0.010 has no interval, and the rule judges the interval {CITED}"
+    why = "has no interval, and the rule judges the interval: more samples, or judge: point to judge the value"
+    assert verdict.reason == f"accuracy_drop 0.010 {why} {CITED}"
 
 
 def test_an_impossible_interval_decides_nothing() -> None:

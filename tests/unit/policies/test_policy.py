@@ -108,7 +108,8 @@ def test_the_tests_of_a_run_share_the_risk_of_a_rule(load: Load) -> None:
         "  - {id: worst, metric: worst_case_drop, max: 5pp}\n"
     )
     tests = [JudgedTest("m", "d", "accuracy_drop", f"{name}:{level}", "any", level) for name in "ab" for level in ("low", "high")]
-    planned = policy.planned([*tests, JudgedTest("m", "d", "worst_case_drop")])
+    twice = tests[0]  # by two suites
+    planned = policy.planned([*tests, twice, JudgedTest("m", "d", "worst_case_drop")])
     assert planned.shared_by == {"low": 2, "art": 4, "worst": 1}
     assert planned.sha256 == policy.sha256
     asked: list[float] = []

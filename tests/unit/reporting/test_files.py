@@ -83,11 +83,20 @@ SUMMARY = """\
 |---|---|---|--:|--:|--:|--:|
 | FAIL | `m-d-fog:high` | accuracy_drop | 0.300 | [0.250, 0.350] | 0.2 | 100 |
 | PASS | `m-d-fog:low` | accuracy_drop | 0.100 | [0.050, 0.150] | 0.2 | 100 |
+
+- FAIL `m-d-fog:high`: accuracy_drop 0.300
 """
 
 
 def test_the_summary() -> None:
     assert summary([record("m-d-fog:low"), record("m-d-fog:high", Outcome.FAIL, 0.3)], NOTHING) == SUMMARY
+
+
+def test_what_is_not_passed_comes_with_its_reason() -> None:
+    why = "does not decide; about 97 samples would decide it"
+    undecided = dataclasses.replace(record("m-d-fog:mid", Outcome.INCONCLUSIVE), reason=why)
+    lines = summary([record("m-d-fog:low"), undecided], NOTHING).splitlines()
+    assert lines[-1] == f"- INCONCLUSIVE `m-d-fog:mid`: {why}"
 
 
 def test_names_cannot_break_the_table() -> None:

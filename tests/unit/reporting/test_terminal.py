@@ -107,7 +107,7 @@ def test_a_whole_selection_says_nothing_of_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "explained"), [(Outcome.INCONCLUSIVE, True), (Outcome.WAIVED, False), (Outcome.NOT_APPLICABLE, False)]
+    ("outcome", "explained"), [(Outcome.INCONCLUSIVE, True), (Outcome.WAIVED, False), (Outcome.NOT_APPLICABLE, True)]
 )
 def test_what_needs_a_decision_is_explained(outcome: Outcome, explained: bool) -> None:
     assert (f"{outcome} a: why" in render(record("a", outcome, reason="why"))) == explained

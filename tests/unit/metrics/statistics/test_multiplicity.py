@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from pytest_vlmrobust.metrics import benjamini_hochberg, holm
@@ -53,3 +57,11 @@ def test_adjusting_follows_the_p_values(p_values: np.ndarray[tuple[int], np.dtyp
 
 def test_of_nothing_nothing_is_adjusted() -> None:
     assert holm(np.zeros(0)).size == benjamini_hochberg(np.zeros(0)).size == 0
+
+
+@pytest.mark.parametrize("adjusted", [holm, benjamini_hochberg])
+def test_lists_are_taken_and_what_is_no_p_value_is_refused(adjusted: Callable[[ArrayLike], NDArray[np.float64]]) -> None:
+    assert adjusted([0.5, 0.5]).tolist() == adjusted(np.array([0.5, 0.5])).tolist()
+    for wrong in (math.nan, -0.1, 1.5):
+        with pytest.raises(ValueError, match=r"p_values\[1\] is .*: expected a probability in \[0, 1\]"):
+            adjusted([0.01, wrong])
