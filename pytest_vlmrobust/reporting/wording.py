@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 
+from .across_models import agreement
+
 SEVERITY = (
     Outcome.FAIL,
     Outcome.ERROR,
@@ -84,17 +86,18 @@ def counted(records: Iterable[Record]) -> str:
 
 
 def noted(records: Iterable[Record], most: int = 8) -> list[str]:
-    """Returns what settings could not do to pictures, a line for each of the first ``most`` and one for the rest.
+    """Returns the notes of records, a line for each of the first ``most`` and one for the rest, and what holds across models.
 
     A note that several tests have is said once.
     """
+    records = list(records)
     having: dict[str, list[str]] = {}
     for record in records:
         for note in record.notes:
             having.setdefault(note, []).append(record.id)
     lines = [f"{ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}: {note}" for note, ids in having.items()]
     more = [f"{len(lines) - most} more notes stand in results.json"] if len(lines) > most else []
-    return [*lines[:most], *more]
+    return [*lines[:most], *more, *agreement(records)]
 
 
 def because(decision: Decision, records: Iterable[Record]) -> str:
