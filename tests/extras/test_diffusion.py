@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import sys
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -233,6 +234,7 @@ def test_the_documented_program_generates_a_folder(diffusion: Diffusion, tmp_pat
     (program,) = re.findall(r"^```python\n(# generate\.py.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (tmp_path / "generate.py").write_text(program, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["generate.py"])  # with two arguments it would take them for networks
     generate = runpy.run_path("generate.py")["generate"]
     assert generate(*diffusion(), steps=1, long_edge=16) > 0
     assert len(list((tmp_path / "illusions" / "original").iterdir())) == 24
