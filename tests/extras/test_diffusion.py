@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import runpy
-import sys
 import shutil
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
