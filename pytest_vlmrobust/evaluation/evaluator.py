@@ -103,6 +103,7 @@ class _Asking:
     text: str
     recipe: str
     view: int
+    views: int
     key: str | None = None
 
 
@@ -228,7 +229,7 @@ class Evaluator:
         mode = self.models[cell.model].prompt_mode
         count = view_count(cell.setting)
         recipes = [(sample, prompt(sample, mode), self._views.recipe(sample, cell.setting)) for sample in samples]
-        asked = [_Asking(*recipe, view) for recipe in recipes for view in range(count)]
+        asked = [_Asking(*recipe, view, count) for recipe in recipes for view in range(count)]
         self._recall(cell, asked)
         answers = self.store.get_many({asking.key for asking in asked if asking.key is not None})
         inferred = self._infer_missing(cell, asked, answers)
@@ -263,7 +264,7 @@ class Evaluator:
         ref = self.models[cell.model]
         choices = scorable_choices(asking.sample, ref.prompt_mode)
         model = self.model_fingerprint(cell.model)
-        seen = of_view(digests, asking.view, view_count(cell.setting))
+        seen = of_view(digests, asking.view, asking.views)
         return fingerprint(
             [dict(model), list(seen), asking.text, list(choices), ref.prompt_mode, generation_for(ref).max_new_tokens]
         )
@@ -294,7 +295,7 @@ class Evaluator:
             asking.key = self._key(cell, asking, view.digests)
             requests[asking.key] = Request(
                 key=asking.key,
-                images=of_view(view.images, asking.view, view_count(cell.setting)),
+                images=of_view(view.images, asking.view, asking.views),
                 text=asking.text,
                 choices=scorable_choices(asking.sample, ref.prompt_mode),
                 max_new_tokens=generation_for(ref).max_new_tokens,

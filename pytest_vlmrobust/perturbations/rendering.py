@@ -49,8 +49,7 @@ class Renderer:
         Each step draws from a generator of its own, derived from ``seed`` and the step (``fog:mid``; where one occurs again, also
         from its occurrence). So ``a+b`` is ``b`` applied to ``a``, and the bytes depend on nothing but the
         picture, the setting, the seed, the versions of the libraries and the kind of processor: not on process, thread, order or
-        batch. Another instruction set rounds some sums otherwise: with AVX2 and AVX-512 switched off, one setting in seven
-        differs, by one level in less than 1 percent of its values.
+        batch. Another instruction set may round a sum otherwise, by one level.
 
         Args:
             image: uint8 RGB, shape (H, W, 3), sides from 1 to 32000; it is not changed.
