@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pytest_vlmrobust.core.sample import IMAGE_MARK
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -13,16 +15,23 @@ if TYPE_CHECKING:
 
 
 def message(images: Sequence[NDArray[np.uint8]], text: str) -> dict[str, Any]:
-    """Returns a user message: the images in order, then the text.
+    """Returns a user message: each image where the text has a mark for it; without marks the images in order, then the text.
+
+    A request without images has its marks removed: the same words, and nothing to see.
 
     Args:
         images: uint8, shape (H, W, 3).
-        text: Free of control tokens.
+        text: Free of control tokens; with as many ``IMAGE_MARK`` as images, or none.
     """
     from PIL import Image
 
     pictures = [{"type": "image", "image": Image.fromarray(image)} for image in images]
-    return {"role": "user", "content": [*pictures, {"type": "text", "text": text}]}
+    parts = text.split(IMAGE_MARK)
+    if len(parts) == 1 or not pictures:
+        return {"role": "user", "content": [*pictures, {"type": "text", "text": "".join(parts)}]}
+    pieces = [{"type": "text", "text": part} for part in parts]
+    mixed = [piece for pair in zip(pieces, pictures, strict=False) for piece in pair] + [pieces[-1]]
+    return {"role": "user", "content": [piece for piece in mixed if piece.get("text") != ""]}
 
 
 def malformed(request: Request) -> str:
@@ -30,6 +39,9 @@ def malformed(request: Request) -> str:
 
     Asked before batches are made, so that a request that cannot be sent does not change the batches of the others.
     """
+    marks = request.text.count(IMAGE_MARK)
+    if request.images and marks not in (0, len(request.images)):
+        return f"the text has {marks} places for {len(request.images)} images; expected one for each, or none"
     for place, image in enumerate(request.images, start=1):
         if image.dtype.name != "uint8" or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
             return f"image {place} is {image.dtype} of shape {image.shape}; expected uint8 of shape (height, width, 3), not empty"

@@ -11,6 +11,8 @@ from typing import Any
 from .verdict import Outcome
 
 SCHEMA_VERSION = 1
+FAMILY = "family"
+"""The kind of a record about several models of one family."""
 CHECK = "check"
 """The kind of a record that is about no cell and no sweep: a test beside the gate that failed."""
 
@@ -54,11 +56,64 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A thumbnail of an image that a model saw; its file stands in the folder of pictures of the store."""
+
+    file: str
+    """``<digest of the pixels>.webp``; two equal views share a file."""
+    caption: str = ""
+    """What it shows: ``clean``, ``fog:mid``, ``patch 1,2``, ``A``."""
+    frame: str = ""
+    """``right`` or ``wrong`` where it says whether the answer from it alone was; empty elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered to one view of a sample."""
+
+    about: str
+    """The view: ``clean``, ``fog:mid``, ``patch 1,2``."""
+    text: str
+    """What the model wrote, cut to 500 characters; of letters scored by probability, the letter."""
+    answer: str = ""
+    """What was read from it; empty when nothing was."""
+    rule: str = ""
+    """The rule that read it."""
+    value: float = math.nan
+    """Its score in [0, 1]; ``null`` when the inference failed."""
+    state: str = "scored"
+    """``scored``, ``unparsed`` or ``error``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One sample as evidence: what was asked, what was seen, and what came back."""
+
+    sample: str
+    kind: str
+    """Why it is shown: ``newly_wrong`` (right when clean), ``whole_only`` (right from the whole picture and from no patch) or
+    ``patch_only`` (the other way round)."""
+    question: str
+    """The question, cut to 500 characters."""
+    options: dict[str, str] = field(default_factory=dict)
+    target: str = ""
+    category: str = ""
+    replies: tuple[Reply, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Example:
+        """Reads what a line of JSON held."""
+        replies = tuple(Reply(**{**one, "value": math.nan if one["value"] is None else one["value"]}) for one in data["replies"])
+        return cls(**{**data, "replies": replies, "pictures": tuple(Picture(**one) for one in data["pictures"])})
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """What is known about one test after it ran."""
 
     test: str
-    """``cell``, ``sweep``, or ``check``: a test beside the gate that failed, so that the run is not GO."""
+    """``cell``, ``sweep``, ``family``, or ``check``: a test beside the gate that failed, so that the run is not GO."""
     id: str
     """The parametrised part of the test id: ``tiny-shapes-fog:mid``."""
     model: str
@@ -73,6 +128,10 @@ class Record:
     """``low``, ``mid`` or ``high``; empty where the setting has none."""
     metric: str = ""
     """The summary metric of a sweep."""
+    split: str = ""
+    """The set of settings that the summary metric is taken over, where a suite has several."""
+    task: str = ""
+    """Of the Observatory, what is asked of the pictures: ``matching``, ``pointing`` ...; empty for plain questions."""
     outcome: Outcome = Outcome.MEASURED
     """The worst outcome of its measures."""
     reason: str = ""
@@ -104,6 +163,8 @@ class Record:
     """Ids of samples answered right when clean and wrong here, first ones only."""
     notes: tuple[str, ...] = ()
     """What the setting could not do, with how many samples that concerns: pictures smaller than a rung, for one."""
+    examples: tuple[Example, ...] = ()
+    """A few samples with their pictures and answers."""
     policy_sha256: str = ""
     """The SHA-256 of what the policy means."""
     nodeid: str = ""
@@ -126,6 +187,7 @@ class Record:
         data["worst"], data["notes"] = tuple(data["worst"]), tuple(data.get("notes", ()))  # journals of before have no notes
         data["positions"] = tuple(math.nan if share is None else share for share in data.get("positions", ()))
         data["categories"] = {name: math.nan if value is None else value for name, value in data["categories"].items()}
+        data["examples"] = tuple(Example.from_dict(one) for one in data.get("examples", ()))
         data["outcome"] = Outcome(data["outcome"])
         return cls(measures=measures, **data)
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from .boxes import Localisation
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -31,12 +33,17 @@ class ImageSource(Protocol):
         ...
 
 
+IMAGE_MARK = "\ufffc"
+"""Unicode's object replacement character: where it stands in a prompt, the next image is shown; without any, they come first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One question with its image(s), options and target.
 
-    ``task`` is the kind of answer expected: ``"choice"`` (letters of ``options``), ``"yes_no"`` or ``"open"``.
-    ``target`` is the correct letter, ``"yes"``/``"no"``, or one of several accepted answers.
+    ``task`` is the kind of answer expected: ``"choice"`` (letters of ``options``), ``"yes_no"``, ``"open"`` or ``"boxes"``.
+    ``target`` is the correct letter, ``"yes"``/``"no"``, or one of several accepted answers; boxes stand in ``localisation``.
+    ``question`` and ``options`` may say by ``IMAGE_MARK`` where an image belongs.
     """
 
     id: str
@@ -61,6 +68,14 @@ class Sample:
     """How to answer, said after the question; the prompt's own words where nothing is said."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """What metrics of a whole data set group by: ``{"figure": "VD_3_1", "question": "VD_3_0"}``."""
+
+    perturbed: tuple[int, ...] | None = None
+    """Which of the images a setting changes, by index; all where nothing is said. A support image, for one, stays as it is."""
+    seeded_by: str = ""
+    """What the randomness of its perturbations derives from, so that samples about one picture see one variant of it; the id
+    where nothing is said."""
+    localisation: Localisation | None = None
+    """Of a sample that asks for boxes: where things are."""
 
     @property
     def chance(self) -> float:

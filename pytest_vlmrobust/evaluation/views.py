@@ -74,8 +74,9 @@ class ViewMaker:
         if setting == NO_IMAGE:
             return "no image"
         steps = perturbations.fingerprint(setting)
-        seed = derive_seed(self._seed, sample.id) if _depends_on_seed(setting) else 0
-        return fingerprint([code_digest(), steps, seed, [source.identity() for source in sample.images]])
+        seed = derive_seed(self._seed, sample.seeded_by or sample.id) if _depends_on_seed(setting) else 0
+        chosen = [] if sample.perturbed is None else [list(sample.perturbed)]
+        return fingerprint([code_digest(), steps, seed, [source.identity() for source in sample.images], *chosen])
 
     def view(self, sample: Sample, setting: Setting) -> View:
         """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
@@ -89,14 +90,19 @@ class ViewMaker:
         if setting == CLEAN:
             return View(sources, tuple(pixels_digest(image) for image in sources))
         perturb = perturbations.get(str(setting))
-        seed = derive_seed(self._seed, sample.id)
-        rendered = [perturb.render(image, seed=seed) for image in sources]
+        seed = derive_seed(self._seed, sample.seeded_by or sample.id)
+        chosen = range(len(sources)) if sample.perturbed is None else sample.perturbed
+        rendered = {index: perturb.render(sources[index], seed=seed) for index in chosen}
         count = view_count(setting)
-        images = tuple(one.image if count == 1 else one.image[view] for view in range(count) for one in rendered)
+        images = tuple(
+            source if index not in rendered else rendered[index].image if count == 1 else rendered[index].image[view]
+            for view in range(count)
+            for index, source in enumerate(sources)
+        )
         return View(
             images=images,
             digests=tuple(pixels_digest(image) for image in images),
-            notes=tuple(dict.fromkeys(note for one in rendered for note in one.notes)),
+            notes=tuple(dict.fromkeys(note for one in rendered.values() for note in one.notes)),
         )
 
     def _source(self, source: ImageSource) -> NDArray[np.uint8]:

@@ -1,0 +1,89 @@
+"""Boxes: where attributes are in a picture, and in which coordinates a model writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .errors import UnknownName
+
+Box: TypeAlias = tuple[float, float, float, float]
+"""``(x1, y1, x2, y2)``, right and bottom exclusive, in pixels where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxSpace:
+    """The coordinates in which a model reads and writes boxes.
+
+    ``width`` and ``height`` are the right and the bottom end of the scale: the picture's own size for pixels, 1000 by 1000 for
+    thousandths, 1 by 1 for fractions. ``order`` ``"yx"`` means ``(y1, x1, y2, x2)``.
+    """
+
+    name: str
+    width: float
+    height: float
+    order: str = "xy"
+
+    def write(self, box: Box, size: tuple[int, int]) -> Box:
+        """Returns a box in pixels of a picture of ``size`` (width, height) as this space writes it."""
+        x, y = self.width / size[0], self.height / size[1]
+        x1, y1, x2, y2 = box
+        scaled = (x1 * x, y1 * y, x2 * x, y2 * y)
+        return scaled if self.order == "xy" else (scaled[1], scaled[0], scaled[3], scaled[2])
+
+    def read(self, box: Box, size: tuple[int, int]) -> Box:
+        """Returns a box of this space in pixels of a picture of ``size`` (width, height)."""
+        first, second, third, fourth = box
+        x1, y1, x2, y2 = box if self.order == "xy" else (second, first, fourth, third)
+        x, y = size[0] / self.width, size[1] / self.height
+        return x1 * x, y1 * y, x2 * x, y2 * y
+
+
+@dataclass(frozen=True, slots=True)
+class Localisation:
+    """What a sample that asks for boxes is about; every box in pixels of its picture."""
+
+    size: tuple[int, int]
+    """Width and height of the picture in which boxes are asked for."""
+    boxes: Mapping[str, Box]
+    """Attribute to its box: what is asked for."""
+    given: Mapping[str, Box] = field(default_factory=dict)
+    """Attribute to its box in the support picture: what is told. A point is a box without extent."""
+    space: BoxSpace | None = None
+    """The coordinates that the model speaks; pixels where nothing is said. The evaluation fills it in."""
+
+    @property
+    def spoken(self) -> BoxSpace:
+        """The space of ``space``, or pixels of the picture."""
+        return self.space or BoxSpace(PIXELS, float(self.size[0]), float(self.size[1]))
+
+
+PIXELS = "pixels"
+RESIZED_PIXELS = "resized_pixels"
+_SCALES = {"thousandths": 1000.0, "fractions": 1.0}
+_TURNED = "_yx"
+CONVENTIONS = tuple(f"{name}{turn}" for name in (PIXELS, RESIZED_PIXELS, *_SCALES) for turn in ("", _TURNED))
+"""How families of models write boxes: pixels of the picture as it was sent, pixels after the processor resized it, thousandths of
+its sides, or fractions of them; ``_yx`` puts y before x."""
+
+
+def box_space(convention: str, size: tuple[int, int], seen: tuple[int, int] | None = None) -> BoxSpace:
+    """Returns the coordinates of a convention in a picture.
+
+    Args:
+        convention: one of ``CONVENTIONS``; empty means ``pixels``.
+        size: width and height of the picture as it is sent.
+        seen: width and height after the processor, for ``resized_pixels``; ``size`` where nothing is said.
+
+    Raises:
+        UnknownName: no such convention.
+    """
+    named = convention or PIXELS
+    if named not in CONVENTIONS:
+        raise UnknownName("box convention", convention, CONVENTIONS)
+    base = named.removesuffix(_TURNED)
+    width, height = (seen or size) if base == RESIZED_PIXELS else size
+    scale = _SCALES.get(base)
+    order = "yx" if named.endswith(_TURNED) else "xy"
+    return BoxSpace(named, float(scale or width), float(scale or height), order)

@@ -1,0 +1,93 @@
+"""Collection: pictures of identities (faces, words) with exact boxes, from which the Observatory's tasks are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pytest_vlmrobust.core.boxes import Box
+from pytest_vlmrobust.core.registry import Registry
+from pytest_vlmrobust.core.sample import ImageSource
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One identity: a person's face, or a word as it is written."""
+
+    id: str
+    """Unique in its collection; safe in a sample's id."""
+    label: str
+    """Who or what it is; never part of a prompt."""
+    image: ImageSource
+    size: tuple[int, int]
+    """Width and height of the picture in pixels."""
+    boxes: Mapping[str, Box] = field(default_factory=dict)
+    """Attribute to its box: ``left_eye``, ``right_eye``, ``nose``, ``mouth`` of a face, ``word`` of a word; empty where unknown.
+    Left and right are the viewer's."""
+    group: str = ""
+    """The group of people that it belongs to, where gaps between groups are to be measured; empty where unknown."""
+    category: str = ""
+    """Its stratum: the semantic category of a word."""
+
+
+class Collection(Protocol):
+    """Identities of one domain. Ids are unique, and the order is the same in every process."""
+
+    @property
+    def name(self) -> str:
+        """Short and safe in a test id: letters, digits, ``_`` and ``-``."""
+        ...
+
+    @property
+    def domain(self) -> str:
+        """``face`` or ``word``: the noun of prompts, and what tells which collection is the other domain."""
+        ...
+
+    @property
+    def hinted(self) -> str:
+        """What is told in semi-guided localisation: an attribute (``nose``), or ``corner`` for the top left corner of a word."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hex, of what determines the pictures."""
+        ...
+
+    @property
+    def native_long_edge(self) -> int | None:
+        """Long edge of the pictures in pixels where all share one, else None."""
+        ...
+
+    def entities(self) -> Sequence[Entity]:
+        """Returns every identity, always in the same order.
+
+        Raises:
+            DatasetError: the data are empty or malformed; names file, row, value and what was expected.
+        """
+        ...
+
+    def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
+        """Returns pictures of ``count`` other identities that are easily taken for this one, nearest first.
+
+        They are drawn by the code that draws the entities, at the same size, and balanced over groups where there are any, so
+        that nothing but the identity tells them apart.
+
+        Raises:
+            DatasetError: the collection has fewer others.
+        """
+        ...
+
+
+CollectionFactory = Callable[[], Collection]
+
+COLLECTIONS: Registry[CollectionFactory] = Registry("collection", "collections")
+
+
+def register_collection(name: str, factory: CollectionFactory, *, replace: bool = False) -> CollectionFactory:
+    """Registers ``factory``, which is called without arguments when a run first needs the pictures, under ``name``.
+
+    Raises:
+        UsageError: the name is taken and ``replace`` was not asked for.
+    """
+    return COLLECTIONS.add(name, factory, replace=replace)
