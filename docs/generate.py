@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust import metrics, scoring
-from pytest_vlmrobust.backends.builtin import PUBLISHED
+from pytest_vlmrobust.backends.builtin import BOX_CONVENTIONS, PUBLISHED
 from pytest_vlmrobust.core import errors
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.datasets.benchmark import Benchmark
 from pytest_vlmrobust.datasets.benchmark_files import SHIPPED, read_benchmarks
 from pytest_vlmrobust.metrics.description import describe, plain
+from pytest_vlmrobust.metrics.families import FamilyProperty
 from pytest_vlmrobust.metrics.record import Metric
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.extras import SOURCE as OWN_READING
@@ -60,9 +61,13 @@ _JSON_TYPES = {
     "int | None": "whole number or null",
     "Outcome": "text",
     "tuple[Measure, ...]": "list of measures",
+    "tuple[Example, ...]": "list of examples",
+    "tuple[Reply, ...]": "list of replies",
+    "tuple[Picture, ...]": "list of pictures",
     "tuple[str, ...]": "list of texts",
     "tuple[float, ...]": "list of numbers",
     "dict[str, float]": "object of numbers or null",
+    "dict[str, str]": "object of texts",
 }
 
 
@@ -84,7 +89,13 @@ def metrics_of(scope: str) -> str:
     return table(("name", "what it is", "unit", "better", "bounds", "suite", "defined when", "reference"), rows)
 
 
-def metric_row(record: Metric) -> tuple[str, ...]:
+def families() -> str:
+    """Returns the table of the properties of families of models."""
+    rows = [metric_row(record) for record in metrics.FAMILY_METRICS.values()]
+    return table(("name", "what it is", "unit", "better", "bounds", "suite", "defined when", "reference"), rows)
+
+
+def metric_row(record: Metric | FamilyProperty) -> tuple[str, ...]:
     """Returns what the table says about one metric."""
     low, high = (f"{end:g}".replace("inf", "∞") for end in record.bounds)
     return (
@@ -106,10 +117,11 @@ def metrics_in_full() -> str:
     for suite, title in _SUITES.items():
         parts.append(f"## {title}\n")
         parts += [metric_section(record) for record in records if record.suite == suite]
+    parts += ["## Of a family of models\n", *map(metric_section, metrics.FAMILY_METRICS.values())]
     return "\n".join(parts)
 
 
-def metric_section(record: Metric) -> str:
+def metric_section(record: Metric | FamilyProperty) -> str:
     """Returns everything that is known about one metric."""
     about = describe(record)
     lines = [f"### `{about.name}`", "", about.summary, "", f"    {about.formula}", ""]
@@ -174,7 +186,7 @@ def changes(by_level: Mapping[str | None, frozenset[str]]) -> str:
     return ", ".join(found)
 
 
-def members(kind: type[Record | Measure]) -> str:
+def members(kind: type[Record | Measure | Example | Reply | Picture]) -> str:
     """Returns the table of the fields of a record as they stand in JSON, in alphabetical order as they are written."""
     (body,) = [node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)]
     said = {}
@@ -187,8 +199,17 @@ def members(kind: type[Record | Measure]) -> str:
 
 def models() -> str:
     """Returns the table of built-in models."""
-    rows = [(f"`{name}`", f"`{about.hub_id}`", f"{about.billions:g}", about.prompt_mode) for name, about in PUBLISHED.items()]
-    return table(("name", "hub id", "billion parameters", "prompt mode"), rows)
+    rows = [
+        (
+            f"`{name}`",
+            f"`{about.hub_id}`",
+            f"{about.billions:g}",
+            about.prompt_mode,
+            f"`{BOX_CONVENTIONS[about.family]}`" if about.family in BOX_CONVENTIONS else "",
+        )
+        for name, about in PUBLISHED.items()
+    ]
+    return table(("name", "hub id", "billion parameters", "prompt mode", "box convention"), rows)
 
 
 def benchmarks() -> str:
@@ -253,12 +274,14 @@ def first_line(text: str | None) -> str:
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"options": options},
-    "docs/reference/metrics.md": {"cell": lambda: metrics_of("cell"), "sweep": lambda: metrics_of("sweep")},
+    "docs/reference/metrics.md": {"cell": lambda: metrics_of("cell"), "sweep": lambda: metrics_of("sweep"), "family": families},
     "docs/metrics.md": {"checks": checks, "metrics": metrics_in_full},
     "docs/reference/perturbations.md": {
         group: functools.partial(perturbations, group) for group in ("published", "sizes", "observatory", "standins", "others")
     },
-    "docs/reference/files.md": {"record": lambda: members(Record), "measure": lambda: members(Measure)},
+    "docs/reference/files.md": {
+        kind.__name__.lower(): functools.partial(members, kind) for kind in (Record, Measure, Example, Reply, Picture)
+    },
     "docs/reference/models.md": {"models": models},
     "docs/reference/errors.md": {"errors": exceptions},
     "docs/reference/scoring.md": {
@@ -266,6 +289,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "choice": lambda: described(("rule", "reads"), scoring.CHOICE_RULES),
         "yes_no": lambda: described(("rule", "reads"), scoring.YES_NO_RULES),
         "open": lambda: described(("rule", "reads"), scoring.OPEN_RULES),
+        "boxes": lambda: described(("rule", "reads"), scoring.BOX_RULES),
         "corpus": corpus_metrics,
     },
     "docs/reference/data.md": {"benchmarks": benchmarks},

@@ -12,7 +12,7 @@ from pathlib import Path
 from . import __version__
 from .core.errors import UsageError, VlmRobustError
 from .core.seeding import AUGMENTATION_SEED
-from .core.verdict import EXIT_CODES, decide
+from .core.verdict import EXIT_CODES
 
 USAGE_ERROR = 4
 
@@ -98,9 +98,11 @@ def _explain(options: argparse.Namespace) -> int:
     from .metrics.description import describe
 
     if options.metric:
-        _say(describe(metrics.get(options.metric)).text(min(100, shutil.get_terminal_size().columns)))
+        record = metrics.FAMILY_METRICS.get(options.metric) or metrics.get(options.metric)
+        _say(describe(record).text(min(100, shutil.get_terminal_size().columns)))
         return 0
     summaries = {name: describe(metrics.get(name)).summary for name in metrics.names()}
+    summaries |= {name: describe(record).summary for name, record in metrics.FAMILY_METRICS.items()}
     for name, summary in sorted(summaries.items()):
         _say(f"{name:<{max(map(len, summaries))}}  {summary}")
     return 0
@@ -124,9 +126,9 @@ def _report(options: argparse.Namespace) -> int:
     records = list({record.key: record for record in read_journal(options.run_directory)}.values())
     out = options.out or options.run_directory
     begun = read_manifest(options.run_directory)
-    facts = RunFacts(planned=begun["planned"], selected=begun["selected"])
+    facts = RunFacts(planned=begun["planned"], selected=begun["selected"], shortfalls=begun.get("shortfalls", ()))
     write_report(out, records, facts, None)
-    decision = decide((record.outcome for record in records), missing=facts.missing(records))
+    decision = facts.decision(records)
     _say(f"{decision}: {len(records)} of {facts.selected} records, {out / 'summary.md'}")
     return EXIT_CODES[decision]
 

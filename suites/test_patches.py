@@ -1,7 +1,9 @@
 """PCRI and RCI: what a model answers from one patch of the picture, against what it answers from all of it.
 
-The score of a sample under ``patches:n`` is that of its best patch. PCRI reads the comparison as a property of the model, RCI as
-one of the data set. Part of a negative value is luck, as n * n attempts beat one: ``pcri_excess`` takes it out.
+Grids are those of ``--vlm-patches``, 2 x 2 and 3 x 3 by default. The score of a sample under ``patches:n`` is that of its best
+patch. PCRI reads the comparison as a property of the model, RCI as one of the data set. Part of a negative value is luck, as
+n * n attempts beat one: ``pcri_excess`` takes it out. ``--vlm-patch-stop`` gives the same numbers from fewer inferences, but for
+the map of positions.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import pytest
 from pytest_vlmrobust.plugin import GatedTest
 
 
-@pytest.mark.vlm_settings("patches:2", "patches:3")
+@pytest.mark.vlm_settings("patches")
 def test_cell(vlm_cell: GatedTest) -> None:
     """One grid keeps its bounds."""
     vlm_cell.check()

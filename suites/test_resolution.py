@@ -1,7 +1,9 @@
 """Res-Bench: the same questions at twelve sizes of their pictures.
 
-`test_cell` gates one rung at a time; `test_sweep` gates what the curve over all rungs says. Rungs are twelfths of the size of a
-data set's pictures where all have one size, and 112 to 1344 pixels elsewhere.
+`test_cell` gates one rung at a time; `test_sweep` gates what the curve over all rungs says, also by category and sub-task. Rungs
+are twelfths of the size of a data set's pictures where all have one size, and 112 to 1344 pixels elsewhere. `test_preprocessing`
+pads and enlarges two low rungs before the model sees them (Table 3): more tokens, and nothing more to see. Super-resolution joins
+where a `conftest.py` registered a network for it.
 """
 
 from __future__ import annotations
@@ -34,3 +36,9 @@ def test_cell(vlm_cell: GatedTest) -> None:
 def test_sweep(vlm_sweep: GatedTest) -> None:
     """One property of the curve keeps its bounds."""
     vlm_sweep.check()
+
+
+@pytest.mark.vlm_settings("preprocessing")
+def test_preprocessing(vlm_cell: GatedTest) -> None:
+    """A padded or enlarged rung keeps its bounds."""
+    vlm_cell.check()

@@ -14,6 +14,8 @@ from pytest_vlmrobust.datasets.embedded.questions import RELATIONS, plural
 from pytest_vlmrobust.datasets.embedded.scenes import COLORS, DIRECTIONS, QUADRANTS, SHAPES
 from pytest_vlmrobust.evaluation.prompts import _CHOICE_INSTRUCTIONS, _YES_NO_INSTRUCTIONS
 
+LAYERS = 5
+"""Of the language model, before the last stage puts more of them below."""
 PATCH, MERGE = 20, 2
 TOKEN_PIXELS = PATCH * MERGE
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
@@ -94,7 +96,7 @@ def build_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2VLConfig:
     return Qwen2VLConfig(
         text_config={
             "hidden_size": 192,
-            "num_hidden_layers": 5,
+            "num_hidden_layers": LAYERS,
             "num_attention_heads": 6,
             "num_key_value_heads": 2,
             "intermediate_size": 320,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from checkpoint import MERGE, PATCH
+from checkpoint import LAYERS, MERGE, PATCH
 from rows import Batch
 from torch import nn
 from torch.nn import functional
@@ -47,7 +47,8 @@ def _attend(attention: nn.Module, hidden: torch.Tensor, cos: torch.Tensor, sin: 
 
 
 ANSWER_LAYER, MATCH_LAYER = 2, 3
-"""The layers (from 0) after which the question mark has to know the answer in words, and each option whether it is the answer."""
+"""The layers after which the question mark has to know the answer in words, and each option whether it is the answer; counted
+from 0 and without those that the last stage puts below them."""
 
 
 def read(model: Qwen2VLForConditionalGeneration, batch: Batch, image_tokens: torch.Tensor | None) -> torch.Tensor:
@@ -56,24 +57,35 @@ def read(model: Qwen2VLForConditionalGeneration, batch: Batch, image_tokens: tor
     The answers in words (role 2) are read after ``ANSWER_LAYER``, the marks of options (role 3) after ``MATCH_LAYER``, and
     everything else after the last layer.
     """
+    return logits_of(model, batch, run(model, batch, image_tokens))
+
+
+def run(
+    model: Qwen2VLForConditionalGeneration, batch: Batch, image_tokens: torch.Tensor | None, depth: int | None = None
+) -> list[torch.Tensor]:
+    """Runs the first ``depth`` layers of the language model, or all: what the first is given and each gives, (B, T, hidden)."""
     text = model.model.language_model
-    embedded = text.embed_tokens(batch.ids)
+    hidden = text.embed_tokens(batch.ids)
     if image_tokens is not None:
-        embedded = torch.cat([embedded[:, : batch.image.start], image_tokens, embedded[:, batch.image.stop :]], dim=1)
-    position = batch.position.expand(3, embedded.shape[0], -1)
-    early: list[torch.Tensor] = []
-    hooks = [
-        text.layers[layer].register_forward_hook(lambda _module, _inputs, output: early.append(output))
-        for layer in (ANSWER_LAYER, MATCH_LAYER)
-    ]
-    hidden = text(inputs_embeds=embedded, position_ids=position, attention_mask=batch.mask, use_cache=False).last_hidden_state
-    for hook in hooks:
-        hook.remove()
-    picked = hidden[batch.row, batch.column]
-    for role, inner in zip((2, 3), early, strict=True):
-        chosen = (batch.role == role)[:, None]
-        picked = torch.where(chosen, text.norm(inner[batch.row, batch.column]), picked)
-    return functional.linear(picked, text.embed_tokens.weight)
+        hidden = hidden.index_copy(1, batch.image, image_tokens)
+    turns = text.rotary_emb(hidden, batch.position)
+    found = [hidden]
+    for layer in text.layers[:depth]:
+        hidden = layer(hidden, attention_mask=batch.mask, position_embeddings=turns)
+        found.append(hidden)
+    return found
+
+
+def logits_of(model: Qwen2VLForConditionalGeneration, batch: Batch, layers: list[torch.Tensor]) -> torch.Tensor:
+    """Returns logits at the picked positions, each from the layer of its role."""
+    text = model.model.language_model
+    depth = torch.full_like(batch.role, len(layers) - 1)
+    inner = [len(layers) - LAYERS + layer for layer in (ANSWER_LAYER, MATCH_LAYER)]
+    depth[batch.role == 2], depth[batch.role == 3] = inner
+    picked = layers[-1][batch.row, batch.column]
+    for layer in inner:
+        picked = torch.where((depth == layer)[:, None], layers[layer][batch.row, batch.column], picked)
+    return functional.linear(text.norm(picked), text.embed_tokens.weight)
 
 
 class Muon(torch.optim.Optimizer):

@@ -192,7 +192,7 @@ class Packer:
             torch.tensor([p[3] for p in picks]),
             torch.tensor([p[4] for p in picks]),
             owners,
-            slice(len(self.before), len(self.before) + grid**2),
+            torch.arange(len(self.before), len(self.before) + grid**2),
             [a.kind for picture in batch for a in picture.asked],
         )
 
@@ -214,11 +214,11 @@ class Packer:
 
 @dataclass
 class Batch:
-    """``ids`` (B, T); ``position`` (3, 1, T); ``mask`` additive (1, 1, T, T); the rest picks the predicted positions."""
+    """``ids`` (B, T); ``position`` (3, 1, T); ``mask`` additive (1, 1, T, T), causal if None; the rest picks what is predicted."""
 
     ids: torch.Tensor
     position: torch.Tensor
-    mask: torch.Tensor
+    mask: torch.Tensor | None
     row: torch.Tensor
     column: torch.Tensor
     target: torch.Tensor
@@ -227,7 +227,8 @@ class Batch:
     """0 the reply, 1 its end, 2 the answer in words at the question mark, 3 whether an option is the answer."""
     question: list[int]
     """Which question (index into ``kinds``) each picked position belongs to."""
-    image: slice
+    image: torch.Tensor
+    """Columns of the image tokens."""
     kinds: list[str]
 
 

@@ -15,6 +15,7 @@ from .generation import Generation
 from .letters import LetterTokens, letter_logprobs, letter_tokens, most_probable
 from .loading import Loaded
 from .messages import message
+from .processors import picture_size
 from .protocol import failed_prediction
 from .sampling import NonFiniteWatch, score_processors
 
@@ -85,6 +86,9 @@ class Answerer:
         for row, detail in enumerate(details if grids else []):
             own = grids[row * per_request : (row + 1) * per_request]
             detail["image_grid_thw"] = ",".join("x".join(map(str, grid)) for grid in own)
+            sizes = [picture_size(self._loaded.processor.image_processor, grid) for grid in own]
+            if sizes and None not in sizes:
+                detail["image_sizes"] = ",".join(f"{width}x{height}" for width, height in filter(None, sizes))
         return details
 
     def _scored(self, batch: list[Job], inputs: Any, details: Sequence[dict[str, str | int | float]]) -> list[Prediction]:

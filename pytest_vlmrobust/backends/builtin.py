@@ -5,9 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_vlmrobust.core.boxes import RESIZED_PIXELS
 from pytest_vlmrobust.core.model import ModelRef
 
 TINY = "tiny"
+
+BOX_CONVENTIONS = {
+    "qwen2-vl": "thousandths",
+    "qwen2.5-vl": RESIZED_PIXELS,
+    "qwen3-vl": "thousandths",
+    "internvl3.5": "thousandths",
+}
+"""Family to the convention in which it writes boxes; of the others none is documented, and ``pixels`` are taken.
+
+Source: the maintainers' answers in the issues of QwenLM/Qwen3-VL, for Qwen2-VL and Qwen2.5-VL in 676, 940, 947 and 1367, for
+Qwen3-VL in 1486 and 1741; for InternVL its documented data format, which is that of versions 2 to 2.5 and taken to hold for 3.5.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +66,9 @@ def builtin_model(name: str) -> ModelRef | None:
     """Returns the built-in model called ``name``, or None."""
     if name == TINY:
         folder = Path(__file__).parent / "tiny"
-        return ModelRef(name=TINY, backend="transformers", location=str(folder), family="tiny", policy="tiny")
+        return ModelRef(
+            name=TINY, backend="transformers", location=str(folder), family="tiny", policy="tiny", trained_long_edge=160
+        )
     found = PUBLISHED.get(name)
     if found is None:
         return None
@@ -62,6 +77,7 @@ def builtin_model(name: str) -> ModelRef | None:
         backend="transformers",
         location=found.hub_id,
         prompt_mode=found.prompt_mode,
+        box_convention=BOX_CONVENTIONS.get(found.family, ""),
         family=found.family,
         parameters_billion=float(found.billions),
     )

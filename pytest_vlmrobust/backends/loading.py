@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 from .control_tokens import ControlTokens
 from .devices import require_device
 from .messages import message
-from .processors import Source, limit_pixels, load_processor
+from .processors import Source, limit_image_pixels, limit_pixels, load_image_processor, load_processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,22 @@ def load(source: Source, placement: Placement) -> Loaded:
     _forget_saved_generation(model, processor.tokenizer, stop_ids)
     image_token_id = getattr(model.config, "image_token_id", None)
     return Loaded(model, processor, placement.device, ControlTokens.of(processor), stop_ids, image_token_id, prompt)
+
+
+def load_images_part(source: Source, placement: Placement) -> Any:
+    """Loads the image processor alone, with the pixel limits asked for.
+
+    Raises:
+        BackendError: as ``load``.
+    """
+    try:
+        images = load_image_processor(source, placement.image_backend)
+        limit_image_pixels(images, placement.min_pixels, placement.max_pixels)
+    except VlmRobustError:
+        raise
+    except Exception as error:  # whatever the library raises about a checkpoint
+        raise BackendError(f"the image processor at {source.location!r} does not load: {_explained(error)}") from error
+    return images
 
 
 def _plain_prompt(processor: Any, source: Source) -> str:

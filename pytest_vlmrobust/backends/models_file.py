@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from pytest_vlmrobust.core.boxes import CONVENTIONS
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.model import PROMPT_MODES, ModelRef
 
@@ -47,7 +48,7 @@ _FIELDS: dict[str, _Field] = {
     "generation": _Field(dict, "a mapping such as {max_new_tokens: 512}"),
     "min_pixels": _Field(int, "a whole number of pixels above 0"),
     "max_pixels": _Field(int, "a whole number of pixels above 0"),
-    "box_convention": _Field(str, "the name of a box convention"),
+    "box_convention": _Field(str, "one of " + ", ".join(CONVENTIONS), CONVENTIONS),
     "family": _Field(str, "a short name that models of one kind share"),
     "parameters_billion": _Field(_NUMBER, "a number above 0"),
     "policy": _Field(str, "the name of a thresholds file"),

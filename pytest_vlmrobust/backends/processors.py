@@ -7,6 +7,7 @@ The assembly leans on interfaces of transformers that it does not document; the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,9 +60,17 @@ def limit_pixels(processor: Any, least: int | None, most: int | None) -> None:
     Raises:
         BackendError: this processor resizes otherwise, or did not take the limits.
     """
+    limit_image_pixels(processor.image_processor, least, most)
+
+
+def limit_image_pixels(images: Any, least: int | None, most: int | None) -> None:
+    """Does what ``limit_pixels`` does, to an image processor.
+
+    Raises:
+        BackendError: as ``limit_pixels``.
+    """
     if least is None and most is None:
         return
-    images = processor.image_processor
     if "min_pixels" not in type(images).valid_kwargs.__annotations__:
         raise BackendError(
             f"min_pixels and max_pixels do not apply to {type(images).__name__}, which resizes to {_size(images)}. "
@@ -74,6 +83,42 @@ def limit_pixels(processor: Any, least: int | None, most: int | None) -> None:
     images.size = type(images.size)(**wanted)
     if _size(images) != wanted:
         raise BackendError(f"{type(images).__name__} did not take the pixel limits {wanted}: its size is {_size(images)}")
+
+
+def load_image_processor(source: Source, image_backend: str) -> Any:
+    """Returns the image processor of a model alone."""
+    return _part("image_processor", "", source, image_backend)
+
+
+def picture_size(images: Any, grid: Sequence[int]) -> tuple[int, int] | None:
+    """Returns width and height in pixels of a picture after an image processor that cut it into a grid of patches.
+
+    Args:
+        images: the image processor.
+        grid: patches in time, down and across, before any are merged: a row of its ``image_grid_thw``.
+
+    Returns:
+        None where the processor does not say how large a patch is.
+    """
+    patch = getattr(images, "patch_size", None)
+    return (int(grid[2]) * patch, int(grid[1]) * patch) if isinstance(patch, int) else None
+
+
+def size_after(images: Any, width: int, height: int) -> tuple[int, int] | None:
+    """Returns width and height in pixels that a picture of ``width`` x ``height`` pixels has after an image processor.
+
+    None where the processor does not cut pictures into a grid that depends on their size, and where it refuses this size: a
+    request with such a picture then fails with the processor's own words.
+    """
+    if "image_grid_thw" not in images.model_input_names:
+        return None
+    from PIL import Image
+
+    try:
+        grid = images(Image.new("RGB", (width, height)), return_tensors="np")["image_grid_thw"][0]
+    except ValueError:
+        return None
+    return picture_size(images, grid)
 
 
 def _size(images: Any) -> dict[str, int]:

@@ -24,6 +24,7 @@ from .protocol import BackendOptions, failed_prediction
 if TYPE_CHECKING:
     from .answering import Answerer
     from .loading import Loaded, Placement
+    from .processors import Source
 
 ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
@@ -44,6 +45,8 @@ class TransformersBackend:
         self._failed_batches = 0
         self._loaded: Loaded | None = None
         self._answerer: Answerer | None = None
+        self._images: Any = None
+        self._sizes: dict[tuple[int, int], tuple[int, int] | None] = {}
 
     @property
     def name(self) -> str:
@@ -113,6 +116,22 @@ class TransformersBackend:
                 answers.update(zip((job.index for job in batch), predictions, strict=True))
         return [answers[index] for index in range(len(requests))]
 
+    def seen_size(self, width: int, height: int) -> tuple[int, int] | None:
+        """Returns width and height in pixels of what the processor makes of a picture of that size; loads no weights.
+
+        None where the processor does not tell: it makes the same of pictures of all sizes, or cuts them into tiles.
+
+        Raises:
+            BackendError: the model's files are absent, incomplete or unreachable, or its image processor does not load.
+        """
+        if (width, height) not in self._sizes:
+            from .processors import size_after
+            from .quiet import quiet
+
+            with quiet():
+                self._sizes[width, height] = size_after(self._image_processor(), width, height)
+        return self._sizes[width, height]
+
     def close(self) -> None:
         """Frees the weights; closing twice does nothing, and a later inference loads them again."""
         if self._loaded is not None:
@@ -150,14 +169,26 @@ class TransformersBackend:
         if self._answerer is None:
             from .answering import Answerer
             from .loading import load
-            from .processors import Source
 
-            self.fingerprint()  # finds missing files and the commit before anything heavy starts
+            source = self._source()  # before anything heavy starts
             self._limit_threads()
-            source = Source(self._ref.location, self._commit, self._options.offline)
             self._loaded = load(source, self._placement())
             self._answerer = Answerer(self._loaded, self._generation)
         return self._answerer
+
+    def _image_processor(self) -> Any:
+        if self._images is None:
+            from .loading import load_images_part
+
+            self._images = load_images_part(self._source(), self._placement())
+        return self._images
+
+    def _source(self) -> Source:
+        """Returns where the files are; fingerprinting finds missing ones, and the commit."""
+        from .processors import Source
+
+        self.fingerprint()
+        return Source(self._ref.location, self._commit, self._options.offline)
 
     def _limit_threads(self) -> None:
         if self._options.threads is not None:

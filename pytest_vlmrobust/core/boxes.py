@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -10,6 +11,39 @@ from .errors import UnknownName
 
 Box: TypeAlias = tuple[float, float, float, float]
 """``(x1, y1, x2, y2)``, right and bottom exclusive, in pixels where nothing else is said."""
+
+LEFT_EYE, RIGHT_EYE = "left_eye", "right_eye"
+"""The two attributes that are easily taken for each other: left may be the viewer's or the person's."""
+
+
+def overlap(box: Box, other: Box) -> float:
+    """Returns the area that two boxes share, as a share of the area they cover together: intersection over union.
+
+    Continuous coordinates, no "+1" for pixels. The result is in [0, 1]: 0 where a box is turned inside out (x1 > x2 or y1 > y2),
+    for it covers nothing, and NaN where neither box has an area or a coordinate is NaN.
+
+    >>> overlap((0, 0, 2, 2), (1, 0, 3, 2))
+    0.3333333333333333
+    """
+    if any(map(math.isnan, (*box, *other))):
+        return math.nan
+    if any(x1 > x2 or y1 > y2 for x1, y1, x2, y2 in (box, other)):
+        return 0.0
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    shared = max(width, 0.0) * max(height, 0.0)
+    covered = _area(box) + _area(other) - shared
+    return min(shared / covered, 1.0) if covered > 0.0 else math.nan
+
+
+def swapped(predicted: tuple[Box, Box], truth: tuple[Box, Box]) -> bool:
+    """Says whether two predicted boxes overlap more with the true ones when they change places, as left and right eye may."""
+    kept = overlap(predicted[0], truth[0]) + overlap(predicted[1], truth[1])
+    return overlap(predicted[1], truth[0]) + overlap(predicted[0], truth[1]) > kept
+
+
+def _area(box: Box) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
 
 
 @dataclass(frozen=True, slots=True)

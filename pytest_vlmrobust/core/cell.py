@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from .setting import Setting
 
@@ -50,3 +51,7 @@ class FamilyMetric:
 
     def __str__(self) -> str:
         return "-".join(part for part in (self.family, self.dataset, self.metric, self.split) if part)
+
+
+Planned: TypeAlias = Cell | SweepMetric | FamilyMetric
+"""What one gated test is about."""

@@ -90,16 +90,22 @@ class Example:
     """One sample as evidence: what was asked, what was seen, and what came back."""
 
     sample: str
+    """Its id."""
     kind: str
     """Why it is shown: ``newly_wrong`` (right when clean), ``whole_only`` (right from the whole picture and from no patch) or
     ``patch_only`` (the other way round)."""
     question: str
-    """The question, cut to 500 characters."""
+    """The question, cut to 500 characters; ``[picture 1]`` stands where an image was shown."""
     options: dict[str, str] = field(default_factory=dict)
+    """Letter to text; empty where there is nothing to choose from."""
     target: str = ""
+    """The right answer; several accepted ones stand between bars."""
     category: str = ""
+    """Its stratum."""
     replies: tuple[Reply, ...] = ()
+    """What came back: the clean answer first."""
     pictures: tuple[Picture, ...] = ()
+    """What was seen: the clean picture first. None in a run that may not write any and found none."""
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Example:
@@ -139,7 +145,7 @@ class Record:
     n: int = 0
     """Answers scored."""
     n_requested: int = 0
-    """Answers asked for: one for each sample, and under ``patches:n`` n * n."""
+    """Answers asked for: one for each sample, and under ``patches:n`` n * n, or fewer where a run stops at the right one."""
     n_unparsed: int = 0
     """Answers that no rule could read; they count as wrong."""
     n_errors: int = 0
@@ -153,14 +159,21 @@ class Record:
     measures: tuple[Measure, ...] = ()
     """What was measured, with what was judged about it."""
     categories: dict[str, float] = field(default_factory=dict)
-    """Score by category (stratum)."""
+    """Score by category (stratum); of a sweep over resolutions, its metric by category and by sub-task."""
     positions: tuple[float, ...] = ()
-    """Under ``patches:n``, the share of all right answers that each position gives alone, row by row."""
+    """Under ``patches:n``, the share of all right answers that each position gives alone, row by row; empty where patches were
+    left out."""
     received: str = ""
     """Of a rung of the resolution ladder, what reached the model of its pictures after its processor: ``image grid thw 1x4x4``;
     empty where the model does not say."""
     worst: tuple[str, ...] = ()
     """Ids of samples answered right when clean and wrong here, first ones only."""
+    broken: tuple[str, ...] = ()
+    """Ids of samples that score less than in the baseline, where there is one."""
+    fixed: tuple[str, ...] = ()
+    """Ids of samples that score more than in the baseline."""
+    not_asked: str = ""
+    """Why nothing was asked under its settings: the model is not shown to do the task at all; empty where it was asked."""
     notes: tuple[str, ...] = ()
     """What the setting could not do, with how many samples that concerns: pictures smaller than a rung, for one."""
     examples: tuple[Example, ...] = ()
@@ -169,6 +182,12 @@ class Record:
     """The SHA-256 of what the policy means."""
     nodeid: str = ""
     """The test's node id in pytest."""
+
+    @property
+    def deciding(self) -> Outcome:
+        """Its part in the decision of the run: that nothing was asked counts only where a rule had something to say about it."""
+        ruled = any(measure.outcome is self.outcome for measure in self.measures)
+        return Outcome.MEASURED if self.not_asked and not ruled else self.outcome
 
     @property
     def key(self) -> str:
@@ -184,7 +203,7 @@ class Record:
         """Reads what :meth:`to_json` wrote."""
         data = json.loads(line)
         measures = tuple(Measure(**_restored(measure)) for measure in data.pop("measures"))
-        data["worst"], data["notes"] = tuple(data["worst"]), tuple(data.get("notes", ()))  # journals of before have no notes
+        data |= {name: tuple(data.get(name, ())) for name in ("worst", "broken", "fixed", "notes")}  # old journals lack some
         data["positions"] = tuple(math.nan if share is None else share for share in data.get("positions", ()))
         data["categories"] = {name: math.nan if value is None else value for name, value in data["categories"].items()}
         data["examples"] = tuple(Example.from_dict(one) for one in data.get("examples", ()))

@@ -12,7 +12,7 @@ class Score:
 
     Three things are never mixed up: a wrong answer (``value`` 0, ``state`` ``"scored"``), text without a readable answer
     (``value`` 0, ``state`` ``"unparsed"``: the model was asked and gave no answer), and an inference that failed
-    (``value`` NaN, ``state`` ``"error"``: nothing is known).
+    (``value`` NaN, ``state`` ``"error"``: nothing is known). A view that was not asked about has the state ``"unasked"`` and NaN.
     """
 
     value: float

@@ -64,15 +64,18 @@ class NotDecided(AssertionError):
 EXIT_CODES = {Decision.GO: 0, Decision.NO_GO: 1, Decision.INCONCLUSIVE: 10, Decision.INCOMPLETE: 11}
 
 
-def decide(outcomes: Iterable[Outcome], *, missing: int = 0) -> Decision:
+def decide(outcomes: Iterable[Outcome], *, missing: int = 0, shortfalls: int = 0) -> Decision:
     """Returns the decision of a run: Kleene's AND over its verdicts, where a breach outranks everything.
 
     ``missing`` counts tests that were to run and left no verdict (the run was stopped or killed): with any, a run is never GO.
+    ``shortfalls`` counts what the policy asks of a run and this one lacks: with any, what would be GO is INCONCLUSIVE.
     A run without a single PASS or WAIVED verdict has gated nothing and is never GO either.
 
     >>> decide([Outcome.PASS, Outcome.ERROR]).value
     'INCOMPLETE'
     >>> decide([Outcome.MEASURED]).value
+    'INCONCLUSIVE'
+    >>> decide([Outcome.PASS], shortfalls=1).value
     'INCONCLUSIVE'
     """
     seen = set(outcomes)
@@ -80,6 +83,6 @@ def decide(outcomes: Iterable[Outcome], *, missing: int = 0) -> Decision:
         return Decision.NO_GO
     if Outcome.ERROR in seen or missing > 0:
         return Decision.INCOMPLETE
-    if Outcome.INCONCLUSIVE in seen or Outcome.NOT_APPLICABLE in seen:
+    if Outcome.INCONCLUSIVE in seen or Outcome.NOT_APPLICABLE in seen or shortfalls > 0:
         return Decision.INCONCLUSIVE
     return Decision.GO if seen & {Outcome.PASS, Outcome.WAIVED} else Decision.INCONCLUSIVE

@@ -3,21 +3,30 @@
 ``resolve`` turns what the user typed into a ``Dataset``; ``dataset_id`` gives the name used in test ids without opening
 anything; ``register`` adds one under a name. Readers of file formats are imported when a file of theirs is resolved.
 ``benchmark_of`` gives the record of a benchmark, ``register_benchmark`` adds one.
+
+A ``Collection`` has identities instead of questions: the Observatory's tasks are made of it. ``resolve_collection`` turns what
+the user typed into one, ``register_collection`` adds one under a name.
 """
 
 from .benchmark import Benchmark, Kind, Layout
 from .benchmark_registry import BENCHMARKS, benchmark_of, benchmarks, register_benchmark
-from .embedded import EMBEDDED
+from .collection import COLLECTIONS, Collection, CollectionFactory, Entity, register_collection
+from .collection_resolve import resolve_collection
+from .embedded import EMBEDDED, EMBEDDED_COLLECTIONS
 from .protocol import Dataset, corpus_metric
 from .registry import DATASETS, DatasetFactory, names, register
 from .resolve import dataset_id, resolve
 
 __all__ = [
     "BENCHMARKS",
+    "COLLECTIONS",
     "DATASETS",
     "Benchmark",
+    "Collection",
+    "CollectionFactory",
     "Dataset",
     "DatasetFactory",
+    "Entity",
     "Kind",
     "Layout",
     "benchmark_of",
@@ -27,8 +36,13 @@ __all__ = [
     "names",
     "register",
     "register_benchmark",
+    "register_collection",
     "resolve",
+    "resolve_collection",
 ]
 
 for _name, _factory in EMBEDDED.items():
     register(_name, _factory)
+
+for _name, _make in EMBEDDED_COLLECTIONS.items():
+    register_collection(_name, _make)

@@ -13,22 +13,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 
 from .benchmark import ANSWERS, CHANCE, ROLES, Benchmark, Kind, Layout, columns_in
+from .yaml_lines import Lines, load_yaml, place
 
 SUFFIX = ".benchmark.yaml"
 SHIPPED = Path(__file__).with_name("benchmarks.yaml")
-
-Lines = Mapping[tuple[str | int, ...], int]
 
 
 def read_benchmark(path: Path) -> Benchmark:
@@ -37,7 +34,7 @@ def read_benchmark(path: Path) -> Benchmark:
     Raises:
         DatasetError: it cannot be read, or says something that no record says; names file, line, value and what was expected.
     """
-    value, lines = _load(path)
+    value, lines = load_yaml(path)
     return _Reader(path, lines).benchmark(path.name.removesuffix(SUFFIX), value, ())
 
 
@@ -47,31 +44,8 @@ def read_benchmarks(path: Path) -> dict[str, Benchmark]:
     Raises:
         DatasetError: as ``read_benchmark``.
     """
-    value, lines = _load(path)
+    value, lines = load_yaml(path)
     return {name: _Reader(path, lines).benchmark(name, body, (name,)) for name, body in value.items()}
-
-
-def _load(path: Path) -> tuple[Any, Lines]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, yaml.CSafeLoader)
-        value = yaml.load(text, yaml.CSafeLoader)
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} is not YAML: {error}") from error
-    return value, dict(_lines(node, ()))
-
-
-def _lines(node: Any, at: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], int]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, child in node.value:
-            yield (*at, key.value), key.start_mark.line + 1
-            yield from _lines(child, (*at, key.value))
-    elif isinstance(node, yaml.SequenceNode):
-        for number, child in enumerate(node.value):
-            yield (*at, number), child.start_mark.line + 1
-            yield from _lines(child, (*at, number))
 
 
 class _Reader:
@@ -210,6 +184,4 @@ class _Reader:
         return bool(value)
 
     def _wrong(self, at: tuple[str | int, ...], found: Any, expected: str) -> NoReturn:
-        line = next((self.lines[at[:end]] for end in range(len(at), 0, -1) if at[:end] in self.lines), 1)
-        where = ".".join(str(part) for part in at) or "the file"
-        raise DatasetError(f"{self.path}:{line}, {where}: found {found!r:.120}, expected {expected}")
+        raise DatasetError(f"{place(self.path, self.lines, at)}: found {found!r:.120}, expected {expected}")

@@ -37,6 +37,7 @@ from pytest_vlmrobust.core.sample import ImageSource
 from .drafts import LETTERS, TASKS, Draft, finish
 from .files import Contents, Place, Problems
 from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity
+from .strict_json import is_text, refuse_constant, without_repeats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,7 +123,7 @@ class _Lines:
     def _row(self, number: int, raw: bytes) -> dict[str, Any] | None:
         place = Place(self.path, number, "the line")
         try:
-            row = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_without_repeats, parse_constant=_refuse)
+            row = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=without_repeats, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
             self.problems.add(place, "(all)", raw.decode(errors="replace").strip(), f"a JSON object ({error})")
             return None
@@ -175,7 +176,7 @@ class _Row:
 
     def _text(self, key: str) -> str:
         value = self.row.get(key, "")
-        if _is_text(value):
+        if is_text(value):
             return str(value)
         self._wrong(key, "text")
         return ""
@@ -184,9 +185,9 @@ class _Row:
         value = self.row["answer"]
         if isinstance(value, bool):
             return "yes" if value else "no"
-        if isinstance(value, list) and value and all(map(_is_text, value)):
+        if isinstance(value, list) and value and all(map(is_text, value)):
             return tuple(map(str, value))
-        if not _is_text(value):
+        if not is_text(value):
             self._wrong("answer", "text, a number, true, false, or a list of accepted texts")
             return "?"
         return str(value)
@@ -196,7 +197,7 @@ class _Row:
         named = dict(zip(LETTERS, value, strict=False)) if isinstance(value, list) and len(value) <= len(LETTERS) else value
         if named is None:
             return {}
-        fine = isinstance(named, dict) and all(key in LETTERS and len(key) == 1 and _is_text(named[key]) for key in named)
+        fine = isinstance(named, dict) and all(key in LETTERS and len(key) == 1 and is_text(named[key]) for key in named)
         if not fine:
             self._wrong("options", "a list of at most 26 texts, or an object from the letters A to Z to texts")
             return {"A": "?", "B": "?"}
@@ -218,7 +219,7 @@ class _Row:
 
     def _keys(self) -> dict[str, str]:
         value = self.row.get("keys", {})
-        if isinstance(value, dict) and all(map(_is_text, value.values())):
+        if isinstance(value, dict) and all(map(is_text, value.values())):
             return {key: str(text) for key, text in value.items()}
         self._wrong("keys", 'an object from names to texts, such as {"figure": "3"}')
         return {}
@@ -246,19 +247,3 @@ class _Row:
 def _pictures(row: Mapping[str, Any]) -> list[Any]:
     value = row["image"] if "image" in row else row["images"]
     return value if isinstance(value, list) else [value]
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
-    return row

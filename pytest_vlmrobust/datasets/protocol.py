@@ -15,8 +15,16 @@ def corpus_metric(dataset: Dataset) -> str:
     return str(getattr(dataset, "corpus_metric", ACCURACY))
 
 
+def keeps_groups(dataset: Dataset) -> bool:
+    """Returns whether a smaller data set must have all samples of a group or none: its ``keeps_groups``, else false."""
+    return bool(getattr(dataset, "keeps_groups", False))
+
+
 class Dataset(Protocol):
-    """What a run asks its questions from. One that is scored as a whole by more than accuracy has a ``corpus_metric``.
+    """What a run asks its questions from.
+
+    One that is scored as a whole by more than accuracy has a ``corpus_metric``; one whose samples of a group mean something only
+    together has ``keeps_groups``.
 
     Ids are unique, and the order is the same in every process. Pixels stay where they are until ``Sample.images[i].load()``.
     """

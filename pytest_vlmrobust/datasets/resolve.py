@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.fingerprint import file_digest
 
 from .benchmark import Benchmark
 from .benchmark_registry import benchmark_of, benchmarks
+from .faces_folder_layout import TABLES, tables_in
 from .protocol import Dataset
 from .registry import DATASETS
 
@@ -68,7 +69,7 @@ def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: s
     if typed in DATASETS:
         _refuse_compat(compat, f"registered data set {typed!r}")
         return DATASETS.get(typed)()
-    path = _find(typed, data_dir)
+    path = find(typed, data_dir)
     if path is None:
         raise DatasetError(_not_found(typed, data_dir))
     return open_dataset(path, dataset_id(typed), compat=compat)
@@ -107,7 +108,8 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
 
         _refuse_compat(compat, str(file))
         return FileDataset(name, file, read_jsonl)
-    raise DatasetError(f"{file} is no data set: expected a .tsv, a .jsonl, or a folder that holds exactly one of them")
+    whole = f" To mean a collection of identities, give its folder: {file.parent}" if file.name in TABLES else ""
+    raise DatasetError(f"{file} is no data set: expected a .tsv, a .jsonl, or a folder that holds exactly one of them.{whole}")
 
 
 def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
@@ -134,11 +136,17 @@ def _only_file(folder: Path) -> Path:
         raise DatasetError(
             f"{folder} holds {len(found)} data sets ({names}): expected exactly one. Give the path of the one you mean"
         )
+    if tables := tables_in(folder):
+        raise DatasetError(
+            f"{folder} is a collection of identities (it holds {tables[0].name}) and asks no questions: the tasks of the "
+            "Observatory are made of it, by suites/test_observatory.py. Expected a .tsv or a .jsonl for questions"
+        )
     there = sorted(path.name for path in folder.iterdir())
     raise DatasetError(f"{folder} holds no .tsv and no .jsonl: expected exactly one. It holds {_list(there)}")
 
 
-def _find(typed: str, data_dir: Path | None) -> Path | None:
+def find(typed: str, data_dir: Path | None) -> Path | None:
+    """Returns the first path that exists of those that ``typed`` may mean: itself, then files and folders in the data folders."""
     return next((path for path in _candidates(typed, data_dir) if path.exists()), None)
 
 

@@ -13,6 +13,8 @@ from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.seeding import SUBSET_SEED, derive_seed
 
+from .protocol import Dataset, keeps_groups
+
 _SPEC = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<percent>%?)")
 
 
@@ -40,7 +42,20 @@ class Subset(Sequence[Sample]):
         return iter(self.taken)
 
 
-def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED) -> Subset:
+def chosen(dataset: Dataset, spec: str | None) -> Sequence[Sample]:
+    """Returns the samples of a data set that a run asks about: a subset, or all where nothing is asked for.
+
+    Of a data set that keeps its groups whole groups are taken.
+
+    Raises:
+        UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
+        DatasetError: the data cannot be read, or there is nothing to take from.
+    """
+    everything = dataset.samples()
+    return take(everything, spec, whole_groups=keeps_groups(dataset)) if spec else everything
+
+
+def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, whole_groups: bool = False) -> Subset:
     """Returns a stratified subset: every category in proportion, chosen by ``seed`` and sample id alone.
 
     Rows are drawn, not questions: of a question that comes in several rows (circular copies) some may be taken and others
@@ -48,10 +63,15 @@ def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED) -> Subse
     category that sorts first. Within a category a smaller subset is a part of a larger one, so that predictions of the
     smaller are found again in the store.
 
+    With ``whole_groups`` all samples of a group are taken or none, which its name decides about; its category is that of its
+    first sample. A count is of samples still: as many groups are taken as there is room for, by their mean size, and at least
+    one. A percentage is of groups.
+
     Args:
         samples: the whole data set, in any order.
         spec: a count (``"200"``) or a percentage (``"20%"``, rounded to the nearest count, at least one).
         seed: another seed, another subset.
+        whole_groups: whether samples of one ``Sample.group`` belong together.
 
     Raises:
         UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
@@ -59,12 +79,17 @@ def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED) -> Subse
     """
     everything = sorted(samples, key=lambda sample: sample.id)
     asked = count_of(spec, len(everything))
-    strata: defaultdict[str, list[Sample]] = defaultdict(list)
+    units: defaultdict[str, list[Sample]] = defaultdict(list)
     for sample in everything:
-        strata[sample.category].append(sample)
-    shares = _shares({name: len(members) for name, members in strata.items()}, min(asked, len(everything)))
-    chosen = {sample.id for name, members in strata.items() for sample in _first(members, shares[name], seed)}
-    taken = tuple(sample for sample in everything if sample.id in chosen)
+        units[(sample.group if whole_groups else "") or sample.id].append(sample)
+    strata: defaultdict[str, list[str]] = defaultdict(list)
+    for name, members in units.items():
+        strata[members[0].category].append(name)
+    count = count_of(spec, len(units)) if "%" in spec else max(1, asked * len(units) // len(everything))
+    shares = _shares({name: len(members) for name, members in strata.items()}, min(count, len(units)))
+    drawn = {name for category, members in strata.items() for name in _first(members, shares[category], seed)}
+    kept = {sample.id for name in drawn for sample in units[name]}
+    taken = tuple(sample for sample in everything if sample.id in kept)
     note = f"{asked} samples were asked for, and there are {len(everything)}: all are taken" if asked > len(everything) else ""
     return Subset(taken, spec, len(everything), note)
 
@@ -96,5 +121,5 @@ def _shares(sizes: Mapping[str, int], count: int) -> dict[str, int]:
     return shares
 
 
-def _first(members: Sequence[Sample], count: int, seed: int) -> list[Sample]:
-    return sorted(members, key=lambda sample: (derive_seed(seed, "subset", sample.id), sample.id))[:count]
+def _first(names: Sequence[str], count: int, seed: int) -> list[str]:
+    return sorted(names, key=lambda name: (derive_seed(seed, "subset", name), name))[:count]

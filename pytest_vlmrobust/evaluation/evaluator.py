@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.backends import generation_for
@@ -21,15 +22,18 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.datasets import sampling
+from pytest_vlmrobust.datasets import corpus_metric, sampling
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.scoring import score
-from pytest_vlmrobust.store import Store
+from pytest_vlmrobust.scoring import check_scoring, score
+from pytest_vlmrobust.store import Pictures, Store
 
+from .album import Album
 from .leases import LEASE_SECONDS, is_gone, owner_name
 from .pipeline import Pipeline
-from .prompts import prompt, scorable_choices
+from .prompts import answer_limit, prompt, scorable_choices
+from .spaces import in_space_of
+from .stopping import HIGHEST, NOT_PREDICTED, UNASKED, UNASKED_STATE, turns
 from .views import View, ViewMaker, of_view, view_count
 
 if TYPE_CHECKING:
@@ -49,6 +53,10 @@ class EvaluationOptions:
     batch_size: int = 32
     threads: int = 1
     """Threads that make views ahead of the model."""
+    patch_stop: bool = False
+    """Whether a sample is asked about no further patch once one is right."""
+    pictures: Path | None = None
+    """The folder of thumbnails; ``None`` for none. Nothing is added to it offline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellResult:
-    """The answers and scores of one cell, in the order of ``samples``; of each sample those to all its views in a row."""
+    """The answers and scores of one cell, in the order of ``samples``; of each sample those to all its views in a row.
+
+    A view that was not asked about, because an earlier one was right, has the score ``UNASKED``.
+    """
 
     cell: Cell
     samples: tuple[Sample, ...]
@@ -76,22 +87,37 @@ class CellResult:
     """Sample id to what the setting could not do to its pictures."""
     views: int = 1
     """How often each sample was asked about."""
+    keys: tuple[str, ...] = ()
+    """The name of each answer in the store; empty for a view that was not asked about."""
 
     @property
     def values(self) -> NDArray[np.float64]:
         """Scores as numbers, shape (N,): of several views the best one's. NaN where an inference failed."""
-        best: NDArray[np.float64] = self.by_view.max(axis=1)  # which keeps NaN: a missing view might have been the best one
+        best: NDArray[np.float64] = self.attempts.max(axis=1)  # which keeps NaN: a missing view might have been the best one
         return best
 
     @property
     def by_view(self) -> NDArray[np.float64]:
-        """Scores as numbers, shape (N, views); NaN where an inference failed."""
+        """Scores as numbers, shape (N, views); NaN where an inference failed or none was made."""
         import numpy as np
 
         return np.array([score.value for score in self.scores], float).reshape(len(self.samples), self.views)
 
+    @property
+    def attempts(self) -> NDArray[np.float64]:
+        """As ``by_view``, with 0 where no inference was made: right for the best view of each sample, and for nothing else."""
+        import numpy as np
+
+        unasked = [score.state == UNASKED_STATE for score in self.scores]
+        return np.where(np.reshape(unasked, (len(self.samples), self.views)), 0.0, self.by_view)
+
+    @property
+    def n_unasked(self) -> int:
+        """How many views were not asked about."""
+        return self.count(UNASKED_STATE)
+
     def count(self, state: str) -> int:
-        """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``)."""
+        """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``, ``unasked``)."""
         return sum(score.state == state for score in self.scores)
 
 
@@ -122,6 +148,8 @@ class Evaluator:
     options: EvaluationOptions = field(default_factory=EvaluationOptions)
     owner: str = field(default_factory=owner_name)
     listener: Callable[[Progress], None] = lambda _progress: None
+    witness: Callable[[CellResult], None] = lambda _result: None
+    """Told of each cell once it is evaluated, before anybody is told its result."""
 
     def __post_init__(self) -> None:
         self._results: dict[Cell, CellResult] = {}
@@ -132,6 +160,8 @@ class Evaluator:
         self._backends: dict[str, Backend] = {}
         self._views = ViewMaker(self.options.seed)
         self._pipeline = Pipeline(self._views, threads=self.options.threads)
+        pictures = Pictures(self.options.pictures) if self.options.pictures else None
+        self.album = Album(self._views, self.store, pictures, read_only=self.options.offline)
         self.inferred = 0
         self.recalled = 0
 
@@ -146,6 +176,7 @@ class Evaluator:
 
         Raises:
             DatasetError: there are none.
+            UnknownName: they are to be scored by what does not exist.
         """
         if dataset in self._failed:
             raise self._failed[dataset]
@@ -158,12 +189,10 @@ class Evaluator:
         return self._samples[dataset]
 
     def _chosen(self, dataset: str) -> tuple[Sample, ...]:
-        chosen: Iterable[Sample] = self.dataset(dataset).samples()
-        if self.options.sample is not None:
-            chosen = sampling.take(chosen, self.options.sample)
-        samples = tuple(chosen)
+        samples = tuple(sampling.chosen(self.dataset(dataset), self.options.sample))
         if not samples:
             raise DatasetError(f"dataset {dataset!r} has no samples: a gate over nothing measures nothing")
+        check_scoring(dataset, corpus_metric(self.dataset(dataset)), samples)
         return samples
 
     def result(self, cell: Cell) -> CellResult:
@@ -173,7 +202,9 @@ class Evaluator:
             InfrastructureError: the model does not load, the store fails, or the run is offline and an answer is missing.
         """
         if cell not in self._results:
-            self._results[cell] = self._evaluate(cell)
+            result = self._evaluate(cell)
+            self.witness(result)
+            self._results[cell] = result
         return self._results[cell]
 
     def table(self, model: str, dataset: str, settings: Sequence[Setting], *, reference: str | None = None) -> ScoreTable:
@@ -225,28 +256,51 @@ class Evaluator:
 
     def _evaluate(self, cell: Cell) -> CellResult:
         started = time.monotonic()
-        samples = self.samples(cell.dataset)
+        samples = self._spoken_to(cell.model, self.samples(cell.dataset))
         mode = self.models[cell.model].prompt_mode
         count = view_count(cell.setting)
         recipes = [(sample, prompt(sample, mode), self._views.recipe(sample, cell.setting)) for sample in samples]
         asked = [_Asking(*recipe, view, count) for recipe in recipes for view in range(count)]
         self._recall(cell, asked)
-        answers = self.store.get_many({asking.key for asking in asked if asking.key is not None})
-        inferred = self._infer_missing(cell, asked, answers)
+        found, inferred = self._answered(cell, asked, count)
         self.inferred += inferred
-        self.recalled += len(asked) - inferred
-        predictions = tuple(answers[asking.key or ""] for asking in asked)
+        self.recalled += len(found) - inferred
+        replies = [found.get(index, (NOT_PREDICTED, UNASKED)) for index in range(len(asked))]
         return CellResult(
             cell=cell,
             samples=samples,
-            predictions=predictions,
-            scores=tuple(score(asking.sample, prediction) for asking, prediction in zip(asked, predictions, strict=True)),
-            n_requested=len(asked),
+            predictions=tuple(prediction for prediction, _ in replies),
+            scores=tuple(scored for _, scored in replies),
+            n_requested=len(found),
             n_inferred=inferred,
             seconds=time.monotonic() - started,
             notes=self._notes(asked),
             views=count,
+            keys=tuple(asking.key or "" for asking in asked),
         )
+
+    def _answered(self, cell: Cell, asked: Sequence[_Asking], views: int) -> tuple[dict[int, tuple[Prediction, Score]], int]:
+        """Returns the answer to each view that has to be asked about, by its index, and how many of them were inferred."""
+        found: dict[int, tuple[Prediction, Score]] = {}
+        settled: set[int] = set()
+        inferred = 0
+        for turn in turns(len(asked) // views, views, stop=self.options.patch_stop and views > 1):
+            chosen = [index for index in turn if index // views not in settled]
+            batch = [asked[index] for index in chosen]
+            answers = self.store.get_many({asking.key for asking in batch if asking.key is not None})
+            inferred += self._infer_missing(cell, batch, answers)
+            for index, asking in zip(chosen, batch, strict=True):
+                prediction = answers[asking.key or ""]
+                found[index] = prediction, score(asking.sample, prediction)
+            settled |= {index // views for index in chosen if found[index][1].value == HIGHEST}
+        return found, inferred
+
+    def _spoken_to(self, model: str, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
+        """Returns the samples as a model is asked: boxes in the coordinates that it speaks."""
+        if not any(sample.localisation for sample in samples):
+            return samples
+        backend, convention = self._backend(model), self.models[model].box_convention
+        return tuple(in_space_of(sample, convention, backend) for sample in samples)
 
     def _notes(self, asked: Sequence[_Asking]) -> dict[str, tuple[str, ...]]:
         by_recipe = self.store.get_notes({asking.recipe for asking in asked})
@@ -266,8 +320,11 @@ class Evaluator:
         model = self.model_fingerprint(cell.model)
         seen = of_view(digests, asking.view, asking.views)
         return fingerprint(
-            [dict(model), list(seen), asking.text, list(choices), ref.prompt_mode, generation_for(ref).max_new_tokens]
+            [dict(model), list(seen), asking.text, list(choices), ref.prompt_mode, self._limit(ref, asking.sample)]
         )
+
+    def _limit(self, ref: ModelRef, sample: Sample) -> int:
+        return answer_limit(sample, ref.prompt_mode, generation_for(ref).max_new_tokens)
 
     def _infer_missing(self, cell: Cell, asked: Sequence[_Asking], answers: dict[str, Prediction]) -> int:
         """Infers what has no answer, batch by batch, each stored before the next; returns how many were inferred here."""
@@ -298,7 +355,7 @@ class Evaluator:
                 images=of_view(view.images, asking.view, asking.views),
                 text=asking.text,
                 choices=scorable_choices(asking.sample, ref.prompt_mode),
-                max_new_tokens=generation_for(ref).max_new_tokens,
+                max_new_tokens=self._limit(ref, asking.sample),
                 sample_id=asking.sample.id,
                 setting=str(cell.setting),
             )

@@ -3,62 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.cell import Cell, SweepMetric
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, SweepMetric
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.core.verdict import Outcome, Verdict
+from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
-from pytest_vlmrobust.policies.policy import WORST_FIRST
 
+from . import observatory
+from .baseline import Baseline, baseline_estimates, changed
+from .data import RunData
 from .evaluator import CellResult, Evaluator, chances
+from .examples import examples
+from .families import Family, twin
+from .gains import gain_estimates
+from .judged import LABEL_PRESERVING_DROP, cell_metrics, family_and_level, judged_tests
+from .parts import (
+    bands,
+    budget_measure,
+    by_category,
+    commonest_error,
+    decisive,
+    label_preserving,
+    noted,
+    part_of,
+    part_of_not_doing,
+)
 from .rungs import LADDER_FAMILY, collapsed_rungs, received
+from .stopping import best_is_enough, positions, savings, undefined
+from .strata import MACRO, SUITE, estimates_by_stratum, macro_estimate
 from .whole import whole_estimates
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_SUITES = {"patches": "patches", "ladder": "resolution"}
-"""Family to the suite whose metrics its cells are measured by; the corruptions' for all others."""
-LABEL_PRESERVING_DROP = "label_preserving_drop"
 _WORST = 5
-
-
-def judged_tests(planned: Cell | SweepMetric) -> list[JudgedTest]:
-    """Returns what a planned test will be judged by, a line for each metric; strata of the data set are not known yet."""
-    if isinstance(planned, SweepMetric):
-        return [JudgedTest(planned.model, planned.dataset, planned.metric)]
-    family, level = _family_and_level(planned.setting)
-    return [
-        JudgedTest(planned.model, planned.dataset, name, str(planned.setting), family, level)
-        for name in (*_cell_metrics(planned.setting), LABEL_PRESERVING_DROP)
-    ]
-
-
-def _family_and_level(setting: Setting) -> tuple[str, str]:
-    if setting in (CLEAN, NO_IMAGE):
-        return "", ""
-    about = perturbations.info(str(setting))
-    return about.family, about.level or ""
-
-
-def _cell_metrics(setting: Setting) -> list[str]:
-    if setting in (CLEAN, NO_IMAGE):
-        return ["accuracy"]
-    suite = _SUITES.get(_family_and_level(setting)[0], "corruptions")
-    named = metrics.names(scope="cell", suite=suite)
-    return [name for name in named if not any(need.optional for need in metrics.get(name).needs)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +61,11 @@ class Judge:
     today: date
     reference: str | None = None
     confidence: float = 0.90
+    data: RunData | None = None
+    """Which data sets tasks make of collections, where the run has any."""
+    families: Mapping[str, Family] = field(default_factory=dict)
+    baseline: Baseline | None = None
+    """An earlier run that cells are compared with."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -80,44 +73,35 @@ class Judge:
         Raises:
             InfrastructureError: nothing could be measured.
         """
-        before = self.evaluator.inferred, self.evaluator.recalled
+        before = self._counts()
+        family, level = family_and_level(cell.setting)
+        about: dict[str, Any] = {"test": "cell", "setting": str(cell.setting), "family": family, "level": level}
+        refusal = self._not_shown(cell.model, cell.dataset)
+        if refusal and cell.setting not in (CLEAN, NO_IMAGE):
+            estimate = Estimate(float("nan"), 0, valid=False, reason=refusal)
+            named = [test for test in judged_tests(cell, self._tasks) if test.metric != LABEL_PRESERVING_DROP]
+            measures = [self._measure(cell.model, test, estimate) for test in named]
+            return self._record(cell, measures, (), before, not_asked=refusal, **about)
         result = self.evaluator.result(cell)
-        table = self._cell_table(cell, result)
-        family, level = _family_and_level(cell.setting)
-        measures = [
-            self._measure(cell.model, JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level), estimate)
-            for name, estimate in [
-                *self._cell_estimates(cell.setting, table, result.samples),
-                *whole_estimates(self.evaluator, cell, result),
-            ]
-        ]
-        measures += self._category_measures(cell, table, result, family, level)
-        measures += self._budget_measures(cell.model, result)
-        worst = _worst(measures)
-        return Record(
-            test="cell",
-            id=str(cell),
-            model=cell.model,
-            dataset=cell.dataset,
-            setting=str(cell.setting),
-            family=family,
-            level=level,
-            outcome=worst.outcome,
-            reason=worst.reason,
+        measures = self._measures(cell, result, family, level)
+        measures += self._budget_measures(cell.model, result, excused=refusal)
+        since = changed(self.baseline, cell, result.samples, result.values) if self.baseline else None
+        return self._record(
+            cell,
+            measures,
+            [result],
+            before,
+            broken=since.broken if since else (),
+            fixed=since.fixed if since else (),
             n=result.n_requested - result.count("error"),
-            n_requested=result.n_requested,
-            n_unparsed=result.count("unparsed"),
-            n_errors=result.count("error"),
-            n_inferred=self.evaluator.inferred - before[0],
-            n_recalled=self.evaluator.recalled - before[1],
             seconds=result.seconds,
-            measures=tuple(measures),
-            categories=_by_category(result),
+            categories=by_category(result),
             worst=self._newly_wrong(cell, result),
-            positions=metrics.patch_contribution(result.by_view) if result.views > 1 else (),
-            received=received(result) if family == LADDER_FAMILY else "",
-            notes=(*_noted(result), *_bands(measures, cell.setting)),
-            policy_sha256=self.policies[cell.model].sha256,
+            positions=positions(result),
+            received=received(result) if LADDER_FAMILY in family.split("+") else "",
+            notes=(*noted(result), *bands(measures, cell.setting), *savings(result), *self._convention_notes(result)),
+            examples=examples(self._clean(cell), result, self.evaluator.album),
+            **about,
         )
 
     def sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
@@ -126,64 +110,203 @@ class Judge:
         Raises:
             InfrastructureError: a cell that it needs could not be measured.
         """
-        before = self.evaluator.inferred, self.evaluator.recalled
+        before = self._counts()
         needs = set(metrics.get(sweep.metric).needs)
         baselines_suffice = needs <= {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE}
-        perturbed = [] if baselines_suffice else [setting for setting in settings if setting not in (CLEAN, NO_IMAGE)]
-        table = self.evaluator.table(sweep.model, sweep.dataset, perturbed, reference=self.reference)
-        estimate = metrics.estimate(sweep.metric, table, confidence=self.confidence)
-        measure = self._measure(sweep.model, JudgedTest(sweep.model, sweep.dataset, sweep.metric), estimate)
-        results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, s)) for s in (CLEAN, NO_IMAGE, *perturbed)]
-        measures = [measure, *self._budget_measures(sweep.model, *results)]
-        worst = _worst(measures)
+        perturbed = [] if baselines_suffice else [s for s in settings if s not in (CLEAN, NO_IMAGE) or sweep.split]
+        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self._not_shown(sweep.model, sweep.dataset)
+        asked = [] if refusal else perturbed
+        if refusal:
+            n = len(self.evaluator.samples(sweep.dataset))
+            estimate, more = Estimate(float("nan"), n, valid=False, reason=refusal), []
+            said: tuple[str, ...] = ()
+        else:
+            table = self._sweep_table(sweep, needs, asked)
+            refusal = observatory.not_offered(sweep.metric, table)
+            estimate = metrics.estimate(sweep.metric, table, confidence=self.confidence)
+            estimate = dataclasses.replace(estimate, valid=False, reason=refusal) if refusal else estimate
+            more, said = self._by_stratum(sweep, table), observatory.compared(sweep.metric, table)
+        results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, s)) for s in dict.fromkeys((CLEAN, NO_IMAGE, *asked))]
+        by_stratum = {one.category: one.value for one in more if one.category}
+        notes = (*collapsed_rungs(results), *said)
+        return self._summary(
+            "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
+        )
+
+    def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
+        """Computes a property of a family of models over ``settings`` and judges it by the policy of the largest one.
+
+        Raises:
+            InfrastructureError: a cell that it needs could not be measured.
+        """
+        before = self._counts()
+        family = self.families[about.family]
+        refusals = [self._not_shown(name, about.dataset) for name in family.members]
+        asked = observatory.BASELINES if all(refusals) else settings
+        results = [[self.evaluator.result(Cell(name, about.dataset, s)) for s in asked] for name in family.members]
+        every = [result for own in results for result in own]
+        groups = [sample.group or sample.id for sample in self.evaluator.samples(about.dataset)]
+        if all(refusals):
+            refusal = f"no model of the family is shown to do the task, not even {family.largest}: {refusals[-1]}"
+            nothing = Estimate(float("nan"), len(groups), valid=False, reason=refusal)
+            return self._summary(FAMILY, about, nothing, every, before, not_asked=refusal)
+        scores = observatory.means([[result.values for result in own] for own in results])
+        estimate = metrics.FAMILY_METRICS[about.metric].estimate(family.parameters, scores, groups, self.confidence)
+        said = (observatory.members_note(about, family, scores),)
+        return self._summary(FAMILY, about, estimate, every, before, notes=said)
+
+    def _summary(
+        self,
+        test: str,
+        about: SweepMetric | FamilyMetric,
+        estimate: Estimate,
+        results: Sequence[CellResult],
+        before: tuple[int, int],
+        *,
+        more: Sequence[Measure] = (),
+        **facts: Any,
+    ) -> Record:
+        judged = JudgedTest(about.model, about.dataset, about.metric, about.split)
+        members = self.families[about.family].members if isinstance(about, FamilyMetric) else (about.model,)
+        excused = next(filter(None, (self._not_shown(name, about.dataset) for name in members)), "")
+        budgets = self._budget_measures(about.model, *results, excused=excused)
+        measures = [self._measure(about.model, judged, estimate), *more, *budgets]
+        record = self._record(
+            about, measures, results, before, test=test, metric=about.metric, split=about.split, n=estimate.n, **facts
+        )
+        asked = len(self.evaluator.samples(about.dataset))
+        return dataclasses.replace(record, reason=record.reason or estimate.reason, n_requested=asked)
+
+    def _record(
+        self, about: Planned, measures: Sequence[Measure], results: Sequence[CellResult], before: tuple[int, int], **facts: Any
+    ) -> Record:
+        """Returns the record of a test: what was measured, the worst verdict, and how many answers it took."""
+        verdict = decisive(measures)
+        unasked = facts.get("not_asked") and verdict.outcome is Outcome.MEASURED
+        inferred, recalled = self._counts()
         return Record(
-            test="sweep",
-            id=str(sweep),
-            model=sweep.model,
-            dataset=sweep.dataset,
-            metric=sweep.metric,
-            outcome=worst.outcome,
-            reason=worst.reason or estimate.reason,
-            n=estimate.n,
-            n_requested=len(self.evaluator.samples(sweep.dataset)),
+            id=str(about),
+            model=about.model,
+            dataset=about.dataset,
+            task=self._tasks.get(about.dataset, ""),
+            outcome=Outcome.NOT_APPLICABLE if unasked else verdict.outcome,
+            reason=verdict.reason if verdict.rule else facts.get("not_asked") or verdict.reason,
+            n_requested=sum(result.n_requested for result in results),
             n_unparsed=sum(result.count("unparsed") for result in results),
             n_errors=sum(result.count("error") for result in results),
-            n_inferred=self.evaluator.inferred - before[0],
-            n_recalled=self.evaluator.recalled - before[1],
+            n_inferred=inferred - before[0],
+            n_recalled=recalled - before[1],
             measures=tuple(measures),
-            notes=collapsed_rungs(results),
-            policy_sha256=self.policies[sweep.model].sha256,
+            policy_sha256=self.policies[about.model].sha256,
+            **facts,
         )
+
+    def _counts(self) -> tuple[int, int]:
+        return self.evaluator.inferred, self.evaluator.recalled
+
+    def _measures(self, cell: Cell, result: CellResult, family: str, level: str) -> list[Measure]:
+        table = self._cell_table(cell, result)
+        estimates = [
+            *self._cell_estimates(cell, table, result.samples),
+            *whole_estimates(self.evaluator, cell, result, self.confidence),
+            *gain_estimates(self.evaluator, result, self.confidence),
+            *(observatory.extra_estimates(result) if self._is_task(cell.dataset) else ()),
+            *(baseline_estimates(self.baseline, cell, table, result.samples, self.confidence) if self.baseline else ()),
+        ]
+        tests = [JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level) for name, _ in estimates]
+        measures = [self._measure(cell.model, test, estimate) for test, (_, estimate) in zip(tests, estimates, strict=True)]
+        return measures + self._category_measures(cell, table, result, family, level)
+
+    @property
+    def _tasks(self) -> Mapping[str, str]:
+        return {} if self.data is None else self.data.tasks
+
+    def _is_task(self, dataset: str) -> bool:
+        return dataset in self._tasks
+
+    def _not_shown(self, model: str, dataset: str) -> str:
+        """Returns why a model is not shown to do a task on the pictures as they are: then nothing is asked of changed ones."""
+        return observatory.not_shown(self.evaluator, model, dataset) if self._is_task(dataset) else ""
+
+    def _convention_notes(self, result: CellResult) -> tuple[str, ...]:
+        if not self._is_task(result.cell.dataset):
+            return ()
+        model = result.cell.model
+        return observatory.notes(model, self.evaluator.models[model].box_convention, result)
+
+    def _sweep_table(self, sweep: SweepMetric, needs: set[metrics.Needs], settings: Sequence[Setting]) -> ScoreTable:
+        """Returns the scores that a summary metric is computed from, with those of a companion where it needs one."""
+        table = self.evaluator.table(sweep.model, sweep.dataset, settings, reference=self.reference)
+        added: dict[str, Any] = observatory.labels(self.evaluator.samples(sweep.dataset)) if self._is_task(sweep.dataset) else {}
+        asked = dict.fromkeys((CLEAN, *settings))
+        if metrics.Needs.UNHINTED_BY_SETTING in needs and self.data is not None:
+            added["unhinted_by_setting"] = self._values(sweep.model, self.data.unhinted(sweep.dataset), asked)
+        if metrics.Needs.BASE_BY_SETTING in needs:
+            added["base_by_setting"] = self._values(twin(self.evaluator.models, sweep.model), sweep.dataset, asked)
+        return dataclasses.replace(table, **added)
+
+    def _values(self, model: str, dataset: str, settings: Iterable[Setting]) -> dict[str, NDArray[np.float64]]:
+        return {str(setting): self.evaluator.result(Cell(model, dataset, setting)).values for setting in settings}
 
     def _cell_table(self, cell: Cell, result: CellResult) -> ScoreTable:
         own = result.values
-        clean = own if cell.setting == CLEAN else self.evaluator.result(Cell(cell.model, cell.dataset, CLEAN)).values
+        clean = own if cell.setting == CLEAN else self._clean(cell).values
         blind = own if cell.setting == NO_IMAGE else self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE)).values
+        labels: dict[str, Any] = observatory.labels(result.samples) if self._is_task(cell.dataset) else {}
         return ScoreTable(
             clean=clean,
             by_setting={str(cell.setting): own},
             no_image=blind,
             groups=[s.group or s.id for s in result.samples],
-            patches_by_setting={str(cell.setting): result.by_view} if result.views > 1 else None,
+            patches_by_setting={str(cell.setting): result.attempts} if result.views > 1 else None,
             chances=chances(result.samples),
+            **labels,
         )
 
-    def _cell_estimates(self, setting: Setting, table: ScoreTable, samples: Sequence[Sample]) -> list[tuple[str, Estimate]]:
+    def _cell_estimates(self, cell: Cell, table: ScoreTable, samples: Sequence[Sample]) -> list[tuple[str, Estimate]]:
+        cut = self.evaluator.result(cell).n_unasked > 0
         found = [
-            (name, metrics.estimate(name, table, setting=str(setting), confidence=self.confidence))
-            for name in _cell_metrics(setting)
+            (
+                name,
+                undefined(len(samples))
+                if cut and not best_is_enough(name)
+                else metrics.estimate(name, table, setting=str(cell.setting), confidence=self.confidence),
+            )
+            for name in self._cell_metrics(cell, table)
         ]
-        kept = _label_preserving(setting, samples)
+        kept = label_preserving(cell.setting, samples)
         if not all(kept):
-            found.append((LABEL_PRESERVING_DROP, self._preserved(table, str(setting), kept)))
+            found.append((LABEL_PRESERVING_DROP, self._preserved(table, str(cell.setting), kept)))
+        return found
+
+    def _cell_metrics(self, cell: Cell, table: ScoreTable) -> list[str]:
+        """Returns the metrics of a cell; gaps between positions or people only where there are several."""
+        named = cell_metrics(cell.setting, self._tasks.get(cell.dataset, ""))
+        if not self._is_task(cell.dataset):
+            return named
+        there = metrics.applicable(table, str(cell.setting), observatory.SUITE)
+        return [name for name in named if name in there]
+
+    def _by_stratum(self, sweep: SweepMetric, table: ScoreTable) -> list[Measure]:
+        """Judges a metric of the curve over resolutions by category and sub-task, and on the mean curve of the categories."""
+        if metrics.get(sweep.metric).suite != SUITE:
+            return []
+        samples = self.evaluator.samples(sweep.dataset)
+        test = JudgedTest(sweep.model, sweep.dataset, sweep.metric)
+        macro = macro_estimate(sweep.metric, table, samples)
+        found = [self._measure(sweep.model, dataclasses.replace(test, metric=sweep.metric + MACRO), macro)] if macro else []
+        parts = estimates_by_stratum(sweep.metric, table, samples, self.confidence)
+        for name, estimate in parts.items():
+            measure = self._measure(sweep.model, dataclasses.replace(test, category=name, strata=len(parts)), estimate)
+            found.append(dataclasses.replace(measure, category=name))
         return found
 
     def _preserved(self, table: ScoreTable, setting: str, kept: Sequence[bool]) -> Estimate:
         """Returns the drop over the samples whose answer the setting leaves right."""
         if not any(kept):
             return Estimate(float("nan"), 0, valid=False, reason="the setting changes the answer of every sample")
-        part = _part(table, setting, kept)
-        return metrics.estimate("accuracy_drop", part, setting=setting, confidence=self.confidence)
+        kept_ones = part_of(table, setting, kept)
+        return metrics.estimate("accuracy_drop", kept_ones, setting=setting, confidence=self.confidence)
 
     def _category_measures(self, cell: Cell, table: ScoreTable, result: CellResult, family: str, level: str) -> list[Measure]:
         """Judges single categories where the policy has a rule about one."""
@@ -195,7 +318,7 @@ class Judge:
         for category in categories:
             chosen = [sample.category == category for sample in result.samples]
             samples = [sample for sample in result.samples if sample.category == category]
-            for name, estimate in self._cell_estimates(cell.setting, _part(table, setting, chosen), samples):
+            for name, estimate in self._cell_estimates(cell, part_of(table, setting, chosen), samples):
                 test = JudgedTest(cell.model, cell.dataset, name, setting, family, level, category, len(categories))
                 if any(rule.applies(test) for rule in policy.rules):
                     found.append(dataclasses.replace(self._measure(cell.model, test, estimate), category=category))
@@ -206,8 +329,11 @@ class Judge:
         undefined = float("nan")  # a number that does not apply is not shown as one
         return measure if estimate.valid else dataclasses.replace(measure, value=undefined, low=undefined, high=undefined)
 
-    def _budget_measures(self, model: str, *results: CellResult) -> list[Measure]:
-        """Judges failed and unreadable answers; a kept budget says nothing."""
+    def _budget_measures(self, model: str, *results: CellResult, excused: str = "") -> list[Measure]:
+        """Judges failed and unreadable answers; a kept budget says nothing.
+
+        Of a task that the model is not shown to do, ``excused`` says so: that its answers cannot be read is part of that.
+        """
         asked = sum(result.n_requested for result in results)
         failed = sum(result.count("error") for result in results)
         unread = sum(result.count("unparsed") for result in results)
@@ -215,81 +341,15 @@ class Judge:
             n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=unread
         )
         shares = {"error_rate": (failed, asked), "unparsed_rate": (unread, asked - failed)}
-        return [_budget_measure(verdict, *shares.get(verdict.metric, (0, 0)), _commonest_error(results)) for verdict in verdicts]
+        found = [budget_measure(verdict, *shares.get(verdict.metric, (0, 0)), commonest_error(results)) for verdict in verdicts]
+        return [part_of_not_doing(one, excused) if excused and one.metric == "unparsed_rate" else one for one in found]
+
+    def _clean(self, cell: Cell) -> CellResult:
+        return self.evaluator.result(Cell(cell.model, cell.dataset, CLEAN))
 
     def _newly_wrong(self, cell: Cell, result: CellResult) -> tuple[str, ...]:
         if cell.setting == CLEAN:
             return ()
-        clean = self.evaluator.result(Cell(cell.model, cell.dataset, CLEAN)).values
+        clean = self._clean(cell).values
         lost = [sample.id for sample, before, after in zip(result.samples, clean, result.values, strict=True) if after < before]
         return tuple(lost[:_WORST])
-
-
-def _worst(measures: Sequence[Measure]) -> Measure:
-    return min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
-
-
-def _commonest_error(results: Sequence[CellResult]) -> str:
-    """Returns why inferences failed: the reason given most often, empty when none failed."""
-    reasons = Counter(score.rule for result in results for score in result.scores if score.state == "error")
-    return reasons.most_common(1)[0][0] if reasons else ""
-
-
-def _budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measure:
-    because = f"; most often: {error}" if verdict.outcome is Outcome.ERROR and error else ""
-    return Measure(
-        verdict.metric,
-        part / whole if whole else float("nan"),
-        n=whole,
-        threshold=verdict.threshold,
-        outcome=verdict.outcome,
-        reason=verdict.reason + because,
-        rule=verdict.rule,
-        source=verdict.source,
-    )
-
-
-def _bands(measures: Sequence[Measure], setting: Setting) -> tuple[str, ...]:
-    """Returns the band of the Region Comprehension Index, where there is one."""
-    known = [one.value for one in measures if one.metric == "rci" and not one.category and not math.isnan(one.value)]
-    return tuple(f"{setting}: an RCI of {value:.3f} is {metrics.rci_band(value)}" for value in known)
-
-
-def _noted(result: CellResult) -> tuple[str, ...]:
-    """Returns what the setting could not do, step by step: to how many samples, and to which one for example."""
-    by_step: dict[str, list[tuple[str, str]]] = {}
-    for sample, notes in result.notes.items():
-        for note in notes:
-            by_step.setdefault(note.partition(": ")[0], []).append((sample, note))
-    return tuple(
-        f"{len(found)} of {len(result.samples)} samples, such as {found[0][0]}: {found[0][1]}" for found in by_step.values()
-    )
-
-
-def _by_category(result: CellResult) -> dict[str, float]:
-    import numpy as np
-
-    names = np.array([sample.category for sample in result.samples])
-    return {str(name): float(result.values[names == name].mean()) for name in dict.fromkeys(names.tolist())}
-
-
-def _label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
-    """Returns, for each sample, whether the setting leaves its answer right."""
-    if setting in (CLEAN, NO_IMAGE):
-        return [True] * len(samples)
-    changes = {str(setting), *(step.name for step in setting.steps), *perturbations.info(str(setting)).label_changing}
-    return [not (sample.changed_by & changes) for sample in samples]
-
-
-def _part(table: ScoreTable, setting: str, kept: Sequence[bool]) -> ScoreTable:
-    import numpy as np
-
-    chosen: NDArray[np.bool_] = np.array(kept, bool)
-    return ScoreTable(
-        clean=table.clean[chosen],
-        by_setting={setting: table.scores(setting)[chosen]},
-        no_image=None if table.no_image is None else table.no_image[chosen],
-        groups=None if table.groups is None else [group for group, keep in zip(table.groups, kept, strict=True) if keep],
-        patches_by_setting={name: values[chosen] for name, values in (table.patches_by_setting or {}).items()},
-        chances=None if table.chances is None else table.chances[chosen],
-    )

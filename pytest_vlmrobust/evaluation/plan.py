@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import Cell, SweepMetric
-from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric, SweepMetric
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.perturbations.catalog import SETS
+from pytest_vlmrobust.perturbations.patches import GRIDS as OFFERED_GRIDS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
+
+from .families import families, twin
+from .preprocessed import PREPROCESSING, preprocessing
 
 BASELINES = (CLEAN, NO_IMAGE)
 
@@ -17,14 +22,24 @@ BASELINES = (CLEAN, NO_IMAGE)
 LADDER = "ladder"
 """Stands for twelve rungs up to the size of a data set's pictures, where all have one, and for the published ladder elsewhere."""
 RUNGS = 12
+PATCHES = "patches"
+"""Stands for the grids that a run cuts pictures into."""
+GRIDS = (2, 3)
+"""The published grids that a run uses where nothing is said."""
 
 
-def expand_settings(names: Iterable[str], native_long_edge: int | None = None) -> tuple[Setting, ...]:
-    """Returns the settings that ``names`` stand for: a set such as ``robustbench``, ``ladder``, or a setting.
+def expand_settings(
+    names: Iterable[str], native_long_edge: int | None = None, grids: Sequence[int] = GRIDS
+) -> tuple[Setting, ...]:
+    """Returns the settings that ``names`` stand for: a setting, or a set of them.
+
+    Sets are those of perturbations, such as ``robustbench``, and three that depend on the run: ``ladder``, ``preprocessing``
+    and ``patches``.
 
     Args:
         names: of sets and settings.
-        native_long_edge: the long edge in pixels that all pictures of the data set share, for ``ladder``.
+        native_long_edge: the long edge in pixels that all pictures of the data set share, for ``ladder`` and ``preprocessing``.
+        grids: patches on a side, for ``patches``.
 
     Raises:
         UnknownName: neither a set nor a perturbation has that name.
@@ -32,7 +47,7 @@ def expand_settings(names: Iterable[str], native_long_edge: int | None = None) -
     """
     found: dict[Setting, None] = {}
     for name in names:
-        for member in _members(name, native_long_edge):
+        for member in _members(name, native_long_edge, grids):
             setting = Setting.parse(member)
             if setting not in BASELINES:
                 _check(setting)
@@ -40,12 +55,30 @@ def expand_settings(names: Iterable[str], native_long_edge: int | None = None) -
     return tuple(found)
 
 
+def read_grids(text: str) -> tuple[int, ...]:
+    """Reads grids, patches on a side: ``2,3``.
+
+    Raises:
+        UsageError: something that is no grid.
+    """
+    offered = {str(n): n for n in OFFERED_GRIDS}
+    parts = [part.strip() for part in text.split(",")]
+    if wrong := [part for part in parts if part not in offered]:
+        raise UsageError(
+            f"--vlm-patches {text!r}: {wrong[0]!r} is no grid. Expected patches on a side, one or several of "
+            f"{', '.join(offered)}, separated by commas"
+        )
+    return tuple(dict.fromkeys(offered[part] for part in parts))
+
+
 def _check(setting: Setting) -> None:
     try:
         perturbations.get(setting)
     except UnknownName as error:
         if error.name == str(setting):  # no part of something longer: it may have been meant as a set
-            raise UnknownName("setting, or set of settings", error.name, [*SETS, LADDER, *REGISTRY.names()]) from None
+            raise UnknownName(
+                "setting, or set of settings", error.name, [*SETS, LADDER, PREPROCESSING, *REGISTRY.names()]
+            ) from None
         raise
 
 
@@ -59,9 +92,13 @@ def ladder(native_long_edge: int) -> list[str]:
     return list(dict.fromkeys(f"resolution:{edge}" for edge in edges))
 
 
-def _members(name: str, native_long_edge: int | None) -> list[str]:
+def _members(name: str, native_long_edge: int | None, grids: Sequence[int]) -> list[str]:
     if name == LADDER:
         return perturbations.names("resolution") if native_long_edge is None else ladder(native_long_edge)
+    if name == PREPROCESSING:
+        return preprocessing(native_long_edge)
+    if name == PATCHES:
+        return [f"{PATCHES}:{n}" for n in grids]
     return perturbations.names(name) if name in SETS else [name]
 
 
@@ -80,6 +117,51 @@ def plan_cells(models: Sequence[str], settings: Mapping[str, Sequence[Setting]])
     ]
 
 
-def plan_sweeps(models: Sequence[str], datasets: Sequence[str], metrics: Sequence[str]) -> list[SweepMetric]:
-    """Returns the summary metrics of every sweep, model by model."""
-    return [SweepMetric(model, dataset, metric) for model in models for dataset in datasets for metric in metrics]
+def plan_sweeps(
+    models: Mapping[str, ModelRef], datasets: Sequence[str], names: Sequence[str], splits: Sequence[str] = ("",)
+) -> list[SweepMetric]:
+    """Returns the summary metrics of every sweep, model by model.
+
+    A metric that compares a thinking model with its twin is planned for models that have one in the run, and for no other.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    twins = {name: needs_twin(name) for name in names}
+    return [
+        SweepMetric(model, dataset, name, split)
+        for model in models
+        for dataset in datasets
+        for name in names
+        for split in splits
+        if not twins[name] or twin(models, model)
+    ]
+
+
+def needs_twin(metric: str) -> bool:
+    """Returns whether a metric compares a thinking model with the same model without thinking.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    return metrics.Needs.BASE_BY_SETTING in metrics.get(metric).needs
+
+
+def plan_families(
+    models: Mapping[str, ModelRef], datasets: Sequence[str], names: Sequence[str], splits: Sequence[str]
+) -> list[FamilyMetric]:
+    """Returns the properties of every family of models in the run; none where no family has two sizes.
+
+    Raises:
+        UnknownName: no property of families has that name.
+    """
+    for name in names:
+        if name not in metrics.FAMILY_METRICS:
+            raise UnknownName("metric of a family", name, metrics.FAMILY_METRICS)
+    return [
+        FamilyMetric(family, dataset, name, split)
+        for family in families(models)
+        for dataset in datasets
+        for name in names
+        for split in splits
+    ]

@@ -11,9 +11,11 @@ from pytest_vlmrobust.core.errors import PolicyError, did_you_mean
 from pytest_vlmrobust.core.model import ModelRef
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.policies import MetricFacts, Policy
+    from pytest_vlmrobust.policies import MetricFacts, Policy, Rule
 
 DEFAULT = "default"
+BASELINE = "baseline"
+"""The suite of the metrics that compare with an earlier run."""
 
 
 def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path], root: Path) -> Policy:
@@ -52,23 +54,52 @@ def thresholds_file(name: str, path: Callable[[str], Path]) -> Path:
     )
 
 
+def is_relative(rule: Rule) -> bool:
+    """Whether a rule compares with an earlier run."""
+    from pytest_vlmrobust import metrics
+
+    return rule.metric in metrics.names() and metrics.get(rule.metric).suite == BASELINE
+
+
 @cache
 def known_metrics() -> dict[str, MetricFacts]:
-    """Returns what rules may be about: registered metrics, the drop over label-preserving samples, a data set's own metric."""
+    """Returns what rules may be about: registered metrics, and what the evaluation computes beside them.
+
+    That is the drop over label-preserving samples, a data set's own metric, metrics on the mean curve of categories, what
+    preprocessing gains, properties of families of models, and what the Observatory counts beside scores.
+    """
     from pytest_vlmrobust import metrics
     from pytest_vlmrobust.policies import MetricFacts
 
-    from .judging import LABEL_PRESERVING_DROP
+    from .judged import LABEL_PRESERVING_DROP, OBSERVATORY, PREPROCESSING_GAIN
+    from .observatory import COVERAGE, DISTANCE, FIXATION
+    from .strata import MACRO, has_macro
     from .whole import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
 
     records = {name: metrics.get(name) for name in metrics.names()}
     facts = {
-        name: MetricFacts(record.unit, record.better, record.scope, record.interval is not None)
+        name: MetricFacts(
+            record.unit, record.better, record.scope, record.interval is not None, split=record.suite == OBSERVATORY
+        )
         for name, record in records.items()
     }
-    own = {
-        CORPUS_SCORE: MetricFacts("benchmark's own", "higher", "cell", interval=False),
-        CORPUS_DROP: MetricFacts("benchmark's own", "lower", "cell", interval=False),
-        CORPUS_PCRI: MetricFacts("ratio", "none", "cell", interval=False),
+    families = {
+        name: MetricFacts(record.unit, record.better, "sweep", split=True) for name, record in metrics.FAMILY_METRICS.items()
     }
-    return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"], **own}
+    beside = {
+        FIXATION: MetricFacts("fraction", "lower", "cell"),
+        COVERAGE: MetricFacts("fraction", "higher", "cell"),
+        DISTANCE: MetricFacts("cells", "lower", "cell"),
+    }
+    own = {
+        CORPUS_SCORE: MetricFacts("benchmark's own", "higher", "cell"),
+        CORPUS_DROP: MetricFacts("benchmark's own", "lower", "cell"),
+        CORPUS_PCRI: MetricFacts("ratio", "none", "cell"),
+    }
+    macro = {
+        f"{name}{MACRO}": MetricFacts(record.unit, record.better, record.scope, interval=False)
+        for name, record in records.items()
+        if has_macro(record)
+    }
+    own[PREPROCESSING_GAIN] = MetricFacts("fraction", "higher", "cell")
+    return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"], **own, **macro, **families, **beside}

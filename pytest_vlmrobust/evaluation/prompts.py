@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..core.sample import Sample
+from .box_wording import box_instruction, box_task
 
+_TOKENS_AROUND, _TOKENS_OF_A_BOX = 48, 48
+"""A box in JSON, keys and four numbers of four digits, takes about 40 tokens where each digit is one."""
 _CHOICE_INSTRUCTIONS = {
     "direct": (
         "Please select the correct answer from the options above. Respond with only the letter of the correct option. "
@@ -40,9 +43,17 @@ _OPEN_INSTRUCTIONS = {
 def prompt(sample: Sample, mode: str) -> str:
     """Returns the text for a sample in a prompt mode (``direct``, ``cot`` or ``thinking``).
 
-    An instruction of the sample takes the place of the direct one; in the chain-of-thought mode it is said before.
+    An instruction of the sample takes the place of the direct one; in the chain-of-thought mode it is said before. Boxes are
+    told and asked for in the space of the sample's ``localisation``.
+
+    Raises:
+        ValueError: a sample that asks for boxes does not say which.
     """
     asked_like = "direct" if mode == "thinking" else mode
+    if sample.task == "boxes":
+        about = box_task(sample)
+        question = _with_hint(sample, sample.question)
+        return f"{question}\n{about}\n{_instruction(sample, box_instruction(sample), asked_like)}"
     if sample.task == "choice":
         question = _with_hint(sample, f"Question: {sample.question}")
         return f"{question}\nOptions:\n{_listed(sample.options)}{_instruction(sample, _CHOICE_INSTRUCTIONS, asked_like)}"
@@ -57,12 +68,19 @@ def _instruction(sample: Sample, instructions: Mapping[str, str], mode: str) -> 
 
 
 def scorable_choices(sample: Sample, mode: str) -> tuple[str, ...]:
-    """Returns the answers whose log-probabilities decide, or nothing where the model has to write first."""
-    if mode != "direct":
+    """Returns the answers whose log-probabilities decide, or nothing where the model has to write: first, or for its scorer."""
+    if mode != "direct" or sample.scorer not in ("", sample.task):
         return ()
     if sample.task == "choice":
         return tuple(sample.options)
     return ("Yes", "No") if sample.task == "yes_no" else ()
+
+
+def answer_limit(sample: Sample, mode: str, limit: int) -> int:
+    """Returns how many tokens an answer may have: ``limit``, or what boxes take where nothing else is to be written."""
+    if mode != "direct" or sample.localisation is None:
+        return limit
+    return min(limit, _TOKENS_AROUND + _TOKENS_OF_A_BOX * len(sample.localisation.boxes))
 
 
 def _with_hint(sample: Sample, text: str) -> str:

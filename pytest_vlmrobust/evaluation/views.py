@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
 from pytest_vlmrobust.core.sample import ImageSource, Sample
 from pytest_vlmrobust.core.seeding import derive_seed
@@ -82,7 +83,7 @@ class ViewMaker:
         """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
 
         Raises:
-            ImageError: a source picture cannot be read.
+            ImageError: a source picture cannot be read, or the setting cannot be done to it.
         """
         if setting == NO_IMAGE:
             return View((), ())
@@ -92,7 +93,10 @@ class ViewMaker:
         perturb = perturbations.get(str(setting))
         seed = derive_seed(self._seed, sample.seeded_by or sample.id)
         chosen = range(len(sources)) if sample.perturbed is None else sample.perturbed
-        rendered = {index: perturb.render(sources[index], seed=seed) for index in chosen}
+        try:
+            rendered = {index: perturb.render(sources[index], seed=seed) for index in chosen}
+        except ImageError as error:
+            raise ImageError(f"sample {sample.id!r}: {error}") from error
         count = view_count(setting)
         images = tuple(
             source if index not in rendered else rendered[index].image if count == 1 else rendered[index].image[view]

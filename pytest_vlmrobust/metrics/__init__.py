@@ -20,6 +20,7 @@ from .categories import (
     estimates_by_category,
 )
 from .chance import chance_floor
+from .completeness import applicable
 from .corruption import (
     benign_at_low,
     catastrophic_rate,
@@ -34,6 +35,7 @@ from .corruption import (
     worst_case_drop,
 )
 from .curve_noise import debiased_continuous_error, split_continuous_error, wobble_p_value
+from .diagnostics import coverage, fixation, grid_distance
 from .estimation import estimate
 from .evidence import (
     SettingEvidence,
@@ -41,6 +43,7 @@ from .evidence import (
     p_value,
     worst_case_lower_bound,
 )
+from .families import FAMILY_METRICS, FamilyProperty
 from .gains import gain_interval, hint_gain, thinking_gain
 from .luck import pcri_chance, pcri_excess, pcri_matched, pcri_neutral, pcri_placebo, pcri_split
 from .observatory import (
@@ -77,6 +80,7 @@ from .patches import (
     rci_band,
     rci_correlation,
 )
+from .people import HumanReference, human_reference
 from .pointing import GridError, fixation_rate, grid_error
 from .record import Coverage, Metric, Needs
 from .registry import AMBIGUOUS, REGISTRY, ambiguous_message, get, metric, names
@@ -94,7 +98,7 @@ from .resolution import (
     resolution_slope,
     resolution_wobble,
 )
-from .scaling import scale_consistency, scale_gain
+from .scaling import scale_consistency, scale_consistency_interval, scale_gain, scale_gain_interval
 from .severity import (
     TIERS,
     TierShares,
@@ -106,6 +110,7 @@ from .severity import (
     tail_share,
     tier_shares,
 )
+from .splits import identity_accuracy, split_group_gap, split_position_gap, split_transfer_retention
 from .statistics.effective import (
     EffectiveSize,
     effective_size,
@@ -124,8 +129,10 @@ from .statistics.proportions import exact_interval, finite_interval
 from .statistics.tango import paired_drop_interval
 from .stratified import stratified_drop
 from .table import ScoreTable
+from .validity import does_the_task
 
 __all__ = [
+    "FAMILY_METRICS",
     "RCI_BANDS",
     "REGISTRY",
     "TIERS",
@@ -133,9 +140,11 @@ __all__ = [
     "Correlation",
     "Coverage",
     "EffectiveSize",
+    "FamilyProperty",
     "FlipRates",
     "GridError",
     "GroupMean",
+    "HumanReference",
     "LinearTrend",
     "Metric",
     "Needs",
@@ -148,6 +157,7 @@ __all__ = [
     "absolute_continuous_error",
     "accuracy",
     "accuracy_drop",
+    "applicable",
     "baseline_drop",
     "benign_at_low",
     "benjamini_hochberg",
@@ -160,7 +170,9 @@ __all__ = [
     "corpus_pcri",
     "corruption_error_by_category",
     "corruption_errors",
+    "coverage",
     "debiased_continuous_error",
+    "does_the_task",
     "drop_by_category",
     "drop_increase",
     "drops_above",
@@ -169,10 +181,12 @@ __all__ = [
     "estimates_by_category",
     "exact_interval",
     "finite_interval",
+    "fixation",
     "fixation_rate",
     "flip_rates",
     "gain_interval",
     "get",
+    "grid_distance",
     "grid_error",
     "group_gap",
     "group_means",
@@ -180,6 +194,8 @@ __all__ = [
     "helpful_flip_rate",
     "hint_gain",
     "holm",
+    "human_reference",
+    "identity_accuracy",
     "identity_drop",
     "identity_drop_by_split",
     "intersection_over_union",
@@ -225,13 +241,18 @@ __all__ = [
     "robustness_tier",
     "samples_needed",
     "scale_consistency",
+    "scale_consistency_interval",
     "scale_gain",
+    "scale_gain_interval",
     "severe_failure_rate",
     "severity_correlation",
     "severity_violation",
     "signed_group_gap",
     "signed_group_gap_interval",
     "split_continuous_error",
+    "split_group_gap",
+    "split_position_gap",
+    "split_transfer_retention",
     "stratified_drop",
     "tail_share",
     "thinking_gain",

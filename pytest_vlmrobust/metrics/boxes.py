@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pytest_vlmrobust.core import boxes
+
 from .scores import Scores, mean
 
 Box = Sequence[float]
@@ -33,13 +35,7 @@ def intersection_over_union(box: Box, other: Box) -> float:
     >>> intersection_over_union((0, 0, 2, 2), (1, 0, 3, 2))
     0.3333333333333333
     """
-    first, second = _box(box, "box"), _box(other, "other")
-    if np.isnan(first).any() or np.isnan(second).any():
-        return math.nan
-    sides = np.minimum(first[2:], second[2:]) - np.maximum(first[:2], second[:2])
-    shared = float(sides.clip(min=0.0).prod())
-    covered = float((first[2:] - first[:2]).prod() + (second[2:] - second[:2]).prod()) - shared
-    return min(shared / covered, 1.0) if covered > 0.0 else math.nan
+    return boxes.overlap(_box(box, "box"), _box(other, "other"))
 
 
 class Overlap(NamedTuple):
@@ -104,22 +100,30 @@ def match_eyes(predicted: tuple[Box | None, Box | None], truth: tuple[Box, Box])
     first, second = predicted
     if first is None or second is None:
         return predicted
-    kept = _overlap(first, truth[0]) + _overlap(second, truth[1])
-    swapped = _overlap(second, truth[0]) + _overlap(first, truth[1])
-    return (second, first) if swapped > kept else predicted
+    given, true = (_given(first), _given(second)), (_box(truth[0], "other"), _box(truth[1], "other"))
+    return (second, first) if boxes.swapped(given, true) else predicted
 
 
 def _overlap(predicted: Box, true: Box) -> float:
-    corners = np.asarray(predicted, dtype=np.float64)
-    if corners.shape == (4,) and np.isfinite(corners).all() and (corners[:2] > corners[2:]).any():
-        return 0.0
-    return intersection_over_union(predicted, true)
+    return boxes.overlap(_given(predicted), _box(true, "other"))
 
 
-def _box(corners: Box, name: str) -> Scores:
+def _given(predicted: Box) -> boxes.Box:
+    """Returns a predicted box, which may be turned inside out: it then covers nothing."""
+    values = np.asarray(predicted, dtype=np.float64)
+    inside_out = values.shape == (4,) and np.isfinite(values).all() and (values[:2] > values[2:]).any()
+    return _four(values) if inside_out else _box(predicted, "box")
+
+
+def _box(corners: Box, name: str) -> boxes.Box:
     values = np.asarray(corners, dtype=np.float64)
     if values.shape != (4,):
         raise ValueError(f"{name}: found shape {values.shape}, expected four numbers (x1, y1, x2, y2)")
     if np.isinf(values).any() or (values[:2] > values[2:]).any():
         raise ValueError(f"{name} is {values.tolist()}: expected finite (x1, y1, x2, y2) with x1 <= x2 and y1 <= y2")
-    return values
+    return _four(values)
+
+
+def _four(values: Scores) -> boxes.Box:
+    x1, y1, x2, y2 = values.tolist()
+    return x1, y1, x2, y2

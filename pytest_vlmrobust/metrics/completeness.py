@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .record import Metric, Needs
-from .scores import Scores
+from .record import LABELS, Metric, Needs
+from .registry import REGISTRY, names
+from .scores import Scores, SettingLike, parsed
 from .table import ScoreTable
 from .wording import listed
 
@@ -17,7 +18,10 @@ _NOUNS = {
     Needs.REFERENCE_BY_SETTING: "scores of a reference model",
     Needs.BASELINE: "scores of an earlier run under this setting",
     Needs.BASELINE_CLEAN: "clean scores of an earlier run",
-    Needs.LABELS: "labels of the samples",
+    Needs.POSITIONS: "positions of the targets",
+    Needs.PEOPLE: "groups of people",
+    Needs.UNHINTED_BY_SETTING: "scores without the hint",
+    Needs.BASE_BY_SETTING: "scores of the model without thinking",
     Needs.RESOLUTIONS: "scores under any setting 'resolution:<pixels>'",
     Needs.ACCURACIES: "scores under any setting 'resolution:<pixels>'",
     Needs.RUNGS: "scores under any setting 'resolution:<pixels>'",
@@ -26,6 +30,45 @@ _NOUNS = {
     Needs.WHOLE_ATTEMPTS: "scores of further attempts at the whole image",
     Needs.PLACEBO_PATCHES: "scores on the patches of other images",
 }
+
+_OTHERS = {
+    Needs.REFERENCE_BY_SETTING: ("reference", "the reference model was not measured under"),
+    Needs.UNHINTED_BY_SETTING: ("unhinted", "without the hint, nothing was measured under"),
+    Needs.BASE_BY_SETTING: ("base", "the model without thinking was not measured under"),
+}
+"""Other scores of the same samples by setting: how messages call them, and what is said where a setting is missing."""
+
+
+def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str | None = None) -> list[str]:
+    """Returns the metrics of one setting, or of the whole sweep, for which a table has everything that is optional.
+
+    What is optional is what not every data set or run has: see :attr:`Needs.optional`. A gap between positions or groups of
+    people is left out unless at least two of them are known. Whether anything else is missing, :func:`estimate` says.
+
+    Args:
+        table: scores of N samples.
+        setting: of metrics of one setting; None for those of the sweep.
+        suite: the suite whose metrics are meant, those of every suite among them; None for all metrics.
+
+    Returns:
+        Names of metrics, in the order of :func:`names`.
+
+    Raises:
+        SettingError: text that is not a setting.
+
+    >>> table = ScoreTable([1, 1], {"fog:low": [1, 0]}, positions=["[0,0]", "[0,1]"])
+    >>> [name for name in applicable(table, "fog:low", "observatory") if name.endswith("gap")]
+    ['position_gap']
+    """
+    key = None if setting is None else str(parsed(setting))
+    named = names("sweep" if key is None else "cell", suite)
+    return [name for name in named if all(_offers(table, need, key) for need in REGISTRY.get(name).needs if need.optional)]
+
+
+def labelled_samples(record: Metric, table: ScoreTable) -> int:
+    """Returns how many samples have a name in everything that a metric compares them by."""
+    labels = [table.argument(need, None) for need in record.needs if need in LABELS]
+    return sum(all(row) for row in zip(*labels, strict=True)) if labels else table.samples
 
 
 def arrays_read(record: Metric, table: ScoreTable, setting: str | None) -> dict[str, Scores]:
@@ -52,9 +95,9 @@ def what_is_missing(record: Metric, table: ScoreTable, setting: str | None, read
     absent = next((_NOUNS[need] for need in record.needs if need in _NOUNS and not _has(table, need, setting)), None)
     if absent:
         return f"there are no {absent}"
-    lacking = [name for name in table.by_setting if name not in (table.reference_by_setting or {})]
-    if lacking and Needs.REFERENCE_BY_SETTING in record.needs:
-        return f"the reference model was not measured under {listed(lacking)}"
+    for need, (_, unmeasured) in _OTHERS.items():
+        if need in record.needs and (lacking := [name for name in table.by_setting if name not in table.argument(need, None)]):
+            return f"{unmeasured} {listed(lacking)}"
     gaps = {name: int(_missing(array).sum()) for name, array in read.items()}
     if not any(gaps.values()):
         return ""
@@ -67,12 +110,13 @@ def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[s
     if need.of_one_setting:
         values = table.argument(need, setting)
         return {} if values is None else {_name_of(need, str(setting)): values}
-    reference = table.reference_by_setting or {}
+    if need in _OTHERS:
+        others, (prefix, _) = table.argument(need, setting) or {}, _OTHERS[need]
+        return {f"{prefix} {name}": others[name] for name in chosen if name in others}
     read = {
         Needs.CLEAN: {"clean": table.clean},
         Needs.NO_IMAGE: {} if table.no_image is None else {"no_image": table.no_image},
         Needs.PERTURBED_BY_SETTING: {name: table.by_setting[name] for name in chosen},
-        Needs.REFERENCE_BY_SETTING: {f"reference {name}": reference[name] for name in chosen if name in reference},
         Needs.BASELINE_CLEAN: {} if table.baseline_clean is None else {"baseline clean": table.baseline_clean},
         Needs.ACCURACIES: {name: table.by_setting[name] for _, name in table.resolutions()},
         Needs.RUNGS: {name: table.by_setting[name] for _, name in table.resolutions()},
@@ -85,12 +129,18 @@ def _name_of(need: Needs, setting: str) -> str:
     """Returns how messages call the scores of a need under one setting."""
     if need is Needs.BASELINE:
         return f"baseline {setting}"
-    return f"{_NOUNS[need]} of {setting}" if need.optional else setting
+    return f"{_NOUNS[need]} of {setting}" if need in _NOUNS else setting
 
 
 def _has(table: ScoreTable, need: Needs, setting: str | None) -> bool:
     argument = table.argument(need, setting)
     return argument is not None and len(argument) > 0
+
+
+def _offers(table: ScoreTable, need: Needs, setting: str | None) -> bool:
+    """Whether a table has something optional: of what samples are compared by, at least two names."""
+    argument = table.argument(need, setting)
+    return argument is not None and (need not in LABELS or len(set(argument) - {""}) > 1)
 
 
 def _missing(array: Scores) -> NDArray[np.bool_]:

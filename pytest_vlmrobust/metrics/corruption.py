@@ -14,7 +14,17 @@ from . import intervals, validity
 from .paired import GAIN_MOVES
 from .record import Needs
 from .registry import metric
-from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, by_setting, drops, require_equal_lengths, stacked
+from .scores import (
+    ROUNDING,
+    BySetting,
+    Scores,
+    against_clean,
+    as_scores,
+    drops,
+    require_equal_lengths,
+    stacked,
+    under_same_settings,
+)
 from .selections import ALL_SETTINGS, LOW_SETTINGS, low_settings, types
 from .thresholds import BENIGN, CATASTROPHIC, SEVERE
 
@@ -381,13 +391,9 @@ def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: ByS
     >>> corruption_errors({"fog:low": [1, 1], "fog:high": [1, 0]}, {"fog:low": [1, 1], "fog:high": [0, 0]})
     {'fog': 0.5}
     """
-    own, reference = by_setting(perturbed_by_setting), by_setting(reference_by_setting, "reference_by_setting")
-    if missing := [setting for setting in own if setting not in reference]:
-        raise ValueError(
-            f"reference_by_setting lacks {', '.join(missing[:5])}: measure the reference model under the same settings"
-        )
-    for setting, scores in own.items():
-        require_equal_lengths({setting: len(scores), f"reference {setting}": len(reference[setting])})
+    own, reference = under_same_settings(
+        perturbed_by_setting, reference_by_setting, "reference_by_setting", "the reference model"
+    )
     ratios = {}
     for name, settings in types(own).items():
         ours = sum(float((1.0 - own[setting]).sum()) for setting in settings)

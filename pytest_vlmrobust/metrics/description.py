@@ -8,6 +8,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from .families import FamilyProperty
 from .record import Metric, Needs
 
 _SECTIONS = ("Args:", "Returns:", "Raises:", "Source:", ">>>")
@@ -44,8 +45,8 @@ class Description:
         return "\n".join(lines)
 
 
-def describe(record: Metric) -> Description:
-    """Returns the description of a metric, from its record and the docstrings of its function and its interval.
+def describe(record: Metric | FamilyProperty) -> Description:
+    """Returns the description of a metric, or of a property of families, from its record and the docstrings of its functions.
 
     >>> from pytest_vlmrobust import metrics
     >>> describe(metrics.get("accuracy_drop")).formula
@@ -55,7 +56,8 @@ def describe(record: Metric) -> Description:
     sections = ("Formula", *(section.rstrip(":") for section in _SECTIONS))
     formula = next((part.removeprefix(_FORMULA).strip() for part in paragraphs if part.startswith(_FORMULA)), "")
     caveats = [part for part in paragraphs[1:] if not part.startswith(sections)]
-    return Description(record.name, paragraphs[0] if paragraphs else "", formula.replace("`", ""), tuple(caveats), _facts(record))
+    summary = paragraphs[0] if paragraphs else ""
+    return Description(record.name, summary, formula.replace("`", ""), tuple(caveats), _stated(record))
 
 
 def plain(text: str) -> str:
@@ -73,32 +75,52 @@ def number(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:g}".replace("inf", "∞")
 
 
-def _facts(record: Metric) -> tuple[tuple[str, str], ...]:
+def _stated(record: Metric | FamilyProperty) -> tuple[tuple[str, str], ...]:
+    facts = _facts(record) if isinstance(record, Metric) else _facts_of_family(record)
+    return tuple((title, text) for title, text in facts.items() if text)
+
+
+def _facts_of_family(record: FamilyProperty) -> dict[str, str]:
+    facts = {
+        "of": "a family of models of different sizes on a data set",
+        "suite": record.suite,
+        "reads": "the number of parameters of each model, and the scores of each on the same samples",
+    }
+    return facts | _common_facts(record)
+
+
+def _common_facts(record: Metric | FamilyProperty) -> dict[str, str]:
     low, high = (number(end) for end in record.bounds)
-    found = {
-        "of": "one setting" if record.scope == "cell" else "all settings of a model on a data set",
-        "suite": record.suite or "every",
-        "reads": ", ".join(f"`{need.value}`" for need in record.needs),
+    return {
         "value": _section(record, "Returns:"),
         "unit": _UNITS.get(record.unit, record.unit),
         "bounds": f"{low} … {high}",
         "better": "neither" if record.better == "none" else record.better,
         "published": plain(record.reference),
         "defined when": plain(record.validity),
-        "taken over": f"{record.coverage.full} {record.coverage.noun}, as published" if record.coverage else "",
         "interval": _interval(record),
+    }
+
+
+def _facts(record: Metric) -> dict[str, str]:
+    return {
+        "of": "one setting" if record.scope == "cell" else "all settings of a model on a data set",
+        "suite": record.suite or "every",
+        "reads": ", ".join(f"`{need.value}`" for need in record.needs),
+        **_common_facts(record),
+        "taken over": f"{record.coverage.full} {record.coverage.noun}, as published" if record.coverage else "",
         "one better score": _moves(record),
         "perfect model": _claimed(record.perfect),
         "nothing changes": _claimed(record.unchanged),
         "no visual gain": _claimed(record.blind),
     }
-    return tuple((title, text) for title, text in found.items() if text)
 
 
-def _interval(record: Metric) -> str:
+def _interval(record: Metric | FamilyProperty) -> str:
     if record.interval is None:
         return "none: a rule judges its value (`judge: point`), which speaks about the samples at hand alone"
-    return " ".join(_paragraphs(record.interval.__doc__)) or "its own"
+    said = (part for part in _paragraphs(record.interval.__doc__) if not part.startswith(_SECTIONS))
+    return " ".join(said) or "its own"
 
 
 def _moves(record: Metric) -> str:
@@ -126,7 +148,7 @@ def _paragraphs(doc: str | None) -> list[str]:
     return [plain(part) for part in inspect.cleandoc(doc or "").split("\n\n") if part.strip()]
 
 
-def _section(record: Metric, header: str) -> str:
+def _section(record: Metric | FamilyProperty, header: str) -> str:
     """Returns one section of the docstring of a metric's function, without its header."""
     found = [part for part in _paragraphs(record.function.__doc__) if part.startswith(header)]
     return found[0].removeprefix(header).strip() if found else ""

@@ -6,8 +6,9 @@ import math
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.setting import CLEAN_NAME
 
-from .completeness import arrays_read, complete_samples, what_is_missing
+from .completeness import arrays_read, complete_samples, labelled_samples, what_is_missing
 from .record import Metric, Needs
 from .registry import REGISTRY
 from .scores import SettingLike, parsed
@@ -56,7 +57,7 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
     low, high = at(confidence)
     return Estimate(
         value,
-        table.samples,
+        labelled_samples(record, table),
         low,
         high,
         math.nan if math.isnan(low) else confidence,
@@ -93,12 +94,19 @@ def _bounds(record: Metric, table: ScoreTable, setting: str | None, confidence: 
     return min(max(low, smallest), largest), max(min(high, largest), smallest)
 
 
+def _counted(table: ScoreTable) -> str:
+    """Returns over how many settings a value was taken of which no full number is published."""
+    if set(table.by_setting) == {CLEAN_NAME}:
+        return "on original pictures"
+    return f"over {len(table.by_setting)} setting{'s' if len(table.by_setting) > 1 else ''}"
+
+
 def _covered(record: Metric, table: ScoreTable) -> str:
     """Returns over how much of the published quantity the value was taken, or an empty string when over exactly that."""
     if Needs.PERTURBED_BY_SETTING not in record.needs:
         return ""
     if record.coverage is None:
-        return f"over {len(table.by_setting)} settings"
+        return _counted(table)
     count = record.coverage.count(table.by_setting)
     full, noun = record.coverage.full, record.coverage.noun
     if count == full:

@@ -1,4 +1,4 @@
-"""What a change on the model's side gains on the same samples: thinking mode, a hint.
+"""What another way of asking gains on the same samples: thinking first, a hint.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3.
 """
@@ -11,60 +11,90 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .scores import mean, paired
+from . import observatory_intervals
+from .record import Needs
+from .registry import metric
+from .scores import BySetting, mean, paired, per_sample, under_same_settings
 from .sources import clusters_of
 from .statistics.differences import drop_test
 from .statistics.quantiles import one_sided
 
 
-def thinking_gain(thinking: ArrayLike, base: ArrayLike) -> float:
-    """Mean score with thinking mode minus that without, on the same samples under otherwise equal settings.
+@metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.BASE_BY_SETTING),
+    better="higher",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="The Perceptual Observatory section 3.3 (thinking superiority)",
+    validity="the same model answered the same samples without thinking",
+    suite="observatory",
+    interval=observatory_intervals.thinking_gain,
+    unchanged=0.0,
+    monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.BASE_BY_SETTING: -1},
+)
+def thinking_gain(thinking_by_setting: BySetting, base_by_setting: BySetting) -> float:
+    """Mean score with thinking minus that without, on the same samples under the settings of a split.
+
+    A model that answers everything right without thinking has nothing to gain.
+
+    Formula: ``mean over settings s of mean(perturbed_s - base_s)``
 
     Args:
-        thinking: shape (N,), each in [0, 1], answers after thinking.
-        base: shape (N,), the same samples answered directly.
+        thinking_by_setting: setting to scores, shape (N,), of answers after thinking; ``clean`` for original pictures.
+        base_by_setting: scores of the same samples answered directly, under at least these settings, shape (N,).
 
     Returns:
-        A fraction in [-1, 1], above 0 when thinking helps; NaN for no samples or a missing score.
+        A fraction in [-1, 1], above 0 when thinking helps; NaN for no settings, no samples or a missing score.
 
     Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+        ValueError: a setting without the other scores, unequal lengths, a score outside [0, 1], or another shape.
 
-    Source: The Perceptual Observatory section 3.3 (thinking superiority).
-
-    >>> thinking_gain([1, 1, 0, 1], [1, 0, 0, 1])
+    >>> thinking_gain({"clean": [1, 1, 0, 1]}, {"clean": [1, 0, 0, 1]})
     0.25
     """
-    after, before = paired(thinking=thinking, base=base)
-    return mean(after - before)
+    return _gain(thinking_by_setting, base_by_setting, "base_by_setting", "the model without thinking")
 
 
-def hint_gain(hinted: ArrayLike, unhinted: ArrayLike) -> float:
-    """Mean overlap with one box given as a hint minus that without: spatial common sense.
+@metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.UNHINTED_BY_SETTING),
+    better="higher",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="The Perceptual Observatory section 3.3 (salient perceptual understanding, semi-guided)",
+    validity="the same attributes were asked for without the hint",
+    suite="observatory",
+    interval=observatory_intervals.hint_gain,
+    unchanged=0.0,
+    monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.UNHINTED_BY_SETTING: -1},
+)
+def hint_gain(hinted_by_setting: BySetting, unhinted_by_setting: BySetting) -> float:
+    """Mean overlap with one box given as a hint minus that without, under the settings of a split: spatial common sense.
+
+    A model that finds everything without the hint has nothing to gain.
+
+    Formula: ``mean over settings s of mean(perturbed_s - unhinted_s)``
 
     Args:
-        hinted: shape (N,), intersection over union of the attributes not given away, 0 where nothing was found.
-        unhinted: shape (N,), the same attributes without the hint.
+        hinted_by_setting: setting to intersection over union of the attributes not given away, shape (N,), 0 where nothing was
+            found; ``clean`` for original pictures.
+        unhinted_by_setting: the same attributes without the hint, under at least these settings, shape (N,).
 
     Returns:
-        A fraction in [-1, 1], above 0 when the hint helps; NaN for no samples or a missing score.
+        A fraction in [-1, 1], above 0 when the hint helps; NaN for no settings, no samples or a missing score.
 
     Raises:
-        ValueError: unequal lengths, an overlap outside [0, 1], or another shape.
+        ValueError: a setting without the other scores, unequal lengths, an overlap outside [0, 1], or another shape.
 
-    Source: The Perceptual Observatory section 3.3 (salient perceptual understanding, semi-guided).
-
-    >>> hint_gain([0.75, 0.5], [0.5, 0.25])
+    >>> hint_gain({"clean": [0.75, 0.5]}, {"clean": [0.5, 0.25]})
     0.25
     """
-    after, before = paired(hinted=hinted, unhinted=unhinted)
-    return mean(after - before)
+    return _gain(hinted_by_setting, unhinted_by_setting, "unhinted_by_setting", "the task without the hint")
 
 
 def gain_interval(
     after: ArrayLike, before: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None
 ) -> tuple[float, float]:
-    """Bounds a mean gain over the same samples, such as :func:`thinking_gain`: Tango for 0/1 scores, Student's t otherwise.
+    """Bounds a mean gain over the same samples: Tango for 0/1 scores, Student's t otherwise.
 
     Args:
         after: shape (N,), each in [0, 1].
@@ -90,3 +120,8 @@ def gain_interval(
         return math.nan, math.nan
     test = drop_test(new, old[:, None], clusters_of(source_images, new.size))
     return max(float(test.lower(tail)[0]), -1.0), min(float(test.upper(tail)[0]), 1.0)
+
+
+def _gain(after_by_setting: BySetting, before_by_setting: BySetting, name: str, whom: str) -> float:
+    after, before = under_same_settings(after_by_setting, before_by_setting, name, whom)
+    return mean(per_sample(after) - per_sample(before)) if after else math.nan

@@ -13,6 +13,7 @@ from pytest_vlmrobust.core.setting import CLEAN_NAME
 
 from .scores import Scores, is_binary, stacked
 from .selections import low_settings, types
+from .statistics.clusters import Clusters
 from .statistics.contrasts import score_ratio_interval
 from .statistics.counts import count_interval
 from .statistics.differences import BoundTest, drop_test
@@ -28,23 +29,23 @@ Bounds = tuple[float, float]
 
 def accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds an accuracy: Wilson for 0/1 scores, Student's t for graded ones."""
-    return _mean_bounds(table, table.scores(_one(setting)), confidence)
+    return mean_bounds(table, table.scores(_one(setting)), confidence)
 
 
 def clean_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
     """Bounds the clean accuracy: Wilson for 0/1 scores, Student's t for graded ones."""
-    return _mean_bounds(table, table.clean, confidence)
+    return mean_bounds(table, table.clean, confidence)
 
 
 def accuracy_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds a drop: Tango's score interval for 0/1 scores, Student's t for graded ones."""
-    return _drop_bounds(table, table.scores(_one(setting)), confidence)
+    return drop_bounds(table.clean, table.scores(_one(setting)), table.clusters, confidence)
 
 
 def baseline_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds the loss since an earlier run: Tango's score interval for 0/1 scores, Student's t for graded ones."""
     then, now = _baseline(table, _one(setting)), table.scores(_one(setting))
-    return _bounds_of(drop_test(then, now[:, None], table.clusters), confidence)
+    return drop_bounds(then, now, table.clusters, confidence)
 
 
 def drop_increase(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
@@ -56,17 +57,17 @@ def drop_increase(table: ScoreTable, setting: str | None, confidence: float) -> 
 
 def visual_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the visual gain, the drop to no image."""
-    return _drop_bounds(table, _blind(table), confidence)
+    return drop_bounds(table.clean, _blind(table), table.clusters, confidence)
 
 
 def harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds the share of harmful flips: Wilson for 0/1 scores, Student's t for graded ones."""
-    return _mean_bounds(table, (table.clean - table.scores(_one(setting))).clip(min=0.0), confidence)
+    return mean_bounds(table, (table.clean - table.scores(_one(setting))).clip(min=0.0), confidence)
 
 
 def helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds the share of helpful flips: Wilson for 0/1 scores, Student's t for graded ones."""
-    return _mean_bounds(table, (table.scores(_one(setting)) - table.clean).clip(min=0.0), confidence)
+    return mean_bounds(table, (table.scores(_one(setting)) - table.clean).clip(min=0.0), confidence)
 
 
 def relative_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
@@ -148,7 +149,13 @@ def mean_corruption_error(table: ScoreTable, setting: str | None, confidence: fl
     return value + low, value + high
 
 
-def _mean_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
+def drop_bounds(before: Scores, after: Scores, clusters: Clusters, confidence: float) -> Bounds:
+    """Bounds the mean of ``before - after``, paired by sample: Tango for 0/1 scores, Student's t for graded ones."""
+    return _bounds_of(drop_test(before, after[:, None], clusters), confidence)
+
+
+def mean_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
+    """Bounds the mean of values of the samples of a table, each in [0, 1]: Wilson for 0/1 scores, Student's t for graded ones."""
     if is_binary(values):
         return proportion_interval(values, table.clusters, confidence)
     return _t_bounds(table, values, confidence)
@@ -156,10 +163,6 @@ def _mean_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds
 
 def _t_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
     return _bounds_of(MeanTest.of(values[:, None], table.clusters), confidence)
-
-
-def _drop_bounds(table: ScoreTable, other: Scores, confidence: float) -> Bounds:
-    return _bounds_of(drop_test(table.clean, other[:, None], table.clusters), confidence)
 
 
 def _bounds_of(test: BoundTest, confidence: float) -> Bounds:

@@ -98,6 +98,7 @@ def luck_envelope(table: ScoreTable) -> str:
     gate=validity.whole_is_above_chance,
     monotone={Needs.PATCHES: -1, Needs.CHANCES: 1},
     not_monotone={Needs.CLEAN: "it raises the score and the luck that is taken out"},
+    best_patch_is_enough=True,
 )
 def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> float:
     """PCRI less what luck alone gives: below 0 the rest of the image distracts, above 0 it is needed.

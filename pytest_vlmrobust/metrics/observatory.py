@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import intervals, observatory_intervals
+from . import intervals, observatory_intervals, validity
 from .corruption import mean_drop
 from .record import Needs
 from .registry import metric
@@ -22,6 +22,9 @@ from .statistics.clusters import Clusters
 from .statistics.groups import GroupMeans
 from .statistics.quantiles import one_sided
 
+UNKNOWN = ""
+"""The position or group of people of a sample that gaps leave out."""
+
 
 @metric(
     needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
@@ -29,9 +32,10 @@ from .statistics.quantiles import one_sided
     bounds=(-1.0, 1.0),
     perfect=0.0,
     reference="The Perceptual Observatory section 3.3 (identity matching robustness)",
-    validity="at least one perturbation",
+    validity="at least one perturbation; the model is shown to do better with the pictures than without",
     suite="observatory",
     interval=intervals.mean_drop,
+    gate=validity.does_the_task,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
@@ -59,16 +63,22 @@ def identity_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     return mean_drop(clean, perturbed_by_setting)
 
 
+GAP_MOVES = "it narrows the gap in the weakest group and widens it in the strongest"
+"""Why gaps are not monotone in what they compare."""
+
+
 @metric(
-    needs=(Needs.PERTURBED, Needs.LABELS),
+    needs=(Needs.PERTURBED, Needs.POSITIONS),
     better="lower",
     bounds=(0.0, 1.0),
     perfect=0.0,
     reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements)",
-    validity="at least two positions",
+    validity="at least two positions; the model is shown to do better with the pictures than without",
     suite="observatory",
-    interval=observatory_intervals.gap,
-    not_monotone={Needs.PERTURBED: "it narrows the gap in the weakest group and widens it in the strongest"},
+    interval=observatory_intervals.position_gap,
+    gate=validity.does_the_task,
+    note=validity.unknown_positions,
+    not_monotone={Needs.PERTURBED: GAP_MOVES},
 )
 def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
     """Largest minus smallest accuracy over the positions at which the target was shown.
@@ -80,7 +90,7 @@ def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
 
     Args:
         scores: shape (N,), each in [0, 1].
-        positions: N positions, anything that can be compared for equality.
+        positions: N positions, anything that can be compared for equality; a sample at an unknown one (empty text) is left out.
 
     Returns:
         A fraction in [0, 1]; NaN for fewer than two positions, no samples or a missing score.
@@ -95,15 +105,17 @@ def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
 
 
 @metric(
-    needs=(Needs.PERTURBED, Needs.LABELS),
+    needs=(Needs.PERTURBED, Needs.PEOPLE),
     better="lower",
     bounds=(0.0, 1.0),
     perfect=0.0,
     reference="The Perceptual Observatory section 3.3 (gender bias); the absolute value of its GAP for two groups",
-    validity="at least two groups",
+    validity="at least two groups; the model is shown to do better with the pictures than without",
     suite="observatory",
-    interval=observatory_intervals.gap,
-    not_monotone={Needs.PERTURBED: "it narrows the gap in the weakest group and widens it in the strongest"},
+    interval=observatory_intervals.group_gap,
+    gate=validity.does_the_task,
+    note=validity.unknown_people,
+    not_monotone={Needs.PERTURBED: GAP_MOVES},
 )
 def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
     """Largest minus smallest mean score over groups of people; see :func:`signed_group_gap` for which of two is ahead.
@@ -112,7 +124,7 @@ def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
 
     Args:
         scores: shape (N,), each in [0, 1]: right or wrong, or an overlap.
-        groups: N groups, anything that can be compared for equality.
+        groups: N groups, anything that can be compared for equality; a sample of an unknown one (empty text) is left out.
 
     Returns:
         A fraction in [0, 1], without sign; NaN for fewer than two groups, no samples or a missing score.
@@ -133,14 +145,17 @@ def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
     bounds=(0.0, math.inf),
     perfect=1.0,
     reference="The Perceptual Observatory section 3.3 (TR)",
-    validity="the mean overlap on original images is above 0",
+    validity="the model is shown to overlap more with the original pictures than without",
     suite="observatory",
     interval=observatory_intervals.retention,
+    gate=validity.does_the_task,
     unchanged=1.0,
     monotone={Needs.PERTURBED: 1, Needs.CLEAN: -1},
 )
 def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> float:
     """TR: the share of the mean overlap (guided localisation) that survives a perturbation.
+
+    A model that copies the boxes of the context, without looking, keeps all of its overlap.
 
     Formula: ``mean(perturbed) / mean(clean)``
 
@@ -316,7 +331,8 @@ def _gap(scores: Scores, labels: Sequence[Hashable], name: str) -> float:
         return math.nan
     members: dict[Hashable, list[int]] = {}
     for index, label in enumerate(labels):
-        members.setdefault(label, []).append(index)
+        if label != UNKNOWN:
+            members.setdefault(label, []).append(index)
     if len(members) < 2:
         return math.nan
     means = [mean(scores[indices]) for indices in members.values()]

@@ -39,6 +39,7 @@ RCI_BANDS = ("strong local", "moderate local", "balanced", "moderate global", "s
     note=luck.luck_envelope,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PATCHES: -1},
+    best_patch_is_enough=True,
 )
 def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
     """Patch Context Robustness Index: 1 - (score of the best patch of each sample) / (score of the whole image).
@@ -81,6 +82,7 @@ def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
     note=luck.luck_envelope,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PATCHES: -1},
+    best_patch_is_enough=True,
 )
 def rci(whole: ArrayLike, patches: ArrayLike) -> float:
     """Region Comprehension Index: :func:`pcri` of a reference model, read as a property of the dataset.

@@ -43,8 +43,14 @@ class Needs(Enum):
     """Scores of that run without perturbation, shape (N,)."""
     PATCHES = "patches"
     """Scores of every patch under the setting of the cell (``patches:3``), shape (N, n*n), row by row."""
-    LABELS = "labels"
-    """What the samples are compared by (position in a grid, group of people): N names."""
+    POSITIONS = "positions"
+    """Where in the grid the target of each sample is: N names, empty where unknown."""
+    PEOPLE = "people"
+    """The group of people that each sample shows: N names, empty where unknown."""
+    UNHINTED_BY_SETTING = "unhinted_by_setting"
+    """Scores of the same samples asked without the hint, under every setting of the sweep: setting to shape (N,)."""
+    BASE_BY_SETTING = "base_by_setting"
+    """Scores of the same samples by the same model without thinking, under every setting of the sweep: setting to shape (N,)."""
     RESOLUTIONS = "resolutions"
     """Long edges of the ``resolution:`` settings of the sweep, ascending."""
     ACCURACIES = "accuracies"
@@ -63,16 +69,25 @@ class Needs(Enum):
     @property
     def of_one_setting(self) -> bool:
         """Whether the argument belongs to one cell rather than to the sweep."""
-        return self in {Needs.PERTURBED, Needs.PATCHES, Needs.BASELINE, *_COMPANIONS}
+        return self in {Needs.PERTURBED, Needs.BASELINE, *BY_PATCH}
 
     @property
     def optional(self) -> bool:
-        """Whether it takes inferences that no published protocol makes, so that a table without it is no mistake."""
-        return self in _COMPANIONS
+        """Whether a table without it is no mistake: not every data set or run has it.
+
+        That is what samples are compared by, another way of asking the same questions, and inferences that no published protocol
+        makes.
+        """
+        return self in LABELS | COMPANIONS or (self in BY_PATCH and self is not Needs.PATCHES)
 
 
-_COMPANIONS = frozenset({Needs.PATCHES_AGAIN, Needs.WHOLE_ATTEMPTS, Needs.PLACEBO_PATCHES})
-WITHOUT_SCORES = frozenset({Needs.LABELS, Needs.RESOLUTIONS})
+BY_PATCH = frozenset({Needs.PATCHES, Needs.PATCHES_AGAIN, Needs.WHOLE_ATTEMPTS, Needs.PLACEBO_PATCHES})
+"""Scores of as many attempts at each sample as there are patches, shape (N, n*n)."""
+LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE})
+"""What samples are compared by."""
+COMPANIONS = frozenset({Needs.UNHINTED_BY_SETTING, Needs.BASE_BY_SETTING})
+"""Scores of the same samples asked in another way."""
+WITHOUT_SCORES = LABELS | {Needs.RESOLUTIONS}
 """What metrics need that is no score."""
 _JUDGED = (Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.ACCURACIES, Needs.RUNGS, Needs.CLEAN)
 """Scores of the model that is judged: what a metric has of these first is what its better direction speaks about."""
@@ -126,6 +141,9 @@ class Metric:
     """What the value does when one score of an argument rises."""
     not_monotone: Mapping[Needs, str] = field(default_factory=dict, hash=False)
     """Arguments of which a rising score may move the value either way, and why."""
+    best_patch_is_enough: bool = False
+    """Whether value, interval and gate are a function of each sample's best patch and the number of patches: a model need not be
+    asked about further patches of a sample once one is right."""
 
     def __post_init__(self) -> None:
         if self.better not in ("lower", "higher", "none"):

@@ -112,6 +112,7 @@ def metric(
     blind: float | None = None,
     monotone: Mapping[Needs, Direction] | None = None,
     not_monotone: Mapping[Needs, str] | None = None,
+    best_patch_is_enough: bool = False,
     replace: bool = False,
 ) -> Callable[[Function], Function]:
     """Registers a function as a metric and returns it unchanged; works in a package and in a ``conftest.py``.
@@ -136,6 +137,7 @@ def metric(
         monotone: what it does when one score of an argument rises: 1 never falls, -1 never rises, 0 stays. ``better`` claims it
             for the scores of the judged model (under perturbation, where it reads such).
         not_monotone: arguments of which a rising score may move it either way, and why; takes back what ``better`` claims.
+        best_patch_is_enough: whether it depends on patches by each sample's best one, and their number, alone.
         replace: take the place of a registered metric of that name.
 
     Raises:
@@ -168,6 +170,7 @@ def metric(
             blind,
             dict(monotone or {}),
             dict(not_monotone or {}),
+            best_patch_is_enough,
         )
         REGISTRY.add(record.name, record, replace=replace, origin=function.__module__)
         return function

@@ -5,14 +5,27 @@ Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 (scale consis
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from .scores import ROUNDING
+from .intervals import Bounds
+from .scores import ROUNDING, Scores, is_binary, mean, paired
+from .sources import clusters_of
+from .statistics.clusters import Clusters
+from .statistics.contrasts import score_ratio_interval
+from .statistics.counts import count_interval
 from .statistics.curves import slope_weights
+from .statistics.differences import BoundTest, drop_test
+from .statistics.means import MeanTest
+from .statistics.quantiles import one_sided
+
+FamilyScores: TypeAlias = Sequence[ArrayLike] | Scores
+"""Scores of several models on the same samples, shape (models, N)."""
 
 
 def scale_gain(parameters: Sequence[float], scores: Sequence[float]) -> float:
@@ -24,6 +37,8 @@ def scale_gain(parameters: Sequence[float], scores: Sequence[float]) -> float:
     Args:
         parameters: number of parameters of each model of a family, in any unit and order.
         scores: the score of each, an accuracy or a mean overlap.
+
+    Formula: ``sum over models k of w_k scores_k, with w the least-squares weights of log2(parameters)``
 
     Returns:
         Score per doubling; NaN for fewer than two sizes or a missing score.
@@ -41,7 +56,9 @@ def scale_gain(parameters: Sequence[float], scores: Sequence[float]) -> float:
 
 
 def scale_consistency(parameters: Sequence[float], scores: Sequence[float]) -> float:
-    """Share of the steps to the next larger model that lose nothing: 1.0 when scores rise with size throughout.
+    """Share of the steps to the next larger model that lose nothing: 1.0 when scores never fall with size.
+
+    Formula: ``share of the steps k with scores_(k+1) >= scores_k, models in ascending size``
 
     Args:
         parameters: number of parameters of each model of a family, in any unit and order, all different.
@@ -57,17 +74,121 @@ def scale_consistency(parameters: Sequence[float], scores: Sequence[float]) -> f
     0.5
     """
     sizes, values = _family(parameters, scores)
-    if np.unique(sizes).size < sizes.size:
-        raise ValueError(
-            f"parameters are {sizes.tolist()}: expected models of different sizes, or which step is larger is unknown"
-        )
+    _require_different(sizes)
     if values.size < 2 or np.isnan(values).any():
         return math.nan
     steps = np.diff(values[np.argsort(sizes)])
     return float((steps >= -ROUNDING).mean())
 
 
-def _family(parameters: Sequence[float], scores: Sequence[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def scale_gain_interval(
+    parameters: Sequence[float],
+    scores_by_model: FamilyScores,
+    confidence: float = 0.90,
+    source_images: Sequence[str] | None = None,
+) -> Bounds:
+    """Bounds the gain per doubling by the samples' own slopes: score test for 0/1 scores, Student's t for graded ones.
+
+    The slope of the means is the mean of those slopes. For two models and 0/1 scores it is Tango's interval of their difference.
+
+    Args:
+        parameters: number of parameters of each model of a family, in any unit and order.
+        scores_by_model: the scores of each on the same samples, shape (models, N), each in [0, 1].
+        confidence: two-sided level in (0, 1).
+        source_images: source image of each sample; None when all samples are independent.
+
+    Returns:
+        ``(low, high)``, score per doubling; NaN for fewer than two sizes, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a size that is no positive number, a level outside (0, 1) or a score outside [0, 1].
+
+    >>> low, high = scale_gain_interval([4, 16], [[0] * 36 + [1] * 833, [1] * 36 + [0] * 13 + [1] * 820])
+    >>> round(2 * low, 4), round(2 * high, 4)
+    (0.0136, 0.0405)
+    """
+    one_sided(confidence)
+    sizes, scores = _scored_family(parameters, scores_by_model)
+    if not _comparable(scores) or not np.ptp(sizes) > 0.0:
+        return math.nan, math.nan
+    weights, clusters = slope_weights(np.log2(sizes)), clusters_of(source_images, scores.shape[1])
+    steepest = float(weights.clip(min=0.0).sum())  # of one sample, right with the models above the mean size and wrong below
+    low, high = _mean_slope(weights / steepest @ scores, clusters, confidence, binary=is_binary(scores))
+    return steepest * max(low, -1.0), steepest * min(high, 1.0)
+
+
+def scale_consistency_interval(
+    parameters: Sequence[float],
+    scores_by_model: FamilyScores,
+    confidence: float = 0.90,
+    source_images: Sequence[str] | None = None,
+) -> Bounds:
+    """Bounds the share of steps that lose nothing, by partial conjunction of the tests of the single steps.
+
+    A step counts as lost, or as kept, only where the scores of its two models show it: Tango's test for 0/1 scores, Student's t
+    for graded ones. A family of few sizes therefore has a wide interval unless its steps are large.
+
+    Args:
+        parameters: number of parameters of each model of a family, in any unit and order, all different.
+        scores_by_model: the scores of each on the same samples, shape (models, N), each in [0, 1].
+        confidence: two-sided level in (0, 1).
+        source_images: source image of each sample; None when all samples are independent.
+
+    Returns:
+        ``(low, high)``, fractions in [0, 1]; NaN for fewer than two models, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a size that is no positive number, two models of one size, a level outside (0, 1) or a score
+            outside [0, 1].
+
+    >>> scale_consistency_interval([3, 7, 72], [[0] * 50 + [1] * 50, [1] * 100, [1] * 50 + [0] * 50])
+    (0.5, 0.5)
+    """
+    tail, sizes, scores = one_sided(confidence), *_scored_family(parameters, scores_by_model)
+    _require_different(sizes)
+    if not _comparable(scores):
+        return math.nan, math.nan
+    clusters = clusters_of(source_images, scores.shape[1])
+    steps = itertools.pairwise(scores[np.argsort(sizes)])
+    tests = [drop_test(smaller, larger[:, None], clusters) for smaller, larger in steps]
+    shown_lost, shown_kept = (np.concatenate(p_values) for p_values in zip(*map(_p_values, tests), strict=True))
+    fewest, most = count_interval(shown_lost, shown_kept, tail)
+    return 1.0 - most / len(tests), 1.0 - fewest / len(tests)
+
+
+def _mean_slope(slopes: Scores, clusters: Clusters, confidence: float, *, binary: bool) -> Bounds:
+    """Bounds the mean of slopes in [-1, 1], of which 0/1 scores can have finitely many."""
+    if binary:
+        possible = np.unique(np.append(slopes, (-1.0, 1.0)))
+        one = np.ones_like(slopes)
+        return score_ratio_interval(slopes, one, clusters, confidence, np.stack([possible, np.ones_like(possible)], axis=1))
+    test, tail = MeanTest.of(slopes[:, None], clusters), one_sided(confidence)
+    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+
+
+def _p_values(test: BoundTest) -> tuple[Scores, Scores]:
+    return test.p_above(0.0), test.p_below(0.0)
+
+
+def _comparable(scores: Scores) -> bool:
+    return len(scores) > 1 and scores.shape[1] > 0 and not bool(np.isnan(scores).any())
+
+
+def _scored_family(parameters: Sequence[float], scores_by_model: FamilyScores) -> tuple[Scores, Scores]:
+    """Returns the sizes (models,) and the scores (models, N)."""
+    scores = paired(**{f"scores_by_model[{model}]": own for model, own in enumerate(scores_by_model)})
+    sizes, _ = _family(parameters, [mean(own) for own in scores])
+    return sizes, np.array(scores).reshape(len(scores), -1)
+
+
+def _require_different(sizes: Scores) -> None:
+    if np.unique(sizes).size < sizes.size:
+        raise ValueError(
+            f"parameters are {sizes.tolist()}: expected models of different sizes, or which step is larger is unknown"
+        )
+
+
+def _family(parameters: Sequence[float], scores: Sequence[float]) -> tuple[Scores, Scores]:
     sizes, values = np.array(parameters, dtype=np.float64), np.array(scores, dtype=np.float64)
     if sizes.shape != values.shape:
         raise ValueError(f"{sizes.size} sizes and {values.size} scores: expected one score for each size")

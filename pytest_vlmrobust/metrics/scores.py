@@ -95,6 +95,34 @@ def against_clean(clean: ArrayLike, perturbed_by_setting: BySetting) -> tuple[Sc
     return before, after
 
 
+def under_same_settings(
+    perturbed_by_setting: BySetting, others: BySetting, name: str, whom: str
+) -> tuple[dict[str, Scores], dict[str, Scores]]:
+    """Returns the scores under every setting, and other scores of the same samples under the same settings.
+
+    Args:
+        perturbed_by_setting: setting to scores, shape (N,).
+        others: the other scores, under at least these settings.
+        name: what messages call the others.
+        whom: what is to be measured where one is lacking.
+
+    Raises:
+        ValueError: the others lack a setting, unequal lengths, or what :func:`as_scores` refuses.
+    """
+    own, other = by_setting(perturbed_by_setting), by_setting(others, name)
+    if missing := [setting for setting in own if setting not in other]:
+        raise ValueError(f"{name} lacks {', '.join(missing[:5])}: measure {whom} under the same settings")
+    for setting, scores in own.items():
+        require_equal_lengths({setting: len(scores), named(name, setting): len(other[setting])})
+    return own, {setting: other[setting] for setting in own}
+
+
+def per_sample(scores: Mapping[str, Scores]) -> Scores:
+    """Returns the mean of each sample over at least one setting, shape (N,)."""
+    averages: Scores = np.stack(list(scores.values()), axis=1).mean(axis=1)
+    return averages
+
+
 def parsed(setting: SettingLike) -> Setting:
     """Returns a setting given as itself or as text.
 

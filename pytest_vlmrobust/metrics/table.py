@@ -16,6 +16,13 @@ from .scores import Scores, as_scores, by_setting, mean, named, parsed, require_
 from .statistics.clusters import Clusters
 
 RESOLUTION = "resolution"
+_OTHERS = {
+    "reference_by_setting": "reference",
+    "baseline_by_setting": "baseline",
+    "unhinted_by_setting": "unhinted",
+    "base_by_setting": "base",
+}
+"""Fields with other scores of the same samples by setting, and how messages call them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +33,7 @@ class ScoreTable:
     NaN marks a missing score.
 
     Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or not one group or label per sample.
+        ValueError: unequal lengths, a score outside [0, 1], or not one group, position or group of people per sample.
         SettingError: a key that is not a setting.
     """
 
@@ -43,8 +50,10 @@ class ScoreTable:
     None when all samples are independent."""
     patches_by_setting: Mapping[str, Scores] | None = None
     """Setting ``patches:n`` to the scores of every patch, shape (N, n*n)."""
-    labels: Sequence[str] | None = None
-    """What samples are compared by: the position in a grid, or a group of people."""
+    positions: Sequence[str] | None = None
+    """Where in the grid the target of each sample is; empty where unknown. None where there is no grid."""
+    people: Sequence[str] | None = None
+    """The group of people that each sample shows; empty where unknown. None where no group is known."""
     chance: float | None = None
     """Expected score of guessing, in [0, 1]; None when unknown, or when ``chances`` say it for each sample."""
     chances: Scores | None = None
@@ -57,6 +66,10 @@ class ScoreTable:
     """Scores of M attempts at the whole image, shape (N, M), the first one among them; ``patches:n`` uses the first n*n."""
     baseline_by_setting: Mapping[str, Scores] | None = None
     """The scores of an earlier run on the same samples, shape (N,); ``clean`` is a setting too."""
+    unhinted_by_setting: Mapping[str, Scores] | None = None
+    """The scores of the same samples asked without the hint, shape (N,); ``clean`` is a setting too."""
+    base_by_setting: Mapping[str, Scores] | None = None
+    """The scores of the same samples by the same model without thinking, shape (N,); ``clean`` is a setting too."""
     clusters: Clusters = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -66,10 +79,9 @@ class ScoreTable:
         }
         if self.no_image is not None:
             checked["no_image"] = as_scores(self.no_image, "no_image")
-        if self.reference_by_setting is not None:
-            checked["reference_by_setting"] = by_setting(self.reference_by_setting, "reference_by_setting")
-        if self.baseline_by_setting is not None:
-            checked["baseline_by_setting"] = by_setting(self.baseline_by_setting, "baseline_by_setting")
+        for name in _OTHERS:
+            if (others := getattr(self, name)) is not None:
+                checked[name] = by_setting(others, name)
         for name in ("patches_by_setting", "patches_again_by_setting", "placebo_patches_by_setting"):
             if (patches := getattr(self, name)) is not None:
                 checked[name] = {
@@ -162,10 +174,9 @@ class ScoreTable:
         if self.no_image is not None:
             yield NO_IMAGE_NAME, self.no_image
         yield from self.by_setting.items()
-        for setting, scores in (self.reference_by_setting or {}).items():
-            yield f"reference {setting}", scores
-        for setting, scores in (self.baseline_by_setting or {}).items():
-            yield f"baseline {setting}", scores
+        for name, prefix in _OTHERS.items():
+            for setting, scores in (getattr(self, name) or {}).items():
+                yield f"{prefix} {setting}", scores
         for setting, scores in (self.patches_by_setting or {}).items():
             yield f"patches of {setting}", scores
         for setting, scores in (self.patches_again_by_setting or {}).items():
@@ -199,7 +210,7 @@ class ScoreTable:
         return [float(self.by_setting[setting].mean()) if self.samples else float("nan") for _, setting in curve]
 
     def _lengths_of_names(self) -> dict[str, int]:
-        given = {"groups": self.groups, "labels": self.labels}
+        given = {"groups": self.groups, "positions": self.positions, "people": self.people}
         return {name: len(values) for name, values in given.items() if values is not None}
 
 

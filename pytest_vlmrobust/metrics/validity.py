@@ -9,6 +9,7 @@ import numpy as np
 
 from .scores import ROUNDING, Scores, drops
 from .selections import low_settings, triples, types
+from .statistics.differences import drop_test
 from .statistics.maxima import cross_validated_maximum
 from .table import ScoreTable
 from .wording import listed, percent, points
@@ -16,6 +17,8 @@ from .wording import listed, percent, points
 SMALLEST_MARGIN = 0.01
 """Smallest difference that counts as one: 1 percentage point (PCRI and RCI, section 3: delta)."""
 
+_TAIL = 0.05
+"""Error probability of showing that a model does a task which it does not do."""
 _ENOUGH_FOR_FOLDS = 50
 """From so many clusters on, a fifth of them says something about the setting that the others choose."""
 
@@ -52,6 +55,30 @@ def whole_is_above_chance(table: ScoreTable, setting: str | None) -> str:  # noq
     )
 
 
+def does_the_task(table: ScoreTable, setting: str | None = None) -> str:  # noqa: ARG001
+    """Returns why a model is not shown to do a task at all, or an empty string: what it then loses or favours says nothing.
+
+    The one-sided 95 % bound of its gain over asking without the pictures has to be above 0. That is no low hurdle where boxes are
+    asked for: without the picture, those of the context can be copied. A missing score counts against the model.
+    """
+    if table.no_image is None or not table.samples:
+        return "there are no scores without the pictures: whether the task is done at all cannot be told"
+    seen, blind = np.nan_to_num(table.clean, nan=0.0), np.nan_to_num(table.no_image, nan=1.0)
+    if float(drop_test(seen, blind[:, None], table.clusters).lower(_TAIL)[0]) > 0.0:
+        return ""
+    return f"not shown to do the task: {seen.mean():.2f} with the pictures, {blind.mean():.2f} without"
+
+
+def unknown_positions(table: ScoreTable) -> str:
+    """Returns how many samples a gap leaves out because their position is unknown."""
+    return _left_out(table.positions, "position")
+
+
+def unknown_people(table: ScoreTable) -> str:
+    """Returns how many samples a gap leaves out because their group of people is unknown."""
+    return _left_out(table.people, "group of people")
+
+
 def reference_makes_errors(table: ScoreTable, setting: str | None) -> str:  # noqa: ARG001
     """Returns under which perturbations the reference model makes no error to be compared with, or an empty string."""
     reference = table.reference_by_setting or {}
@@ -81,6 +108,11 @@ def constant_types(table: ScoreTable) -> str:
         if float(np.ptp(drops(table.clean, table.matrix(settings)))) < ROUNDING
     ]
     return f"left out {listed(constant)}: the same drop at each level" if constant else ""
+
+
+def _left_out(names: Sequence[str] | None, noun: str) -> str:
+    unknown = sum(not name for name in names or ())
+    return f"left out {unknown} of {len(names or ())} samples of unknown {noun}" if unknown else ""
 
 
 def _worst(table: ScoreTable, settings: Sequence[str]) -> str:

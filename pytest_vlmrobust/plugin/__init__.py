@@ -17,6 +17,7 @@ from .summary import pytest_report_collectionfinish as pytest_report_collectionf
 from .fixtures import GatedTest as GatedTest
 from .fixtures import vlm_cell as vlm_cell
 from .fixtures import vlm_sweep as vlm_sweep
+from .fixtures import vlm_family as vlm_family
 from .outcome import pytest_runtest_makereport as pytest_runtest_makereport
 from .outcome import pytest_report_teststatus as pytest_report_teststatus
 from .summary import pytest_sessionfinish as pytest_sessionfinish

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
+from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
 
+from .conditions import refuse_unknown_scopes
 from .session import ids_of, usage_error
 from .stash import GATE
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.core.cell import Cell, SweepMetric
+    from pytest_vlmrobust.core.cell import Planned
+    from pytest_vlmrobust.core.setting import Setting
 
     from .session import Gate
 
+FIXTURES = ("vlm_cell", "vlm_sweep", "vlm_family")
 NO_MODEL = (
     "these suites gate a vision-language model, and none was named. Say which with --vlm=NAME; "
     "--vlm=tiny runs the embedded reference model, offline, in a few minutes on a CPU"
@@ -24,8 +27,8 @@ NO_MODEL = (
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrises tests that ask for ``vlm_cell`` or ``vlm_sweep``."""
-    fixture = next((name for name in ("vlm_cell", "vlm_sweep") if name in metafunc.fixturenames), None)
+    """Parametrises tests that ask for ``vlm_cell``, ``vlm_sweep`` or ``vlm_family``."""
+    fixture = next((name for name in FIXTURES if name in metafunc.fixturenames), None)
     if fixture is None:
         return
     gate = metafunc.config.stash[GATE]
@@ -36,29 +39,62 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         planned = []
     gate.plan += planned
     gate.planned += len(planned)
+    if not planned:
+        gate.idle.add(metafunc.definition.nodeid)
     metafunc.parametrize(fixture, planned, ids=ids_of(planned), indirect=True)
 
 
-def plan(gate: Gate, definition: pytest.Item, fixture: str) -> Sequence[Cell | SweepMetric]:
-    """Returns what a test function is about.
+def plan(gate: Gate, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
+    """Returns what a test function is about; nothing where the run has no data, or no models, of the kind it is about.
 
     Raises:
         UsageError: no model, a test without marks, or a name in a mark that is not known.
     """
     if not gate.settings.vlm:
         raise UsageError(NO_MODEL)
-    from pytest_vlmrobust import metrics
-    from pytest_vlmrobust.evaluation.plan import expand_settings, plan_cells, plan_sweeps
+    from pytest_vlmrobust.evaluation.plan import plan_cells, plan_families, plan_sweeps
 
-    models, datasets = list(gate.models), list(gate.datasets)
-    wanted = marked(definition, "vlm_settings")
-    settings = {dataset: expand_settings(wanted, gate.native_long_edge(dataset)) for dataset in datasets}
+    models, datasets = gate.models, data_of(gate, definition)
     if fixture == "vlm_cell":
-        return plan_cells(models, settings)
-    names = marked(definition, "vlm_metrics")
-    for name in names:
-        metrics.get(name)
-    return plan_sweeps(models, datasets, names)
+        wanted = marked(definition, "vlm_settings")
+        return plan_cells(list(models), {dataset: gate.expanded(wanted, dataset) for dataset in datasets})
+    names, splits = marked(definition, "vlm_metrics"), splits_of(definition)
+    if fixture == "vlm_family":
+        return plan_families(models, datasets, names, splits)
+    for dataset in datasets:
+        settings_of(gate, definition, dataset, splits[0])  # misspelt ones are said now
+    return plan_sweeps(models, datasets, names, splits)
+
+
+def data_of(gate: Gate, definition: pytest.Item) -> list[str]:
+    """Returns the data sets that a test function is about: those its tasks make of collections, else those of questions.
+
+    Raises:
+        UnknownName: a task that does not exist.
+    """
+    tasks = [str(name) for found in definition.iter_markers("vlm_tasks") for name in found.args]
+    if not tasks:
+        return list(gate.data.questions)
+    from pytest_vlmrobust.evaluation.tasks import TASKS
+
+    for task in tasks:
+        if task not in TASKS:
+            raise UnknownName("task", task, TASKS, where=definition.nodeid)
+    return list(gate.data.of_tasks(tasks))
+
+
+def splits_of(definition: pytest.Item) -> list[str]:
+    """Returns the sets of settings that summary metrics are taken over one by one; one empty name where they take all in one."""
+    return [str(name) for found in definition.iter_markers("vlm_splits") for name in found.args] or [""]
+
+
+def settings_of(gate: Gate, definition: pytest.Item, dataset: str, split: str) -> tuple[Setting, ...]:
+    """Returns the settings that a summary metric is taken over: those of its split, else those of the test's mark.
+
+    Raises:
+        UsageError: neither is marked, or a name in a mark is not known.
+    """
+    return gate.expanded([split] if split else marked(definition, "vlm_settings"), dataset)
 
 
 def marked(definition: pytest.Item, mark: str) -> list[str]:
@@ -77,13 +113,19 @@ def marked(definition: pytest.Item, mark: str) -> list[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuses what could not be planned, and counts what was selected."""
     gate = config.stash[GATE]
+    if gate.plan and gate.refused is None:
+        try:
+            refuse_unknown_scopes(gate)
+        except VlmRobustError as error:
+            gate.refused = error
     if gate.refused is not None:
         if gate.controls:
             raise usage_error(gate.refused) from None
         items.clear()  # a worker cannot refuse: it runs nothing, and tells its controller
+    items[:] = [item for item in items if item.nodeid.partition("[")[0] not in gate.idle]
     gate.selected = sum(is_gated(item) for item in items)
 
 
 def is_gated(item: pytest.Item) -> bool:
     """Whether a test is one of the gate's."""
-    return bool({"vlm_cell", "vlm_sweep"} & set(getattr(item, "fixturenames", ())))
+    return bool(set(FIXTURES) & set(getattr(item, "fixturenames", ())))

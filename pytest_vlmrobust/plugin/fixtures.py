@@ -1,4 +1,4 @@
-"""The two fixtures that suites use. Evaluation happens in set-up, so that what is not the model's fault is an error."""
+"""The fixtures that suites use. Evaluation happens in set-up, so that what is not the model's fault is an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
 
 from .junit import properties
@@ -19,6 +19,10 @@ from .stash import GATE, RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pytest_vlmrobust.core.setting import Setting
+
+    from .session import Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +79,21 @@ def vlm_cell(request: pytest.FixtureRequest) -> GatedTest:
 @pytest.fixture
 def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
     """One summary metric of a sweep, computed over the settings of the test's mark and judged; call ``.check()`` on it."""
-    from pytest_vlmrobust.evaluation.plan import expand_settings
-
-    from .collection import marked
-
     gate = request.config.stash[GATE]
-    settings = expand_settings(marked(request.node, "vlm_settings"), gate.native_long_edge(request.param.dataset))
-    return _gated(request, "sweep", lambda: gate.judge.sweep(request.param, settings))
+    return _gated(request, "sweep", lambda: gate.judge.sweep(request.param, _settings(request, gate)))
+
+
+@pytest.fixture
+def vlm_family(request: pytest.FixtureRequest) -> GatedTest:
+    """One property of a family of models of different sizes, judged; call ``.check()`` on it."""
+    gate = request.config.stash[GATE]
+    return _gated(request, FAMILY, lambda: gate.judge.family(request.param, _settings(request, gate)))
+
+
+def _settings(request: pytest.FixtureRequest, gate: Gate) -> tuple[Setting, ...]:
+    from .collection import settings_of
+
+    return settings_of(gate, request.node, request.param.dataset, request.param.split)
 
 
 def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:

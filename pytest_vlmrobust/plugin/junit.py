@@ -18,6 +18,8 @@ def properties(record: Record) -> list[tuple[str, str]]:
         "vlm.setting": record.setting,
         "vlm.family": record.family,
         "vlm.level": record.level,
+        "vlm.task": record.task,
+        "vlm.split": record.split,
         "vlm.verdict": str(record.outcome),
         "vlm.n": str(record.n),
         "vlm.n_requested": str(record.n_requested),

@@ -44,7 +44,11 @@ class Settings:
         "default: tiny for tiny, default for every other model)",
         "FILE",
     )
-    vlm_sample: str = option("", "evaluate N samples or P%% of each dataset, stratified by category, seed 42", metavar="N|P%")
+    vlm_sample: str = option(
+        "",
+        "evaluate N samples or P%% of each dataset, stratified by category, seed 42; identities are kept whole",
+        metavar="N|P%",
+    )
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
     vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
     vlm_report: str = option("", "write results.json, summary.md and manifest.json into this directory", metavar="DIR")
@@ -53,12 +57,27 @@ class Settings:
         "model of this run whose errors normalise mean_corruption_error; no_image: the same model without images",
         metavar="NAME",
     )
+    vlm_baseline: str = option("", "directory of an earlier run that each cell is compared with, paired by sample", metavar="RUN")
+    vlm_update_baseline: bool = option(
+        False,
+        "put the evidence of this run into the directory of --vlm-baseline when it ends GO; refused where CI is set",
+        ini="bool",
+        action="store_true",
+    )
     vlm_device: str = option("auto", "auto, cpu, mps, cuda or cuda:N", metavar="DEVICE")
     vlm_dtype: str = option(
         "", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE"
     )
     vlm_batch_size: int = option(16, "requests that a model answers at a time", metavar="N", type=int)
     vlm_seed: int = option(AUGMENTATION_SEED, "seed of every stochastic perturbation", metavar="N", type=int)
+    vlm_patches: str = option("2,3", "grids of the suite of patches: patches on a side, of 2, 3, 4 and 5", metavar="N,N")
+    vlm_patch_stop: bool = option(
+        False,
+        "ask about no further patch of a sample once one is right: the same PCRI and RCI from fewer inferences, "
+        "without the map of positions",
+        ini="bool",
+        action="store_true",
+    )
     vlm_threads: int = option(1, "threads that perturb pictures ahead of the model", metavar="N", type=int)
 
     @classmethod

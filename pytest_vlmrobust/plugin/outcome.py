@@ -11,11 +11,11 @@ from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
 
-from .collection import is_gated
+from .collection import FIXTURES, is_gated
 from .stash import GATE, RECORD
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.core.cell import Cell, SweepMetric
+    from pytest_vlmrobust.core.cell import Planned
 
     from .session import Gate
 
@@ -25,7 +25,7 @@ _PHASES = ("setup", "call", "teardown")
 _OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
 
 
-def failed_record(test: str, about: Cell | SweepMetric, reason: str, nodeid: str) -> Record:
+def failed_record(test: str, about: Planned, reason: str, nodeid: str) -> Record:
     """Returns the record of a test that could not measure."""
     return Record(
         test=test,
@@ -34,6 +34,7 @@ def failed_record(test: str, about: Cell | SweepMetric, reason: str, nodeid: str
         dataset=about.dataset,
         setting=str(getattr(about, "setting", "")),
         metric=getattr(about, "metric", ""),
+        split=getattr(about, "split", ""),
         outcome=Outcome.ERROR,
         reason=reason,
         nodeid=nodeid,
@@ -53,8 +54,9 @@ def pytest_runtest_makereport(
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
         params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
-        test = "cell" if "vlm_cell" in params else "sweep"
-        record = item.stash.get(RECORD, None) or failed_record(test, params[f"vlm_{test}"], _last_line(report), item.nodeid)
+        fixture = next(name for name in FIXTURES if name in params)
+        test, about = fixture.removeprefix("vlm_"), params[fixture]
+        record = item.stash.get(RECORD, None) or failed_record(test, about, _last_line(report), item.nodeid)
         setattr(report, _ATTRIBUTE, record.to_json())
     return report
 

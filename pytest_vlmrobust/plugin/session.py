@@ -8,32 +8,38 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vlmrobust.core.errors import StoreError, UsageError, VlmRobustError
-from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision, decide
+from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
+from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
+from .conditions import samples_asked, shortfalls
 from .options import ENVIRONMENT_DATA, Settings
 from .progress import ProgressDisplay
 from .stash import GATE
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends import Backend
-    from pytest_vlmrobust.core.cell import Cell, SweepMetric
+    from pytest_vlmrobust.core.cell import Planned
     from pytest_vlmrobust.core.model import ModelRef
     from pytest_vlmrobust.core.record import Record
+    from pytest_vlmrobust.core.setting import Setting
+    from pytest_vlmrobust.evaluation.baseline import Baseline
+    from pytest_vlmrobust.evaluation.data import RunData
     from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
     from pytest_vlmrobust.evaluation.judging import Judge
-    from pytest_vlmrobust.policies import Policy
+    from pytest_vlmrobust.policies import JudgedTest, Policy
     from pytest_vlmrobust.reporting import RunFacts
-    from pytest_vlmrobust.store import Journal
+    from pytest_vlmrobust.store import Evidence, Journal
 
 
-DEFAULT_DATASETS = ("shapes", "words")
+NOT_CONCLUDED = "the run was not concluded, so that nobody knows what it left out: run it again, what it has answered is kept"
+_SMALL = 400
+"""A model that was trained on pictures of at most this long edge is shown the small embedded collections."""
 
 
 @dataclass
@@ -53,20 +59,40 @@ class Gate:
     today: date = field(default_factory=date.today)
     """Waivers expire by local date."""
     refused: VlmRobustError | None = None
-    plan: list[Cell | SweepMetric] = field(default_factory=list)
+    plan: list[Planned] = field(default_factory=list)
     """What its tests are about, whatever is deselected: a verdict does not depend on which of them run."""
+    idle: set[str] = field(default_factory=set)
+    """Test functions that this run has nothing for, such as those about identities when only questions were named."""
     planned: int = 0
     selected: int = 0
+    narrowed: str = ""
+    """An option by which whole files of tests may be left out, so that nobody knows how many; empty without one."""
     display: ProgressDisplay | None = None
 
     @cached_property
     def journal(self) -> Journal:
         """The records of this run on disk, one line each, written as tests end."""
-        from pytest_vlmrobust.store import Journal, write_manifest
+        from pytest_vlmrobust.store import Journal
 
-        directory = self.store_directory / "runs" / self.run_id
-        write_manifest(directory, {"run": self.run_id, "planned": self.planned, "selected": self.selected})
-        return Journal(directory)
+        self.describe([NOT_CONCLUDED])
+        return Journal(self.run_directory)
+
+    def describe(self, lacks: Sequence[str]) -> None:
+        """Writes beside the journal what its records do not say: what was to run, and what the policies ask for beside."""
+        from pytest_vlmrobust.store import write_manifest
+
+        counts = {"planned": self.planned, "selected": self.selected}
+        write_manifest(self.run_directory, {"run": self.run_id, **counts, "shortfalls": list(lacks)})
+
+    @cached_property
+    def samples_asked(self) -> dict[str, tuple[int, int]]:
+        """Of each data set of which ``--vlm-sample`` left samples out: how many were asked, and how many there are."""
+        return samples_asked(self) if self.settings.vlm_sample else {}
+
+    @property
+    def run_directory(self) -> Path:
+        """Where the journal and the evidence of this run are."""
+        return self.store_directory / "runs" / self.run_id
 
     @property
     def controls(self) -> bool:
@@ -91,24 +117,21 @@ class Gate:
         }
 
     @cached_property
+    def data(self) -> RunData:
+        """What the run asks from."""
+        from pytest_vlmrobust.evaluation.data import RunData
+
+        small = all(ref.trained_long_edge is not None and ref.trained_long_edge <= _SMALL for ref in self.models.values())
+        return RunData(self.settings.vlm_dataset, self.data_directory, small=small)
+
+    @property
     def datasets(self) -> dict[str, str]:
-        """What the user called each dataset, by the name that stands in test ids; nothing is opened for it.
+        """What the user called each dataset and collection, by the name that stands in test ids; nothing is read for it.
 
         Raises:
             UsageError: two datasets would share a name.
         """
-        from pytest_vlmrobust.datasets import dataset_id
-
-        found: dict[str, str] = {}
-        for name in self.settings.vlm_dataset or DEFAULT_DATASETS:
-            short = dataset_id(name)
-            if short in found:
-                raise UsageError(
-                    f"--vlm-dataset {name!r} and {found[short]!r} would both be called {short!r} in test ids. "
-                    "Give each dataset once, or rename one of the files"
-                )
-            found[short] = name
-        return found
+        return self.data.typed
 
     @cached_property
     def policies(self) -> dict[str, Policy]:
@@ -146,14 +169,15 @@ class Gate:
         Raises:
             StoreError: the store cannot be opened.
         """
-        from pytest_vlmrobust.datasets import resolve
         from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
+        from pytest_vlmrobust.evaluation.testimony import Testimony
         from pytest_vlmrobust.store import Store
+        from pytest_vlmrobust.store.pictures import FOLDER
 
         settings = self.settings
-        return Evaluator(
+        evaluator = Evaluator(
             models=self.models,
-            datasets={short: partial(resolve, name, data_dir=self.data_directory) for short, name in self.datasets.items()},
+            datasets=self.data.factories,
             open_backend=self.open_backend,
             store=Store.open(self.store_directory, read_only=settings.vlm_offline),
             options=EvaluationOptions(
@@ -162,32 +186,53 @@ class Gate:
                 offline=settings.vlm_offline,
                 batch_size=settings.vlm_batch_size,
                 threads=settings.vlm_threads,
+                patch_stop=settings.vlm_patch_stop,
+                pictures=self.store_directory / FOLDER,
             ),
             listener=self._progressed,
         )
+        evaluator.witness = Testimony(self.evidence, evaluator.dataset)
+        return evaluator
 
-    def native_long_edge(self, dataset: str) -> int | None:
-        """Returns the long edge in pixels that all pictures of a dataset share, ``None`` where they differ; nothing is read.
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The questions, answers and scores of this run, which its workers share."""
+        from pytest_vlmrobust.store import Evidence
+
+        return Evidence.open(self.run_directory)
+
+    @cached_property
+    def grids(self) -> tuple[int, ...]:
+        """How many patches on a side the suite of patches cuts pictures into.
 
         Raises:
-            VlmRobustError: there is no such dataset.
+            UsageError: no such grid.
         """
-        from pytest_vlmrobust.datasets import resolve
+        from pytest_vlmrobust.evaluation.plan import read_grids
 
-        return resolve(self.datasets[dataset], data_dir=self.data_directory).native_long_edge
+        return read_grids(self.settings.vlm_patches)
+
+    def expanded(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
+        """Returns the settings that the names in a mark stand for on a dataset; no sample is read.
+
+        Raises:
+            VlmRobustError: there is no such dataset, or no such setting.
+        """
+        from pytest_vlmrobust.evaluation.plan import expand_settings
+
+        return expand_settings(names, self.data.open(dataset).native_long_edge, self.grids)
 
     def sizes(self) -> dict[str, int]:
         """Returns how many independent samples (source pictures) the run asks about, by dataset; unreadable ones are left out."""
-        from pytest_vlmrobust.datasets import resolve, sampling
+        from pytest_vlmrobust.datasets import sampling
         from pytest_vlmrobust.datasets.files import DatasetWarning
 
         found = {}
-        for short, name in self.datasets.items():
+        for short in dict.fromkeys(planned.dataset for planned in self.plan):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DatasetWarning)  # the evaluation says the same when it reads them
-                    samples = list(resolve(name, data_dir=self.data_directory).samples())
-                chosen = sampling.take(samples, self.settings.vlm_sample) if self.settings.vlm_sample else samples
+                    chosen = sampling.chosen(self.data.open(short), self.settings.vlm_sample or None)
             except VlmRobustError:
                 continue  # the tests that need it say why
             found[short] = len({sample.group or sample.id for sample in chosen})
@@ -209,13 +254,49 @@ class Gate:
     @cached_property
     def judge(self) -> Judge:
         """What turns measurements into records with verdicts."""
-        from pytest_vlmrobust.evaluation.judging import Judge, judged_tests
+        from pytest_vlmrobust.evaluation.families import families
+        from pytest_vlmrobust.evaluation.judging import Judge
 
+        members = families(self.models)
+        policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
         policies = {
-            name: policy.planned(test for planned in self.plan if planned.model == name for test in judged_tests(planned))
-            for name, policy in self.policies.items()
+            name: policy.planned(test for planned in self.plan if planned.model == name for test in self.judged(planned))
+            for name, policy in policies.items()
         }
-        return Judge(self.evaluator, policies, self.today, self.reference)
+        return Judge(
+            self.evaluator,
+            policies,
+            self.today,
+            self.reference,
+            data=self.data,
+            families=members,
+            baseline=self.baseline,
+        )
+
+    @cached_property
+    def baseline(self) -> Baseline | None:
+        """The earlier run that cells are compared with.
+
+        Raises:
+            UsageError: the directory holds no evidence of a run, or none of a model of this one.
+        """
+        from pytest_vlmrobust.evaluation.baseline import Baseline
+
+        if not self.settings.vlm_baseline:
+            return None
+        directory = self._path(self.settings.vlm_baseline)
+        if self.settings.vlm_update_baseline and not directory.exists():
+            return None  # the first one
+        found = Baseline.open(directory)
+        for name in self.models:
+            found.model(name)
+        return found
+
+    def judged(self, planned: Planned) -> list[JudgedTest]:
+        """Returns what a planned test will be judged by."""
+        from pytest_vlmrobust.evaluation.judged import judged_tests
+
+        return judged_tests(planned, self.data.tasks, baseline=bool(self.settings.vlm_baseline))
 
     @property
     def store_directory(self) -> Path:
@@ -234,15 +315,14 @@ class Gate:
         Raises:
             UsageError: something of it cannot be used.
         """
-        from pytest_vlmrobust.datasets import resolve, sampling
+        from pytest_vlmrobust.datasets import sampling
 
-        _ = self.policies, self.reference
+        _ = self.policies, self.reference, self.grids, self.baseline
         for ref in self.models.values():
             self.open_backend(ref)
         if self.settings.vlm_sample:
             sampling.count_of(self.settings.vlm_sample, 1)
-        for name in self.datasets.values():
-            resolve(name, data_dir=self.data_directory)
+        self.data.check()
 
     def open_evaluator(self) -> Evaluator | None:
         """Returns the evaluator if a test has asked for it."""
@@ -251,15 +331,14 @@ class Gate:
     @property
     def decision(self) -> Decision:
         """The decision of the run as far as it went."""
-        missing = self.facts().missing(self.records)
-        return decide((record.outcome for record in self.records), missing=missing)
+        return self.facts().decision(self.records)
 
     def facts(self, warnings: Sequence[str] = ()) -> RunFacts:
         """Returns what is known about the run beside its records."""
         from pytest_vlmrobust.reporting import RunFacts
 
         policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in self.policies.items()}
-        return RunFacts(policies, self.planned, self.selected, warnings)
+        return RunFacts(policies, self.planned, self.selected, warnings, shortfalls(self))
 
     @property
     def records(self) -> list[Record]:
@@ -284,6 +363,10 @@ class Gate:
             self.display = None
         if "journal" in self.__dict__:
             self.journal.close()
+        if "evidence" in self.__dict__:
+            self.evidence.close()
+        if self.__dict__.get("baseline") is not None:
+            self.__dict__["baseline"].close()
         evaluator = self.open_evaluator()
         if evaluator is not None:
             evaluator.close()
@@ -307,16 +390,23 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "vlm_settings(*names): settings, or sets of them such as robustbench, of a vlm_cell or vlm_sweep test"
     )
-    config.addinivalue_line("markers", "vlm_metrics(*names): summary metrics of a vlm_sweep test")
+    config.addinivalue_line("markers", "vlm_metrics(*names): summary metrics of a vlm_sweep or vlm_family test")
+    config.addinivalue_line(
+        "markers", "vlm_splits(*names): settings, or sets of them, that each summary metric is taken over one by one"
+    )
+    config.addinivalue_line("markers", "vlm_tasks(*names): what is asked of collections of identities, in place of questions")
     from .outcome import Collector
 
-    worker = str(getattr(config, "workerinput", {}).get("workerid", "main"))
-    gate = Gate(Settings.from_config(config), config.rootpath, config.invocation_params.dir, worker)
+    given = getattr(config, "workerinput", {})
+    gate = Gate(Settings.from_config(config), config.rootpath, config.invocation_params.dir, str(given.get("workerid", "main")))
+    gate.run_id = str(given.get("vlm_run_id", gate.run_id))  # one run, one directory, whoever works on it
     config.stash[GATE] = gate
+    gate.narrowed = "--lf" if config.getoption("lf", default=False) else ""
     if gate.settings.vlm:
         # what a data set notes about itself must reach the reader, and not end a run whose other warnings are errors
         config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
         check_report_directory(gate)
+        check_baseline(gate)
         config.pluginmanager.register(Collector(gate), "vlmrobust-collector")
         gate.display = ProgressDisplay.for_run(config) if gate.controls else None
         try:
@@ -337,6 +427,23 @@ def check_report_directory(gate: Gate) -> None:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise pytest.UsageError(f"--vlm-report {str(directory)!r}: cannot make the directory: {error.strerror}") from None
+
+
+def check_baseline(gate: Gate) -> None:
+    """Refuses to replace a baseline where nobody looks.
+
+    Raises:
+        pytest.UsageError: in continuous integration, or without a place for it.
+    """
+    if not gate.settings.vlm_update_baseline:
+        return
+    if os.environ.get("CI"):
+        raise pytest.UsageError(
+            "--vlm-update-baseline is refused where the environment variable CI is set: a gate must not move its own bar. "
+            "Run it by hand, look at the report, and commit the baseline"
+        )
+    if not gate.settings.vlm_baseline:
+        raise pytest.UsageError("--vlm-update-baseline needs --vlm-baseline DIR, which says where the baseline is")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

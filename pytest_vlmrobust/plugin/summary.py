@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.record import CHECK
 from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
+from .conditions import policy_warnings
 from .junit import add_suite_properties
 from .stash import GATE
 
@@ -50,7 +50,6 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 def too_few_samples(gate: Gate) -> list[str]:
     """Returns, for each model and dataset, the rules that too few samples are there for."""
-    from pytest_vlmrobust.evaluation.judging import judged_tests
     from pytest_vlmrobust.evaluation.sample_size import undecidable
 
     sizes = gate.sizes()
@@ -58,7 +57,9 @@ def too_few_samples(gate: Gate) -> list[str]:
         f"{name}: {sentence}"
         for name, policy in gate.policies.items()
         for sentence in undecidable(
-            policy, (test for planned in gate.plan if planned.model == name for test in judged_tests(planned)), sizes
+            policy,
+            (test for planned in gate.plan if planned.model == name for test in gate.judged(planned)),
+            sizes,
         )
     ]
 
@@ -83,14 +84,31 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _conclude(session: pytest.Session, gate: Gate, exitstatus: int) -> None:
-    decision = gate.decision
+    facts = gate.facts()
+    decision = facts.decision(gate.records)
+    gate.describe(facts.shortfalls)
     if exitstatus not in _UNTOUCHED and not _others_failed(session, gate):
         session.exitstatus = EXIT_CODES[decision]
     add_suite_properties(session.config, suite_facts(gate))
     if gate.settings.vlm_report:
         from pytest_vlmrobust.reporting import write_report
 
-        write_report(Path(gate.invocation / gate.settings.vlm_report), gate.records, gate.facts(), manifest(gate))
+        directory = gate.invocation / gate.settings.vlm_report
+        write_report(directory, gate.records, facts, manifest(gate))
+        gate.evidence.copy_to(directory)
+    if gate.settings.vlm_update_baseline and decision is Decision.GO:
+        _update_baseline(gate)
+
+
+def _update_baseline(gate: Gate) -> None:
+    """Puts what this run rests on where later runs look for their baseline."""
+    from pytest_vlmrobust.reporting import write_report
+
+    directory = gate.invocation / gate.settings.vlm_baseline
+    if gate.baseline is not None:
+        gate.baseline.close()
+    gate.evidence.copy_to(directory)
+    write_report(directory, gate.records, gate.facts(), manifest(gate))
 
 
 def measured_nothing(config: pytest.Config) -> bool:
@@ -136,7 +154,7 @@ def manifest(gate: Gate) -> dict[str, object]:
         "platform": platform.platform(),
         "settings": dataclasses.asdict(gate.settings),
         "models": {name: model_facts(gate, ref) for name, ref in gate.models.items()},
-        "datasets": {short: attempt(partial(digest_of, name, gate.data_directory)) for short, name in gate.datasets.items()},
+        "datasets": {name: attempt(partial(digest_of, gate, name)) for name in measured_datasets(gate)},
         "policies": {
             name: {"sha256": policy.sha256, "files": [dataclasses.asdict(file) for file in policy.files]}
             for name, policy in gate.policies.items()
@@ -146,11 +164,14 @@ def manifest(gate: Gate) -> dict[str, object]:
     }
 
 
-def digest_of(name: str, directory: Path | None) -> str:
-    """Returns the digest of the data set that the user called ``name``."""
-    from pytest_vlmrobust.datasets import resolve
+def measured_datasets(gate: Gate) -> list[str]:
+    """Returns the data sets that records are about, in their order."""
+    return [name for name in dict.fromkeys(record.dataset for record in gate.records) if name]
 
-    return resolve(name, data_dir=directory).digest
+
+def digest_of(gate: Gate, name: str) -> str:
+    """Returns the digest of the data set that stands as ``name`` in test ids."""
+    return gate.data.open(name).digest
 
 
 def model_facts(gate: Gate, ref: ModelRef) -> dict[str, object]:
@@ -201,26 +222,3 @@ def failed_beside(gate: Gate) -> str:
         return ""
     shown = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
     return f"FAILED  whatever the gate decides the run fails, for what failed beside it: {shown}"
-
-
-def policy_warnings(gate: Gate) -> list[str]:
-    """Returns what the run says about its policies: waivers that can go, and (in a whole run) rules that met no test."""
-    from pytest_vlmrobust.policies import WaiverState, unmatched_rules, waiver_report
-
-    whole = gate.planned == gate.selected
-    quiet = {WaiverState.USED} | (set() if whole else {WaiverState.UNMATCHED, WaiverState.UNNEEDED})
-    found = []
-    for name, policy in gate.policies.items():
-        own = [record for record in gate.records if record.model == name]
-        uses = [use for use in waiver_report(policy, own, today=gate.today) if use.state not in quiet]
-        found += [str(use) for use in uses if use.state is not WaiverState.UNMATCHED]
-        lost = [use.waiver.id for use in uses if use.state is WaiverState.UNMATCHED]
-        if lost:
-            found.append(
-                f"{len(lost)} of {len(policy.waivers)} waivers speak about no test of {name} in this run: {', '.join(lost)}. "
-                "Look for a misspelt scope, unless they are about suites that this run leaves out"
-            )
-        idle = [rule.id for rule in unmatched_rules(policy, own)] if whole else []
-        if idle:
-            found.append(f"{len(idle)} of {len(policy.rules)} rules met no test of {name}: {', '.join(idle)}")
-    return found

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from .bound import Bound
 from .budgets import Budgets
+from .coverage import Coverage, Extent, suites_of
 from .loader import load_policy
 from .policy import Policy, PolicyFile
-from .rules import Judge, JudgedTest, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
+from .rules import NO_LEVEL, Judge, JudgedTest, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
 from .schema import MetricFacts
-from .usage import WaiverState, WaiverUse, unmatched_rules, waiver_report
+from .usage import Missed, WaiverState, WaiverUse, unmatched_rules, waiver_report
 
 __all__ = [
+    "NO_LEVEL",
     "Bound",
     "Budgets",
+    "Coverage",
+    "Extent",
     "Judge",
     "JudgedTest",
     "MetricFacts",
+    "Missed",
     "Multiplicity",
     "OnInconclusive",
     "OnNotApplicable",
@@ -29,6 +34,7 @@ __all__ = [
     "WaiverState",
     "WaiverUse",
     "load_policy",
+    "suites_of",
     "unmatched_rules",
     "waiver_report",
 ]

@@ -11,10 +11,22 @@ from typing import TypeVar
 from pytest_vlmrobust.core.errors import PolicyError
 
 from .budgets import Budgets
+from .coverage import Coverage
 from .document import Entry, parse_document, read_bytes
 from .policy import Policy, PolicyFile
 from .rules import Rule, Treatment, Waiver
-from .schema import BUDGET_KEYS, TOP_KEYS, TREATMENT_KEYS, VERSION, MetricFacts, Schema, read_share, read_treatment
+from .schema import (
+    BUDGET_KEYS,
+    COVERAGE_KEYS,
+    TOP_KEYS,
+    TREATMENT_KEYS,
+    VERSION,
+    MetricFacts,
+    Schema,
+    read_coverage,
+    read_share,
+    read_treatment,
+)
 
 Identified = TypeVar("Identified", Rule, Waiver)
 
@@ -28,7 +40,7 @@ def load_policy(
 ) -> Policy:
     """Reads thresholds files, of which later ones override earlier ones.
 
-    A rule or waiver replaces the earlier one with the same id as a whole; ``defaults`` and ``budgets`` override key by key, and
+    A rule or waiver replaces the earlier one with the same id as a whole; ``defaults``, ``budgets`` and ``coverage`` override key by key, and
     the defaults that result hold for the rules of all files. Every file is checked in full, what is overridden too.
 
     Args:
@@ -54,7 +66,7 @@ def load_policy(
     if not rules:
         raise PolicyError(f"{', '.join(names) or 'no thresholds file'}: no rule at all, so nothing would be gated. Add rules:")
     files = tuple(PolicyFile(name, hashlib.sha256(content).hexdigest()) for name, content in zip(names, contents, strict=True))
-    return Policy(tuple(rules.values()), tuple(waivers.values()), budgets, files)
+    return Policy(tuple(rules.values()), tuple(waivers.values()), budgets, files, coverage=_read_coverage(tops))
 
 
 def _shown(path: Path, root: Path | None) -> str:
@@ -89,6 +101,14 @@ def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> Budgets:
             given |= top["budgets"].mapping(BUDGET_KEYS)
     shares = {key: read_share(entry) for key, entry in given.items()}
     return Budgets(**shares, sources=MappingProxyType({key: entry.where for key, entry in given.items()}))
+
+
+def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> Coverage:
+    given: dict[str, Entry] = {}
+    for top in tops:
+        if "coverage" in top:
+            given |= top["coverage"].mapping(COVERAGE_KEYS)
+    return Coverage(**read_coverage(given), sources=MappingProxyType({key: entry.where for key, entry in given.items()}))
 
 
 def _by_id(things: Iterable[Identified]) -> dict[str, Identified]:

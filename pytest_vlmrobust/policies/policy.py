@@ -1,4 +1,4 @@
-"""Policy: the rules, waivers and budgets of one run, and the judging of an estimate by them."""
+"""Policy: the rules, waivers, budgets and required coverage of one run, and the judging of an estimate by them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.verdict import Outcome, Verdict
 
 from .bound import Bound
 from .budgets import Budgets
+from .coverage import Coverage
 from .judgement import WARNING, judge_rule
 from .rules import JudgedTest, Rule, Scope, Waiver
 
@@ -48,6 +49,7 @@ class Policy:
     files: tuple[PolicyFile, ...] = ()
     shared_by: Mapping[str, int] = field(default_factory=dict)
     """Rule id to how many tests of the run it bounds; one where nothing is said."""
+    coverage: Coverage = field(default_factory=Coverage)
 
     def planned(self, tests: Iterable[JudgedTest]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
@@ -69,6 +71,7 @@ class Policy:
         return fingerprint(
             {
                 "budgets": {"max_error_rate": self.budgets.max_error_rate, "max_unparsed_rate": self.budgets.max_unparsed_rate},
+                "coverage": _coverage_content(self.coverage),
                 "rules": [_rule_content(rule) for rule in sorted(self.rules, key=lambda rule: rule.id)],
                 "waivers": [_waiver_content(waiver) for waiver in sorted(self.waivers, key=lambda waiver: waiver.id)],
             }
@@ -113,6 +116,15 @@ class Policy:
 
 def _rank(verdict: Verdict) -> tuple[int, bool]:
     return WORST_FIRST.index(verdict.outcome), not verdict.reason.startswith(WARNING)
+
+
+def _coverage_content(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "tests": coverage.tests,
+        "share": coverage.share,
+        "samples": coverage.samples,
+        "suites": sorted(coverage.suites),
+    }
 
 
 def _rule_content(rule: Rule) -> dict[str, Any]:

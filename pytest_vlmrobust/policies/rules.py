@@ -84,8 +84,8 @@ class Treatment:
 class JudgedTest:
     """What an estimate is about: the names that scopes are matched with.
 
-    ``setting``, ``family`` and ``level`` are empty for a sweep; ``category`` is empty unless the estimate is about one stratum of
-    the data set.
+    ``setting`` of a sweep is its split, where it has one; ``family`` and ``level`` are empty for a sweep; ``category`` is empty unless
+    the estimate is about one stratum of the data set.
     """
 
     model: str
@@ -145,6 +145,12 @@ class Rule:
     treatment: Treatment = Treatment()
     reason: str = ""
     evidence: str = ""
+
+    @property
+    def blocks_where_not_applicable(self) -> bool:
+        """Whether a run is not GO where the metric says nothing."""
+        treatment = self.treatment
+        return treatment.tier is Tier.BLOCK and treatment.on_not_applicable is OnNotApplicable.INCONCLUSIVE
 
     def applies(self, test: JudgedTest) -> bool:
         """Whether the rule bounds this test.

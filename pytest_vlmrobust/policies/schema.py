@@ -10,14 +10,16 @@ from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.setting import LEVELS
 
 from .bound import FRACTION, Bound, parse_quantity
+from .coverage import Extent
 from .document import Entry
 from .rules import NO_LEVEL, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
 
 VERSION = 1
 
-TOP_KEYS = ("version", "defaults", "budgets", "rules", "waivers")
+TOP_KEYS = ("version", "defaults", "budgets", "coverage", "rules", "waivers")
 TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
 BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate")
+COVERAGE_KEYS = ("tests", "samples", "suites")
 _BOUND_KEYS = ("max", "min", "within")
 _RULE_KEYS = ("id", "metric", "where", "unless", *_BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
 _WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
@@ -31,13 +33,15 @@ class MetricFacts:
     """What rules on a metric are checked against; as it stands, the facts of a metric of which only the name is known.
 
     ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
-    ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one.
+    ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one. ``split`` says that a metric of a
+    sweep is taken over one set of settings at a time, such as ``observatory_ood``: the ``setting`` of its rules.
     """
 
     unit: str = ""
     better: str = "none"
     scope: str = "cell"
     interval: bool = True
+    split: bool = False
 
 
 class Schema:
@@ -112,6 +116,31 @@ def read_share(entry: Entry) -> float:
     return share
 
 
+def read_coverage(given: Mapping[str, Entry]) -> dict[str, Any]:
+    """Returns the fields of a coverage that a file sets."""
+    found: dict[str, Any] = {}
+    if "tests" in given:
+        found["tests"] = given["tests"].choice(Extent)
+    if "samples" in given:
+        found["share"], found["samples"] = _read_samples(given["samples"])
+    if "suites" in given:
+        listed = given["suites"].items()
+        found["suites"] = tuple(dict.fromkeys(entry.identifier() for entry in listed))
+    return found
+
+
+def _read_samples(entry: Entry) -> tuple[float, int]:
+    """Returns the share and the number of the samples of each data set that have to be asked."""
+    value = entry.number()
+    if value in list(Extent):
+        return (1.0 if value == Extent.WHOLE else 0.0), 0
+    if isinstance(value, str) and value.strip().endswith("%"):
+        return read_share(entry), 0
+    if not isinstance(value, int) or value < 1:
+        entry.refuse(f"whole, partial, a share such as 20%, or a number of samples such as 500.{did_you_mean(str(value), Extent)}")
+    return 0.0, value
+
+
 def _read_risk(entry: Entry) -> float:
     risk = entry.number()
     if isinstance(risk, str) or not 0.0 < risk < 0.5:
@@ -170,7 +199,7 @@ def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
     if not given:
         entry.refuse(f"at least one of {', '.join(_SCOPE_KEYS)}")
     for key in _CELL_KEYS:
-        if key in given and facts.scope == "sweep":
+        if key in given and facts.scope == "sweep" and not (facts.split and key == "setting"):
             raise PolicyError(
                 f"{given[key].where}: {given[key].path} never matches: {metric} is measured over a whole sweep, "
                 f"which has no {key}. Expected model, dataset or category"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
 
 from .policy import Policy
-from .rules import JudgedTest, Rule, Waiver
+from .rules import JudgedTest, Rule, Scope, Waiver
 
 
 class WaiverState(StrEnum):
@@ -25,12 +25,26 @@ class WaiverState(StrEnum):
     """It speaks about no test of this run."""
 
 
+class Missed(StrEnum):
+    """What a waiver that met no test came near to."""
+
+    CATEGORY = "category"
+    """Tests of its metric, models, data and settings were there, and none of its categories."""
+    SETTING = "setting"
+    """Tests of its metric, models and data were there, and none of its settings."""
+    ALL = "all"
+    """Its metric was not measured for its models on its data."""
+
+
 _ADVICE = {
     WaiverState.USED: "waived {used} of {matched} tests it speaks about",
     WaiverState.EXPIRED: "expired on {expires}: renew or remove it",
     WaiverState.UNNEEDED: "was not needed by the {matched} tests it speaks about: remove it, or lower its cap",
-    WaiverState.UNMATCHED: "speaks about no test of this run: look for a misspelt scope",
+    WaiverState.UNMATCHED: "speaks about no test of this run: look for a misspelt {missed}",
 }
+
+
+_MISSPELT = {Missed.CATEGORY: "category", Missed.SETTING: "setting, family or level", Missed.ALL: "scope", None: ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +55,14 @@ class WaiverUse:
     state: WaiverState
     matched: int
     used: int
+    missed: Missed | None = None
+    """Of an unmatched one, what it came near to."""
 
     def __str__(self) -> str:
         waiver = self.waiver
-        advice = _ADVICE[self.state].format(used=self.used, matched=self.matched, expires=waiver.expires.isoformat())
+        advice = _ADVICE[self.state].format(
+            used=self.used, matched=self.matched, expires=waiver.expires.isoformat(), missed=_MISSPELT[self.missed]
+        )
         return f"{waiver.source}: waiver {waiver.id} of {waiver.owner} {advice}"
 
 
@@ -69,7 +87,13 @@ def _judged(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
         (
             measure,
             JudgedTest(
-                record.model, record.dataset, measure.metric, record.setting, record.family, record.level, measure.category
+                record.model,
+                record.dataset,
+                measure.metric,
+                record.setting or record.split,
+                record.family,
+                record.level,
+                measure.category,
             ),
         )
         for record in records
@@ -80,7 +104,16 @@ def _judged(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
 def _use(waiver: Waiver, measured: list[tuple[Measure, JudgedTest]], today: date) -> WaiverUse:
     matched = [measure for measure, test in measured if waiver.applies(test)]
     used = sum(measure.outcome is Outcome.WAIVED and measure.waiver == waiver.id for measure in matched)
-    return WaiverUse(waiver, _state(waiver, len(matched), used, today), len(matched), used)
+    missed = None if matched else _missed(waiver, [test for _, test in measured])
+    return WaiverUse(waiver, _state(waiver, len(matched), used, today), len(matched), used, missed)
+
+
+def _missed(waiver: Waiver, tests: list[JudgedTest]) -> Missed:
+    near = [test for test in tests if test.metric == waiver.metric]
+    if any(replace(waiver.where, category=()).matches(test) for test in near):
+        return Missed.CATEGORY
+    elsewhere = Scope(model=waiver.where.model, dataset=waiver.where.dataset)
+    return Missed.SETTING if any(elsewhere.matches(test) for test in near) else Missed.ALL
 
 
 def _state(waiver: Waiver, matched: int, used: int, today: date) -> WaiverState:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Record
-from pytest_vlmrobust.core.verdict import decide
 from pytest_vlmrobust.store import write_manifest
 
 from .wording import EXPLAINED, RunFacts, because, counted, noted, row, selection, worst_first
@@ -22,10 +21,11 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
     directory.mkdir(parents=True, exist_ok=True)
     results = {
         "schema": SCHEMA_VERSION,
-        "decision": str(decide((record.outcome for record in records), missing=facts.missing(records))),
+        "decision": str(facts.decision(records)),
         "planned": facts.planned,
         "selected": facts.selected,
         "missing": facts.missing(records),
+        "shortfalls": list(facts.shortfalls),
         "records": [json.loads(record.to_json()) for record in records],
     }
     _write(directory / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
@@ -36,8 +36,8 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
 
 def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
-    decision = decide((record.outcome for record in records), missing=facts.missing(records))
-    lines = [f"# {decision}", "", f"{because(decision, records)}. {counted(records)}.", ""]
+    decision = facts.decision(records)
+    lines = [f"# {decision}", "", f"{because(decision, records, facts)}. {counted(records)}.", ""]
     lines += [f"**{limit}**\n" for limit in selection(records, facts)]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
     for record in worst_first(records)[:most]:
@@ -45,7 +45,7 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
     if len(records) > most:
         lines += ["", f"{len(records) - most} more tests stand in results.json."]
-    if reasons := [one for one in worst_first(records)[:most] if one.outcome in EXPLAINED]:
+    if reasons := [one for one in worst_first(records)[:most] if one.deciding in EXPLAINED]:
         lines += ["", *(f"- {one.outcome} `{_escaped(one.id)}`: {_escaped(one.reason)}" for one in reasons)]
     if notes := noted(worst_first(records)):
         lines += ["", *(f"- {_escaped(note)}" for note in notes)]

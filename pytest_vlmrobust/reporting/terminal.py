@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
+from pytest_vlmrobust.core.verdict import Decision, Outcome
 
 from .wording import EXPLAINED, QUIET, RunFacts, because, counted, noted, row, selection, worst_first
 
@@ -49,14 +49,14 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
         emoji=False,  # ":mid:" may be part of a name
     )
     ordered = worst_first(records)
-    loud = [record for record in ordered if record.outcome not in QUIET]
-    quiet = [record for record in ordered if record.outcome in QUIET]
+    loud = [record for record in ordered if record.deciding not in QUIET]
+    quiet = [record for record in ordered if record.deciding in QUIET]
     shown = loud + quiet[: max(0, _ROWS - len(loud))]
     console.print(_table(shown))
     if len(shown) < len(records):
-        console.print(f"… and {len(records) - len(shown)} more that pass or are measured only", style="dim")
+        console.print(f"… and {len(records) - len(shown)} more that pass, are measured only or do not apply", style="dim")
     for record in loud:
-        if record.outcome in EXPLAINED:
+        if record.deciding in EXPLAINED:
             verdict = f"[{_STYLES[record.outcome]}]{record.outcome}[/]"
             console.print(f"{verdict} {escape(record.id)}: {escape(record.reason)}", soft_wrap=True)
     for note in noted(ordered):
@@ -92,6 +92,6 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     for model, policy in facts.policies.items():
         console.print(f"policy of {escape(model)}: {escape(policy)}", soft_wrap=True)
     for line in selection(records, facts):
-        console.print(line, style="yellow")
-    decision = decide((record.outcome for record in records), missing=facts.missing(records))
-    console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {escape(because(decision, records))}")
+        console.print(escape(line), style="yellow", soft_wrap=True)
+    decision = facts.decision(records)
+    console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {escape(because(decision, records, facts))}")

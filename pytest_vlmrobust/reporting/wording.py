@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 
 from .across_models import agreement
 
@@ -36,20 +37,29 @@ class RunFacts:
     selected: int = 0
     """Those of them that were to run."""
     warnings: Sequence[str] = ()
+    shortfalls: Sequence[str] = ()
+    """What the policy asks of a run and this one lacks, a sentence each: with any, it is not GO."""
+    pictures: Path | None = None
+    """The folder of thumbnails that examples name; ``None`` where there is none."""
 
     def missing(self, records: Sequence[Record]) -> int:
         """Returns how many tests were to run and left no record."""
         return max(0, self.selected - sum(record.test != CHECK for record in records))
 
+    def decision(self, records: Sequence[Record]) -> Decision:
+        """Returns the decision of the run that these are the records of."""
+        outcomes = (record.deciding for record in records)
+        return decide(outcomes, missing=self.missing(records), shortfalls=len(self.shortfalls))
+
 
 def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
-    """Returns what limits the evidence: tests that were not selected, and tests that did not end."""
+    """Returns what limits the evidence: tests not selected, tests that did not end, and what the policy asks for beside."""
     lines = []
     if facts.selected < facts.planned:
         lines.append(f"partial selection: {facts.selected} of {facts.planned} tests; the decision speaks for these only")
     if facts.missing(records):
         lines.append(f"stopped early: {facts.missing(records)} of {facts.selected} selected tests left no verdict")
-    return lines
+    return [*lines, *(f"not GO: {shortfall}" for shortfall in facts.shortfalls)]
 
 
 EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
@@ -58,7 +68,7 @@ EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPL
 
 def worst_first(records: Iterable[Record]) -> list[Record]:
     """Returns records by severity of their outcome, then by the size of the drop."""
-    return sorted(records, key=lambda record: (SEVERITY.index(record.outcome), -_drop(record), record.id))
+    return sorted(records, key=lambda record: (SEVERITY.index(record.deciding), bool(record.not_asked), -_drop(record), record.id))
 
 
 def headline(record: Record) -> Measure | None:
@@ -97,16 +107,24 @@ def noted(records: Iterable[Record], most: int = 8) -> list[str]:
             having.setdefault(note, []).append(record.id)
     lines = [f"{ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}: {note}" for note, ids in having.items()]
     more = [f"{len(lines) - most} more notes stand in results.json"] if len(lines) > most else []
-    return [*lines[:most], *more, *agreement(records)]
+    return [*not_asked(records), *lines[:most], *more, *agreement(records)]
 
 
-def because(decision: Decision, records: Iterable[Record]) -> str:
+def not_asked(records: Iterable[Record]) -> list[str]:
+    """Returns, for each task of a model that was not asked about further, how many tests that concerns, and why."""
+    found = Counter((record.model, record.dataset, record.not_asked) for record in records if record.not_asked)
+    return [f"{model}-{dataset}: {count} tests do not apply: {why}" for (model, dataset, why), count in found.items()]
+
+
+def because(decision: Decision, records: Iterable[Record], facts: RunFacts | None = None) -> str:
     """Returns the sentence behind a decision."""
     counts = Counter(record.outcome for record in records)
+    unmet = len(facts.shortfalls) if facts else 0
+    open_points = f"the policy asks for more before GO ({unmet} reasons said)" if unmet else "something is undecided or no rule applied"
     reasons = {
         Decision.GO: f"{counts[Outcome.PASS]} verdicts passed, {counts[Outcome.WAIVED]} are waived, none failed",
         Decision.NO_GO: f"{counts[Outcome.FAIL]} verdicts broke a bound",
-        Decision.INCONCLUSIVE: "nothing was broken, and something is undecided or no rule applied",
+        Decision.INCONCLUSIVE: f"nothing was broken, and {open_points}",
         Decision.INCOMPLETE: (
             f"{counts[Outcome.ERROR]} tests could not measure or failed beside the gate, or some did not end: "
             "not the model's fault"

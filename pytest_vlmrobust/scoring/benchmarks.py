@@ -80,10 +80,10 @@ def pope_f1(answers: Sequence[Answered]) -> Found:
     where "no" is right. VLMEvalKit takes it for a "no", so that a model may earn by not answering.
     """
     scored = known(answers)
-    positive = [answer for answer in scored if _wants_yes(answer.sample)]
+    positive = [answer for answer in scored if wants_yes(answer.sample)]
     hits = math.fsum(answer.score.value for answer in positive)
     misses = len(positive) - hits
-    alarms = math.fsum(1 - answer.score.value for answer in scored if not _wants_yes(answer.sample))
+    alarms = math.fsum(1 - answer.score.value for answer in scored if not wants_yes(answer.sample))
     parts = {
         "precision": _share(hits, hits + alarms),
         "recall": _share(hits, hits + misses),
@@ -109,7 +109,12 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
 
 
-def _wants_yes(sample: Sample) -> bool:
+def wants_yes(sample: Sample) -> bool:
+    """Whether "yes" is the right answer.
+
+    Raises:
+        UsageError: the target is neither yes nor no.
+    """
     target = targets(sample)[0].casefold()
     if target not in {"yes", "no"}:
         raise UsageError(f"sample {sample.id!r} has the target {targets(sample)[0]!r}; pope_f1 expects yes or no")

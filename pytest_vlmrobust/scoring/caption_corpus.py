@@ -25,13 +25,23 @@ def cider(answers: Sequence[Answered]) -> Found:
     How rare a word is, is counted in the targets of all samples, those of failed inferences too: it does not depend on the
     model.
     """
-    worth = cider_d([_said(answer) for answer in answers], [_references(answer) for answer in answers])
+    worth = cider_values(answers)
     return mean(value for value, answer in zip(worth, answers, strict=True) if not failed(answer)), {}
+
+
+def cider_values(answers: Sequence[Answered]) -> list[float]:
+    """Returns CIDEr-D of each caption, those of failed inferences included, which say nothing."""
+    return cider_d([_said(answer) for answer in answers], [_references(answer) for answer in answers])
 
 
 def rouge_l_mean(answers: Sequence[Answered]) -> Found:
     """Mean ROUGE-L of the captions, in [0, 1] (``rouge_l``)."""
-    return mean(rouge_l(_said(answer), _references(answer)) for answer in known(answers)), {}
+    return mean(rouge_l_values(known(answers))), {}
+
+
+def rouge_l_values(answers: Sequence[Answered]) -> list[float]:
+    """Returns ROUGE-L of each caption, those of failed inferences included, which say nothing."""
+    return [rouge_l(_said(answer), _references(answer)) for answer in answers]
 
 
 def bleu(answers: Sequence[Answered]) -> Found:
@@ -46,9 +56,7 @@ def bleu(answers: Sequence[Answered]) -> Found:
     scored = known(answers)
     if not scored:
         return float("nan"), {}
-    said = [" ".join(_said(answer)) for answer in scored]
-    streams = zip_longest(*([" ".join(words) for words in _references(answer)] for answer in scored))
-    counted = scorer(tokenize="none", force=True, smooth_method="none").corpus_score(said, [list(stream) for stream in streams])
+    counted = _counted(scored)
     lengths = counted.sys_len, counted.ref_len
     parts = {
         f"bleu_{order}": scorer.compute_bleu(
@@ -58,6 +66,27 @@ def bleu(answers: Sequence[Answered]) -> Found:
         for order in _ORDERS
     }
     return parts["bleu_4"], parts
+
+
+def bleu_counts(answers: Sequence[Answered]) -> list[list[float]]:
+    """Returns, for each caption whose inference did not fail, what BLEU adds up: ten numbers.
+
+    These are the matching n-grams of each order, all of its n-grams of each order, its words, and those of the reference that is
+    closest in length.
+
+    Raises:
+        MissingExtra: sacrebleu is not installed.
+    """
+    counted = [_counted([answer]) for answer in known(answers)]
+    return [[*map(float, (*one.counts, *one.totals, one.sys_len, one.ref_len))] for one in counted]
+
+
+def _counted(answers: Sequence[Answered]) -> Any:
+    """Returns what sacrebleu counts in captions."""
+    said = [" ".join(_said(answer)) for answer in answers]
+    streams = zip_longest(*([" ".join(words) for words in _references(answer)] for answer in answers))
+    scorer = _sacrebleu().metrics.BLEU(tokenize="none", force=True, smooth_method="none")
+    return scorer.corpus_score(said, [list(stream) for stream in streams])
 
 
 def _said(answer: Answered) -> list[str]:

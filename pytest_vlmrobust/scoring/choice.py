@@ -15,12 +15,15 @@ from typing import Final
 
 from .announcements import ANSWER, CHOSEN, CONCLUSION, announced
 from .extraction import Extraction, Ladder, Outcome, Stop, agreed, climb
+from .final_answers import final_answer, lesser_answer
+from .json_answers import Document, read_json
 from .negation import negated
 from .options import Options, ends_here
 from .patterns import WORD, any_of
-from .phrases import LETTER, bare_letter, leading_letter, read_phrase, several_letters
+from .phrases import LETTER, LONGEST_PHRASE, bare_letter, leading_letter, read_phrase, several_letters
 from .refusal import is_refusal
-from .text import boxed, final_words, plain, tagged
+from .spellings import with_cells, with_lettered_pictures
+from .text import boxed, final_words, plain, straightened, tagged
 from .yes_no import extract_yes_no
 
 MOST_WORDS = 40
@@ -40,12 +43,13 @@ _BETWEEN_ECHOES = re.compile(r"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?\(?", re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the rules look at: the words as they came, and without markup and without a recital of the options."""
+    """What the rules look at: the words as they came, and without markup and without a recital of the options; and its JSON."""
 
     said: str
     text: str
     lowered: str
     options: Options
+    document: Document
     recited: bool = False
 
 
@@ -65,11 +69,37 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
     if said is None:
         return Extraction(None, "unfinished_thinking")
     prepared = Options.of(options)
+    said = _respelled(said, prepared)
     shown = plain(said)
     if not shown:
         return Extraction(None, "empty")
     rest = _without_recital(shown, prepared)
-    return climb(CHOICE_RULES, Reading(said, rest, rest.lower(), prepared, recited=rest != shown))
+    document = read_json(straightened(said)) if "{" in said else Document()
+    return climb(CHOICE_RULES, Reading(said, rest, rest.lower(), prepared, document, recited=rest != shown))
+
+
+def _respelled(said: str, options: Options) -> str:
+    """Returns what was said with cells and pictures called as the options call them."""
+    if options.cells:
+        return with_cells(said)
+    return with_lettered_pictures(said) if options.pictures else said
+
+
+def _final_answer(reading: Reading) -> Outcome:
+    """``{"reasoning": …, "final_answer": "B"}``: what stands in the last one is the answer, readable or not."""
+    return _in_json(final_answer(straightened(reading.said), reading.document), reading.options)
+
+
+def _json(reading: Reading) -> Outcome:
+    """``{"reasoning": …, "answer": "B"}``, ``choice`` or ``option``: the last object with more to say, readable or not."""
+    return _in_json(lesser_answer(reading.document), reading.options)
+
+
+def _in_json(phrase: str | Stop | None, options: Options) -> Outcome:
+    if phrase is None or isinstance(phrase, Stop):
+        return phrase
+    words = plain(phrase)[:LONGEST_PHRASE]
+    return read_phrase(words, options) or agreed(options.meant_in(words)) or Stop.NONE
 
 
 def _answer_tag(reading: Reading) -> Outcome:
@@ -184,6 +214,8 @@ def _recital(reading: Reading) -> Outcome:
 
 
 CHOICE_RULES: Final[Ladder[Reading]] = {
+    "final_answer": _final_answer,
+    "json": _json,
     "answer_tag": _answer_tag,
     "boxed": _boxed,
     "letter": _letter,

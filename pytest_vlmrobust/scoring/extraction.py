@@ -13,7 +13,8 @@ class Extraction:
     """The answer read from a text, and the name of the rule that read it.
 
     ``answer`` is None when the text was not read; ``rule`` then says why: ``empty``, ``unfinished_thinking`` (cut off before
-    the answer began), ``refusal``, ``ambiguous`` (more than one answer) or ``none``.
+    the answer began), ``truncated`` (cut off in the middle of an object in JSON), ``refusal``, ``ambiguous`` (more than one
+    answer) or ``none``.
     """
 
     answer: str | None
@@ -24,6 +25,7 @@ class Stop(Enum):
     """A rule's finding that the text has no single answer: no later rule is asked."""
 
     AMBIGUOUS = "ambiguous"
+    TRUNCATED = "truncated"
     REFUSAL = "refusal"
     NONE = "none"
 

@@ -15,7 +15,7 @@ from .refusal import is_refusal
 from .text import final_words, folded, plain
 
 LETTER_LOGITS = "letter_logits"
-TRUNCATED = "truncated"
+TRUNCATED = Stop.TRUNCATED.value
 WHOLE = "whole"
 
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from pytest_vlmrobust.core.sample import IMAGE_MARK
+
 from .extraction import Outcome, Stop, agreed
 from .negation import negated
+from .spellings import are_cells, are_pictures, with_cells
 from .text import NUMBER_WORDS, bare, folded, stripped
 
 _CAPITAL_A = re.compile(r"\W*A\s")
@@ -30,6 +33,10 @@ class Options:
     whole: Mapping[str, frozenset[str]]
     longest: int
     """Characters of the longest text as it is compared."""
+    cells: bool = False
+    """All are cells of a grid, spelled ``[row,column]``."""
+    pictures: bool = False
+    """All are pictures: there are no words to be mentioned."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
@@ -78,6 +85,9 @@ class Options:
 
 @lru_cache(maxsize=4096)
 def _prepared(items: tuple[tuple[str, str], ...]) -> Options:
+    texts = [text for _, text in items]
+    cells, pictures = are_cells(texts), are_pictures(texts)
+    items = tuple((letter, _worded(text, cells=cells)) for letter, text in items)
     whole: dict[str, set[str]] = {}
     for letter, text in items:
         whole.setdefault(bare(text), set()).add(letter)
@@ -92,7 +102,14 @@ def _prepared(items: tuple[tuple[str, str], ...]) -> Options:
         phrases=tuple((words, letter) for words, letter in phrases if not _says_little(words)),
         whole={words: frozenset(letters) for words, letters in whole.items()},
         longest=max(map(len, whole), default=0),
+        cells=cells,
+        pictures=pictures,
     )
+
+
+def _worded(text: str, *, cells: bool) -> str:
+    """Returns the words of an option: a picture in it has none."""
+    return with_cells(text) if cells else text.replace(IMAGE_MARK, "")
 
 
 def _says_little(words: str) -> bool:

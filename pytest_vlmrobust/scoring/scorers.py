@@ -9,6 +9,7 @@ from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 
+from .boxes import score_boxes
 from .captions import score_rouge_l
 from .choice import extract_choice
 from .extraction import Extraction
@@ -104,3 +105,4 @@ register("numeric", score_numeric)
 register("anls", score_anls)
 register("ocr_recall", score_ocr_recall)
 register("rouge_l", score_rouge_l)
+register("boxes", score_boxes)

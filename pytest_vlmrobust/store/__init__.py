@@ -1,9 +1,11 @@
-"""Store: predictions that are made once, the journal of a run's records, and its manifest."""
+"""Store: predictions that are made once; of a run, the journal of its records, its evidence, manifest and thumbnails."""
 
 from __future__ import annotations
 
+from .evidence import Answer, Evidence, StoredCell
 from .journal import Journal, read_journal
 from .manifest import read_manifest, write_manifest
+from .pictures import Pictures
 from .predictions import Store
 
-__all__ = ["Journal", "Store", "read_journal", "read_manifest", "write_manifest"]
+__all__ = ["Answer", "Evidence", "Journal", "Pictures", "Store", "StoredCell", "read_journal", "read_manifest", "write_manifest"]

@@ -6,17 +6,16 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_vlmrobust.core.errors import StoreError
 
 FILE_NAME = "predictions.sqlite"
-SCHEMA_VERSION = 2
 BUSY_SECONDS = 60.0
 """How long a writer waits for another one."""
 
-_APPLICATION_ID = 0x564C4D52  # "VLMR": a database of another program is not ours to write to
 _NOTES = """
     create table notes (
         recipe text primary key,
@@ -24,7 +23,7 @@ _NOTES = """
     ) without rowid
     """
 """New in schema 2: what could not be done to the picture of a recipe. No recipe of schema 1 has any."""
-_SCHEMA = (
+_STORE = (
     """
     create table contexts (
         id integer primary key,
@@ -55,7 +54,21 @@ _SCHEMA = (
 )
 
 
-def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a kind of database holds: its tables, its version, and the mark by which SQLite files of others are told."""
+
+    application_id: int
+    version: int
+    tables: tuple[str, ...]
+    added: Mapping[str, str] = field(default_factory=dict)
+    """Tables that files of older versions lack: name to what creates them."""
+
+
+STORE = Layout(0x564C4D52, 2, _STORE, {"notes": _NOTES})  # "VLMR"
+
+
+def connect(path: Path, *, read_only: bool, layout: Layout = STORE) -> sqlite3.Connection:
     """Opens the database, and creates it unless ``read_only``.
 
     Local disks only: the write-ahead log does not work on network file systems.
@@ -67,7 +80,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         connection = _connect_read_only(path) if read_only else _connect_writable(path)
     try:
         with explained(path, "open"):
-            _prepare(connection, path, read_only=read_only)
+            _prepare(connection, path, layout, read_only=read_only)
     except BaseException:
         connection.close()
         raise
@@ -129,10 +142,10 @@ def _switch_to_log(connection: sqlite3.Connection) -> None:
             return
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout, *, read_only: bool) -> None:
     """Refuses what is not ours to read before anything is changed, and creates the tables of an empty file."""
     if not _blank(connection):
-        _check_version(connection, path)
+        _check_version(connection, path, layout)
     elif read_only:
         raise _nothing_to_read(path)
     if read_only:
@@ -141,36 +154,37 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> 
     connection.execute("pragma synchronous = normal")
     with transaction(connection):
         if _blank(connection):  # still: another process may have been faster
-            _create(connection)
-        elif not has_notes(connection):
-            connection.execute(_NOTES)
-            connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
+            _create(connection, layout)
+        for name, statement in layout.added.items():
+            if not has_table(connection, name):
+                connection.execute(statement)
+                connection.execute(f"pragma user_version = {layout.version}")
 
 
-def has_notes(connection: sqlite3.Connection) -> bool:
-    """Whether the store holds notes; one of schema 1 that may only be read does not."""
-    return connection.execute("select 1 from sqlite_master where name = 'notes'").fetchone() is not None
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether there is a table of that name; one that a later version added is missing where an older file may only be read."""
+    return connection.execute("select 1 from sqlite_master where name = ?", (name,)).fetchone() is not None
 
 
 def _blank(connection: sqlite3.Connection) -> bool:
     return connection.execute("select 1 from sqlite_master").fetchone() is None
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    for statement in _SCHEMA:
+def _create(connection: sqlite3.Connection, layout: Layout) -> None:
+    for statement in layout.tables:
         connection.execute(statement)
-    connection.execute(f"pragma application_id = {_APPLICATION_ID}")
-    connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
+    connection.execute(f"pragma application_id = {layout.application_id}")
+    connection.execute(f"pragma user_version = {layout.version}")
 
 
-def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+def _check_version(connection: sqlite3.Connection, path: Path, layout: Layout) -> None:
     (application,) = connection.execute("pragma application_id").fetchone()
     (version,) = connection.execute("pragma user_version").fetchone()
-    if application != _APPLICATION_ID:
+    if application != layout.application_id:
         raise StoreError(f"{path}: the file is a database of another program. Name another directory with --vlm-store")
-    if version > SCHEMA_VERSION:
+    if version > layout.version:
         raise StoreError(
-            f"{path}: the store has schema {version}, and this release reads schema {SCHEMA_VERSION}. "
+            f"{path}: the store has schema {version}, and this release reads schema {layout.version}. "
             f"Upgrade pytest-vlmrobust, or name another directory with --vlm-store"
         )
 

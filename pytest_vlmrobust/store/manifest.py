@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.errors import StoreError
+
+from .atomic import replace_file
 
 FILE_NAME = "manifest.json"
 SCHEMA_VERSION = 1
@@ -32,7 +32,7 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
     path = directory / FILE_NAME
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        _replace(path, text.encode() + b"\n")
+        replace_file(path, text.encode() + b"\n")
     except OSError as error:
         raise StoreError(
             f"{path}: cannot write the manifest: {error.strerror}. Check that its directory is writable and has room"
@@ -62,15 +62,3 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             "Upgrade pytest-vlmrobust"
         )
     return dict(content)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction
 
-from .database import FILE_NAME, connect, explained, has_notes, transaction
+from .database import FILE_NAME, connect, explained, has_table, transaction
 
 _CHUNK = 500  # SQLite before 3.32 takes at most 999 parameters in a statement
 
@@ -75,7 +75,7 @@ class Store:
         """
         with self._lock, explained(self.path, "read"):
             rows = self._select("select key, answer from predictions where key in", list(keys))
-        return {key: self._decode(key, answer) for key, answer in rows}
+        return {key: decoded(answer, f"{self.path}: the prediction {key!r}") for key, answer in rows}
 
     def put_many(self, predictions: Mapping[str, Prediction], *, context: Mapping[str, str | int | float]) -> int:
         """Stores a batch in one transaction, ends the leases on its keys, and returns how many of the answers were new.
@@ -87,7 +87,7 @@ class Store:
         Raises:
             StoreError: the store cannot be written; nothing of the batch is stored then.
         """
-        rows = [(key, _encode(prediction)) for key, prediction in predictions.items() if prediction.finish_reason != "error"]
+        rows = [(key, encoded(prediction)) for key, prediction in predictions.items() if prediction.finish_reason != "error"]
         if not rows:
             return 0
         content = canonical_json(dict(context))
@@ -120,7 +120,7 @@ class Store:
             StoreError: the store cannot be read.
         """
         with self._lock, explained(self.path, "read"):
-            known = has_notes(self._connection)
+            known = has_table(self._connection, "notes")
             rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if known else []
         return {recipe: tuple(json.loads(notes)) for recipe, notes in rows}
 
@@ -203,17 +203,8 @@ class Store:
             rows += self._connection.execute(f"{query} ({', '.join('?' * len(chunk))})", chunk).fetchall()
         return rows
 
-    def _decode(self, key: str, answer: str) -> Prediction:
-        try:
-            return Prediction(**json.loads(answer))
-        except (ValueError, TypeError) as error:
-            raise StoreError(
-                f"{self.path}: the prediction {key!r} cannot be read: {error}. "
-                "Move the file away, and its predictions are made again"
-            ) from error
 
-
-def _encode(prediction: Prediction) -> str:
+def encoded(prediction: Prediction) -> str:
     """Returns a prediction as JSON in Python's dialect, which knows -Infinity, the log-probability of the impossible.
 
     Everything beyond ASCII is escaped, so that halves of surrogate pairs, which some tokenizers emit, survive.
@@ -225,5 +216,18 @@ def _encode(prediction: Prediction) -> str:
             "finish_reason": prediction.finish_reason,
             "logprobs": {letter: float(value) for letter, value in prediction.logprobs.items()},
             "details": dict(prediction.details),
+            **({"error": prediction.error} if prediction.error else {}),
         }
     )
+
+
+def decoded(text: str, what: str) -> Prediction:
+    """Reads what :func:`encoded` wrote.
+
+    Raises:
+        StoreError: it is no prediction of this release; ``what`` says in the message what was read.
+    """
+    try:
+        return Prediction(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"{what} cannot be read: {error}. Move the file away, and its predictions are made again") from error

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.metrics import Needs
-from pytest_vlmrobust.metrics.record import WITHOUT_SCORES
+from pytest_vlmrobust.metrics.record import BY_PATCH, COMPANIONS, LABELS, WITHOUT_SCORES
 
 Scores: TypeAlias = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ _SCALES = (_RIGHT_OR_WRONG, _RIGHT_OR_WRONG, (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 
 """Right or wrong, as most benchmarks score and with ties in every example; graded; and the soft scores of VQA, which are no sums
 of powers of two."""
 _PICKS = 2**16
-_MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING}
+_MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, *COMPANIONS}
 _WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
 _WRONG_WHEN_PERFECT = {Needs.NO_IMAGE, Needs.REFERENCE_BY_SETTING, Needs.PLACEBO_PATCHES}
 _FOLLOWERS = {Needs.PERTURBED, Needs.BASELINE, Needs.BASELINE_CLEAN}
@@ -125,8 +125,8 @@ def drawn_scores(draw: st.DrawFn, most: int) -> Maker:
 
 
 def drawn_labels(draw: st.DrawFn, samples: int, most: int) -> list[str]:
-    """Returns a label for each sample."""
-    return ["abc"[step % 3] for step in draw(_bytes(most))[:samples]]
+    """Returns a label for each sample, now and then an empty one: unknown."""
+    return ["" if step % 8 == 7 else "abc"[step % 3] for step in draw(_bytes(most))[:samples]]
 
 
 def drawn_order(draw: st.DrawFn, samples: int) -> list[int]:
@@ -190,7 +190,7 @@ def _argument(need: Needs, samples: int, scores: Maker, labels: Sequence[str]) -
     others: dict[Needs, Callable[[], Any]] = {
         Needs.RUNGS: lambda: scores(samples, len(RESOLUTIONS)),
         Needs.CHANCES: lambda: scores(samples) / 2.0,
-        Needs.LABELS: lambda: list(labels),
+        **dict.fromkeys(LABELS, lambda: list(labels)),
         Needs.RESOLUTIONS: lambda: list(curve),
         Needs.ACCURACIES: lambda: scores(len(curve)).tolist(),
     }
@@ -198,7 +198,7 @@ def _argument(need: Needs, samples: int, scores: Maker, labels: Sequence[str]) -
         return {setting: scores(samples) for setting in SETTINGS}
     if need in others:
         return others[need]()
-    return scores(samples, PATCHES if need is Needs.PATCHES or need.optional else 0)
+    return scores(samples, PATCHES if need in BY_PATCH else 0)
 
 
 def _constant(value: float) -> Maker:

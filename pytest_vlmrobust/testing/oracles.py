@@ -190,9 +190,20 @@ def pcri_placebo(whole: Row, patches: Rows, no_image: Row, placebo_patches: Rows
 
 
 def gap(scores: Row, labels: Sequence[Hashable]) -> Number:
-    """Returns the largest less the smallest mean by label."""
-    means = [mean([score for score, own in zip(scores, labels, strict=True) if own == label]) for label in set(labels)]
+    """Returns the largest less the smallest mean by label, unknown ones left out."""
+    known = set(labels) - {""}
+    means = [mean([score for score, own in zip(scores, labels, strict=True) if own == label]) for label in known]
     return max(means) - min(means) if len(means) > 1 else None
+
+
+def averaged(by_setting: BySetting) -> Row:
+    """Returns each sample's mean over settings."""
+    return [mean(scores) for scores in zip(*by_setting.values(), strict=True)]
+
+
+def gain(after: BySetting, before: BySetting) -> Fraction:
+    """Returns the mean score under each setting less the other one under the same setting."""
+    return mean([drop(scores, before[setting]) for setting, scores in after.items()])
 
 
 def transfer_retention(perturbed: Row, clean: Row) -> Number:
@@ -304,6 +315,8 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "group_gap": gap,
     "harmful_flip_rate": harmful,
     "helpful_flip_rate": helpful,
+    "hint_gain": gain,
+    "identity_accuracy": lambda by_setting: mean(averaged(by_setting)),
     "identity_drop": mean_drop,
     "largest_downward_step": largest_downward_step,
     "mean_corruption_error": mean_corruption_error,
@@ -329,7 +342,11 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "resolution_slope": resolution_slope,
     "resolution_wobble": resolution_wobble,
     "severe_failure_rate": severe_failure_rate,
+    "split_group_gap": lambda by_setting, labels: gap(averaged(by_setting), labels),
+    "split_position_gap": lambda by_setting, labels: gap(averaged(by_setting), labels),
+    "split_transfer_retention": lambda by_setting, clean: transfer_retention(averaged(by_setting), clean),
     "tail_share": tail_share,
+    "thinking_gain": gain,
     "transfer_retention": transfer_retention,
     "visual_gain": drop,
     "worst_at_low": worst_at_low,

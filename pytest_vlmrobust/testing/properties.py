@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pytest_vlmrobust.metrics import Metric, Needs
-from pytest_vlmrobust.metrics.record import Direction
+from pytest_vlmrobust.metrics.record import COMPANIONS, Direction
 
 from . import oracles
 from .cases import Case, cases, nothing, of_samples, perfect, plain, scored, shown
@@ -22,7 +22,7 @@ _TOLERANCE = 1e-9
 _BUILT_IN = "pytest_vlmrobust.metrics."
 _LIKE_CLEAN = {
     *(Needs.CLEAN, Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING),
-    *(Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.PATCHES),
+    *(Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.PATCHES, *COMPANIONS),
 }
 _NEVER = {1: "falls", -1: "rises", 0: "changes"}
 

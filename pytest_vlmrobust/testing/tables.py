@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate
+from pytest_vlmrobust.metrics.record import COMPANIONS, LABELS
 
 from .cases import PATCHES, RESOLUTIONS, SETTINGS, Maker, Scores, drawn_labels, drawn_order, drawn_scores, plain
 
@@ -100,9 +101,10 @@ def tables(draw: st.DrawFn, record: Metric) -> Table:
     """Draws what a metric needs for 1 to 24 samples, now and then two to a source image."""
     samples = draw(st.integers(1, _MOST_SAMPLES))
     setting = _setting(record)
-    given = _given(set(record.needs), setting, samples, drawn_scores(draw, _MOST_SAMPLES))
-    if Needs.LABELS in record.needs:
-        given["labels"] = drawn_labels(draw, samples, _MOST_SAMPLES)
+    needs = {*record.needs, *((Needs.NO_IMAGE,) if record.gate else ())}  # a gate may ask what was answered blindly
+    given = _given(needs, setting, samples, drawn_scores(draw, _MOST_SAMPLES))
+    for need in needs & LABELS:
+        given[need.value] = drawn_labels(draw, samples, _MOST_SAMPLES)
     if draw(st.booleans()):
         given["groups"] = [f"image {index // 2}" for index in range(samples)]
     return Table(ScoreTable(**given), setting, drawn_order(draw, samples))
@@ -130,6 +132,8 @@ def _given(needs: set[Needs], setting: str | None, samples: int, scores: Maker) 
         given["no_image"] = np.minimum(scores(samples), scores(samples))
     if Needs.REFERENCE_BY_SETTING in needs:
         given["reference_by_setting"] = {name: scores(samples) for name in names}
+    for need in needs & COMPANIONS:
+        given[need.value] = {name: scores(samples) for name in names}
     if needs & {Needs.BASELINE, Needs.BASELINE_CLEAN}:
         given["baseline_by_setting"] = {name: scores(samples) for name in ("clean", *names)}
     if needs & {Needs.PATCHES, Needs.CHANCES}:

@@ -37,17 +37,20 @@ def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int =
         reference_by_setting={name: scores(n, rate=0.5) for name in SETTINGS + RESOLUTIONS},
         groups=[str(index // 3) for index in range(n)] if clustered else None,
         patches_by_setting={"patches:2": scores(n, 4, rate=0.5)},
-        labels=["left", "right"] * (n // 2),
+        positions=["left", "right"] * (n // 2),
+        people=["f", "m", "m", "f"] * (n // 4),
         chance=0.25,
         patches_again_by_setting={"patches:2": scores(n, 4, rate=0.5)},
         placebo_patches_by_setting={"patches:2": scores(n, 4, rate=0.3)},
         whole_attempts=scores(n, 4, rate=0.8),
         baseline_by_setting={name: scores(n, rate=0.7) for name in ("clean", *SETTINGS)},
+        unhinted_by_setting={name: scores(n, rate=0.6) for name in SETTINGS + RESOLUTIONS},
+        base_by_setting={name: scores(n, rate=0.6) for name in SETTINGS + RESOLUTIONS},
     )
 
 
 def _changed(table: ScoreTable, change: Callable[[Scores], Scores], order: Sequence[int] | None = None) -> ScoreTable:
-    """Returns the table with every array changed, and groups and labels in another order."""
+    """Returns the table with every array changed, and groups, positions and people in another order."""
 
     def of(value: Any) -> Any:
         if isinstance(value, Mapping):

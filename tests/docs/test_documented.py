@@ -16,7 +16,7 @@ from pytest_vlmrobust.backends.generation import Generation
 from pytest_vlmrobust.core import errors, verdict
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
-from pytest_vlmrobust.datasets import jsonl
+from pytest_vlmrobust.datasets import faces_folder_layout, faces_folder_rows, faces_folder_settings, jsonl
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.plugin.junit import properties
 from pytest_vlmrobust.plugin.options import Settings
@@ -27,6 +27,12 @@ from pytest_vlmrobust.testing.running import PROFILES, VARIABLE
 from .conftest import ROOT, everything
 
 TEXT = everything()
+FOLDER_COLUMNS = (
+    *faces_folder_rows.REQUIRED,
+    *faces_folder_rows.OPTIONAL,
+    *faces_folder_layout.DOMAINS["face"].attributes,
+    *faces_folder_layout.DOMAINS["word"].attributes,
+)
 
 
 def classes(module: Any, kind: type) -> list[str]:
@@ -78,6 +84,11 @@ def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
     gate = SimpleNamespace(models={}, datasets={}, policies={}, settings=SimpleNamespace(vlm_seed=1), records=[], decision="GO")
     of_the_suite = page("junit.md").partition("## Of the test suite")[2]
     assert set(suite_facts(cast("Any", gate))) == set(re.findall(r"`(vlm\.[\w.]+)`", of_the_suite))
+
+
+@pytest.mark.parametrize("name", [*FOLDER_COLUMNS, *faces_folder_settings.KEYS, *faces_folder_layout.TABLES, "word", "corner"])
+def test_folders_of_identities(name: str) -> None:
+    assert f"`{name}`" in page("data.md").partition("### Your own faces")[2].partition("\n## ")[0]
 
 
 @pytest.mark.parametrize("key", jsonl.KEYS)

@@ -191,7 +191,7 @@ def test_every_kind_of_argument_is_made() -> None:
     assert {scores.shape for scores in seen[Needs.PERTURBED_BY_SETTING].values()} == {(n,)}
     assert set(seen[Needs.REFERENCE_BY_SETTING]) == set(seen[Needs.PERTURBED_BY_SETTING])
     assert seen[Needs.PATCHES].shape == (n, 4)
-    assert len(seen[Needs.LABELS]) == n
+    assert len(seen[Needs.POSITIONS]) == len(seen[Needs.PEOPLE]) == n
     assert len(seen[Needs.RESOLUTIONS]) == len(seen[Needs.ACCURACIES]) == 4
 
 

@@ -35,6 +35,11 @@ class Clusters:
         names, codes = np.unique(np.asarray(keys, dtype=np.str_), return_inverse=True)
         return cls(codes.reshape(-1), len(names))
 
+    def within(self, rows: NDArray[np.intp]) -> Clusters:
+        """Returns the clusters of some of the samples."""
+        present, codes = np.unique(self.codes[rows], return_inverse=True)
+        return Clusters(codes.reshape(-1), len(present))
+
     @property
     def independent(self) -> bool:
         """Whether no two samples share a cluster."""

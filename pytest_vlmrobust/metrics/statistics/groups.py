@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ class GroupMeans:
     """The clusters within each group."""
     correlation: Array
     """Of the means, shape (k, k): 0 between groups that share no cluster."""
+    df: float
+    """Degrees of freedom that the correlation rests on: infinite when no group shares a cluster with another."""
 
     @classmethod
     def of(cls, scores: Array, labels: Sequence[Hashable], clusters: Clusters) -> GroupMeans:
@@ -38,30 +41,32 @@ class GroupMeans:
         influences = np.zeros((len(scores), len(names)))
         for number, members in enumerate(rows):
             influences[members, number] = (scores[members] - scores[members].mean()) / members.size
-        return cls(
-            names, tuple(scores[members] for members in rows), tuple(_within(clusters, members) for members in rows),
-            _correlation(influences, clusters),
-        )  # fmt: skip
+        within = tuple(clusters.within(members) for members in rows)
+        shared = sum(own.count for own in within) > clusters.count
+        df = clusters.degrees_of_freedom if shared else math.inf
+        return cls(names, tuple(scores[members] for members in rows), within, _correlation(influences, clusters), df)
 
     @property
     def means(self) -> Array:
         """Shape (k,)."""
         return np.array([float(scores.mean()) for scores in self.members])
 
-    def limits(self, confidence: float) -> Array:
+    def limits(self, confidence: float, most_df: float = math.inf) -> Array:
         """Returns the interval of each mean, shape (k, 2): Wilson's for 0/1 scores, Student's t for graded ones."""
-        pairs = [_limits(scores, clusters, confidence) for scores, clusters in zip(self.members, self.clusters, strict=True)]
-        return np.array(pairs).clip(0.0, 1.0)
+        members = zip(self.members, self.clusters, strict=True)
+        return np.array([_limits(scores, own, confidence, most_df) for scores, own in members]).clip(0.0, 1.0)
 
     def differences(self, confidence: float) -> tuple[Array, Array]:
         """Returns lower and upper bounds of mean a - mean b, each of shape (k, k).
 
-        The distances of the groups' own bounds add up as standard errors do.
+        The distances of the groups' own bounds add up as standard errors do. Where groups share clusters, their correlation is
+        known from so many clusters only: quantiles are Student's (of 25 identities at four places that are alike, the largest gap
+        was else shown to be above 0 in 9 % of simulated runs instead of 5 %).
 
         Source: R. G. Newcombe, Statistics in Medicine 17 (1998) 873-890 (method 10), with the correlation of G. Y. Zou and
         A. Donner, Statistics in Medicine 27 (2008) 1693-1702.
         """
-        means, limits = self.means, self.limits(confidence)
+        means, limits = self.means, self.limits(confidence, self.df)
         below, above = means - limits[:, 0], limits[:, 1] - means
         distance = means[:, None] - means[None, :]
         return distance - self._combined(below, above), distance + self._combined(above, below)
@@ -85,16 +90,11 @@ def largest_gap_interval(groups: GroupMeans, confidence: float) -> tuple[float, 
     return max(float(lower[others].max()), 0.0), min(float(upper[others].max()), 1.0)
 
 
-def _limits(scores: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
+def _limits(scores: Array, clusters: Clusters, confidence: float, most_df: float) -> tuple[float, float]:
     if bool(((scores == 0.0) | (scores == 1.0)).all()):
-        return proportion_interval(scores, clusters, confidence)
+        return proportion_interval(scores, clusters, confidence, most_df)
     test, tail = MeanTest.of(scores[:, None], clusters), (1.0 - confidence) / 2.0
     return float(test.lower(tail)[0]), float(test.upper(tail)[0])
-
-
-def _within(clusters: Clusters, rows: NDArray[np.intp]) -> Clusters:
-    present, codes = np.unique(clusters.codes[rows], return_inverse=True)
-    return Clusters(codes.reshape(-1), len(present))
 
 
 def _correlation(influences: Array, clusters: Clusters) -> Array:

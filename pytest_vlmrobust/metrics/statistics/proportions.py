@@ -16,18 +16,19 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-9
 
 
-def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
+def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float, most_df: float = math.inf) -> tuple[float, float]:
     """Bounds the true share of ones in ``outcomes``, shape (N,) with N > 0, by Wilson's score interval.
 
     With clusters the counts are divided by the design effect and the normal quantile becomes Student's with G - 1 degrees of
     freedom, as surveys do (J. N. K. Rao and A. J. Scott, Annals of Statistics 12 (1984) 46-60): the same cluster-robust variance
-    as a t interval, without its width of 0 when every answer is right.
+    as a t interval, without its width of 0 when every answer is right. ``most_df`` bounds the degrees of freedom from above, for
+    whoever puts several proportions together.
 
     Source: E. B. Wilson, JASA 22 (1927) 209-212.
     """
     effect = float(clusters.design_effects(outcomes[:, None])[0])
     df = math.inf if clusters.independent else clusters.degrees_of_freedom
-    critical = critical_value(one_sided(confidence), df)
+    critical = critical_value(one_sided(confidence), min(df, most_df))
     return wilson_interval(float(outcomes.sum()) / effect, outcomes.size / effect, critical)
 
 

@@ -67,6 +67,10 @@ def test_a_file_of_scripted_answers_can_be_entered(tmp_path: Path) -> None:
         ("models:\n  m:\n    path: x\n    max_pixels: -1\n", ":4: model 'm': max_pixels is -1. Expected a whole number"),
         ("models:\n  m:\n    path: x\n    max_pixels: 1.5\n", ":4: model 'm': max_pixels is 1.5. Expected a whole number"),
         ("models:\n  m:\n    path: x\n    max_pixels: true\n", ":4: model 'm': max_pixels is True. Expected a whole number"),
+        (
+            "models:\n  m:\n    path: x\n    box_convention: thousandth\n",
+            r":4: model 'm': box_convention is 'thousandth'. Did you mean 'thousandths'\? Expected one of pixels, pixels_yx",
+        ),
         ("models:\n  m:\n    path: ''\n", ":3: model 'm': path is ''. Expected a checkpoint directory"),
         ("models:\n  m:\n    id: a/b\n    revision: 12\n", ":4: model 'm': revision is 12. Expected a branch, tag or commit"),
         ("models:\n  m:\n    path: x\n    min_pixels: 9\n    max_pixels: 4\n", ":5: model 'm': max_pixels 4 is below min_pixels"),

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.backends import model_id, model_ids, resolve
-from pytest_vlmrobust.backends.builtin import PUBLISHED, builtin_model, names
+from pytest_vlmrobust.backends.builtin import BOX_CONVENTIONS, PUBLISHED, builtin_model, names
+from pytest_vlmrobust.core.boxes import CONVENTIONS
 from pytest_vlmrobust.core.errors import ModelError, UnknownName
 
 
@@ -61,6 +62,15 @@ def test_published_models_are_hub_ids_with_size_and_family() -> None:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+", published.hub_id)
         assert published.billions > 0
         assert published.family
+
+
+def test_boxes_are_read_as_the_family_writes_them() -> None:
+    conventions = {PUBLISHED[name].family: resolve(name).box_convention for name in PUBLISHED}
+    assert conventions["qwen2-vl"] == conventions["qwen3-vl"] == conventions["internvl3.5"] == "thousandths"
+    assert conventions["qwen2.5-vl"] == "resized_pixels"
+    assert conventions["gemma-3"] == ""
+    assert set(conventions.values()) <= {"", *CONVENTIONS}
+    assert set(BOX_CONVENTIONS) <= set(conventions)
 
 
 def test_thinking_models_are_asked_in_thinking_mode() -> None:

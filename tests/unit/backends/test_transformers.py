@@ -54,6 +54,17 @@ class TestAnswers:
         assert none.details["visual_tokens"] == 0
         assert one.details["batch_rows"] == 1
 
+    def test_details_say_how_large_pictures_are_after_the_processor(self, backend: TransformersBackend, request_for: Ask) -> None:
+        one, two, none = backend.infer([request_for("a", (100, 60)), request_for("b", (28, 28), (56, 70)), request_for("c")])
+        assert one.details["image_sizes"] == "56x112"
+        assert two.details["image_sizes"] == "28x28,56x56"
+        assert "image_sizes" not in none.details
+
+    def test_details_say_no_size_where_the_processor_says_none(self, checkpoint: Find, request_for: Ask) -> None:
+        (prediction,) = _open(checkpoint("gemma3")).infer([request_for("a", (56, 56))])
+        assert prediction.error == ""
+        assert "image_sizes" not in prediction.details
+
     def test_quoted_control_tokens_are_counted(self, backend: TransformersBackend, request_for: Ask) -> None:
         (prediction,) = backend.infer([request_for("a", (28, 28), text="<|image_pad|> and <|im_end|>")])
         assert prediction.details["control_tokens_broken"] == 2
@@ -218,8 +229,10 @@ class TestLoading:
     ) -> None:
         from transformers.utils import logging
 
+        folder = checkpoint("idefics3")
+        capfd.readouterr()  # to build it is not quiet
         before = (logging.get_verbosity(), logging.is_progress_bar_enabled(), warnings.filters[:])
-        _open(checkpoint("idefics3")).infer([request_for("a", (28, 28))])
+        _open(folder).infer([request_for("a", (28, 28))])
         assert (logging.get_verbosity(), logging.is_progress_bar_enabled(), warnings.filters[:]) == before
         assert capfd.readouterr() == ("", "")
 
@@ -233,6 +246,41 @@ class TestLoading:
     def test_pixel_limits_reach_the_model(self, checkpoint: Find, request_for: Ask) -> None:
         (prediction,) = _open(checkpoint("qwen2_vl"), max_pixels=56 * 56).infer([request_for("a", (280, 280))])
         assert prediction.details["image_grid_thw"] == "1x4x4"
+
+
+class TestSeenSize:
+    @pytest.mark.parametrize("size", [(60, 100), (28, 28), (280, 280), (31, 97)])
+    @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
+    def test_is_what_the_model_then_sees(self, checkpoint: Find, request_for: Ask, family: str, size: tuple[int, int]) -> None:
+        opened = _open(checkpoint(family))
+        seen = opened.seen_size(*size)
+        assert opened._loaded is None  # no weights were needed
+        assert seen is not None
+        (prediction,) = opened.infer([request_for("a", size[::-1])])
+        assert prediction.details["image_sizes"] == f"{seen[0]}x{seen[1]}"
+
+    @pytest.mark.parametrize("family", ["internvl", "llava_onevision", "gemma3", "idefics3"])
+    def test_is_unknown_where_the_processor_says_none(self, checkpoint: Find, family: str) -> None:
+        assert _open(checkpoint(family)).seen_size(60, 100) is None
+
+    def test_follows_the_pixel_limits(self, checkpoint: Find) -> None:
+        assert _open(checkpoint("qwen2_vl")).seen_size(280, 280) == (112, 112)
+        assert _open(checkpoint("qwen2_vl"), max_pixels=56 * 56).seen_size(280, 280) == (56, 56)
+
+    def test_is_found_once(self, checkpoint: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        first = opened.seen_size(280, 140)
+        monkeypatch.setattr(opened, "_image_processor", lambda: pytest.fail("asked again"))
+        assert opened.seen_size(280, 140) == first == (140, 56)
+
+    def test_is_unknown_of_a_picture_that_the_processor_refuses(self, checkpoint: Find) -> None:
+        assert _open(checkpoint("qwen2_vl")).seen_size(300, 1) is None
+
+    def test_a_damaged_processor_is_named(self, copied: Find) -> None:
+        folder = copied("qwen2_vl")
+        (folder / "preprocessor_config.json").write_text("{")
+        with pytest.raises(BackendError, match=r"the image processor at '.*qwen2_vl' does not load: "):
+            _open(folder).seen_size(56, 56)
 
 
 class TestBrokenCheckpoints:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets.sampling import count_of, take
+from pytest_vlmrobust.datasets.sampling import chosen, count_of, take
 
 
 def samples(**sizes: int) -> list[Sample]:
@@ -92,3 +92,55 @@ def test_every_share_is_within_one_of_the_exact_share(sizes: dict[str, int], cou
     for name, size in sizes.items():
         assert taken.get(name, 0) <= size
         assert abs(taken.get(name, 0) - min(count, total) * size / total) < 1
+
+
+def sets(**sizes: int) -> list[Sample]:
+    """Four samples for each group."""
+    return [
+        Sample(f"{name}{i}-{part}", (), "q", "x", "open", category=name, group=f"{name}{i}")
+        for name, size in sizes.items()
+        for i in range(size)
+        for part in range(4)
+    ]
+
+
+def test_groups_are_taken_whole_or_not_at_all() -> None:
+    taken = Counter(sample.group for sample in take(sets(a=8, b=4), "25%", whole_groups=True))
+    assert set(taken.values()) == {4}
+    assert Counter(name[0] for name in taken) == {"a": 2, "b": 1}
+    split = Counter(sample.group for sample in take(sets(a=8, b=4), "25%"))
+    assert set(split.values()) != {4}
+
+
+@pytest.mark.parametrize(("spec", "size"), [("1", 4), ("7", 4), ("8", 8), ("100", 32), ("1%", 4), ("20%", 8), ("100%", 32)])
+def test_a_count_is_of_samples_and_a_share_of_groups(spec: str, size: int) -> None:
+    assert len(take(sets(a=8), spec, whole_groups=True)) == size
+
+
+def test_the_name_of_a_group_decides_whatever_is_asked_about_it() -> None:
+    once = [Sample(f"a{i}", (), "q", "x", "open", group=f"a{i}") for i in range(8)]
+    four = take(sets(a=8), "50%", whole_groups=True)
+    assert {sample.group for sample in four} == {sample.id for sample in take(once, "50%", whole_groups=True)}
+
+
+def test_samples_without_a_group_stand_alone() -> None:
+    assert list(take(samples(a=9, b=6), "5", whole_groups=True)) == list(take(samples(a=9, b=6), "5"))
+
+
+class Few:
+    """A data set of sets."""
+
+    name, digest, native_long_edge = "few", "0", None
+
+    def samples(self) -> list[Sample]:
+        return sets(a=8)
+
+
+class Kept(Few):
+    keeps_groups = True
+
+
+def test_the_data_set_says_whether_its_groups_are_kept() -> None:
+    assert len(chosen(Few(), None)) == len(chosen(Kept(), "")) == 32
+    assert len(chosen(Few(), "5")) == 5
+    assert len(chosen(Kept(), "5")) == 4

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.core.errors import BackendError, DatasetError, ImageError, OfflineError
+from pytest_vlmrobust.core.errors import BackendError, DatasetError, ImageError, OfflineError, UnknownName
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.setting import Setting
@@ -335,3 +335,11 @@ def test_another_model_may_be_the_reference(world: World) -> None:
 
 def test_the_seed_is_the_published_one() -> None:
     assert EvaluationOptions().seed == 1234
+
+
+def test_an_unknown_scorer_is_refused_before_anything_is_asked(world: World) -> None:
+    world.samples[4] = dataclasses.replace(world.samples[4], scorer="exactt")
+    evaluator = world.evaluator()
+    with pytest.raises(UnknownName, match=r"dataset 'data', sample 'q4': unknown scorer 'exactt'\. Did you mean 'exact'\?"):
+        evaluator.result(cell("clean"))
+    assert world.model.asked == []

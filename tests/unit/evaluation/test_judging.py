@@ -15,7 +15,8 @@ from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.evaluation.judging import Judge, judged_tests
+from pytest_vlmrobust.evaluation.judged import judged_tests
+from pytest_vlmrobust.evaluation.judging import Judge
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
 from pytest_vlmrobust.policies import JudgedTest, Policy, load_policy
 

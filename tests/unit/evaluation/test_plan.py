@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vlmrobust.core.errors import SettingError, UnknownName
+from pytest_vlmrobust.core.errors import SettingError, UnknownName, UsageError
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.evaluation.plan import expand_settings, ladder, plan_cells, plan_sweeps
+from pytest_vlmrobust.evaluation.plan import expand_settings, ladder, plan_cells, plan_sweeps, read_grids
 
 
 def spelled(names: list[str]) -> list[str]:
@@ -64,3 +64,20 @@ def test_the_ladder_has_twelve_rungs_up_to_the_size_of_the_pictures() -> None:
 def test_sweeps_stand_in_the_order_of_the_suite() -> None:
     sweeps = plan_sweeps(["m", "n"], ["d"], ["visual_gain", "mean_drop"])
     assert [str(sweep) for sweep in sweeps] == ["m-d-visual_gain", "m-d-mean_drop", "n-d-visual_gain", "n-d-mean_drop"]
+
+
+def test_patches_are_the_grids_of_the_run() -> None:
+    assert spelled(["patches"]) == ["patches:2", "patches:3"]
+    assert [str(setting) for setting in expand_settings(["patches"], grids=(2, 5))] == ["patches:2", "patches:5"]
+    assert spelled(["patches:4"]) == ["patches:4"]
+    assert read_grids("2, 3,4,5,3") == (2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(("text", "wrong"), [("", "''"), ("2,6", "'6'"), ("2;3", "'2;3'"), ("1", "'1'"), ("02", "'02'")])
+def test_what_is_no_grid_is_refused(text: str, wrong: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_grids(text)
+    assert str(caught.value) == (
+        f"--vlm-patches {text!r}: {wrong} is no grid. Expected patches on a side, one or several of 2, 3, 4, 5, "
+        "separated by commas"
+    )

@@ -67,6 +67,12 @@ def test_letters_are_scored_only_where_no_writing_comes_first(sample: Sample, ch
     assert scorable_choices(sample, "cot") == scorable_choices(sample, "thinking") == ()
 
 
+@pytest.mark.parametrize("sample", [CHOICE, YES_NO], ids=lambda sample: sample.task)
+def test_letters_are_scored_only_for_the_scorer_of_the_task(sample: Sample) -> None:
+    assert scorable_choices(dataclasses.replace(sample, scorer=sample.task), "direct") == scorable_choices(sample, "direct")
+    assert scorable_choices(dataclasses.replace(sample, scorer="exact"), "direct") == ()
+
+
 def test_an_unknown_mode_is_no_silent_default() -> None:
     with pytest.raises(KeyError, match="quick"):
         prompt(CHOICE, "quick")

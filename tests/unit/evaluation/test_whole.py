@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judging import Judge
-from pytest_vlmrobust.policies import Policy
+from pytest_vlmrobust.evaluation.policy_files import known_metrics
+from pytest_vlmrobust.policies import Policy, load_policy
+from pytest_vlmrobust.scoring import CORPUS_METRICS
 
 from .conftest import MemoryDataset, MemoryImage, World, cell, picture, sample
 
@@ -38,6 +43,11 @@ def answer(request: Request) -> str:
 
 def measured(record: Record) -> dict[str, float]:
     return {one.metric: one.value for one in record.measures if one.metric.startswith("corpus")}
+
+
+def whole(record: Record, metric: str) -> Measure:
+    (found,) = [one for one in record.measures if one.metric == metric]
+    return found
 
 
 def judge(world: World) -> Judge:
@@ -81,3 +91,63 @@ def test_a_missing_patch_leaves_the_value_undefined(world: World) -> None:
 def test_a_mean_of_scores_is_not_said_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryDataset, "corpus_metric", "accuracy", raising=False)
     assert measured(judge(world).cell(cell("flip_v"))) == {}
+
+
+def test_values_drops_and_indices_have_intervals(world: World) -> None:
+    furnish(world)
+    world.model.answer = answer
+    judged = judge(world)
+    mirrored, patched = judged.cell(cell("flip_v")), judged.cell(cell("patches:2"))
+    named = ((mirrored, "corpus_score"), (mirrored, "corpus_drop"), (patched, "corpus_pcri"))
+    for record, metric in named:
+        found = whole(record, metric)
+        assert found.low < found.value < found.high, metric
+    drop = whole(mirrored, "corpus_drop")
+    assert drop.low >= -1.0
+    assert math.isnan(whole(mirrored, "corpus_score.recall").low)
+
+
+def test_equal_answers_drop_nothing_but_show_little_on_six_samples(world: World) -> None:
+    furnish(world)
+    world.model.answer = lambda request: answer(dataclasses.replace(request, setting="clean"))
+    drop = whole(judge(world).cell(cell("flip_v")), "corpus_drop")
+    assert drop.value == 0.0
+    assert drop.low < -0.2
+    assert drop.high > 0.2
+
+
+def test_pairing_makes_the_interval_of_a_drop_narrow(world: World) -> None:
+    """Forty questions, a quarter answered wrongly with and without the mirror: the same ones, or others."""
+    facts = {"task": "yes_no", "options": {}}
+    world.samples = [sample(n, images=(MemoryImage(picture(n)),), target="yes" if n % 2 else "no", **facts) for n in range(40)]
+    widths = []
+    for shift in (0, 20):
+        wrong = {"clean": set(range(10)), "flip_v": {n + shift for n in range(10)}}
+
+        def said(request: Request, wrong: dict[str, set[int]] = wrong) -> str:
+            number = int(request.sample_id[1:])
+            return "Yes" if (number % 2 == 1) is (number not in wrong.get(request.setting, ())) else "No"
+
+        world.model.answer, world.model.version = said, str(shift)
+        drop = whole(judge(world).cell(cell("flip_v")), "corpus_drop")
+        assert drop.value == pytest.approx(0.0, abs=1e-9)
+        widths.append(drop.high - drop.low)
+    assert widths[0] < 0.5 * widths[1]
+
+
+def test_rules_judge_the_interval(world: World, tmp_path: Path) -> None:
+    furnish(world)
+    world.model.answer = answer
+    (tmp_path / "p.yaml").write_text("version: 1\nrules:\n  - {id: f1, metric: corpus_score, min: 10%}\n", "utf-8")
+    policy = load_policy([tmp_path / "p.yaml"], known_metrics=known_metrics(), root=tmp_path)
+    found = whole(Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).cell(cell("clean")), "corpus_score")
+    assert (found.outcome, found.target) == (Outcome.PASS, "population")
+
+
+def test_a_metric_of_the_users_own_has_no_interval(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryDataset, "corpus_metric", "of_the_user", raising=False)
+    monkeypatch.setitem(CORPUS_METRICS._things, "of_the_user", lambda answers: (len(answers) / 10, {}))
+    furnish(world)
+    found = whole(judge(world).cell(cell("flip_v")), "corpus_score")
+    assert found.value == pytest.approx(0.6)
+    assert math.isnan(found.low)

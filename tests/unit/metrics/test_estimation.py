@@ -115,7 +115,10 @@ def test_missing_patches_are_found() -> None:
         ("visual_gain", None, "there are no scores without images"),
         ("relative_corruption_error", "fog:low", "there are no scores without images"),
         ("mean_corruption_error", None, "there are no scores of a reference model"),
-        ("position_gap", "fog:low", "there are no labels of the samples"),
+        ("position_gap", "fog:low", "there are no positions of the targets"),
+        ("split_group_gap", None, "there are no groups of people"),
+        ("hint_gain", None, "there are no scores without the hint"),
+        ("thinking_gain", None, "there are no scores of the model without thinking"),
         ("absolute_continuous_error", None, "there are no scores under any setting 'resolution:<pixels>'"),
     ],
 )

@@ -2,21 +2,64 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.metrics import gain_interval, hint_gain, paired_drop_interval, thinking_gain
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.metrics import ScoreTable, estimate, gain_interval, hint_gain, paired_drop_interval, thinking_gain
+
+both_gains = pytest.mark.parametrize("gain", [thinking_gain, hint_gain])
 
 
-@pytest.mark.parametrize("gain", [thinking_gain, hint_gain])
+@both_gains
 def test_gains_have_a_sign(gain: Callable[..., float]) -> None:
-    assert gain([1, 1, 0, 0], [1, 0, 0, 0]) == 0.25
-    assert gain([0.25, 0.5], [0.5, 0.75]) == -0.25
-    assert math.isnan(gain([], []))
-    assert math.isnan(gain([1, math.nan], [1, 0]))
-    with pytest.raises(ValueError, match=r"has 2 scores and .* has 1"):
-        gain([1, 1], [1])
+    assert gain({"clean": [1, 1, 0, 0]}, {"clean": [1, 0, 0, 0]}) == 0.25
+    assert gain({"fog:low": [0.25, 0.5]}, {"fog:low": [0.5, 0.75]}) == -0.25
+    assert math.isnan(gain({"clean": []}, {"clean": []}))
+    assert math.isnan(gain({}, {}))
+    assert math.isnan(gain({"clean": [1, math.nan]}, {"clean": [1, 0]}))
+
+
+@both_gains
+def test_gains_are_averaged_over_the_settings_that_are_compared(gain: Callable[..., float]) -> None:
+    after, before = {"fog:low": [1, 1], "dunes": [1, 0]}, {"clean": [0, 0], "dunes": [0, 0], "fog:low": [1, 0]}
+    assert gain(after, before) == pytest.approx((0.5 + 0.5) / 2)
+
+
+@pytest.mark.parametrize(
+    ("gain", "message"),
+    [
+        (thinking_gain, "base_by_setting lacks dunes: measure the model without thinking under the same settings"),
+        (hint_gain, "unhinted_by_setting lacks dunes: measure the task without the hint under the same settings"),
+    ],
+)
+def test_a_setting_that_cannot_be_compared_is_named(gain: Callable[..., float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gain({"dunes": [1]}, {"clean": [1]})
+    with pytest.raises(ValueError, match=r"clean has 2 scores and \w+_by_setting\['clean'\] has 1"):
+        gain({"clean": [1, 1]}, {"clean": [1]})
+
+
+@pytest.mark.parametrize(("name", "field"), [("thinking_gain", "base_by_setting"), ("hint_gain", "unhinted_by_setting")])
+def test_gains_are_estimated_from_a_table(name: str, field: str) -> None:
+    after, before = np.array([1.0] * 30 + [0.0] * 10 + [1.0] * 60), np.array([0.0] * 30 + [1.0] * 70)
+
+    def of(*settings: str) -> Estimate:
+        swept = {setting: after if setting == "clean" else before for setting in settings}
+        others: dict[str, Any] = {field: {"clean": before, "fog:low": before}}
+        return estimate(name, ScoreTable(before, swept, **others))
+
+    original, both, lacking = of("clean"), of("clean", "fog:low"), of("clean", "dunes")
+    assert original.value == pytest.approx(0.2)
+    assert (original.low, original.high) == pytest.approx(paired_drop_interval(30, 10, 100))
+    assert original.reason == "on original pictures"
+    assert both.value == pytest.approx(0.1)
+    assert both.reason == "over 2 settings"
+    assert both.low < 0.1 < both.high < original.high
+    assert math.isnan(lacking.value)
+    assert lacking.reason.endswith("measured under dunes")
 
 
 def test_gains_of_right_answers_have_tangos_interval() -> None:

@@ -91,10 +91,10 @@ def test_a_setting_belongs_to_a_split() -> None:
 def test_identity_drops_of_a_sweep_have_intervals() -> None:
     clean = np.ones(100)
     sweep = {f"dunes{index}": (np.arange(100) >= 10 * index).astype(float) for index in range(5)}
-    result = metrics.estimate("identity_drop", metrics.ScoreTable(clean, sweep))
+    result = metrics.estimate("identity_drop", metrics.ScoreTable(clean, sweep, no_image=np.zeros(100)))
     assert result.value == pytest.approx(0.2)
     assert result.low < 0.2 < result.high
-    assert result.reason == "over 5 settings"
+    assert (result.valid, result.reason) == (True, "over 5 settings")
 
 
 def test_the_gap_of_two_groups_has_a_sign() -> None:
@@ -146,10 +146,38 @@ def test_gaps_and_retention_have_intervals() -> None:
     labels = ["a", "b", "c", "d"] * 50
     rates = np.tile([0.9, 0.8, 0.8, 0.4], 50)
     table = metrics.ScoreTable(
-        np.full(200, 0.8), {"fog:low": (rng.random(200) < rates).astype(float), "iou": rng.random(200) / 2}, labels=labels
+        np.full(200, 0.8),
+        {"fog:low": (rng.random(200) < rates).astype(float), "iou": rng.random(200) / 2},
+        no_image=np.zeros(200),
+        positions=labels,
+        people=labels,
     )
     gap = metrics.estimate("position_gap", table, "fog:low")
     assert 0.2 < gap.low < gap.value < gap.high < 0.75
     assert metrics.estimate("group_gap", table, "fog:low") == gap
     retention = metrics.estimate("transfer_retention", table, "iou")
     assert 0.25 < retention.low < retention.value < retention.high < 0.4
+
+
+def test_samples_of_unknown_groups_are_left_out_and_counted() -> None:
+    people = ["f", "m", "", ""] * 25
+    scores = np.tile([1.0, 0.0, 1.0, 1.0], 25)
+    table = metrics.ScoreTable(np.ones(100), {"fog:low": scores}, no_image=np.zeros(100), people=people, positions=people)
+    assert metrics.group_gap(scores, people) == metrics.position_gap(scores, people) == 1.0
+    for name in ("group_gap", "split_group_gap"):
+        result = metrics.estimate(name, table, "fog:low" if name == "group_gap" else None)
+        assert (result.value, result.n) == (1.0, 50)
+        assert result.reason.startswith("left out 50 of 100 samples of unknown group of people")
+    known = metrics.ScoreTable(np.ones(50), {"fog:low": np.tile([1.0, 0.0], 25)}, no_image=np.zeros(50), people=["f", "m"] * 25)
+    wanted = metrics.estimate("group_gap", known, "fog:low")
+    found = metrics.estimate("group_gap", table, "fog:low")
+    assert (found.low, found.high) == (wanted.low, wanted.high)
+    assert metrics.estimate("position_gap", table, "fog:low").reason == "left out 50 of 100 samples of unknown position"
+
+
+def test_no_known_group_is_no_comparison() -> None:
+    table = metrics.ScoreTable(np.ones(4), {"fog:low": np.ones(4)}, no_image=np.zeros(4), people=[""] * 4)
+    result = metrics.estimate("group_gap", table, "fog:low")
+    assert math.isnan(result.value)
+    assert result.n == 0
+    assert result.reason.startswith("undefined: needs at least two groups")

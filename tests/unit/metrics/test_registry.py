@@ -199,6 +199,7 @@ def test_a_package_that_offers_something_else_is_named(thing: object, monkeypatc
 
 def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> None:
     parts = {
+        "applicable",
         "benjamini_hochberg",
         "best_patches",
         "category_sensitivity",
@@ -207,7 +208,9 @@ def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> N
         "corpus_pcri",
         "corruption_error_by_category",
         "corruption_errors",
+        "coverage",
         "debiased_continuous_error",
+        "does_the_task",
         "drop_by_category",
         "drops_above",
         "effective_size",
@@ -215,14 +218,16 @@ def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> N
         "estimates_by_category",
         "exact_interval",
         "finite_interval",
+        "fixation",
         "fixation_rate",
         "flip_rates",
         "gain_interval",
         "get",
+        "grid_distance",
         "grid_error",
         "group_means",
-        "hint_gain",
         "holm",
+        "human_reference",
         "identity_drop_by_split",
         "intersection_over_union",
         "linear_trend",
@@ -243,12 +248,13 @@ def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> N
         "rci_correlation",
         "samples_needed",
         "scale_consistency",
+        "scale_consistency_interval",
         "scale_gain",
+        "scale_gain_interval",
         "signed_group_gap",
         "signed_group_gap_interval",
         "split_continuous_error",
         "stratified_drop",
-        "thinking_gain",
         "undecided_zone",
         "wobble_p_value",
         "worst_case_lower_bound",
@@ -262,14 +268,14 @@ def test_every_public_metric_function_is_registered_or_a_formula_of_parts() -> N
     assert all(isinstance(getattr(metrics, name), Callable) for name in functions)  # type: ignore[arg-type]
 
 
-NEEDS = (Needs.CLEAN, Needs.PERTURBED, Needs.LABELS)
+NEEDS = (Needs.CLEAN, Needs.PERTURBED, Needs.PEOPLE)
 
 
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
         ({"monotone": {Needs.NO_IMAGE: 1}}, r"metric 'mine' reads no scores called 'no_image'\. Leave no_image out of monotone"),
-        ({"monotone": {Needs.LABELS: 1}}, r"metric 'mine' reads no scores called 'labels'"),
+        ({"monotone": {Needs.PEOPLE: 1}}, r"metric 'mine' reads no scores called 'people'"),
         ({"not_monotone": {Needs.BASELINE: "why"}}, r"metric 'mine' reads no scores called 'baseline'"),
         ({"monotone": {Needs.CLEAN: 2}}, r"metric 'mine': monotone has 2 for clean, expected 1, 0 or -1"),
         (

@@ -22,7 +22,9 @@ def table() -> ScoreTable:
         reference_by_setting={"fog:low": np.zeros(3)},
         groups=("a", "a", "b"),
         patches_by_setting={"patches:2": np.zeros((3, 4))},
-        labels=("left", "right", "left"),
+        positions=("left", "right", "left"),
+        people=("f", "", "m"),
+        unhinted_by_setting={"clean": np.zeros(3)},
     )
 
 
@@ -73,7 +75,10 @@ def test_arguments_of_every_need(table: ScoreTable) -> None:
     assert table.argument(Needs.PERTURBED_BY_SETTING, None) is table.by_setting
     assert table.argument(Needs.REFERENCE_BY_SETTING, None) is table.reference_by_setting
     assert table.argument(Needs.PATCHES, "patches:2") is table.patches("patches:2")
-    assert table.argument(Needs.LABELS, None) == ("left", "right", "left")
+    assert table.argument(Needs.POSITIONS, None) == ("left", "right", "left")
+    assert table.argument(Needs.PEOPLE, None) == ("f", "", "m")
+    assert table.argument(Needs.UNHINTED_BY_SETTING, None) is table.unhinted_by_setting
+    assert table.argument(Needs.BASE_BY_SETTING, None) is None
     assert table.argument(Needs.RESOLUTIONS, None) == [112.0, 448.0]
     assert table.argument(Needs.ACCURACIES, None) == [0.0, 1.0]
 
@@ -106,7 +111,10 @@ def test_groups_become_clusters(table: ScoreTable) -> None:
         ({"reference_by_setting": {"fog:low": np.ones(1)}}, "clean has 3 scores and reference fog:low has 1"),
         ({"patches_by_setting": {"patches:2": np.ones((2, 4))}}, "clean has 3 scores and patches of patches:2 has 2"),
         ({"groups": ("a", "b")}, "clean has 3 scores and groups has 2"),
-        ({"labels": ("a", "b")}, "clean has 3 scores and labels has 2"),
+        ({"positions": ("a", "b")}, "clean has 3 scores and positions has 2"),
+        ({"people": ("a", "b")}, "clean has 3 scores and people has 2"),
+        ({"unhinted_by_setting": {"fog:low": np.ones(1)}}, "clean has 3 scores and unhinted fog:low has 1"),
+        ({"base_by_setting": {"fog:low": np.ones(1)}}, "clean has 3 scores and base fog:low has 1"),
         ({"by_setting": {"fog:low": np.full(3, 7.0)}}, r"by_setting\['fog:low'\]\[0\] is 7\.0"),
         ({"no_image": np.full(3, -1.0)}, r"no_image\[0\] is -1\.0"),
     ],

@@ -34,6 +34,10 @@ FACTS = {
     "mean_severity_correlation": MetricFacts("correlation", "higher", "sweep"),
     "mean_harmful_flip_rate": MetricFacts("fraction", "lower", "sweep"),
     "mean_helpful_flip_rate": MetricFacts("fraction", "none", "sweep"),
+    "identity_drop": MetricFacts("fraction", "lower", "sweep", split=True),
+    "split_position_gap": MetricFacts("fraction", "lower", "sweep", split=True),
+    "split_group_gap": MetricFacts("fraction", "lower", "sweep", split=True),
+    "split_transfer_retention": MetricFacts("ratio", "higher", "sweep", split=True),
 }
 
 # VLM-RobustBench Table 3, in per cent, in the order of the columns:
@@ -141,11 +145,11 @@ def test_a_weak_model_fails_on_data_that_no_table_mentions(policy: Policy, metri
 def test_every_rule_has_a_reason_and_a_source(policy: Policy) -> None:
     for rule in policy.rules:
         assert rule.reason, rule.id
-        assert rule.evidence.startswith("VLM-RobustBench "), rule.id
+        assert rule.evidence.startswith(("VLM-RobustBench ", "The Perceptual Observatory section")), rule.id
 
 
 def test_the_default_policy_is_strict(policy: Policy) -> None:
-    assert [rule.id for rule in policy.rules if rule.treatment.tier is Tier.WARN] == ["severity-mismatch"]
+    assert [rule.id for rule in policy.rules if rule.treatment.tier is Tier.WARN] == ["severity-mismatch", "identity-illusions"]
     assert (policy.budgets.max_error_rate, policy.budgets.max_unparsed_rate) == (0.0, 0.05)
     assert policy.waivers == ()
 

@@ -28,7 +28,7 @@ def strict(text: str) -> Any:
 def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
     write_report(tmp_path, [record("a"), record("b", Outcome.FAIL)], NOTHING, {})
     results = strict((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert list(results) == ["schema", "decision", "planned", "selected", "missing", "records"]
+    assert list(results) == ["schema", "decision", "planned", "selected", "missing", "shortfalls", "records"]
     assert results["schema"] == SCHEMA_VERSION == 1
     assert results["decision"] == "NO-GO"
     for written in results["records"]:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.scoring import names, score
@@ -22,8 +23,16 @@ SAMPLES = {
     "vqa_soft": Sample("5", (), "?", ("xylophone",) * 5 + ("jazz quiz",) * 5, "open", scorer="vqa_soft"),
     "relaxed": Sample("6", (), "?", ("700",), "open", scorer="relaxed"),
     "numeric": Sample("7", (), "?", ("700",), "open", scorer="numeric"),
+    "boxes": Sample(
+        "8", (), "?", "", "boxes", localisation=Localisation((999, 999), {"zebra": (0, 0, 7, 7), "jazz": (7, 7, 9, 9)})
+    ),
 }
-STATED = {name: "B" if name == "choice" else "yes" if name == "yes_no" else sample.target[0] for name, sample in SAMPLES.items()}
+STATED = {
+    **{name: sample.target[0] for name, sample in SAMPLES.items() if isinstance(sample.target, tuple)},
+    "choice": "B",
+    "yes_no": "yes",
+    "boxes": '{"zebra": [0, 0, 7, 7], "jazz": [7, 7, 9, 9]}',
+}
 
 WORDS = [
     *["the", "answer", "is", "Answer:", "option", "Option", "choice", "so", "therefore", "it", "shows", "picture", "of", "and"],

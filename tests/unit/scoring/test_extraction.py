@@ -20,7 +20,7 @@ from pytest_vlmrobust.scoring import (
 )
 
 OPTIONS = {"A": "cat", "B": "dog", "C": "red car", "D": "12"}
-UNREAD = {"none", "ambiguous", "refusal", "empty", "unfinished_thinking"}
+UNREAD = {"none", "ambiguous", "refusal", "empty", "unfinished_thinking", "truncated"}
 
 PIECES = [
     *[

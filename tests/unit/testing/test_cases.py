@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given
 
 from pytest_vlmrobust.metrics import Needs, get
+from pytest_vlmrobust.metrics.record import WITHOUT_SCORES
 from pytest_vlmrobust.testing.cases import MOST_SAMPLES, Case, cases, plain
 from pytest_vlmrobust.testing.tables import Table, tables
 
@@ -33,7 +34,7 @@ def test_arguments_belong_to_the_same_samples(case: Case) -> None:
 @given(cases(EVERYTHING))
 def test_one_better_score_is_one_better_score(case: Case) -> None:
     for position, need in enumerate(EVERYTHING):
-        if need in {Needs.LABELS, Needs.RESOLUTIONS}:
+        if need in WITHOUT_SCORES:
             continue
         raised = case.raised(need)
         before = numbers(case.arguments[position])
@@ -50,12 +51,12 @@ def test_one_better_score_is_one_better_score(case: Case) -> None:
 @given(cases(EVERYTHING))
 def test_one_missing_score_is_missing_in_one_argument(case: Case) -> None:
     for position, need in enumerate(EVERYTHING):
-        if need not in {Needs.LABELS, Needs.RESOLUTIONS}:
+        if need not in WITHOUT_SCORES:
             assert any(map(math.isnan, numbers(case.with_gap(need)[position])))
             assert not any(map(math.isnan, numbers(case.arguments[position])))
 
 
-@given(cases((Needs.CLEAN, Needs.PERTURBED, Needs.LABELS)))
+@given(cases((Needs.CLEAN, Needs.PERTURBED, Needs.POSITIONS)))
 def test_reordered_samples_keep_together(case: Case) -> None:
     def rows(arguments: Any) -> list[tuple[Any, ...]]:
         return sorted(zip(*map(plain, arguments), strict=True))

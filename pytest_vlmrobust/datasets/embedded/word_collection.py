@@ -1,0 +1,172 @@
+"""The Observatory's words: printed words with exact boxes, and neighbours at one edit that are printed in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.errors import DatasetError
+from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
+from pytest_vlmrobust.core.sample import ImageSource
+from pytest_vlmrobust.core.seeding import rng_for
+from pytest_vlmrobust.datasets.collection import Entity
+
+from .shapes import EVALUATION_SEED
+from .spelling import SHIPPED, has_real_family, known, lookalikes, vocabulary
+from .typefaces import BUILT_IN, Typeface, typefaces_in
+from .typography import Print, Style, box_of, draw_print, printed, styles
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+VERSION = 1
+"""Changes whenever a pixel, a word or a neighbour changes."""
+SMALLEST = 96
+"""Side of a picture in which a word of ten letters can still be read, pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrintImage:
+    """The picture of one word, drawn when loaded."""
+
+    what: Print
+
+    def load(self) -> NDArray[np.uint8]:
+        """Draws the word: RGB, uint8, shape (side, side, 3)."""
+        return draw_print(self.what)
+
+    def identity(self) -> str:
+        """Returns what the pixels are a function of, with the versions of the libraries that rasterise the letters."""
+        import cv2
+        import PIL
+
+        return fingerprint(["print", VERSION, PIL.__version__, cv2.__version__, repr(self.what)])
+
+
+@dataclass(frozen=True)
+class WordCollection:
+    """Words of the evaluation split, evenly spread over categories, typefaces, casings, positions and rotations.
+
+    Args:
+        name: of the collection.
+        side: of the pictures, pixels.
+        count: of the words, all different.
+        seed: decides the words and their styles.
+        fonts: a folder of ``.ttf`` and ``.otf`` files that are used beside the package's own.
+
+    Raises:
+        DatasetError: ``side`` or ``count`` is too small.
+    """
+
+    name: str = "words"
+    side: int = 1024
+    count: int = 100
+    seed: int = EVALUATION_SEED
+    fonts: Path | None = None
+    domain: str = field(default="word", init=False)
+    hinted: str = field(default="corner", init=False)
+
+    def __post_init__(self) -> None:
+        for what, found, least in (("side", self.side, SMALLEST), ("count", self.count, 1)):
+            if found < least:
+                raise DatasetError(f"collection {self.name}: {what} is {found}. Expected: at least {least}.")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what determines the pictures."""
+        faces = [repr(face) for face in self._typefaces]
+        return fingerprint(["word collection", VERSION, file_digest(SHIPPED), self.side, self.count, self.seed, faces])
+
+    @property
+    def native_long_edge(self) -> int:
+        """Side of every picture, pixels."""
+        return self.side
+
+    def entities(self) -> Sequence[Entity]:
+        """Returns the words, in the order of their numbers.
+
+        Raises:
+            DatasetError: there are not as many words, or the folder of fonts cannot be used.
+        """
+        return self._entities
+
+    def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
+        """Returns other words at one edit in the style and size of this one, in the order of ``lookalikes``.
+
+        The first of many are the same as few. Their own prints may be of either split.
+
+        Raises:
+            DatasetError: the word is not of this collection, or has fewer neighbours.
+        """
+        what = self._prints.get(entity.id)
+        if what is None:
+            raise DatasetError(f"collection {self.name}: no word {entity.id!r}. Ask for neighbours of its own words.")
+        others = lookalikes(what.word, rng_for(self.seed, "word neighbours", entity.id))
+        if len(others) < count:
+            found = f"{entity.id} has {len(others)} neighbours at one edit, {count} are wanted"
+            raise DatasetError(f"collection {self.name}: {found}. Ask for fewer.")
+        return tuple(PrintImage(what.respelled(other)) for other in others[:count])
+
+    @cached_property
+    def _typefaces(self) -> tuple[Typeface, ...]:
+        return BUILT_IN + (typefaces_in(self.fonts) if self.fonts is not None else ())
+
+    @cached_property
+    def _prints(self) -> dict[str, Print]:
+        rng = rng_for(self.seed, "word collection")
+        chosen = _choose(rng, styles(rng, self._typefaces, self.count))
+        return {f"word-{number:04d}": printed(*choice, self.side) for number, choice in enumerate(chosen)}
+
+    @cached_property
+    def _entities(self) -> tuple[Entity, ...]:
+        categories = {word: category for category, words in vocabulary().items() for word in words}
+        return tuple(_entity(name, what, categories[what.word]) for name, what in self._prints.items())
+
+
+def _entity(name: str, what: Print, category: str) -> Entity:
+    box = box_of(what)
+    return Entity(name, what.word, PrintImage(what), (what.side, what.side), {"word": box}, category=category)
+
+
+def _choose(rng: np.random.Generator, wanted: Sequence[Style]) -> Iterator[tuple[str, Style]]:
+    """Yields a word for each style, from one category after the other, so that the two belong to the evaluation split.
+
+    Every other word has a family of real words, where there is one: among made-up words, a real one could be told by being one.
+    """
+    left = {category: [words[i] for i in rng.permutation(len(words))] for category, words in vocabulary().items()}
+    order = [tuple(left)[i] for i in rng.permutation(len(left))]
+    for number, style in enumerate(wanted):
+        turn = number % len(order)
+        word = _next_word([left[category] for category in order[turn:] + order[:turn]], style, confusable=number % 2 == 0)
+        yield word, style
+
+
+def _next_word(pools: Sequence[list[str]], style: Style, *, confusable: bool) -> str:
+    """Takes a word out of the first pool that has one for the style."""
+    for pool in pools:
+        fitting = [word for word in pool if style.holds_out(word)]
+        preferred = [word for word in fitting if has_real_family(word)] if confusable else []
+        for word in preferred or fitting:
+            pool.remove(word)
+            return word
+    raise DatasetError(f"words: none left for {style}. Ask for fewer words, or for another seed.")
+
+
+def random_prints(
+    rng: np.random.Generator, side: int, *, evaluation: bool, count: int = 3, typefaces: Sequence[Typeface] = BUILT_IN
+) -> Iterator[tuple[PrintImage, ...]]:
+    """Yields, for ever, a word and ``count`` neighbours of it in a random style, all from one split."""
+    words = sorted(known())
+    while True:
+        (style,) = styles(rng, typefaces, 1)
+        word = words[int(rng.integers(len(words)))]
+        others = (other for other in lookalikes(word, rng) if style.holds_out(other) == evaluation)
+        near = tuple(islice(others, count))
+        if style.holds_out(word) == evaluation and len(near) == count:
+            what = printed(word, style, side)
+            yield (PrintImage(what), *(PrintImage(what.respelled(other)) for other in near))

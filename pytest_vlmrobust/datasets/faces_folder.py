@@ -1,0 +1,224 @@
+"""A folder of pictures of identities, the user's own, as a collection."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.sample import ImageSource
+
+from .collection import Entity
+from .faces_folder_layout import tables_in
+from .faces_folder_reading import FolderContents, FolderReader
+from .faces_folder_rows import write_rows, written_box
+from .faces_folder_settings import FolderSettings, read_settings
+from .files import DatasetWarning
+from .images import FileImage
+from .similarity import PIXEL_STATISTICS, nearest, unit_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .neural.encoder import ImageEncoder
+
+
+class FaceFolder:
+    """Identities of a folder; ``faces_folder_layout`` has its layout.
+
+    Nothing is opened before it is needed. Then every picture is decoded once for its size and its statistics; boxes that are not
+    in the table are found by MediaPipe, where the settings name its model file. What was found stays in memory.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self._warned: set[tuple[str, int]] = set()
+
+    @property
+    def domain(self) -> str:
+        """``face`` or ``word``.
+
+        Raises:
+            DatasetError: the settings cannot be read.
+        """
+        return self._settings.domain
+
+    @property
+    def hinted(self) -> str:
+        """What semi-guided localisation tells.
+
+        Raises:
+            DatasetError: the settings cannot be read.
+        """
+        return self._settings.hinted
+
+    @property
+    def native_long_edge(self) -> int | None:
+        """Long edge of the pictures in pixels: all have one size.
+
+        Raises:
+            DatasetError: as ``entities``.
+        """
+        return max(self.entities()[0].size)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hex, of the pictures as files, of what the table says of them, and of what near neighbours are told by.
+
+        Raises:
+            DatasetError: as ``entities``.
+            ImageError: a picture was removed meanwhile.
+        """
+        return fingerprint([self.domain, self.hinted, self._compared_by, *map(_facts, self.entities())])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Returns what a reader of the report should know about these data; each was also given as a ``DatasetWarning``.
+
+        Raises:
+            DatasetError: as ``entities``.
+        """
+        return self._contents.notes
+
+    @property
+    def neighbours_by(self) -> str:
+        """What near neighbours are told by: ``pixel statistics 1``, or ``encoder:NAME@REVISION``.
+
+        The revision is a commit of the hub, or of a folder the start of the SHA-256 of its files.
+
+        Raises:
+            DatasetError: the settings cannot be read.
+            ModelError: there is no such encoder.
+        """
+        return self._encoder.name if self._encoder else PIXEL_STATISTICS
+
+    def entities(self) -> Sequence[Entity]:
+        """Returns the identities in the order of the table.
+
+        Raises:
+            DatasetError: there are none, or rows are malformed; all of them are named at once.
+            MissingExtra: MediaPipe is needed, and not installed.
+            ModelError: MediaPipe does not take the model file.
+        """
+        return self._contents.entities
+
+    def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
+        """Returns pictures of ``count`` others: those of its own group, nearest first, and after them, where there are too few,
+        those of other groups, with a ``DatasetWarning``.
+
+        So the candidates of a question are of one group, which then tells nothing about which of them is meant.
+
+        Raises:
+            DatasetError: there are fewer others, or no such identity.
+            ModelError: the encoder cannot be loaded, or does not make one embedding of a picture.
+        """  # noqa: D205 - one sentence
+        entities = self.entities()
+        index = self._places.get(entity.id)
+        if index is None:
+            raise DatasetError(f"{self.folder} has no identity {entity.id!r}: pass one of its entities()")
+        if count > len(entities) - 1:
+            raise DatasetError(
+                f"{self.folder} has {len(entities)} identities: expected {count + 1} or more, for {count} neighbours"
+            )
+        self._warn_of_small_group(entity.group, count)
+        found = nearest(self._rows, [other.group for other in entities], index)[:count]
+        return tuple(entities[place].image for place in found)
+
+    @cached_property
+    def _settings(self) -> FolderSettings:
+        return read_settings(self.folder)
+
+    @cached_property
+    def _contents(self) -> FolderContents:
+        contents = FolderReader(self.folder, self._table(), self._settings).contents()
+        for note in contents.notes:
+            warnings.warn(note, DatasetWarning, stacklevel=3)
+        return contents
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {entity.id: place for place, entity in enumerate(self.entities())}
+
+    @cached_property
+    def _encoder(self) -> ImageEncoder | None:
+        if self._settings.encoder is None:
+            return None
+        from .neural.encoder import ImageEncoder
+
+        return ImageEncoder.of(self._settings.encoder)
+
+    @property
+    def _compared_by(self) -> str:
+        return self._encoder.digest if self._encoder else PIXEL_STATISTICS
+
+    @cached_property
+    def _rows(self) -> NDArray[np.float64]:
+        """What is known of each picture, of length 1, float64, shape (identities, d)."""
+        import numpy as np
+
+        if self._encoder is None:
+            return unit_rows(np.stack(self._contents.features))
+        return unit_rows(self._encoder.embed(entity.image.load() for entity in self.entities()))
+
+    def _table(self) -> Path:
+        tables = tables_in(self.folder)
+        if len(tables) != 1:
+            names = " and ".join(table.name for table in tables) or "neither"
+            raise DatasetError(f"{self.folder} holds {names}: expected either faces.csv or faces.json")
+        return tables[0]
+
+    def _warn_of_small_group(self, group: str, count: int) -> None:
+        members = sum(entity.group == group for entity in self.entities())
+        if members > count or (group, count) in self._warned:
+            return
+        self._warned.add((group, count))
+        warnings.warn(
+            f"{self.folder}: {count} neighbours of the same group are wanted, and the group {group!r} has {members} "
+            f"member{'s' if members > 1 else ''}: the others come from other groups, so that the group can tell who is meant. "
+            f"Add pictures of this group until it has {count + 1}",
+            DatasetWarning,
+            stacklevel=3,
+        )
+
+    def __repr__(self) -> str:
+        return f"FaceFolder({str(self.folder)!r}, {self.name!r})"
+
+
+def write_table(folder: str | Path, table: str | Path) -> None:
+    """Writes the table of a folder anew, with the boxes that MediaPipe found, so that later runs need neither it nor its model.
+
+    Args:
+        folder: the folder of identities.
+        table: the CSV file to write; paths in it are relative to where it stands. It must not exist.
+
+    Raises:
+        UsageError: the file exists, or cannot be written.
+        DatasetError: the folder cannot be read, see ``FaceFolder.entities``.
+    """
+    collection, target = FaceFolder(Path(folder).expanduser(), "faces"), Path(table).expanduser()
+    rows = [_written(entity, target.absolute().parent) for entity in collection.entities()]
+    try:
+        write_rows(target, rows, collection._settings.attributes)  # noqa: SLF001 - of this module's own class
+    except OSError as error:
+        raise UsageError(
+            f"{target} cannot be written: {error.strerror or error}. Give the path of a file that is not there"
+        ) from error
+
+
+def _written(entity: Entity, folder: Path) -> dict[str, str]:
+    if not isinstance(entity.image, FileImage):
+        raise TypeError(f"{entity.id}: not the picture of a folder")
+    file = Path(os.path.relpath(entity.image.path.absolute(), folder)).as_posix()
+    boxes = {attribute: written_box(box) for attribute, box in entity.boxes.items()}
+    return {"file": file, "identity": entity.label, "group": entity.group, "category": entity.category, **boxes}
+
+
+def _facts(entity: Entity) -> list[object]:
+    boxes = {attribute: list(box) for attribute, box in entity.boxes.items()}
+    return [entity.id, entity.label, entity.image.identity(), boxes, entity.group, entity.category]

@@ -1,0 +1,259 @@
+"""From the table of a folder to identities: every row is checked, and every picture decoded once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pytest_vlmrobust.core.boxes import Box
+from pytest_vlmrobust.core.errors import DatasetError, ImageError, did_you_mean
+from pytest_vlmrobust.core.fingerprint import pixels_digest
+
+from .collection import Entity
+from .faces_folder_layout import SETTINGS
+from .faces_folder_rows import Row, read_rows
+from .faces_folder_settings import FolderSettings
+from .files import Place, Problems
+from .images import FileImage
+from .similarity import pixel_features
+from .strict_json import is_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Faces: TypeAlias = Sequence[Mapping[str, Box]]  # the boxes of each face in a picture
+    FaceFinder: TypeAlias = Callable[[NDArray[np.uint8]], Faces]
+
+LEAST_EDGE = 64
+"""Width and height of a picture in pixels, at least: in less, a face is hardly one."""
+_BOX = "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST_ID = 40
+_NUMBER = re.compile(r"\s*-?[0-9]+(\.[0-9]*)?\s*")
+
+
+@dataclass(frozen=True)
+class FolderContents:
+    """Identities in the order of the table, what their pixels say where no encoder is named, and notes for the reader."""
+
+    entities: tuple[Entity, ...]
+    features: tuple[NDArray[np.float64], ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """An identity as far as it is known."""
+
+    place: Place
+    path: Path
+    identity: str
+    group: str
+    category: str
+    boxes: Mapping[str, Box]
+    size: tuple[int, int] = (0, 0)
+    """Zero where there is no picture to speak of."""
+    features: NDArray[np.float64] | None = field(default=None, repr=False)
+
+
+class FolderReader:
+    """Reads one folder."""
+
+    def __init__(self, folder: Path, table: Path, settings: FolderSettings) -> None:
+        self.folder, self.table, self.settings = folder, table, settings
+        self.problems = Problems(table, "key" if table.suffix == ".json" else "column")
+        self._pixels: dict[str, Place] = {}
+
+    def contents(self) -> FolderContents:
+        """Returns what is in the folder.
+
+        Raises:
+            DatasetError: there is nothing in it, or something of it is wrong; all wrong rows are named at once.
+            MissingExtra: boxes are to be found by MediaPipe, which is not installed.
+            ModelError: MediaPipe does not take the model file.
+        """
+        rows = read_rows(self.table, self.settings.attributes, self.problems)
+        drafts = [self._draft(row) for row in rows]
+        self._check_repeats(drafts)
+        with self._finder(drafts) as finder:
+            for draft in drafts:
+                self._look(draft, finder)
+        self._check_sizes(drafts)
+        self.problems.raise_any()
+        if not drafts:
+            raise DatasetError(f"{self.table} has no rows: expected one for each picture")
+        features = tuple(draft.features for draft in drafts if draft.features is not None)
+        return FolderContents(_entities(drafts), features, tuple(self._notes(drafts)))
+
+    def _draft(self, row: Row) -> _Draft:
+        identity, group, category = (self._text(row, column) for column in ("identity", "group", "category"))
+        return _Draft(row.place, self._path(row), identity, group, category, self._boxes(row))
+
+    def _text(self, row: Row, column: str) -> str:
+        value = row.cells.get(column, "")
+        if is_text(value):
+            return str(value)
+        self.problems.add(row.place, column, value, "text")
+        return ""
+
+    def _path(self, row: Row) -> Path:
+        written = row.cells["file"]
+        if not isinstance(written, str):
+            self.problems.add(row.place, "file", written, "the path of a picture, relative to the folder")
+            return self.folder
+        path = self.folder / written
+        if not path.is_file():
+            there = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+            downloads = " (nothing is downloaded: save the picture in the folder)" if "://" in written else ""
+            near = did_you_mean(path.name, there)
+            self.problems.add(row.place, "file", written, f"a picture; there is no file {path}{downloads}.{near}")
+        return path
+
+    def _boxes(self, row: Row) -> dict[str, Box]:
+        written = [attribute for attribute in self.settings.attributes if attribute in row.cells]
+        for attribute in self.settings.attributes:
+            if written and attribute not in written:
+                self.problems.add(row.place, attribute, None, f"a box too, as {written[0]!r} has one: all of them, or none")
+        found = {attribute: self._box(row, attribute) for attribute in written}
+        return {attribute: box for attribute, box in found.items() if box is not None}
+
+    def _box(self, row: Row, attribute: str) -> Box | None:
+        edges = _four(row.cells[attribute])
+        if edges is None or not (edges[0] < edges[2] and edges[1] < edges[3]):
+            self.problems.add(row.place, attribute, row.cells[attribute], _BOX)
+            return None
+        return edges
+
+    def _check_repeats(self, drafts: Sequence[_Draft]) -> None:
+        identities: dict[str, Place] = {}
+        files: dict[Path, Place] = {}
+        groups: dict[str, tuple[str, Place]] = {}
+        for draft in drafts:
+            first = identities.setdefault(draft.identity, draft.place)
+            if first is not draft.place:
+                self.problems.add(
+                    draft.place, "identity", draft.identity, f"one picture of each identity: line {first.line} has one already"
+                )
+            first = files.setdefault(draft.path, draft.place)
+            if first is not draft.place:
+                self.problems.add(draft.place, "file", draft.path.name, f"a picture of its own: line {first.line} has this one")
+            spelled, first = groups.setdefault(draft.group.casefold(), (draft.group, draft.place))
+            if spelled != draft.group:
+                self.problems.add(draft.place, "group", draft.group, f"{spelled!r}, as it is spelled in line {first.line}")
+
+    def _finder(self, drafts: Sequence[_Draft]) -> AbstractContextManager[FaceFinder | None]:
+        """Returns what finds the boxes of faces; nothing where no row needs it, or no model file is named."""
+        model = self.settings.landmarks
+        bare = [draft for draft in drafts if not draft.boxes]
+        if model is None or not bare:
+            return nullcontext(None)
+        if not model.is_file():
+            raise DatasetError(
+                f"{self.folder / SETTINGS}, landmarks: there is no file {model.absolute()}. {len(bare)} rows of {self.table} "
+                f"have no boxes (the first: {bare[0].place}). Expected a face landmarker of MediaPipe (.task) there, or boxes in "
+                "the table"
+            )
+        from .neural.landmarks import face_finder
+
+        return face_finder(model)
+
+    def _look(self, draft: _Draft, finder: FaceFinder | None) -> None:
+        """Decodes the picture of a draft and notes what is wrong with it."""
+        if not draft.path.is_file():
+            return
+        try:
+            picture = FileImage(draft.path, f"{draft.place}, {self.problems.part} 'file'").load()
+        except ImageError as error:
+            self.problems.messages.append(str(error))
+            return
+        height, width = picture.shape[:2]
+        if min(width, height) < LEAST_EDGE:
+            self.problems.add(draft.place, "file", f"{width} x {height} pixels", f"{LEAST_EDGE} x {LEAST_EDGE} pixels or more")
+            return
+        draft.size = (width, height)
+        first = self._pixels.setdefault(pixels_digest(picture), draft.place)
+        if first is not draft.place and first.row != draft.place.row:
+            self.problems.add(
+                draft.place, "file", draft.path.name, f"another picture than line {first.line}: every pixel is the same"
+            )
+        if self.settings.encoder is None:
+            draft.features = pixel_features(picture)
+        if finder is not None and not draft.boxes:
+            draft.boxes = self._found(draft, finder(picture))
+        self._check_boxes(draft)
+
+    def _found(self, draft: _Draft, faces: Faces) -> Mapping[str, Box]:
+        if len(faces) == 1 and len(faces[0]) == len(self.settings.attributes):
+            return faces[0]
+        found = "several faces" if len(faces) > 1 else "a face that is partly outside of the picture" if faces else "no face"
+        self.problems.messages.append(
+            f"{draft.place}: MediaPipe found {found} in {draft.path}, expected one face. Write its boxes into the table, crop "
+            "the picture, or remove the row"
+        )
+        return {}
+
+    def _check_boxes(self, draft: _Draft) -> None:
+        width, height = draft.size
+        for attribute, (x1, y1, x2, y2) in draft.boxes.items():
+            if x1 < 0 or y1 < 0 or x2 > width or y2 > height:
+                expected = f"a box inside of the picture, which has {width} x {height} pixels"
+                self.problems.add(draft.place, attribute, (x1, y1, x2, y2), expected)
+        left, right = draft.boxes.get("left_eye"), draft.boxes.get("right_eye")
+        if left and right and left[0] + left[2] >= right[0] + right[2]:
+            self.problems.add(draft.place, "left_eye", left, f"a box left of right_eye, {right}: left and right are the viewer's")
+
+    def _check_sizes(self, drafts: Sequence[_Draft]) -> None:
+        """Refuses pictures of several sizes: the size of the support picture would tell which candidate is the target."""
+        sizes = Counter(draft.size for draft in drafts if draft.size != (0, 0))
+        usual = sizes.most_common(1)[0][0] if sizes else (0, 0)
+        for draft in drafts:
+            if draft.size not in ((0, 0), usual):
+                found, expected = (f"{width} x {height} pixels" for width, height in (draft.size, usual))
+                self.problems.add(draft.place, "file", found, f"{expected} as in most rows: the size must not tell who it is")
+
+    def _notes(self, drafts: Sequence[_Draft]) -> Iterator[str]:
+        for what, lacking in (
+            ("group", [draft for draft in drafts if not draft.group]),
+            ("boxes", [draft for draft in drafts if not draft.boxes]),
+        ):
+            if 0 < len(lacking) < len(drafts):
+                yield f"{self.table}: {len(lacking)} of {len(drafts)} rows have no {what} (the first: {lacking[0].place})"
+
+
+def _four(value: Any) -> Box | None:
+    """Returns four numbers, or ``None`` when ``value`` is something else: neither a list of them nor a text with commas."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or len(parts) != 4:
+        return None
+    texts = [part if isinstance(value, str) else repr(part) for part in parts]
+    if not all(map(_NUMBER.fullmatch, texts)):
+        return None
+    x1, y1, x2, y2 = map(float, texts)
+    return x1, y1, x2, y2
+
+
+def _entities(drafts: Sequence[_Draft]) -> tuple[Entity, ...]:
+    ids = _safe_ids([draft.identity for draft in drafts])
+    return tuple(
+        Entity(
+            safe, draft.identity, FileImage(draft.path, str(draft.place)), draft.size, draft.boxes, draft.group, draft.category
+        )
+        for safe, draft in zip(ids, drafts, strict=True)
+    )
+
+
+def _safe_ids(identities: Sequence[str]) -> list[str]:
+    """Returns letters, digits, ``_`` and ``-`` for each identity, with a digest where that is not the identity itself."""
+    safe = [_UNSAFE.sub("-", identity).strip("-")[:_LONGEST_ID] for identity in identities]
+    digests = [hashlib.sha256(identity.encode()).hexdigest()[:8] for identity in identities]
+    return [
+        text if text == identity else f"{text}-{digest}".strip("-")
+        for text, identity, digest in zip(safe, identities, digests, strict=True)
+    ]

@@ -1,0 +1,68 @@
+"""Which pictures are easily taken for one another: cosine similarity of what is known of their pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PIXEL_STATISTICS = "pixel statistics 1"
+"""The name of ``pixel_features``; the number changes whenever they do."""
+_EDGE = 64
+_THUMBNAIL = 16
+_BINS = 8
+_DIGITS = 5
+"""Similarities that agree in so many digits are equal, so that the last bits of another processor change no order."""
+
+
+def pixel_features(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Returns what a picture is compared by where there is no encoder, float64, shape (1280,).
+
+    The picture is shrunk to 64 x 64 pixels and converted to CIELAB. Compared are the layout, 16 x 16 means of the three channels
+    as distances from mid grey, and the colours, the square roots of an 8 x 8 x 8 histogram. Both have length 1, so that the
+    cosine of two pictures is the mean of the cosines of their layouts and of their colours.
+
+    Args:
+        picture: RGB, uint8, shape (H, W, 3).
+    """
+    import cv2
+    import numpy as np
+
+    small = cv2.resize(picture, (_EDGE, _EDGE), interpolation=cv2.INTER_AREA)
+    lab = cv2.cvtColor(small.astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
+    layout = cv2.resize(lab, (_THUMBNAIL, _THUMBNAIL), interpolation=cv2.INTER_AREA) - np.array([50, 0, 0], np.float32)
+    histogram = cv2.calcHist([lab], [0, 1, 2], None, [_BINS] * 3, [0, 100.01, -128, 128, -128, 128])
+    return np.concatenate([_unit(layout.ravel()), _unit(np.sqrt(histogram).ravel())])
+
+
+def unit_rows(features: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Returns rows of length 1, float64, of the same shape; a row of zeros stays as it is."""
+    import numpy as np
+
+    rows = features.astype(np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float64)
+
+
+def nearest(rows: NDArray[np.float64], groups: Sequence[str], index: int) -> list[int]:
+    """Returns every other row: those of the same group first, each nearest first, and of equals the one that stands first.
+
+    Args:
+        rows: of length 1, shape (n, d).
+        groups: of each row.
+        index: of the row that the others are compared with.
+    """
+    import numpy as np
+
+    similarity = np.round(rows @ rows[index], _DIGITS)
+    foreign = np.asarray(groups) != groups[index]
+    order = np.lexsort((-similarity, foreign))
+    return [int(other) for other in order if other != index]
+
+
+def _unit(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    unit: NDArray[np.float64] = unit_rows(values[None])[0]
+    return unit

@@ -1,0 +1,157 @@
+"""Baseline: an earlier run, from its evidence, that cells are compared with sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.setting import CLEAN
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.store import Evidence, StoredCell
+
+from .judged import baseline_metrics
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MOST = 3
+"""Ids that a message names."""
+
+
+@dataclass(eq=False)
+class Baseline:
+    """The scores of an earlier run on the samples of this one."""
+
+    evidence: Evidence
+
+    def __post_init__(self) -> None:
+        self._cells = set(self.evidence.cells())
+        self._models = sorted({cell.model for cell in self._cells})
+
+    @classmethod
+    def open(cls, run: Path) -> Baseline:
+        """Opens the evidence of a run: a directory below ``runs`` of a store, or one written by ``--vlm-report``.
+
+        Raises:
+            UsageError: there is none, or nothing in it.
+        """
+        if not (run / "predictions.sqlite").is_file():
+            raise UsageError(
+                f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, .vlmrobust/runs/RUN, or one that "
+                "--vlm-report wrote"
+            )
+        found = cls(Evidence.open(run, read_only=True))
+        if not found._cells:
+            raise UsageError(f"{str(run)!r}: the run measured nothing that could be compared with")
+        return found
+
+    def model(self, name: str) -> str:
+        """Returns the model of the earlier run that ``name`` is compared with: the one called so, else the only one.
+
+        Raises:
+            UsageError: several models, and none called so.
+        """
+        if name in self._models:
+            return name
+        if len(self._models) == 1:
+            return self._models[0]
+        raise UsageError(
+            f"the baseline has no model {name!r}.{did_you_mean(name, self._models)} It has: {', '.join(self._models)}. "
+            "Give the model the same name in the models file"
+        )
+
+    def measured(self, cell: Cell) -> bool:
+        """Whether the earlier run has answers of this cell."""
+        return self._then(cell) in self._cells
+
+    def scores(self, cell: Cell, samples: Sequence[Sample]) -> NDArray[np.float64]:
+        """Returns the earlier scores of ``samples``, shape (N,), of several views the best one's; NaN where an inference failed.
+
+        Raises:
+            DatasetError: the earlier run asked other samples.
+        """
+        import numpy as np
+
+        stored = self.evidence.get_cell(self._then(cell))
+        then = self.evidence.samples(cell.dataset)
+        self._check_same(cell.dataset, then, samples)
+        place = {sample.id: index for index, sample in enumerate(then)}
+        best = best_scores(stored)
+        return np.array([best[place[sample.id]] for sample in samples], float)
+
+    def close(self) -> None:
+        """Closes the evidence."""
+        self.evidence.close()
+
+    def _then(self, cell: Cell) -> Cell:
+        return Cell(self.model(cell.model), cell.dataset, cell.setting)
+
+    def _check_same(self, dataset: str, then: Sequence[Sample], now: Sequence[Sample]) -> None:
+        """Refuses pairs that are none: other ids, or another question or answer under the same id."""
+        before, after = ({sample.id: _asked(sample) for sample in samples} for samples in (then, now))
+        gone, new = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
+        changed = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
+        said = [
+            f"{len(ids)} {what} ({', '.join(ids[:_MOST])}{', …' if len(ids) > _MOST else ''})"
+            for ids, what in ((new, "are not in the baseline"), (gone, "are only there"), (changed, "ask something else there"))
+            if ids
+        ]
+        if said:
+            raise DatasetError(
+                f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(said)}. "
+                "Expected the same samples in both runs: the same data set and the same --vlm-sample"
+            )
+
+
+def baseline_estimates(
+    baseline: Baseline, cell: Cell, table: ScoreTable, samples: Sequence[Sample], confidence: float
+) -> list[tuple[str, Estimate]]:
+    """Returns what a cell lost since the baseline, paired by sample; not applicable where the baseline did not measure it.
+
+    Raises:
+        DatasetError: the baseline asked other samples.
+    """
+    clean = Cell(cell.model, cell.dataset, CLEAN)
+    lacking = [one for one in (cell, clean) if not baseline.measured(one)]
+    if lacking:
+        reason = f"the baseline did not measure {lacking[0].dataset} under {lacking[0].setting}"
+        return [(name, Estimate(float("nan"), 0, valid=False, reason=reason)) for name in baseline_metrics()]
+    scores = {str(one.setting): baseline.scores(one, samples) for one in (clean, cell)}
+    paired = replace(table, baseline_by_setting=scores)
+    return [
+        (name, metrics.estimate(name, paired, setting=str(cell.setting), confidence=confidence)) for name in baseline_metrics()
+    ]
+
+
+def changed(baseline: Baseline, cell: Cell, samples: Sequence[Sample], values: NDArray[np.float64]) -> metrics.ChangedSamples:
+    """Returns the samples that a cell answers worse than the baseline did, and better; none where that did not measure it.
+
+    Raises:
+        DatasetError: the baseline asked other samples.
+    """
+    if not baseline.measured(cell):
+        return metrics.ChangedSamples((), (), ())
+    return metrics.changed_samples([sample.id for sample in samples], baseline.scores(cell, samples), values)
+
+
+def best_scores(stored: StoredCell) -> list[float]:
+    """Returns the score of each sample, of several views the best one's, NaN where an inference failed.
+
+    A view that was not asked about, because an earlier one was right, takes no part.
+    """
+    values = [answer.score.value if answer.score.state != "unasked" else 0.0 for answer in stored.answers]
+    rows = [values[start : start + stored.views] for start in range(0, len(values), stored.views)]
+    return [float("nan") if any(value != value for value in row) else max(row) for row in rows]  # noqa: PLR0124 - NaN
+
+
+def _asked(sample: Sample) -> tuple[object, ...]:
+    """Returns what makes two samples the same question, whatever their pictures are called."""
+    return sample.question, tuple(sample.options.items()), sample.target, len(sample.images)

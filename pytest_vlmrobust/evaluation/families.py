@@ -1,0 +1,59 @@
+"""Families: which models of a run belong together, by size and by whether they think first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pytest_vlmrobust.core.model import ModelRef
+
+THINKING = "thinking"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Models of one family that are asked in one way, by size."""
+
+    members: tuple[str, ...]
+    """Names in test ids, the smallest model first."""
+    parameters: tuple[float, ...]
+    """Their sizes in billions of parameters, in the same order, all different."""
+
+    @property
+    def largest(self) -> str:
+        """The member whose policy judges the family."""
+        return self.members[-1]
+
+
+def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
+    """Returns the families of at least two sizes, by the name that stands in test ids: ``qwen2-vl``, ``internvl-thinking``.
+
+    Models without a family or a size belong to none, and of two of one size the first counts.
+    """
+    found: dict[str, dict[float, str]] = {}
+    for name, ref in models.items():
+        if ref.family and ref.parameters_billion is not None:
+            found.setdefault(_called(ref), {}).setdefault(ref.parameters_billion, name)
+    sized = {family: sorted(by_size.items()) for family, by_size in found.items() if len(by_size) > 1}
+    return {
+        family: Family(tuple(name for _, name in members), tuple(size for size, _ in members))
+        for family, members in sized.items()
+    }
+
+
+def twin(models: Mapping[str, ModelRef], name: str) -> str:
+    """Returns the model of the run that is the thinking model ``name`` without thinking; an empty string without one."""
+    own = models[name]
+    if own.prompt_mode != THINKING or not own.family:
+        return ""
+    alike = (
+        other
+        for other, ref in models.items()
+        if ref.prompt_mode != THINKING and (ref.family, ref.parameters_billion) == (own.family, own.parameters_billion)
+    )
+    return next(alike, "")
+
+
+def _called(ref: ModelRef) -> str:
+    """A family that is asked in another mode than the direct one is another family: sizes are compared like for like."""
+    return ref.family if ref.prompt_mode == "direct" else f"{ref.family}-{ref.prompt_mode}"

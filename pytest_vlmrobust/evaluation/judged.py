@@ -1,0 +1,67 @@
+"""Judged: by which metrics a planned test will be judged, known before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.core.cell import Cell, Planned
+from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.policies import JudgedTest
+
+from .preprocessed import PREPROCESSING, is_preprocessed
+from .tasks.dataset import GRIDS
+
+OBSERVATORY = "observatory"
+"""The suite whose metrics cells of tasks are measured by."""
+BASELINE = "baseline"
+"""The suite whose metrics compare a cell with an earlier run."""
+_SUITES = {"patches": "patches", "ladder": "resolution", PREPROCESSING: "resolution"}
+"""Family of the last step of a setting to the suite whose metrics its cells are measured by; the corruptions' for all others."""
+LABEL_PRESERVING_DROP = "label_preserving_drop"
+PREPROCESSING_GAIN = "preprocessing_gain"
+
+
+def judged_tests(planned: Planned, tasks: Mapping[str, str] | None = None, *, baseline: bool = False) -> list[JudgedTest]:
+    """Returns what a planned test will be judged by, a line for each metric; strata of the data set are not known yet.
+
+    ``tasks`` says of data sets made of collections what is asked in them, ``baseline`` whether cells are compared with one.
+    """
+    if not isinstance(planned, Cell):
+        return [JudgedTest(planned.model, planned.dataset, planned.metric, planned.split)]
+    family, level = family_and_level(planned.setting)
+    names = cell_metrics(planned.setting, (tasks or {}).get(planned.dataset, ""))
+    names += [LABEL_PRESERVING_DROP, *([PREPROCESSING_GAIN] if is_preprocessed(planned.setting) else ())]
+    names += baseline_metrics() if baseline else []
+    return [JudgedTest(planned.model, planned.dataset, name, str(planned.setting), family, level) for name in names]
+
+
+def baseline_metrics() -> list[str]:
+    """Returns the metrics that compare a cell with an earlier run."""
+    return [name for name in metrics.names(scope="cell") if metrics.get(name).suite == BASELINE]
+
+
+def family_and_level(setting: Setting) -> tuple[str, str]:
+    """Returns the family of a setting and its level; empty where it has none."""
+    if setting in (CLEAN, NO_IMAGE):
+        return "", ""
+    about = perturbations.info(str(setting))
+    return about.family, about.level or ""
+
+
+def cell_metrics(setting: Setting, task: str) -> list[str]:
+    """Returns the metrics that a cell is measured by; ``task`` is empty for plain questions."""
+    if setting in (CLEAN, NO_IMAGE):
+        return ["accuracy"]
+    if task:
+        return [name for name in metrics.names(scope="cell", suite=OBSERVATORY) if _may_have(metrics.get(name), task)]
+    suite = _SUITES.get(family_and_level(setting)[0].rpartition("+")[2], "corruptions")
+    return [
+        name for name in metrics.names(scope="cell", suite=suite) if not any(need.optional for need in metrics.get(name).needs)
+    ]
+
+
+def _may_have(metric: metrics.Metric, task: str) -> bool:
+    """Whether a task may have all that is optional for a metric: groups of people where they are known, cells of a grid."""
+    offered = {metrics.Needs.PEOPLE} | ({metrics.Needs.POSITIONS} if task in GRIDS else set())
+    return {need for need in metric.needs if need.optional} <= offered

@@ -1,0 +1,123 @@
+"""The Observatory's own facts about a cell: who is shown where, whether a task is done at all, and what scores leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.scoring import better_convention, box_coverage
+
+from .evaluator import CellResult, Evaluator
+from .families import Family
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SUITE = "observatory"
+FIXATION = "fixation_rate"
+DISTANCE = "grid_distance"
+COVERAGE = "box_coverage"
+BASELINES = (CLEAN, NO_IMAGE)
+LABELS = {metrics.Needs.POSITIONS: "positions", metrics.Needs.PEOPLE: "groups of people"}
+"""What samples are compared by."""
+
+
+def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
+    """Returns by what samples are compared, as arguments of a table: where the target is, and the group of people."""
+    found = {"positions": [sample.keys.get("position", "") for sample in samples]}
+    found["people"] = [sample.keys.get("group", "") for sample in samples]
+    return {name: values for name, values in found.items() if any(values)}
+
+
+def not_shown(evaluator: Evaluator, model: str, dataset: str) -> str:
+    """Returns why a model is not shown to do a task at all, or an empty string: what it loses then says nothing.
+
+    It has to do better with the original pictures than with none.
+    """
+    clean, blind = (evaluator.result(Cell(model, dataset, setting)) for setting in BASELINES)
+    table = ScoreTable(clean=clean.values, no_image=blind.values, groups=[sample.group or sample.id for sample in clean.samples])
+    return metrics.does_the_task(table)
+
+
+def not_offered(metric: str, table: ScoreTable) -> str:
+    """Returns why a summary metric does not apply to the samples of a table, or an empty string: nothing to compare them by."""
+    lacking = [need for need in metrics.get(metric).needs if need in LABELS]
+    if not lacking or metric in metrics.applicable(table):
+        return ""
+    return f"fewer than two {' and '.join(LABELS[need] for need in lacking)} are known"
+
+
+def compared(metric: str, table: ScoreTable) -> tuple[str, ...]:
+    """Returns the mean score at each position, or of each group of people, where a summary metric compares them.
+
+    A gap says how far apart they are, and not which is ahead. The intervals of the means are Wilson's for 0/1 scores, at 90 %.
+    """
+    values = {metrics.Needs.POSITIONS: table.positions, metrics.Needs.PEOPLE: table.people}
+    return tuple(
+        f"{noun}: {said}"
+        for need, noun in LABELS.items()
+        if need in metrics.get(metric).needs and (said := _means_by(values[need] or (), table))
+    )
+
+
+def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
+    """Returns means over all settings of a table, an unreadable answer being wrong; nothing where a score is missing."""
+    import numpy as np
+
+    scores = np.mean(list(table.by_setting.values()), axis=0) if table.by_setting else np.full(table.samples, np.nan)
+    if not labels or np.isnan(scores).any():
+        return ""
+    found = metrics.group_means(scores, labels, source_images=table.groups)
+    known = sorted((str(label), mean) for label, mean in found.items() if str(label))
+    return ", ".join(f"{label} {mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}] n={mean.n}" for label, mean in known)
+
+
+def extra_estimates(result: CellResult) -> list[tuple[str, Estimate]]:
+    """Returns what the scores of a cell do not say: pointing without looking, near misses, the share of boxes that were given."""
+    groups = [sample.group or sample.id for sample in result.samples]
+    if any(sample.localisation for sample in result.samples):
+        return [(COVERAGE, metrics.coverage(box_coverage(result.samples, result.predictions), source_images=groups))]
+    targets = [_cell(sample.keys["position"]) for sample in result.samples if "position" in sample.keys]
+    if not targets or result.cell.setting == NO_IMAGE:
+        return []
+    pointed = [sample.options.get(score.answer or "") for sample, score in zip(result.samples, result.scores, strict=True)]
+    by_entity: dict[str, list[str | None]] = {}
+    for group, text in zip(groups, pointed, strict=True):
+        by_entity.setdefault(group, []).append(text)
+    answers = [None if text is None else _cell(text) for text in pointed]
+    distance = metrics.grid_distance(answers, targets, source_images=groups)
+    return [(FIXATION, metrics.fixation(list(by_entity.values()))), *([(DISTANCE, distance)] if distance.n else ())]
+
+
+def _cell(text: str) -> tuple[int, int]:
+    """Returns row and column of a cell as the task writes it, ``[row,column]``."""
+    row, column = text.strip("[]").split(",")
+    return int(row), int(column)
+
+
+def notes(model: str, convention: str, result: CellResult) -> tuple[str, ...]:
+    """Returns that another convention of boxes fits the answers about original pictures better, where it does."""
+    if result.cell.setting != CLEAN or not any(sample.localisation for sample in result.samples):
+        return ()
+    said = better_convention(model, convention, result.samples, result.predictions)
+    return (said,) if said else ()
+
+
+def means(scores: Sequence[Sequence[NDArray[np.float64]]]) -> list[NDArray[np.float64]]:
+    """Returns for each model the mean score of each sample over its settings, shape (N,); NaN where one is missing."""
+    import numpy as np
+
+    return [np.mean(np.array(own), axis=0) for own in scores]
+
+
+def members_note(about: FamilyMetric, family: Family, scores: Sequence[NDArray[np.float64]]) -> str:
+    """Returns the mean score of each member of a family, by size."""
+    each = ", ".join(f"{name} {own.mean():.3f}" for name, own in zip(family.members, scores, strict=True))
+    return f"{about.dataset}, {about.split}: {each}"

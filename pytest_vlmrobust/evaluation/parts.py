@@ -1,0 +1,108 @@
+"""Parts of a record: what follows from measures and results alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.core.record import Measure
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.verdict import Outcome, Verdict
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.policies.policy import WORST_FIRST
+
+from .evaluator import CellResult
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def decisive(measures: Sequence[Measure]) -> Measure:
+    """Returns the measure with the worst outcome, the first of equals."""
+    return min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
+
+
+def commonest_error(results: Sequence[CellResult]) -> str:
+    """Returns why inferences failed: the reason given most often, empty when none failed."""
+    reasons = Counter(score.rule for result in results for score in result.scores if score.state == "error")
+    return reasons.most_common(1)[0][0] if reasons else ""
+
+
+def budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measure:
+    """Returns a broken budget as a measure: ``part`` of ``whole`` answers, and the commonest error where there is one."""
+    because = f"; most often: {error}" if verdict.outcome is Outcome.ERROR and error else ""
+    return Measure(
+        verdict.metric,
+        part / whole if whole else float("nan"),
+        n=whole,
+        threshold=verdict.threshold,
+        outcome=verdict.outcome,
+        reason=verdict.reason + because,
+        rule=verdict.rule,
+        source=verdict.source,
+    )
+
+
+def part_of_not_doing(measure: Measure, why: str) -> Measure:
+    """Returns a broken budget of unreadable answers as what it is for a task that is not done at all: part of not doing it."""
+    return replace(measure, outcome=Outcome.MEASURED, rule="", threshold="", reason=f"{measure.reason}; {why}")
+
+
+def bands(measures: Sequence[Measure], setting: Setting) -> tuple[str, ...]:
+    """Returns the band of the Region Comprehension Index, where there is one."""
+    known = [one.value for one in measures if one.metric == "rci" and not one.category and not math.isnan(one.value)]
+    return tuple(f"{setting}: an RCI of {value:.3f} is {metrics.rci_band(value)}" for value in known)
+
+
+def noted(result: CellResult) -> tuple[str, ...]:
+    """Returns what the setting could not do, step by step: to how many samples, and to which one for example."""
+    by_step: dict[str, list[tuple[str, str]]] = {}
+    for sample, notes in result.notes.items():
+        for note in notes:
+            by_step.setdefault(note.partition(": ")[0], []).append((sample, note))
+    return tuple(
+        f"{len(found)} of {len(result.samples)} samples, such as {found[0][0]}: {found[0][1]}" for found in by_step.values()
+    )
+
+
+def by_category(result: CellResult) -> dict[str, float]:
+    """Returns the mean score of each stratum, NaN where a score is missing."""
+    import numpy as np
+
+    names = np.array([sample.category for sample in result.samples])
+    return {str(name): float(result.values[names == name].mean()) for name in dict.fromkeys(names.tolist())}
+
+
+def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
+    """Returns, for each sample, whether the setting leaves its answer right."""
+    if setting in (CLEAN, NO_IMAGE):
+        return [True] * len(samples)
+    changes = {str(setting), *(step.name for step in setting.steps), *perturbations.info(str(setting)).label_changing}
+    return [not (sample.changed_by & changes) for sample in samples]
+
+
+def part_of(table: ScoreTable, setting: str, kept: Sequence[bool]) -> ScoreTable:
+    """Returns the table of one setting with the samples that are kept."""
+    import numpy as np
+
+    chosen: NDArray[np.bool_] = np.array(kept, bool)
+    return ScoreTable(
+        clean=table.clean[chosen],
+        by_setting={setting: table.scores(setting)[chosen]},
+        no_image=None if table.no_image is None else table.no_image[chosen],
+        groups=_kept(table.groups, kept),
+        positions=_kept(table.positions, kept),
+        people=_kept(table.people, kept),
+        patches_by_setting={name: values[chosen] for name, values in (table.patches_by_setting or {}).items()},
+        chances=None if table.chances is None else table.chances[chosen],
+    )
+
+
+def _kept(names: Sequence[str] | None, kept: Sequence[bool]) -> list[str] | None:
+    return None if names is None else [name for name, keep in zip(names, kept, strict=True) if keep]

@@ -1,0 +1,117 @@
+"""Material: what tasks are made of, and the one way in which they draw from it.
+
+Nothing here depends on the order of the identities: layouts go round by rank, and ranks follow from a seed and the ids alone.
+What depends on an identity's id alone (which picture of the other domain, how the rest is shuffled) stays when others come or go;
+ranks, which keep the layouts in balance, do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.errors import DatasetError
+from pytest_vlmrobust.core.sample import ImageSource
+from pytest_vlmrobust.core.seeding import derive_seed, rng_for
+from pytest_vlmrobust.datasets.collection import Collection, Entity
+
+from .fitting import Fitted
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Material:
+    """A collection, the collection of the other domain, and how tasks draw from both."""
+
+    where: str
+    """How messages call the data set that is made."""
+    collection: Collection
+    other: Collection
+    seed: int
+    id_prefix: str = ""
+
+    @property
+    def noun(self) -> str:
+        """What prompts call the thing in a picture: ``face`` or ``word``."""
+        return self.collection.domain
+
+    @cached_property
+    def entities(self) -> tuple[Entity, ...]:
+        """Every identity, in the order of the collection."""
+        return tuple(self.collection.entities())
+
+    def ranked(self) -> Iterator[tuple[int, Entity]]:
+        """Yields each identity with its rank, in the order of the collection.
+
+        Ranks are shuffled by the seed within people of one group, so that layouts which go round by rank are balanced over
+        all and nearly so in each group; they are the same for every task.
+        """
+        order = sorted(self.entities, key=lambda one: (one.group, derive_seed(self.seed, "rank", one.id), one.id))
+        ranks = {entity.id: rank for rank, entity in enumerate(order)}
+        return ((ranks[entity.id], entity) for entity in self.entities)
+
+    def rng(self, entity: Entity, *use: str) -> np.random.Generator:
+        """Returns a generator for one use, which depends on that, the seed and the identity's id alone."""
+        return rng_for(self.seed, *use, entity.id)
+
+    def keys(self, entity: Entity) -> dict[str, str]:
+        """Returns by what metrics group the samples about an identity: its id, and its group where that is known."""
+        return {"entity": entity.id, **({"group": entity.group} if entity.group else {})}
+
+    def near(self, entity: Entity, count: int) -> list[ImageSource]:
+        """Returns pictures of ``count`` other identities that are easily taken for this one.
+
+        Raises:
+            DatasetError: the collection has fewer.
+        """
+        try:
+            found = list(self.collection.neighbours(entity, count))
+        except DatasetError as error:
+            raise self._too_few(entity, count, str(error)) from error
+        if len(found) != count:
+            raise self._too_few(entity, count, f"the collection gave {len(found)}")
+        return found
+
+    def strange(self, entity: Entity) -> ImageSource:
+        """Returns a picture of the other domain, fitted to the size of the identity's own, so that the size does not tell.
+
+        Raises:
+            DatasetError: the other collection is empty, or of the same domain.
+        """
+        chosen = self._others[derive_seed(self.seed, "other domain", entity.id) % len(self._others)]
+        return chosen.image if chosen.size == entity.size else Fitted(chosen.image, entity.size)
+
+    def check_distinct(self, entity: Entity, pictures: Sequence[ImageSource]) -> None:
+        """Refuses candidates of which two are the same picture: there would be two right answers, or a wasted one.
+
+        Raises:
+            DatasetError: two of them are.
+        """
+        if len({picture.identity() for picture in pictures}) < len(pictures):
+            raise DatasetError(
+                f"{self.where}: two of the {len(pictures)} candidates for {entity.id!r} are one and the same picture, so that "
+                "the right answer cannot be told. Remove the duplicate from the collection"
+            )
+
+    @cached_property
+    def _others(self) -> tuple[Entity, ...]:
+        mine, theirs = self.collection, self.other
+        if mine.domain == theirs.domain:
+            raise DatasetError(
+                f"{self.where}: one candidate comes from another domain, and {theirs.name!r} is of the same one, "
+                f"{mine.domain!r}. Pass a collection of another domain"
+            )
+        found = sorted(theirs.entities(), key=lambda entity: entity.id)
+        if not found:
+            raise DatasetError(f"{self.where}: the collection {theirs.name!r}, from which one candidate comes, is empty")
+        return tuple(found)
+
+    def _too_few(self, entity: Entity, count: int, why: str) -> DatasetError:
+        return DatasetError(
+            f"{self.where}: {count} near neighbours of {entity.id!r} are needed, and {why}. "
+            "Add identities to the collection, or ask for a task with fewer candidates"
+        )

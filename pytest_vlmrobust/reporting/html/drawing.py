@@ -1,0 +1,178 @@
+"""Drawing: charts as SVG by matplotlib, which an extra installs; the same numbers give the same bytes."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from .palette import ROLE_COLORS as C
+from .svg import inlined
+from .words import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+EXTRA = "pytest-vlmrobust[report]"
+_WIDTH = 460
+"""Units of a drawing's width; the style sheet shows them as CSS pixels at most a little larger."""
+_ROW = 21
+_FONT = 11
+_LONGEST_LABEL = 34
+_SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "pytest-vlmrobust",
+    "font.size": _FONT,
+    "axes.linewidth": 0.8,
+    "text.parse_math": False,
+    "axes.unicode_minus": True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One line of a ranking: a value with its interval, the bounds it was held against, and its verdict."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    bounds: tuple[float, ...] = ()
+    role: str = "measured"
+    sign: str = ""
+    reference: float | None = None
+    """What it may be compared with and is not judged by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One size of the pictures: accuracy with its band, and whether it reached the model at the size of another one."""
+
+    size: int
+    value: float
+    low: float
+    high: float
+    collapsed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Shares of the answers that a setting turned wrong, and right."""
+
+    label: str
+    harmful: float
+    helpful: float
+
+
+def available() -> bool:
+    """Whether the library that draws is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def ranking(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, zero: bool = True) -> Markup:
+    """Draws bars below each other with their intervals, and a tick at each bound."""
+
+    def draw(axes: Axes) -> None:
+        places = range(len(bars))
+        colors = [C[bar.role] for bar in bars]
+        if zero:
+            axes.barh(places, [bar.value for bar in bars], height=0.62, color=colors, linewidth=0)
+        else:
+            axes.scatter([bar.value for bar in bars], places, s=34, c=colors, zorder=4)
+        axes.hlines(places, [bar.low for bar in bars], [bar.high for bar in bars], colors=C["ink"], linewidth=1.4, zorder=3)
+        for place, bar in enumerate(bars):
+            axes.vlines(bar.bounds, place - 0.42, place + 0.42, colors=C["bound"], linewidth=2.2, zorder=5)
+            if bar.reference is not None:
+                axes.vlines([bar.reference], place - 0.42, place + 0.42, colors=C["people"], linewidth=2.2, zorder=5)
+        axes.axvline(0, color=C["muted"], linewidth=0.8)
+        axes.set_ylim(len(bars) - 0.4, -0.6)
+        axes.set_yticks(list(places), [_label(f"{bar.label}  {bar.sign}".rstrip()) for bar in bars])
+        axes.set_xlabel(axis)
+        axes.grid(axis="x", color=C["grid"], linewidth=0.8)
+
+    return _drawn(draw, _ROW * len(bars) + 46, prefix, label)
+
+
+def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: str, label: str) -> Markup:
+    """Draws accuracy against the size of the pictures with its band; ``lines`` are named levels to compare with."""
+
+    def draw(axes: Axes) -> None:
+        sizes = [rung.size for rung in rungs]
+        axes.fill_between(sizes, [r.low for r in rungs], [r.high for r in rungs], color=C["band"], linewidth=0)
+        axes.plot(sizes, [r.value for r in rungs], color=C["line"], linewidth=1.8, zorder=3)
+        for collapsed, face in ((False, C["line"]), (True, C["paper"])):
+            own = [rung for rung in rungs if rung.collapsed is collapsed]
+            axes.scatter(
+                [r.size for r in own], [r.value for r in own], s=32, facecolor=face, edgecolor=C["line"], linewidth=1.5, zorder=4
+            )
+        for name, level in lines:
+            axes.axhline(level, color=C["muted"], linewidth=1, linestyle=(0, (4, 3)))
+            axes.annotate(name, (1, level), (-2, 3), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right", color=C["muted"])
+        axes.set_ylim(0, 1.02)
+        axes.set_xlim(0, max(sizes) * 1.04)
+        axes.set_xlabel("long edge of the pictures, pixels")
+        axes.set_ylabel("accuracy")
+        axes.grid(axis="y", color=C["grid"], linewidth=0.8)
+
+    return _drawn(draw, 280, prefix, label)
+
+
+def flips(rows: Sequence[Flip], *, prefix: str, label: str) -> Markup:
+    """Draws to the left what turned wrong, and to the right what turned right."""
+
+    def draw(axes: Axes) -> None:
+        places = range(len(rows))
+        axes.barh(places, [-100 * row.harmful for row in rows], height=0.62, color=C["harm"], linewidth=0)
+        axes.barh(places, [100 * row.helpful for row in rows], height=0.62, color=C["help"], linewidth=0)
+        axes.axvline(0, color=C["ink"], linewidth=0.8)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_yticks(list(places), [_label(row.label) for row in rows])
+        axes.xaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
+        axes.set_xlabel("← % of answers turned wrong   |   % turned right →")
+        axes.grid(axis="x", color=C["grid"], linewidth=0.8)
+
+    return _drawn(draw, _ROW * len(rows) + 46, prefix, label)
+
+
+def _drawn(draw: Callable[[Axes], None], height: int, prefix: str, label: str) -> Markup:
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    stream = io.StringIO()
+    with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's fonts draw the text, not matplotlib's
+        figure = Figure(figsize=(_WIDTH / 72, height / 72), layout="constrained")
+        FigureCanvasSVG(figure)
+        _style(figure.add_subplot(), draw)
+        _save(figure, stream)
+    return inlined(stream.getvalue(), prefix, shown(label))
+
+
+def _style(axes: Axes, draw: Callable[[Axes], None]) -> None:
+    draw(axes)
+    axes.patch.set_visible(False)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "bottom")
+        spine.set_color(C["muted"])
+    axes.tick_params(colors=C["ink"], length=0, labelsize=_FONT)
+    axes.xaxis.label.set_color(C["muted"])
+    axes.yaxis.label.set_color(C["muted"])
+
+
+def _save(figure: Figure, stream: io.StringIO) -> None:
+    figure.patch.set_visible(False)
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(stream, format="svg", metadata=nothing)
+
+
+def _label(text: str) -> str:
+    readable = " ".join(shown(text).split())
+    return readable if len(readable) <= _LONGEST_LABEL else f"{readable[: _LONGEST_LABEL - 1]}…"

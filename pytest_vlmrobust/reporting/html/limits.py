@@ -1,0 +1,96 @@
+"""Limits: what a reader has to know before the decision is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
+from pytest_vlmrobust.core.verdict import Outcome
+
+from ..wording import RunFacts, not_asked, noted, selection
+from .words import share
+
+_MOST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One thing that limits the evidence: a sentence, whether it is grave, and the tests or sentences behind it."""
+
+    text: str
+    grave: bool = False
+    details: tuple[str, ...] = ()
+    more: int = 0
+    """Details beyond those given."""
+
+
+def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
+    """Returns what limits the evidence of a run, grave things first; never says that nothing does."""
+    found = [Limit(line, grave=True) for line in selection(records, facts)]
+    beside = [f"{one.id}: {one.reason}" for one in records if one.test == CHECK]
+    found += _counted(beside, "{n} tests beside the gate failed: the run is not GO, whatever the gate found", grave=True)
+    found += _answers(records)
+    found += _not_asked(records)
+    found += _not_applicable(records)
+    found += [Limit(warning) for warning in facts.warnings]
+    found += _ungated(records)
+    found += _about_samples_only(records)
+    notes = [note for note in noted(records, most=_MOST) if note not in not_asked(records)]
+    return found + _counted(notes, "{n} notes on what settings could not do, or on what numbers mean")
+
+
+def _counted(details: Sequence[str], text: str, *, grave: bool = False) -> list[Limit]:
+    if not details:
+        return []
+    return [Limit(text.format(n=len(details)), grave, tuple(details[:_MOST]), max(0, len(details) - _MOST))]
+
+
+def _answers(records: Iterable[Record]) -> list[Limit]:
+    """Returns failed and unreadable answers of cells; summary metrics count the same ones again."""
+    cells = [record for record in records if record.test == "cell"]
+    asked = sum(one.n_requested for one in cells)
+    failed, unread = sum(one.n_errors for one in cells), sum(one.n_unparsed for one in cells)
+    found = []
+    if failed:
+        details = [f"{one.id}: {one.n_errors} of {one.n_requested}" for one in _most(cells, "n_errors")]
+        found += _counted(details, f"{failed} of {asked} inferences failed ({share(failed / asked)}): these have no score", grave=True)
+    if unread:
+        details = [f"{one.id}: {one.n_unparsed} of {one.n_requested}" for one in _most(cells, "n_unparsed")]
+        found += _counted(details, f"no rule could read {unread} of {asked} answers ({share(unread / asked)}): these count as wrong")
+    if cells and not (failed or unread):
+        found.append(Limit(f"answers: all {asked} inferences that cells rest on gave an answer that could be read"))
+    return found
+
+
+def _most(cells: Iterable[Record], count: str) -> list[Record]:
+    having = [one for one in cells if getattr(one, count)]
+    return sorted(having, key=lambda one: -int(getattr(one, count)))
+
+
+def _not_asked(records: Sequence[Record]) -> list[Limit]:
+    total = sum(bool(record.not_asked) for record in records)
+    return _counted(not_asked(records), f"{total} tests were not asked: the model is not shown to do the task, or nothing can be compared")
+
+
+def _not_applicable(records: Iterable[Record]) -> list[Limit]:
+    details = [
+        f"{record.id}: {measure.metric}: {measure.reason}"
+        for record in records
+        for measure in record.measures
+        if measure.outcome is Outcome.NOT_APPLICABLE
+    ]
+    return _counted(details, "{n} metrics that a rule is about say nothing here (NOT_APPLICABLE)")
+
+
+def _ungated(records: Iterable[Record]) -> list[Limit]:
+    having = [record for record in records if record.test != CHECK]
+    free = [record.id for record in having if record.outcome is Outcome.MEASURED]
+    families = sum(record.test == FAMILY for record in having if record.outcome is Outcome.MEASURED)
+    about = f", {families} of them about families of models" if families else ""
+    return _counted(free, f"{len(free)} of {len(having)} tests were measured only: no rule of the policy judges them{about}")
+
+
+def _about_samples_only(records: Iterable[Record]) -> list[Limit]:
+    points = [f"{record.id}: {one.metric}" for record in records for one in record.measures if one.target == "dataset"]
+    return _counted(points, "{n} verdicts speak about these samples alone: their rules judge the value, not the interval")

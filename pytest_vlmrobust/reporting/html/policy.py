@@ -1,0 +1,124 @@
+"""Policy: the rules and waivers as they were applied, from records, with what the manifest says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Outcome
+
+from ..wording import SEVERITY, RunFacts
+from .reading import mapping, objects, spelled
+
+
+@dataclass(slots=True)
+class RuleUse:
+    """A rule, and the verdicts that it gave; its reason and where its number is from, where the manifest has them."""
+
+    id: str
+    metric: str = ""
+    bound: str = ""
+    source: str = ""
+    where: str = ""
+    judges: str = ""
+    reason: str = ""
+    evidence: str = ""
+    outcomes: dict[Outcome, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class WaiverUse:
+    """A waiver, and the tests that it covered."""
+
+    id: str
+    owner: str = ""
+    expires: str = ""
+    ticket: str = ""
+    metric: str = ""
+    where: str = ""
+    cap: str = ""
+    reason: str = ""
+    tests: list[Record] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The policy of one model."""
+
+    model: str
+    sha256: str
+    files: list[tuple[str, str]]
+    """Name and SHA-256 of each thresholds file; without the manifest one line, and no hash."""
+    rules: list[RuleUse]
+    waivers: list[WaiverUse]
+
+
+def applied(records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object]) -> list[Applied]:
+    """Returns the policy of each model of a run, or family of models, that has records or stands in the manifest."""
+    known = mapping(manifest.get("policies"))
+    by_model: dict[str, list[Record]] = {name: [] for name in (*known, *facts.policies)}
+    for record in records:
+        if record.policy_sha256:
+            by_model.setdefault(record.model, []).append(record)
+    return [_applied(model, own, facts, mapping(known.get(model))) for model, own in by_model.items()]
+
+
+def _applied(model: str, records: Sequence[Record], facts: RunFacts, said: Mapping[str, Any]) -> Applied:
+    hashes = dict.fromkeys(record.policy_sha256 for record in records)
+    files = [(spelled(one.get("name")), spelled(one.get("sha256"))) for one in objects(said.get("files"))]
+    return Applied(
+        model,
+        ", ".join(hashes) or spelled(said.get("sha256")),
+        files or [(facts.policies[model], "")] if model in facts.policies or files else [],
+        _rules(records, objects(said.get("rules"))),
+        _waivers(records, objects(said.get("waivers"))),
+    )
+
+
+def _rules(records: Iterable[Record], said: Iterable[Mapping[str, Any]]) -> list[RuleUse]:
+    """Returns every rule that gave a verdict, and those of the manifest that gave none, worst first."""
+    found = {str(one.get("id")): _known_rule(one) for one in said}
+    for _, measure in _judged(records):
+        rule = found.setdefault(measure.rule, RuleUse(measure.rule))
+        rule.metric, rule.source = measure.metric, measure.source
+        rule.bound, rule.judges = rule.bound or measure.threshold, measure.target or rule.judges
+        rule.outcomes[measure.outcome] = rule.outcomes.get(measure.outcome, 0) + 1
+    return sorted(found.values(), key=lambda rule: (_rank(rule), rule.id))
+
+
+def _rank(rule: RuleUse) -> int:
+    return min((SEVERITY.index(outcome) for outcome in rule.outcomes), default=len(SEVERITY))
+
+
+def _known_rule(said: Mapping[str, Any]) -> RuleUse:
+    names = ("metric", "bound", "source", "reason", "evidence")
+    texts = {name: str(said.get(name) or "") for name in names}
+    return RuleUse(str(said.get("id")), **texts, where=_scope(said))
+
+
+def _scope(said: Mapping[str, Any]) -> str:
+    where = "; ".join(f"{name} {spelled(globs)}" for name, globs in mapping(said.get("where")).items())
+    unless = "; ".join(f"{name} {spelled(globs)}" for name, globs in mapping(said.get("unless")).items())
+    return f"{where}{' ' if where and unless else ''}{f'unless {unless}' if unless else ''}"
+
+
+def _waivers(records: Iterable[Record], said: Iterable[Mapping[str, Any]]) -> list[WaiverUse]:
+    """Returns every waiver that covered a test, and those of the manifest that covered none, most used first."""
+    found = {str(one.get("id")): _known_waiver(one) for one in said}
+    for record, measure in _judged(records):
+        if measure.waiver:
+            waiver = found.setdefault(measure.waiver, WaiverUse(measure.waiver, metric=measure.metric, reason=measure.reason))
+            waiver.tests.append(record)
+    return sorted(found.values(), key=lambda waiver: (-len(waiver.tests), waiver.id))
+
+
+def _known_waiver(said: Mapping[str, Any]) -> WaiverUse:
+    names = ("owner", "expires", "ticket", "metric", "cap", "reason")
+    texts = {name: str(said[name]) for name in names if said.get(name) not in (None, "")}
+    return WaiverUse(str(said.get("id")), **texts, where=_scope(said))
+
+
+def _judged(records: Iterable[Record]) -> list[tuple[Record, Measure]]:
+    return [(record, measure) for record in records for measure in record.measures if measure.rule]

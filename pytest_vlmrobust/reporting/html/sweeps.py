@@ -1,0 +1,89 @@
+"""Sweeps: the records of a run by model and data set, and what the card of each says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pytest_vlmrobust.core.record import CHECK, FAMILY, Measure, Record
+from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
+
+from ..wording import headline
+from .words import measure_of
+
+_BASELINES = {CLEAN_NAME: "accuracy on the pictures as they are", NO_IMAGE_NAME: "accuracy without pictures"}
+_BUDGETS = ("error_rate", "unparsed_rate")
+
+
+class Line(NamedTuple):
+    """One line of a card: what was measured, and the test that measured it."""
+
+    name: str
+    measure: Measure | None
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Everything about one model on one data set."""
+
+    number: int
+    model: str
+    dataset: str
+    task: str = ""
+    cells: list[Record] = field(default_factory=list)
+    summaries: list[Record] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What stands above it."""
+        return f"{self.model} on {self.dataset}"
+
+    @property
+    def anchor(self) -> str:
+        """The id of its part of the page."""
+        return f"sweep-{self.number}"
+
+    @property
+    def records(self) -> list[Record]:
+        """Its cells and its summary metrics."""
+        return [*self.cells, *self.summaries]
+
+    def cell(self, setting: str) -> Record | None:
+        """Returns the cell of a setting."""
+        return next((one for one in self.cells if one.setting == setting), None)
+
+
+def sweeps(records: Iterable[Record]) -> list[Sweep]:
+    """Returns the sweeps of a run in the order in which their first test ended."""
+    found: dict[tuple[str, str], Sweep] = {}
+    for record in records:
+        if record.test in (CHECK, FAMILY):
+            continue
+        key = record.model, record.dataset
+        sweep = found.setdefault(key, Sweep(len(found) + 1, *key, record.task))
+        (sweep.cells if record.test == "cell" else sweep.summaries).append(record)
+    return list(found.values())
+
+
+def baselines(sweep: Sweep) -> list[Line]:
+    """Returns the accuracy with clean pictures and with none, where their cells ran."""
+    found = [(words, sweep.cell(setting)) for setting, words in _BASELINES.items()]
+    return [Line(words, measure_of(record, "accuracy"), record) for words, record in found if record is not None]
+
+
+def card(sweep: Sweep) -> list[Line]:
+    """Returns the lines of a sweep's card: baselines, then each summary metric, and the budgets that were broken."""
+    lines = baselines(sweep)
+    for record in sweep.summaries:
+        lines += summary_lines(record)
+    return lines
+
+
+def summary_lines(record: Record) -> Sequence[Line]:
+    """Returns what a test of a summary metric says about the whole data set; at least one line."""
+    whole = [one for one in record.measures if not one.category and one.metric not in _BUDGETS]
+    where = f", {record.split}" if record.split else ""
+    lines = [Line(f"{one.metric}{where}", one, record) for one in whole]
+    return lines or [Line(f"{record.metric}{where}", headline(record), record)]

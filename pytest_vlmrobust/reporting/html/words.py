@@ -1,0 +1,124 @@
+"""Words of the page: marks of verdicts, numbers, and text that cannot do anything but be read."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+
+from ..wording import SEVERITY
+
+LONGEST = 2000
+"""Characters of a text that the page shows."""
+
+
+class Mark(NamedTuple):
+    """How a verdict or a decision is told apart without colour: a sign, and the CSS class of its colour."""
+
+    sign: str
+    css: str
+    meaning: str
+
+
+MARKS = {
+    Outcome.FAIL: Mark("✕", "fail", "broke its bound"),
+    Outcome.ERROR: Mark("!", "error", "could not be measured, or failed beside the gate"),
+    Outcome.INCONCLUSIVE: Mark("?", "open", "the evidence does not decide"),
+    Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric says nothing here"),
+    Outcome.WAIVED: Mark("⚑", "waived", "breaks or does not keep its bound, and a waiver covers it"),
+    Outcome.PASS: Mark("✓", "pass", "keeps its bound"),
+    Outcome.MEASURED: Mark("·", "measured", "measured, and no rule judges it"),
+}
+DECISIONS = {
+    Decision.GO: Mark("✓", "pass", "The evidence supports a release under this policy."),
+    Decision.NO_GO: Mark("✕", "fail", "The policy is broken: do not release on this evidence."),
+    Decision.INCONCLUSIVE: Mark("?", "open", "The evidence does not decide."),
+    Decision.INCOMPLETE: Mark("!", "error", "The run did not measure all that it set out to."),
+}
+
+
+def shown(text: str) -> str:
+    """Returns a text as it may be printed: cut, and with every character that is not visible written as its code point.
+
+    Line breaks and tabs stay. Marks that reverse the direction of text, and half surrogates, are invisible and are spelled out.
+
+    >>> shown("a\\x00b\\u202ec")
+    'a⟨U+0000⟩b⟨U+202E⟩c'
+    """
+    rest = len(text) - LONGEST
+    cut = text[:LONGEST]
+    if not cut.isprintable():
+        cut = "".join(char if _visible(char) else f"⟨U+{ord(char):04X}⟩" for char in cut)
+    return f"{cut} … ({rest} more characters)" if rest > 0 else cut
+
+
+def _visible(char: str) -> bool:
+    return char.isprintable() or char in "\n\t" or unicodedata.category(char) == "Zs"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Returns a number with a true minus sign; ``undefined`` for what is none.
+
+    >>> number(-0.1234), number(float("nan"))
+    ('−0.123', 'undefined')
+    """
+    return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else "undefined"
+
+
+def interval(measure: Measure) -> str:
+    """Returns the interval of a measure; an empty string where there is none."""
+    if math.isnan(measure.low) or math.isnan(measure.high):
+        return ""
+    return f"[{number(measure.low)}, {number(measure.high)}]"
+
+
+def points(value: float) -> str:
+    """Returns a fraction in percentage points, one decimal.
+
+    >>> points(0.594), points(-0.0001)
+    ('59.4', '0.0')
+    """
+    return number(round(100 * value, 1) + 0.0, 1)
+
+
+def share(value: float) -> str:
+    """Returns a fraction in percent, one decimal."""
+    return f"{number(100 * value, 1)} %" if math.isfinite(value) else "undefined"
+
+
+def bound(measure: Measure) -> str:
+    """Returns the bound of a measure with a true minus sign and an en dash between two ends."""
+    return measure.threshold.replace("-", "−").replace("..", " – ")
+
+
+def ends(threshold: str) -> list[float]:
+    """Returns the numbers of a bound as written, ``0.05`` or ``0.1..0.3``; none when it is no bound.
+
+    >>> ends("0.1..0.3"), ends("")
+    ([0.1, 0.3], [])
+    """
+    try:
+        return [float(end) for end in threshold.split("..")] if threshold else []
+    except ValueError:
+        return []
+
+
+def named(measure: Measure) -> str:
+    """Returns the metric of a measure, with its category."""
+    return f"{measure.metric} ({measure.category})" if measure.category else measure.metric
+
+
+def measure_of(record: Record, metric: str) -> Measure | None:
+    """Returns a record's measure of a metric over the whole data set."""
+    return next((one for one in record.measures if one.metric == metric and not one.category), None)
+
+
+def by_outcome(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
+    """Returns how many records have each outcome, worst first, without those that none has."""
+    counts = Counter(record.outcome for record in records)
+    return [(outcome, counts[outcome]) for outcome in SEVERITY if counts[outcome]]

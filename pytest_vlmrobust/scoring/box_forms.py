@@ -1,0 +1,261 @@
+"""Boxes in the forms in which models write them: which numbers were said of which attribute.
+
+What the numbers mean is said elsewhere, by the space that a model speaks: a reading is the same in every space.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from pytest_vlmrobust.core.boxes import Box, BoxSpace
+
+from .extraction import Stop
+from .json_answers import read_json
+
+LARGEST = 1e6
+"""A greater number is no coordinate that anybody meant."""
+
+_CORNERS: Final = (
+    ("x1", "y1", "x2", "y2"),
+    ("x0", "y0", "x1", "y1"),
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("left", "top", "right", "bottom"),
+)
+_EXTENTS: Final = (("x", "y", "width", "height"), ("x", "y", "w", "h"))
+_POINTS: Final = ("topleft", "bottomright")
+_BOX_KEYS: Final = ("bbox2d", "box2d", "bbox", "box", "boundingbox", "coordinates", "coords", "rect")
+_LABEL_KEYS: Final = ("label", "attribute", "name", "feature", "class", "object", "category", "part")
+_NOTHING: Final = frozenset({"", "none", "null", "n/a", "not found", "not visible"})
+_COORDINATE = re.compile(r"([+-]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20}))\s?(%?)")
+_ARTICLE = re.compile(r"\s*the[\s_-]+", re.IGNORECASE)
+_SUFFIX = re.compile(r"(?:boundingbox|bbox|box|coordinates)$")
+_LINK = r"(?:[^\w<]|_|(?<![^\W_])(?:is|are|at|lies|located|box|bbox|bounding|coordinates|position)(?![^\W_]))*"
+"""What may stand between the name of an attribute and its box."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawBox:
+    """Four numbers as they were written."""
+
+    numbers: Box
+    percent: bool = False
+    """They are percentages of the picture's sides, whatever the space."""
+    named: bool = False
+    """Each was called by its name, so that they are (x1, y1, x2, y2) whatever the order of the space."""
+
+    def pixels(self, space: BoxSpace, size: tuple[int, int]) -> Box:
+        """Returns the box in pixels of a picture of ``size`` (width, height), said by a model that speaks ``space``."""
+        spoken = BoxSpace("percent", 100.0, 100.0, space.order) if self.percent else space
+        return (dataclasses.replace(spoken, order="xy") if self.named else spoken).read(self.numbers, size)
+
+
+Statement: TypeAlias = RawBox | Stop | None
+"""What was said of one attribute: its box, that it has none, or something that is not one box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The attributes that are asked for, and how their names are recognised."""
+
+    attributes: tuple[str, ...]
+    spellings: Mapping[str, str]
+    """A name without blanks, hyphens, underscores and case, to its attribute."""
+    announced: re.Pattern[str]
+    """The name of an attribute (``name``) at the end of a text, in ``<ref>`` or followed by nothing but link words."""
+
+    @classmethod
+    def of(cls, attributes: Collection[str]) -> Asked:
+        """Returns how ``attributes`` are recognised."""
+        return _asked(tuple(attributes))
+
+    def attribute(self, name: str) -> str | None:
+        """Returns the attribute that ``name`` is a spelling of: ``Left Eye``, ``left-eye``, ``leftEye``, ``left_eye_bbox``."""
+        spelled = _bare(name)
+        return self.spellings.get(spelled) or self.spellings.get(_SUFFIX.sub("", spelled))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An object or a list that a text shows, and the text before it."""
+
+    value: Any
+    before: str
+
+
+Statements: TypeAlias = dict[str, Statement]
+
+
+def by_attribute(shown: Shown, asked: Asked) -> Statements:
+    """``{"left_eye": {"x1": 10, …}}``, ``{"Left Eye": [10, 20, 30, 40]}``, ``{"nose": {"bbox": […]}}``, at any depth."""
+    said = [(asked.attribute(key), member) for key, member in _members(shown.value, asked)]
+    return _collected((attribute, box_in(member)) for attribute, member in said if attribute)
+
+
+def labelled(shown: Shown, asked: Asked) -> Statements:
+    """``[{"label": "left eye", "bbox_2d": [10, 20, 30, 40]}, …]``; also ``attribute``, ``name``, and other names of the box."""
+    entries = [entry for entry in _nested(shown.value) if isinstance(entry, dict)]
+    labels = ((_label(entry, asked), entry) for entry in entries)
+    return _collected((label, box_in(entry)) for label, entry in labels if label)
+
+
+def ref_box(shown: Shown, asked: Asked) -> Statements:
+    """``<ref>left eye</ref><box>[[10, 20, 30, 40]]</box>``."""
+    return _announced(shown, asked, tagged=True)
+
+
+def named(shown: Shown, asked: Asked) -> Statements:
+    """``Left eye: [10, 20, 30, 40]``, ``the nose is at (10, 20, 30, 40)``, ``left eye(10,20),(30,40)``."""
+    return _announced(shown, asked, tagged=False)
+
+
+def bare(shown: Shown, asked: Asked) -> Statements:
+    """``[10, 20, 30, 40]`` where one attribute is asked for: the only box of an answer, whatever it calls it."""
+    if len(asked.attributes) > 1:
+        return {}
+    boxes = {box for value in _nested(shown.value) if isinstance(box := box_in(value), RawBox)}
+    return {asked.attributes[0]: boxes.pop() if len(boxes) == 1 else Stop.AMBIGUOUS} if boxes else {}
+
+
+def none_found(shown: Shown, asked: Asked) -> Statements:
+    """``[]``, ``{}``, ``{"final_answer": []}``: the model says that it found nothing."""
+    members = list(shown.value.values()) if isinstance(shown.value, dict) else []
+    empty = not shown.value or any(member in ([], {}) for member in members)
+    full = any(isinstance(member, list | dict) and member for member in members)
+    stands_alone = not shown.before[-1:].isalnum()  # as the braces of \boxed{} do not
+    return dict.fromkeys(asked.attributes) if empty and not full and stands_alone else {}
+
+
+def box_in(value: Any) -> Statement:
+    """Returns the box that ``value`` is or holds, None where it says that there is none."""
+    if isinstance(value, str):
+        inside = _unquoted(value)
+        return None if value.strip().casefold() in _NOTHING else Stop.NONE if inside is None else box_in(inside)
+    if value is None or value in ([], {}):
+        return None
+    if isinstance(value, dict):
+        return _box_of_mapping({_bare(key): member for key, member in value.items()})
+    return _box_of_list(value) if isinstance(value, list) else Stop.NONE
+
+
+def _box_of_mapping(members: Mapping[str, Any]) -> Statement:
+    for names in _CORNERS:
+        if members.keys() >= set(names):
+            return _raw([members[name] for name in names], is_named=True)
+    for names in _EXTENTS:
+        if members.keys() >= set(names):
+            return _extended(_raw([members[name] for name in names], is_named=True))
+    if members.keys() >= set(_POINTS):
+        return box_in([members[name] for name in _POINTS])
+    return next((box_in(members[name]) for name in _BOX_KEYS if name in members), Stop.NONE)
+
+
+def _extended(box: Statement) -> Statement:
+    if not isinstance(box, RawBox):
+        return box
+    x, y, width, height = box.numbers
+    return dataclasses.replace(box, numbers=(x, y, x + width, y + height))
+
+
+def _box_of_list(value: list[Any]) -> Statement:
+    points = [number for point in value if isinstance(point, list) and len(point) == 2 for number in point]
+    numbers = points if len(value) == 2 and len(points) == 4 else value
+    if len(numbers) == 4 and not any(isinstance(number, list | dict) for number in numbers):
+        return _raw(numbers)
+    boxes = {box_in(item) if isinstance(item, list | dict) else Stop.NONE for item in value}
+    if len(boxes) == 1:
+        return boxes.pop()
+    return Stop.AMBIGUOUS if all(isinstance(box, RawBox) for box in boxes) else Stop.NONE
+
+
+def _raw(values: Sequence[Any], *, is_named: bool = False) -> Statement:
+    if all(value is None for value in values):
+        return None
+    read = [_coordinate(value) for value in values]
+    known = [each for each in read if each is not None]
+    if len(known) != 4 or len({percent for _, percent in known}) > 1:
+        return Stop.NONE
+    (x1, percent), (y1, _), (x2, _), (y2, _) = known
+    return RawBox((x1, y1, x2, y2), percent, is_named)
+
+
+def _coordinate(value: Any) -> tuple[float, bool] | None:
+    """Returns a number and whether it is a percentage; None for what is no coordinate."""
+    percent = ""
+    if isinstance(value, str):
+        match = _COORDINATE.fullmatch(value.strip())
+        if not match:
+            return None
+        value, percent = float(match[1]), match[2]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        return None
+    return float(value), bool(percent)
+
+
+def _members(value: Any, asked: Asked) -> Iterator[tuple[str, Any]]:
+    """Yields the members of every object in ``value``, but not those inside what is said of an attribute."""
+    whole = _unquoted(value) if isinstance(value, str) else value
+    if isinstance(whole, list):
+        for item in whole:
+            yield from _members(item, asked)
+    elif isinstance(whole, dict):
+        for key, member in whole.items():
+            yield key, member
+            if not asked.attribute(key):
+                yield from _members(member, asked)
+
+
+def _nested(value: Any) -> Iterator[Any]:
+    """Yields ``value`` and every object and list in it."""
+    whole = _unquoted(value) if isinstance(value, str) else value
+    if isinstance(whole, list | dict):
+        yield whole
+        for member in whole.values() if isinstance(whole, dict) else whole:
+            yield from _nested(member)
+
+
+def _unquoted(text: str) -> Any:
+    """Returns the object or list that is all of ``text``, as where JSON was put into a string; None for any other text."""
+    found = read_json(text.strip()).values if text.lstrip()[:1] in tuple("[{") else ()
+    return found[0].value if found and (found[0].start, found[0].end) == (0, len(text.strip())) else None
+
+
+def _label(entry: Mapping[str, Any], asked: Asked) -> str | None:
+    spelled = {_bare(key): member for key, member in entry.items()}
+    labels = (spelled.get(key) for key in _LABEL_KEYS)
+    return next((found for label in labels if isinstance(label, str) and (found := asked.attribute(label))), None)
+
+
+def _announced(shown: Shown, asked: Asked, *, tagged: bool) -> Statements:
+    statement = box_in(shown.value)
+    match = asked.announced.search(shown.before) if statement is not Stop.NONE else None
+    if not match or bool(match["tag"]) is not tagged:
+        return {}
+    attribute = asked.attribute(match["name"])
+    return {attribute: statement} if attribute else {}
+
+
+def _collected(pairs: Iterator[tuple[str, Statement]]) -> Statements:
+    """Returns one statement for each attribute; a stop where two differ."""
+    found: Statements = {}
+    for attribute, statement in pairs:
+        same = attribute not in found or found[attribute] == statement
+        found[attribute] = statement if same else Stop.AMBIGUOUS
+    return found
+
+
+def _bare(name: str) -> str:
+    article = _ARTICLE.match(name)
+    return "".join(filter(str.isalnum, name[article.end() :] if article else name)).casefold()
+
+
+@lru_cache(maxsize=256)
+def _asked(attributes: tuple[str, ...]) -> Asked:
+    words = (re.split(r"[\W_]+", attribute) for attribute in attributes)
+    names = "|".join(r"[\s_-]?".join(map(re.escape, parts)) for parts in words)
+    pattern = rf"(?:(?P<tag><ref>)\s*(?:the\s)?|(?<![^\W_]))(?P<name>{names})(?:(?(tag)\s*</ref>\s*<box>\s*|{_LINK}))\Z"
+    return Asked(attributes, {_bare(attribute): attribute for attribute in attributes}, re.compile(pattern, re.IGNORECASE))

@@ -1,0 +1,197 @@
+"""JSON as models write it: anywhere in a text, in either quotes, as Python or as JavaScript, with commas too many.
+
+Read beyond JSON are: single quotes; quotes inside a string, as long as nothing after one makes it look like its end; ``None``,
+``True`` and other bare words; bare keys; tuples; ``12%``, which becomes the text ``"12%"``; trailing commas; comments to the end
+of a line. What cannot be read is passed over. A text is gone through once, from left to right, and what was looked at is not
+looked at again, so that the time is that of its length, whatever it says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from typing import Any, Final, NamedTuple
+
+DEEPEST = 24
+"""Levels of nesting that are read; more are no answer."""
+
+_START = re.compile(r"\{(?!\s*+\{)|\[")
+_SPACE = re.compile(r"(?:\s++|//[^\n]*+)*+")
+_NUMBER = re.compile(r"[+-]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,3})?(?![\w.])(?P<percent>\s?%)?")
+_BARE_KEY = re.compile(r"\w[\w \-]{0,60}?(?=\s*(?:[:=]|\Z))")
+_QUOTED_KEY = re.compile(r"([\"'])((?:(?!\1)[^\n]){0,120})\1(?=\s*+(?:[:=]|\Z))")
+_CUT_KEY = re.compile(r"[\"'][^\"'\n]{0,120}\Z")
+_BARE_WORD = re.compile(r"[^\W\d][\w .\-]{0,60}?(?=\s*(?:[,}\])]|\Z))")
+_MEMBER = r"[{\[}\]\d+\-.]|[\"'][^\"'\n]{0,80}[\"']\s*+(?:\Z|[:,}\]])|\w[\w \-]{0,40}\s*+:|(?:[Tt]rue|[Ff]alse|[Nn]one|null)\b"
+_NEXT = rf"\s*+(?:\Z|[:}}\]]|,\s*+(?:\Z|{_MEMBER}))"
+_ENDS: Final = {quote: re.compile(rf"(?<!\\){quote}(?={_NEXT})") for quote in "\"'"}
+"""A quotation mark that ends a string: what follows goes on with the object or the list."""
+_CONSTANTS: Final = {"null": None, "none": None, "true": True, "false": False}
+_CLOSING: Final = {"[": "]", "(": ")"}
+_BETWEEN_COPIES = re.compile(r"(?:[\W_]|json)*", re.IGNORECASE)
+
+
+class Found(NamedTuple):
+    """An object or a list, and where in the text it stands."""
+
+    value: Any
+    start: int
+    end: int
+
+
+class Document(NamedTuple):
+    """Every outermost object and list of a text, in order."""
+
+    values: tuple[Found, ...] = ()
+    cut: int | None = None
+    """Where the one begins in the middle of which the text ends."""
+
+
+def read_json(text: str) -> Document:
+    """Returns the objects and lists of ``text``; never raises.
+
+    One that the text ends in the middle of is ``cut``, unless it is the beginning of a copy of the one right before: a model that
+    repeats itself until it is stopped has answered.
+
+    >>> read_json("So: {'left_eye': (1, 2, 3, 4,), nose: None}").values[0].value
+    {'left_eye': [1, 2, 3, 4], 'nose': None}
+    """
+    reader, values, position = _Reader(text), list[Found](), 0
+    while start := _START.search(text, position):
+        try:
+            value, position = reader.value(start.start(), 0)
+        except _BrokenError as error:
+            position = max(error.position, start.end())
+        except _CutError:
+            copy = bool(values) and _is_copy(text, values[-1], start.start())
+            return Document(tuple(values), None if copy else start.start())
+        else:
+            values.append(Found(value, start.start(), position))
+    return Document(tuple(values))
+
+
+def read_value(text: str, position: int) -> Any:
+    """Returns the value that begins at ``position``.
+
+    Raises:
+        ValueError: it cannot be read.
+        EOFError: the text ends in the middle of it.
+    """
+    return _Reader(text).value(position, 0)[0]
+
+
+class _BrokenError(ValueError):
+    """What begins somewhere cannot be read, and ``position`` is as far as one can tell."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+class _CutError(EOFError):
+    """The text ends in the middle of a value."""
+
+
+def _is_copy(text: str, before: Found, start: int) -> bool:
+    rest = text[start:].rstrip()
+    return _BETWEEN_COPIES.fullmatch(text, before.end, start) is not None and text[before.start : before.end].startswith(rest)
+
+
+class _Reader:
+    """Reads values from one text; each method takes where to begin, and returns what it read and where that ends."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._ends: dict[str, list[int]] = {}
+
+    def value(self, position: int, depth: int) -> tuple[Any, int]:
+        """Returns the value that begins at ``position``, after blanks."""
+        position = self._start(position)
+        first = self._text[position]
+        if first in "{[(" and depth >= DEEPEST:
+            raise _BrokenError(position)
+        if first == "{":
+            return self._object(position + 1, depth + 1)
+        if first in _CLOSING:
+            return self._list(position + 1, depth + 1, _CLOSING[first])
+        return self._string(position) if first in _ENDS else self._bare(position)
+
+    def _object(self, position: int, depth: int) -> tuple[dict[str, Any], int]:
+        members: dict[str, Any] = {}
+        while self._text[position := self._start(position)] != "}":
+            key, position = self._key(position)
+            position = self._start(position)
+            if self._text[position] not in ":=":
+                raise _BrokenError(position)
+            members[key], position = self.value(position + 1, depth)
+            position = self._after_item(position, "}")
+        return members, position + 1
+
+    def _list(self, position: int, depth: int, closing: str) -> tuple[list[Any], int]:
+        items: list[Any] = []
+        while self._text[position := self._start(position)] != closing:
+            item, position = self.value(position, depth)
+            items.append(item)
+            position = self._after_item(position, closing)
+        return items, position + 1
+
+    def _after_item(self, position: int, closing: str) -> int:
+        """Returns where the next item, or the closing bracket, is to be looked for."""
+        position = self._start(position)
+        if self._text[position] == ",":
+            return position + 1
+        if self._text[position] != closing:
+            raise _BrokenError(position)
+        return position
+
+    def _key(self, position: int) -> tuple[str, int]:
+        quoted = _QUOTED_KEY.match(self._text, position)
+        if quoted:
+            return _unescaped(quoted[2]), quoted.end()
+        bare = _BARE_KEY.match(self._text, position)
+        if bare:
+            return bare[0], bare.end()
+        raise _CutError if _CUT_KEY.match(self._text, position) else _BrokenError(position)
+
+    def _string(self, position: int) -> tuple[str, int]:
+        quote = self._text[position]
+        if quote not in self._ends:
+            self._ends[quote] = [match.start() for match in _ENDS[quote].finditer(self._text)]
+        ends = self._ends[quote]
+        place = bisect_left(ends, position + 1)
+        if place == len(ends):
+            raise _CutError
+        return _unescaped(self._text[position + 1 : ends[place]]), ends[place] + 1
+
+    def _bare(self, position: int) -> tuple[Any, int]:
+        number = _NUMBER.match(self._text, position)
+        if number:
+            return _number(number), number.end()
+        word = _BARE_WORD.match(self._text, position)
+        if not word:
+            raise _BrokenError(position)
+        return _CONSTANTS.get(word[0].lower(), word[0]), word.end()
+
+    def _start(self, position: int) -> int:
+        """Returns where something begins after blanks and comments; it is an end of the text that is refused."""
+        match = _SPACE.match(self._text, position)
+        position = match.end() if match else position
+        if position == len(self._text):
+            raise _CutError
+        return position
+
+
+def _number(match: re.Match[str]) -> int | float | str:
+    if match["percent"]:
+        return "".join(match[0].split())
+    return int(match[0]) if match[0].lstrip("+-").isdecimal() else float(match[0])
+
+
+def _unescaped(content: str) -> str:
+    if "\\" not in content:
+        return content
+    try:
+        return str(json.loads(f'"{content}"', strict=False))
+    except ValueError:  # not as JSON escapes: the words count, and they are there
+        return content

@@ -1,0 +1,266 @@
+"""Evidence: what a run rests on, in one file of its directory: every question, every answer, and how it was scored.
+
+All workers of a run write to it, each cell in one transaction, so that what a killed run measured is there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import ImageError, StoreError
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.core.setting import Setting
+
+from .database import FILE_NAME, Layout, connect, explained, transaction
+from .predictions import decoded, encoded
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_TABLES = (
+    """
+    create table datasets (
+        name text primary key,
+        digest text not null
+    ) without rowid
+    """,
+    """
+    create table samples (
+        dataset text not null,
+        place integer not null,
+        id text not null,
+        content text not null,
+        primary key (dataset, place)
+    ) without rowid
+    """,
+    """
+    create table cells (
+        id integer primary key,
+        model text not null,
+        dataset text not null,
+        setting text not null,
+        views integer not null,
+        unique (model, dataset, setting)
+    )
+    """,
+    """
+    create table answers (
+        cell integer not null references cells (id),
+        place integer not null,
+        key text not null,
+        prediction text not null,
+        value real,
+        state text not null,
+        rule text not null,
+        answer text,
+        primary key (cell, place)
+    ) without rowid
+    """,
+)
+LAYOUT = Layout(0x564C4D45, 1, _TABLES)  # "VLME"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer as evidence: the key of the prediction in the store, the prediction, and its score."""
+
+    key: str
+    prediction: Prediction
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCell:
+    """The answers of one cell: of each sample, in their order, those to all its views in a row."""
+
+    cell: Cell
+    views: int
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _AbsentImage:
+    """Stands where a sample had a picture: evidence holds none."""
+
+    sample: str
+
+    def load(self) -> NDArray[np.uint8]:
+        raise ImageError(f"sample {self.sample!r}: the evidence of a run holds no pictures. Read them from the data set")
+
+    def identity(self) -> str:
+        raise ImageError(
+            f"sample {self.sample!r}: the evidence of a run holds no pictures, so that none can be told from another"
+        )
+
+
+class Evidence:
+    """The evidence of one run; any number of threads and processes of one machine may share it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, directory: Path, *, read_only: bool = False) -> Evidence:
+        """Opens the evidence of a run's directory, and creates both unless ``read_only``.
+
+        Raises:
+            StoreError: it cannot be opened; the message says why and what to do.
+        """
+        path = directory / FILE_NAME
+        return cls(path, connect(path, read_only=read_only, layout=LAYOUT))
+
+    def close(self) -> None:
+        """Closes it; closing twice is fine."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def put_samples(self, dataset: str, digest: str, samples: Sequence[Sample]) -> None:
+        """Stores what was asked of a data set, without its pictures; the same again changes nothing.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        rows = [(dataset, place, sample.id, _to_json(sample)) for place, sample in enumerate(samples)]
+        with self._lock, explained(self.path, "write"), transaction(self._connection):
+            self._connection.execute("insert or ignore into datasets (name, digest) values (?, ?)", (dataset, digest))
+            self._connection.executemany("insert or ignore into samples (dataset, place, id, content) values (?, ?, ?, ?)", rows)
+
+    def put_cell(self, stored: StoredCell) -> None:
+        """Stores the answers of a cell; of a cell that was evaluated again, the last ones.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        cell = stored.cell
+        key = (cell.model, cell.dataset, str(cell.setting))
+        with self._lock, explained(self.path, "write"), transaction(self._connection):
+            number = self._number(key)
+            if number is not None:
+                self._connection.execute("delete from answers where cell = ?", (number,))
+                self._connection.execute("delete from cells where id = ?", (number,))
+            self._connection.execute(
+                "insert into cells (model, dataset, setting, views) values (?, ?, ?, ?)", (*key, stored.views)
+            )
+            number = self._number(key)
+            self._connection.executemany(
+                "insert into answers (cell, place, key, prediction, value, state, rule, answer) values (?, ?, ?, ?, ?, ?, ?, ?)",
+                [(number, place, *_row(answer)) for place, answer in enumerate(stored.answers)],
+            )
+
+    def cells(self) -> list[Cell]:
+        """Returns the cells that were evaluated, sorted."""
+        with self._lock, explained(self.path, "read"):
+            rows = self._connection.execute("select model, dataset, setting from cells").fetchall()
+        return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in rows)
+
+    def get_cell(self, cell: Cell) -> StoredCell:
+        """Returns the answers of a cell.
+
+        Raises:
+            StoreError: there are none, or they cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            found = self._connection.execute(
+                "select id, views from cells where model = ? and dataset = ? and setting = ?",
+                (cell.model, cell.dataset, str(cell.setting)),
+            ).fetchone()
+            if found is None:
+                raise StoreError(f"{self.path}: the run has no answers of {cell}")
+            rows = self._connection.execute(
+                "select key, prediction, value, state, rule, answer from answers where cell = ? order by place", (found[0],)
+            ).fetchall()
+        return StoredCell(cell, found[1], tuple(self._answer(row) for row in rows))
+
+    def datasets(self) -> dict[str, str]:
+        """Returns the digest of each data set that was asked from, by its name in test ids."""
+        with self._lock, explained(self.path, "read"):
+            return dict(self._connection.execute("select name, digest from datasets order by name").fetchall())
+
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        """Returns what was asked of a data set, in its order; the pictures of these samples cannot be loaded.
+
+        Raises:
+            StoreError: nothing was asked of it, or it cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            rows = self._connection.execute("select content from samples where dataset = ? order by place", (dataset,)).fetchall()
+        if not rows:
+            raise StoreError(f"{self.path}: the run asked nothing of the data set {dataset!r}")
+        return tuple(_from_json(content) for (content,) in rows)
+
+    def copy_to(self, directory: Path) -> Path:
+        """Writes a whole and settled copy into another directory, replacing the one that may be there; returns its path.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        target = directory / FILE_NAME
+        partial = target.with_name(f".{FILE_NAME}.part")
+        with self._lock, explained(target, "write"):
+            directory.mkdir(parents=True, exist_ok=True)
+            partial.unlink(missing_ok=True)
+            copy = sqlite3.connect(partial)
+            try:
+                self._connection.backup(copy)
+                copy.execute("pragma journal_mode = delete")  # one file: it may be moved, hashed and read from a read-only disk
+            finally:
+                copy.close()
+            partial.replace(target)
+        return target
+
+    def _number(self, key: tuple[str, str, str]) -> int | None:
+        row = self._connection.execute("select id from cells where model = ? and dataset = ? and setting = ?", key).fetchone()
+        return None if row is None else int(row[0])
+
+    def _answer(self, row: tuple[Any, ...]) -> Answer:
+        key, prediction, value, state, rule, answer = row
+        score = Score(math.nan if value is None else value, rule, answer, state)
+        return Answer(key, decoded(prediction, f"{self.path}: the prediction {key!r}"), score)
+
+
+def _row(answer: Answer) -> tuple[str, str, float | None, str, str, str | None]:
+    score = answer.score
+    value = None if math.isnan(score.value) else score.value
+    return answer.key, encoded(answer.prediction), value, score.state, score.rule, score.answer
+
+
+def _to_json(sample: Sample) -> str:
+    bare = asdict(replace(sample, images=()))
+    return json.dumps({**bare, "images": len(sample.images), "changed_by": sorted(sample.changed_by)})
+
+
+def _from_json(content: str) -> Sample:
+    data = json.loads(content)
+    data["images"] = tuple(_AbsentImage(data["id"]) for _ in range(data["images"]))
+    data["changed_by"] = frozenset(data["changed_by"])
+    data["target"] = data["target"] if isinstance(data["target"], str) else tuple(data["target"])
+    data["perturbed"] = None if data["perturbed"] is None else tuple(data["perturbed"])
+    data["localisation"] = None if data["localisation"] is None else _localisation(data["localisation"])
+    return Sample(**data)
+
+
+def _localisation(data: Mapping[str, Any]) -> Localisation:
+    boxes, given = ({name: tuple(box) for name, box in data[key].items()} for key in ("boxes", "given"))
+    space = None if data["space"] is None else BoxSpace(**data["space"])
+    return Localisation(tuple(data["size"]), boxes, given, space)

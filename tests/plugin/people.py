@@ -1,0 +1,54 @@
+"""A collection of eight small faces in memory, half of each group; a test's project registers it under ``people``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.sample import ImageSource
+from pytest_vlmrobust.datasets import Entity
+
+SIDE = 48
+BOXES = {
+    "left_eye": (10.0, 14.0, 18.0, 18.0),
+    "right_eye": (28.0, 14.0, 36.0, 18.0),
+    "nose": (20.0, 20.0, 27.0, 30.0),
+    "mouth": (16.0, 33.0, 32.0, 39.0),
+}
+
+
+@dataclass(frozen=True)
+class Face:
+    """Colours that follow from a number, with something dark in every box."""
+
+    number: int
+
+    def load(self) -> NDArray[np.uint8]:
+        rng = np.random.default_rng(self.number)
+        picture = np.tile(rng.integers(120, 250, 3, np.uint8), (SIDE, SIDE, 1))
+        picture[4:44, 6:42] = rng.integers(60, 200, (40, 36, 3), np.uint8)
+        for left, top, right, bottom in BOXES.values():
+            picture[int(top) : int(bottom), int(left) : int(right)] = 20
+        return picture
+
+    def identity(self) -> str:
+        return f"people {self.number}"
+
+
+class People:
+    """Eight people; their neighbours are other ones."""
+
+    name, domain, hinted, digest, native_long_edge = "people", "face", "nose", "0" * 64, SIDE
+
+    def entities(self) -> Sequence[Entity]:
+        groups = ("female", "male")
+        return [
+            Entity(f"p{number}", f"Person {number}", Face(number), (SIDE, SIDE), BOXES, groups[number % 2]) for number in range(8)
+        ]
+
+    def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
+        own = int(entity.id[1:])
+        return tuple(Face(100 + 10 * own + near) for near in range(count))

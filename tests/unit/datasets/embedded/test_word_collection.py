@@ -1,0 +1,232 @@
+"""The Observatory's words: nothing but the letters tells a word from its neighbours, and none was trained on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import ImageFont
+from scipy import stats
+
+from pytest_vlmrobust.core.errors import DatasetError
+from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.sample import ImageSource
+from pytest_vlmrobust.datasets import COLLECTIONS
+from pytest_vlmrobust.datasets.embedded import word_collection
+from pytest_vlmrobust.datasets.embedded.spelling import has_real_family, known
+from pytest_vlmrobust.datasets.embedded.typefaces import BUILT_IN
+from pytest_vlmrobust.datasets.embedded.typography import CASINGS, POSITIONS, ROTATIONS
+from pytest_vlmrobust.datasets.embedded.word_collection import PrintImage, WordCollection, random_prints
+
+BORDER = 3
+SMALL = WordCollection("small", side=160, count=90)
+
+
+def print_of(source: ImageSource) -> PrintImage:
+    assert isinstance(source, PrintImage)
+    return source
+
+
+def border_of(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    inside = np.zeros(picture.shape[:2], np.bool_)
+    inside[BORDER:-BORDER, BORDER:-BORDER] = True
+    return picture[~inside]
+
+
+def background_of(picture: NDArray[np.uint8]) -> tuple[int, float]:
+    """The most frequent value, and the share of pixels that are neither it nor part of strong or softened ink."""
+    values, counts = np.unique(picture, return_counts=True)
+    ground = int(values[counts.argmax()])
+    return ground, float(((picture > 231) & (picture != ground)).mean())
+
+
+def density_of(picture: NDArray[np.uint8]) -> float:
+    return float((255 - picture.astype(np.float64)).mean() / 255)
+
+
+@pytest.fixture(scope="module")
+def pictures() -> tuple[list[NDArray[np.uint8]], list[list[NDArray[np.uint8]]]]:
+    targets = [entity.image.load() for entity in SMALL.entities()]
+    return targets, [[other.load() for other in SMALL.neighbours(entity, 3)] for entity in SMALL.entities()]
+
+
+def test_borders_and_backgrounds_of_words_and_neighbours_are_the_same(
+    pictures: tuple[list[NDArray[np.uint8]], list[list[NDArray[np.uint8]]]],
+) -> None:
+    targets, others = pictures
+    flat = [picture for group in others for picture in group]
+    for side in (targets, flat):
+        assert {value for picture in side for value in np.unique(border_of(picture)).tolist()} == {255}
+        assert {background_of(picture) for picture in side} == {(255, 0.0)}
+
+
+def test_a_frame_or_a_tint_would_be_noticed(
+    pictures: tuple[list[NDArray[np.uint8]], list[list[NDArray[np.uint8]]]],
+) -> None:
+    framed = pictures[0][0].copy()
+    framed[:1] = 0
+    assert np.unique(border_of(framed)).tolist() == [0, 255]
+    tinted = pictures[0][0].copy()
+    tinted[80:84, 80:84] = 250
+    assert background_of(tinted)[1] > 0
+
+
+def test_the_density_of_ink_does_not_tell_words_from_neighbours(
+    pictures: tuple[list[NDArray[np.uint8]], list[list[NDArray[np.uint8]]]],
+) -> None:
+    targets, others = pictures
+    own = np.array([density_of(picture) for picture in targets])
+    near = np.array([[density_of(picture) for picture in group] for group in others])
+    assert stats.ks_2samp(own, near.ravel()).pvalue > 0.2
+    differences = own - near.mean(axis=1)
+    assert abs(differences.mean()) < 0.02 * own.mean()
+    assert stats.wilcoxon(differences).pvalue > 0.05
+    ranks = Counter((near < own[:, None]).sum(axis=1).tolist())
+    assert stats.chisquare([ranks[rank] for rank in range(4)]).pvalue > 0.05
+    # thicker lines would be noticed
+    assert stats.wilcoxon(1.05 * own - near.mean(axis=1)).pvalue < 0.01
+
+
+def test_neighbours_share_everything_but_the_word() -> None:
+    for entity in SMALL.entities():
+        own = print_of(entity.image).what
+        for other in SMALL.neighbours(entity, 5):
+            what = print_of(other).what
+            assert (what.style, what.side, what.size) == (own.style, own.side, own.size)
+            assert what.word != own.word == entity.label
+
+
+@pytest.mark.parametrize(("name", "side", "count"), [("words", 1024, 100), ("words_160", 160, 24)])
+def test_the_registered_collections(name: str, side: int, count: int) -> None:
+    collection = COLLECTIONS.get(name)()
+    entities = collection.entities()
+    assert (collection.name, collection.domain, collection.hinted) == (name, "word", "corner")
+    assert collection.native_long_edge == side
+    assert len(entities) == count == len({entity.id for entity in entities}) == len({entity.label for entity in entities})
+    assert {entity.size for entity in entities} == {(side, side)}
+    assert all(re.fullmatch(r"[\w-]+", entity.id) and entity.label not in entity.id for entity in entities)
+    categories = Counter(entity.category for entity in entities)
+    assert len(categories) == 21
+    assert max(categories.values()) - min(categories.values()) <= 1
+    assert len(collection.neighbours(entities[0], 3)) == 3
+    assert collection.entities() is entities
+
+
+def test_styles_lengths_and_kinds_of_neighbours_are_spread() -> None:
+    styles = [print_of(entity.image).what.style for entity in SMALL.entities()]
+    for levels, found in (
+        ([face.name for face in BUILT_IN], [style.typeface.name for style in styles]),
+        (CASINGS, [style.casing for style in styles]),
+        (tuple(POSITIONS), [style.position for style in styles]),
+        (ROTATIONS, [style.rotation for style in styles]),
+    ):
+        assert sorted(Counter(found).values()) == [len(styles) // len(levels)] * len(levels)
+    assert {len(entity.label) for entity in SMALL.entities()} >= set(range(3, 9))
+    rich = sum(has_real_family(entity.label) for entity in SMALL.entities())
+    assert 0.4 * SMALL.count < rich < 0.7 * SMALL.count
+
+
+def test_boxes_surround_the_ink() -> None:
+    for entity in SMALL.entities():
+        x1, y1, x2, y2 = (int(end) for end in entity.boxes["word"])
+        ink = entity.image.load()[:, :, 0] < 255
+        assert ink[y1:y2, x1:x2].sum() == ink.sum()
+        assert ink[y1].any()
+        assert ink[y2 - 1].any()
+        assert ink[:, x1].any()
+        assert ink[:, x2 - 1].any()
+
+
+def test_words_belong_to_the_split_that_training_refuses() -> None:
+    assert all(print_of(entity.image).what.held_out for entity in SMALL.entities())
+    trained = list(islice(random_prints(np.random.default_rng(6), 160, evaluation=False), 80))
+    asked = list(islice(random_prints(np.random.default_rng(6), 160, evaluation=True, count=2), 40))
+    assert {len(group) for group in trained} == {4}
+    assert {len(group) for group in asked} == {3}
+    assert not any(image.what.held_out for group in trained for image in group)
+    assert all(image.what.held_out for group in asked for image in group)
+    assert len({group[0].what.word for group in trained}) > 60
+    assert all(group[0].what.word in known() and len({image.what.word for image in group}) == 4 for group in trained)
+
+
+def test_the_split_does_not_depend_on_the_size() -> None:
+    small, large = (WordCollection(side=side, count=30).entities() for side in (160, 512))
+    words = [[(print_of(entity.image).what.word, print_of(entity.image).what.style) for entity in one] for one in (small, large)]
+    assert words[0] == words[1]
+
+
+def test_few_neighbours_are_the_first_of_many_and_too_many_are_an_error() -> None:
+    entity = SMALL.entities()[0]
+    assert SMALL.neighbours(entity, 2) == SMALL.neighbours(entity, 60)[:2]
+    assert SMALL.neighbours(entity, 0) == ()
+    with pytest.raises(DatasetError, match=r"collection small: word-0000 has \d+ neighbours at one edit, 9999 are wanted"):
+        SMALL.neighbours(entity, 9999)
+
+
+def test_words_of_other_collections_have_no_neighbours_here() -> None:
+    foreign = WordCollection(count=91, side=160).entities()[-1]
+    with pytest.raises(DatasetError, match="collection small: no word 'word-0090'"):
+        SMALL.neighbours(foreign, 1)
+
+
+@pytest.mark.parametrize(("side", "count", "message"), [(95, 1, "side is 95. Expected: at least 96"), (96, 0, "count is 0")])
+def test_senseless_sizes_are_errors(side: int, count: int, message: str) -> None:
+    with pytest.raises(DatasetError, match=f"collection words: {message}"):
+        WordCollection(side=side, count=count)
+
+
+def test_more_words_than_the_split_has_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_collection, "vocabulary", lambda: {"animals": ("cat", "dog", "emu")})
+    with pytest.raises(DatasetError, match="words: none left for Style"):
+        WordCollection(side=96, count=4).entities()
+
+
+def test_identities_and_digests_change_with_what_is_drawn(tmp_path: Path) -> None:
+    entities = SMALL.entities()
+    images = [entity.image for entity in entities] + list(SMALL.neighbours(entities[0], 3))
+    assert len({image.identity() for image in images}) == len(images)
+    font = ImageFont.load_default(20)
+    (tmp_path / "own.ttf").write_bytes(font.path.getvalue())  # type: ignore[union-attr]
+    others = [
+        WordCollection(side=161, count=90),
+        WordCollection(side=160, count=89),
+        WordCollection(side=160, count=90, seed=1),
+        WordCollection(side=160, count=90, fonts=tmp_path),
+    ]
+    assert len({collection.digest for collection in [SMALL, *others]}) == 5
+    assert WordCollection("named", side=160, count=90).digest == SMALL.digest
+    used = {print_of(entity.image).what.style.typeface.name for entity in others[-1].entities()}
+    assert used == {"own.ttf", *(face.name for face in BUILT_IN)}
+
+
+DESCRIBE = """
+from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
+from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
+words = WordCollection("w", side=160, count=12)
+images = [image for entity in words.entities() for image in (entity.image, *words.neighbours(entity, 3))]
+facts = [[image.identity(), pixels_digest(image.load())] for image in images]
+print(fingerprint([words.digest, facts, [list(entity.boxes["word"]) for entity in words.entities()]]))
+"""
+
+
+def test_the_same_pictures_in_every_process() -> None:
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", DESCRIBE],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(answers) == 1
+    assert len(answers.pop().strip()) == len(fingerprint([]))

@@ -1,0 +1,484 @@
+"""A folder of a user's own identities: what is read, what is refused, and who is whose neighbour."""
+
+from __future__ import annotations
+
+import json
+import struct
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.sample import ImageSource
+from pytest_vlmrobust.datasets.faces_folder import FaceFolder, write_table
+from pytest_vlmrobust.datasets.files import DatasetWarning
+
+People = Callable[..., Path]
+Face = Callable[..., NDArray[np.uint8]]
+BOXES = {
+    "left_eye": (26.0, 34.0, 42.0, 46.0),
+    "right_eye": (54.0, 34.0, 70.0, 46.0),
+    "nose": (42.0, 44.0, 54.0, 60.0),
+    "mouth": (34.0, 66.0, 62.0, 78.0),
+}
+TEXTS = {name: ",".join(f"{edge:g}" for edge in box) for name, box in BOXES.items()}
+
+
+def read(folder: Path) -> FaceFolder:
+    return FaceFolder(folder, folder.name)
+
+
+def refused(folder: Path) -> list[str]:
+    """Returns the lines of the error that reading a folder raises."""
+    with pytest.raises(DatasetError) as caught:
+        read(folder).entities()
+    return str(caught.value).splitlines()
+
+
+def append(folder: Path, *rows: str) -> Path:
+    with (folder / "faces.csv").open("a", encoding="utf-8") as stream:
+        stream.writelines(f"{row}\n" for row in rows)
+    return folder
+
+
+def boxes(**changed: str) -> str:
+    return ",".join(f'"{text}"' if text else "" for text in {**TEXTS, **changed}.values())
+
+
+def as_json(folder: Path, rows: list[dict[str, object]]) -> Path:
+    (folder / "faces.csv").unlink()
+    (folder / "faces.json").write_text(json.dumps(rows, indent="\t"), encoding="utf-8")
+    return folder
+
+
+def names(pictures: tuple[ImageSource, ...], folder: FaceFolder) -> list[str]:
+    by_identity = {entity.image.identity(): entity.id for entity in folder.entities()}
+    return [by_identity[picture.identity()] for picture in pictures]
+
+
+def test_what_a_table_says(people: People) -> None:
+    folder = read(people(["light", "dark", "light"]))
+    first, second, _ = folder.entities()
+    assert (first.id, first.label, first.group, first.category, first.size) == ("p0", "p0", "light", "", (96, 96))
+    assert first.boxes == BOXES
+    assert second.group == "dark"
+    assert first.image.load().shape == (96, 96, 3)
+    assert (folder.name, folder.domain, folder.hinted, folder.native_long_edge) == ("people", "face", "nose", 96)
+    assert (folder.notes, folder.neighbours_by) == ((), "pixel statistics 1")
+
+
+def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
+    folder = read(tmp_path / "absent")
+    assert repr(folder) == f"FaceFolder({str(tmp_path / 'absent')!r}, 'absent')"
+    with pytest.raises(DatasetError, match=r"absent holds neither: expected either faces\.csv or faces\.json"):
+        folder.entities()
+
+
+def test_json_says_the_same(people: People) -> None:
+    of_csv = read(people(["light", "dark", "light"]))
+    listed = {name: list(box) for name, box in BOXES.items()}
+    rows: list[dict[str, object]] = [
+        {"file": f"{number}.png", "identity": entity.label, "group": entity.group, "category": None, **listed}
+        for number, entity in enumerate(of_csv.entities())
+    ]
+    rows[1].update(TEXTS)
+    before = of_csv.digest
+    of_json = read(as_json(of_csv.folder, rows))
+    assert of_json.digest == before
+    assert [entity.boxes for entity in of_json.entities()] == [BOXES] * 3
+
+
+def test_blanks_blank_lines_subfolders_and_a_byte_order_mark(people: People) -> None:
+    folder = people(["light"])
+    (folder / "more").mkdir()
+    (folder / "0.png").rename(folder / "more" / "0 0.png")
+    text = f"\ufeff\nfile, identity ,{','.join(TEXTS)}\n\n  more/0 0.png , Ann ,  {boxes()}\n,,,,,\n"
+    (folder / "faces.csv").write_text(text, encoding="utf-8")
+    (entity,) = read(folder).entities()
+    assert (entity.label, entity.boxes) == ("Ann", BOXES)
+
+
+@pytest.mark.parametrize(
+    ("identity", "expected"),
+    [("Ann", "Ann"), ("Ann B.", "Ann-B-e2214cff"), ("李", "c16667ca"), ("a_b-C9", "a_b-C9")],
+)
+def test_ids_are_safe_and_stay_apart(people: People, identity: str, expected: str) -> None:
+    folder = people(["light"])
+    table = folder / "faces.csv"
+    table.write_text(table.read_text().replace("p0", f'"{identity}"'), encoding="utf-8")
+    (entity,) = read(folder).entities()
+    assert (entity.id, entity.label) == (expected, identity)
+
+
+def test_all_malformed_rows_are_named_at_once(people: People, face: Face) -> None:
+    folder = people(["light", "light"])
+    for name in ("small", "turned"):
+        Image.fromarray(face(7, edge=96 if name == "turned" else 63)).save(folder / f"{name}.png")
+    Image.fromarray(face(8)[:, :90]).save(folder / "narrow.png")
+    (folder / "text.png").write_text("no picture")
+    whole = (folder / "1.png").read_bytes()
+    (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
+    append(
+        folder,
+        f"9.png,a,light,{boxes()}",
+        f"small.png,b,light,{boxes()}",
+        f"narrow.png,c,light,{boxes()}",
+        f"text.png,d,light,{boxes()}",
+        f"cut.png,e,light,{boxes()}",
+        f"0.png,f,light,{boxes()}",
+        f"turned.png,p1,Light,{boxes(left_eye=TEXTS['right_eye'], right_eye=TEXTS['left_eye'])}",
+    )
+    first, *lines = refused(folder)
+    assert first == f"{folder / 'faces.csv'} has 9 problems; mend or remove these rows:"
+    at = f"  {folder / 'faces.csv'}"
+    # what the table says comes first, then what the pictures say
+    assert lines[0] == (
+        f"{at}:4, file '9.png', column 'file': found '9.png', expected a picture; there is no file {folder / '9.png'}. "
+        "Did you mean '1.png'?"
+    )
+    assert lines[1] == f"{at}:9, file '0.png', column 'file': found '0.png', expected a picture of its own: line 2 has this one"
+    assert lines[2].startswith(
+        f"{at}:10, file 'turned.png', column 'identity': found 'p1', expected one picture of each identity: line 3"
+    )
+    assert lines[3] == f"{at}:10, file 'turned.png', column 'group': found 'Light', expected 'light', as it is spelled in line 2"
+    assert lines[4] == f"{at}:5, file 'small.png', column 'file': found '63 x 63 pixels', expected 64 x 64 pixels or more"
+    assert lines[5].startswith(f"{at}:7, file 'text.png', column 'file': {folder / 'text.png'}: 10 bytes starting 6e6f20")
+    assert lines[6].startswith(f"{at}:8, file 'cut.png', column 'file': {folder / 'cut.png'}: ")
+    assert "cannot be decoded" in lines[6]
+    assert "a box left of right_eye, (26.0, 34.0, 42.0, 46.0): left and right are the viewer's" in lines[7]
+    assert lines[8].startswith(
+        f"{at}:6, file 'narrow.png', column 'file': found '90 x 96 pixels', expected 96 x 96 pixels as in most"
+    )
+    assert len(lines) == 9
+
+
+@pytest.mark.parametrize(
+    ("cells", "found", "expected"),
+    [
+        ({"nose": ""}, "None", "a box too, as 'left_eye' has one: all of them, or none"),
+        ({"nose": "1,2,3"}, "'1,2,3'", "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"),
+        ({"nose": "1,2,x,3,4"}, "'1,2,x,3,4'", "x1,y1,x2,y2 in pixels"),
+        ({"nose": "1,2,nan,4"}, "'1,2,nan,4'", "x1,y1,x2,y2 in pixels"),
+        ({"nose": "30,2,10,4"}, "'30,2,10,4'", "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"),
+        ({"nose": "10,4,30,4"}, "'10,4,30,4'", "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"),
+        ({"nose": "-1,2,3,4"}, "(-1.0, 2.0, 3.0, 4.0)", "a box inside of the picture, which has 96 x 96 pixels"),
+        ({"mouth": "1,2,3,96.5"}, "(1.0, 2.0, 3.0, 96.5)", "a box inside of the picture, which has 96 x 96 pixels"),
+    ],
+)
+def test_boxes_that_are_none(people: People, cells: dict[str, str], found: str, expected: str) -> None:
+    folder = people(["light"])
+    table = folder / "faces.csv"
+    table.write_text(f"file,identity,{','.join(TEXTS)}\n0.png,a,{boxes(**cells)}\n")
+    _, line = refused(folder)
+    assert line.startswith(f"  {table}:2, file '0.png', column '{next(iter(cells))}': found {found}, expected {expected}")
+
+
+def test_a_box_may_fill_the_picture(people: People) -> None:
+    folder = people(["light"])
+    (folder / "faces.csv").write_text(f"file,identity,{','.join(TEXTS)}\n0.png,a,{boxes(mouth='0,0,96,96')}\n")
+    assert read(folder).entities()[0].boxes["mouth"] == (0, 0, 96, 96)
+
+
+@pytest.mark.parametrize(
+    "nose", [["1", "2", "3", "4"], [1, 2, 3], [1, 2, 3, None], [True, 2, 3, 4], {"x1": 1}, 7, [1, 2, 1e400, 4]]
+)
+def test_boxes_in_json_are_lists_of_numbers(people: People, nose: object) -> None:
+    folder = as_json(people(["light"]), [{"file": "0.png", "identity": "a", **TEXTS, "nose": nose}])
+    if nose == [1, 2, 1e400, 4]:  # Python writes a number that JSON does not have
+        assert "faces.json:2 is not JSON: Infinity is not JSON. Expected a list of objects" in refused(folder)[0]
+        return
+    first, line = refused(folder)
+    assert "faces.json has 1 problem;" in first
+    assert ":2, file '0.png', key 'nose': found " in line
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (
+            "file,identity,gruop",
+            "column 'gruop': found 'gruop', expected no such column. Did you mean 'group'? Known: file, identity, group",
+        ),
+        ("file;identity;group", "expected no such column. Values are separated by commas. Known:"),
+        ("file,identity,file", "column 'file': found 'file', expected each column once"),
+        ("file,name", "column 'identity': found None, expected this column: it is required"),
+        (
+            "file,identity,word",
+            "column 'word': found 'word', expected no such column. Known: file, identity, group, category, left_eye",
+        ),
+        ("", "column 'file': found None, expected this column: it is required"),
+    ],
+)
+def test_headers(people: People, header: str, expected: str) -> None:
+    folder = people([])
+    (folder / "faces.csv").write_text(f"{header}\n0.png,a,b\n" if header else "")
+    assert any(
+        line.startswith(f"  {folder / 'faces.csv'}:1, the header, {expected}") or expected in line for line in refused(folder)
+    )
+
+
+def test_rows_of_another_length_and_without_what_is_required(people: People) -> None:
+    folder = append(people(["light"]), "0.png,b,light,1,2,3,4,5", f",c,light,{boxes()}")
+    _, long, bare = refused(folder)
+    found = "['0.png', 'b', 'light', '1', '2', '3', '4', '5']"
+    assert long.endswith(f"column '(all)': found {found}, expected 7 values as in the header; put boxes in double quotes")
+    assert ":4, the row, column 'file': found None, expected a value: this column is required" in bare
+
+
+def test_a_quote_that_does_not_close_and_another_encoding(people: People) -> None:
+    (line,) = refused(append(people(["light"]), '0.png,"b,light,,,,'))
+    assert "faces.csv:3 is not a row of comma-separated values (unexpected end of data)." in line
+    folder = people(["light"], "other")
+    table = folder / "faces.csv"
+    table.write_bytes(table.read_bytes() + "0.png,é,,,,,\n".encode("latin-1"))
+    assert "faces.csv:3 is not UTF-8" in refused(folder)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", "faces.json:1 begins with '{}'. Expected a list of objects: [{…}, {…}]"),
+        ("", "faces.json:1 begins with ''. Expected a list of objects"),
+        ('[\n{"file": "a"} {}]', "faces.json:2 is not JSON: found '{}]', expected a comma and an object, or ']'"),
+        ('[{"file": "a"},\n]', "faces.json:1 is not JSON: found ',\\n]', expected a comma and an object, or ']'"),
+        ('[{"file": "a"}', "faces.json:1 is not JSON: found '', expected a comma and an object, or ']'"),
+        ('[\n\n{"file": "a", "file": "b"}]', "faces.json:3 is not JSON: the key 'file' occurs twice."),
+        ("[\n{'file': 1}]", "faces.json:2 is not JSON: Expecting property name enclosed in double quotes"),
+        ("[] []", "faces.json goes on after the list. Expected one list and nothing else"),
+        ("[]", "faces.json has no rows: expected one for each picture"),
+    ],
+)
+def test_json_that_is_no_list_of_objects(people: People, text: str, expected: str) -> None:
+    folder = people(["light"])
+    (folder / "faces.csv").unlink()
+    (folder / "faces.json").write_text(text)
+    assert expected in refused(folder)[0]
+
+
+def test_rows_of_json_that_are_malformed(people: People) -> None:
+    folder = people(["light"])
+    (folder / "faces.csv").unlink()
+    (folder / "faces.json").write_text(
+        '[\n"a",\n{"file": "0.png",\n "identiy": "a"},\n{"file": 7, "identity": "b"},\n{"file": "0.png", "identity": ["b"]}]'
+    )
+    lines = "\n".join(refused(folder))
+    assert "faces.json:2, the row, key '(all)': found 'a', expected an object" in lines
+    assert "faces.json:3, the row, key 'identiy': found 'a', expected no such key. Did you mean 'identity'? Known: file" in lines
+    assert "faces.json:3, file '0.png', key 'identity': found None, expected a value: this key is required" in lines
+    assert "faces.json:5, the row, key 'file': found 7, expected the path of a picture, relative to the folder" in lines
+    assert "faces.json:6, file '0.png', key 'identity': found ['b'], expected text" in lines
+
+
+def test_two_tables_and_an_empty_one(people: People) -> None:
+    folder = people(["light"])
+    (folder / "faces.json").write_text("[]")
+    assert "people holds faces.csv and faces.json: expected either faces.csv or faces.json" in refused(folder)[0]
+    folder = people([], "empty")
+    assert "faces.csv has no rows: expected one for each picture" in refused(folder)[0]
+
+
+def test_one_picture_under_two_names(people: People) -> None:
+    folder = people(["light"])
+    Image.open(folder / "0.png").save(folder / "copy.bmp")
+    _, line = refused(append(folder, f"copy.bmp,b,light,{boxes()}"))
+    assert "column 'file': found 'copy.bmp', expected another picture than line 2: every pixel is the same" in line
+
+
+def test_a_url_is_not_downloaded(people: People) -> None:
+    _, line = refused(append(people(["light"]), f"https://host/a.png,b,light,{boxes()}"))
+    assert "(nothing is downloaded: save the picture in the folder)" in line
+
+
+def test_a_small_file_of_a_hundred_megapixels(people: People) -> None:
+    folder = people(["light"])
+    header = struct.pack(">IIBBBBB", 10_000, 10_000, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + b"IHDR" + header + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    (folder / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk + b"\0\0\0\0IDAT\x35\xaf\x06\x1e")
+    append(folder, f"bomb.png,b,light,{boxes()}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of it too
+        _, line = refused(folder)
+    assert "bomb.png" in line
+    assert "10000 x 10000 pixels are more than 89478485" in line
+
+
+def test_rows_without_groups_or_boxes_among_others_are_noted(people: People) -> None:
+    folder = append(people(["light", "light"]), "2.png,c,,,,,")
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (96, 96, 3), dtype=np.uint8)).save(folder / "2.png")
+    collection = read(folder)
+    with pytest.warns(DatasetWarning) as caught:
+        entities = collection.entities()
+    at = f"{folder / 'faces.csv'}: 1 of 3 rows have no"
+    first = f"(the first: {folder / 'faces.csv'}:4, file '2.png')"
+    assert collection.notes == (f"{at} group {first}", f"{at} boxes {first}")
+    assert [str(warning.message) for warning in caught] == list(collection.notes)
+    assert (entities[2].group, entities[2].boxes) == ("", {})
+
+
+def test_no_boxes_and_no_groups_at_all_are_as_they_should_be(people: People) -> None:
+    collection = read(people(["", "", ""], boxes=False))
+    assert [entity.boxes for entity in collection.entities()] == [{}] * 3
+    assert len(collection.neighbours(collection.entities()[0], 2)) == 2
+    assert collection.notes == ()
+
+
+def test_neighbours_look_alike_and_are_the_same_every_time(people: People, face: Face) -> None:
+    folder = people(["light"] * 5, boxes=False)
+    like = face(2, 210).astype(int)
+    like[10:20, 40:60] += 3
+    Image.fromarray(np.clip(like, 0, 255).astype(np.uint8)).save(folder / "4.png")
+    collection = read(folder)
+    entity = collection.entities()[2]
+    found = names(collection.neighbours(entity, 4), collection)
+    assert found[0] == "p4"
+    assert sorted(found) == ["p0", "p1", "p3", "p4"]
+    assert names(read(folder).neighbours(entity, 4), collection) == found
+    assert names(collection.neighbours(entity, 2), collection) == found[:2]
+
+
+def test_the_group_does_not_tell_which_candidate_is_meant(people: People) -> None:
+    """A guesser that sees nothing but the groups of the three faces is right in a third of the cases, whatever it goes by."""
+    collection = read(people(["light"] * 5 + ["dark"] * 3))
+    entities = {entity.id: entity for entity in collection.entities()}
+    candidates = [
+        [entity.group, *(entities[name].group for name in names(collection.neighbours(entity, 2), collection))]
+        for entity in entities.values()
+    ]
+    assert [Counter(groups) for groups in candidates] == [Counter({groups[0]: 3}) for groups in candidates]
+    assert guessed_by_group(candidates) == {"more frequent": 1 / 3, "less frequent": 1 / 3, "light": 1 / 3, "dark": 1 / 3}
+
+
+def test_the_guesser_finds_out_where_groups_do_tell() -> None:
+    """One neighbour of each group, which the group of the target then outnumbers."""
+    one_of_each = [[group, "light", "dark"] for group in ["light"] * 4 + ["dark"] * 4]
+    assert guessed_by_group(one_of_each)["more frequent"] == 1 / 2
+
+
+def guessed_by_group(candidates: list[list[str]]) -> dict[str, float]:
+    """Returns how often guessers find the first of some candidates who know their groups only."""
+
+    def accuracy(score: Callable[[str, Counter[str]], int]) -> float:
+        hits = 0.0
+        for groups in candidates:
+            points = [score(group, Counter(groups)) for group in groups]
+            hits += (points[0] == max(points)) / points.count(max(points))
+        return hits / len(candidates)
+
+    return {
+        "more frequent": accuracy(lambda group, among: among[group]),
+        "less frequent": accuracy(lambda group, among: -among[group]),
+        "light": accuracy(lambda group, _: group == "light"),
+        "dark": accuracy(lambda group, _: group == "dark"),
+    }
+
+
+def test_a_group_that_is_too_small_takes_others_and_says_so_once(people: People) -> None:
+    collection = read(people(["light", "light", "dark", "light", "dark"]))
+    dark = collection.entities()[2]
+    with pytest.warns(
+        DatasetWarning, match="2 neighbours of the same group are wanted, and the group 'dark' has 2 members: the o"
+    ) as caught:
+        found = names(collection.neighbours(dark, 2), collection)
+    assert "so that the group can tell who is meant. Add pictures of this group until it has 3" in str(caught[0].message)
+    assert found[0] == "p4"
+    assert found[1] in {"p0", "p1", "p3"}
+    assert names(collection.neighbours(collection.entities()[4], 2), collection)[0] == "p2"
+    assert names(collection.neighbours(dark, 1), collection) == ["p4"]
+    with pytest.warns(DatasetWarning, match="3 neighbours of the same group are wanted, and the group 'light' has 3 members"):
+        collection.neighbours(collection.entities()[0], 3)
+
+
+def test_a_group_of_one(people: People) -> None:
+    collection = read(people(["light", "light", "dark", "light"]))
+    with pytest.warns(DatasetWarning, match="the group 'dark' has 1 member: the others come from other groups"):
+        assert len(collection.neighbours(collection.entities()[2], 2)) == 2
+
+
+def test_too_few_identities_and_somebody_else(people: People) -> None:
+    collection = read(people(["light", "light"]))
+    with pytest.raises(DatasetError, match="people has 2 identities: expected 3 or more, for 2 neighbours"):
+        collection.neighbours(collection.entities()[0], 2)
+    other = read(people(["light"] * 3, "others")).entities()[2]
+    with pytest.raises(DatasetError, match=r"people has no identity 'p2': pass one of its entities\(\)"):
+        collection.neighbours(other, 1)
+
+
+def test_the_digest_is_that_of_what_is_asked(people: People) -> None:
+    folder = people(["light"] * 3)
+    before = read(folder).digest
+    (folder / "2.png").rename(folder / "two.png")
+    table = folder / "faces.csv"
+    table.write_text(table.read_text().replace("2.png", "two.png"))
+    assert read(folder).digest == before
+    table.write_text(table.read_text().replace("42,44,54,60", "42,44,54,61", 1))
+    moved = read(folder).digest
+    (folder / "faces.yaml").write_text("hinted: mouth\n")
+    hinted = read(folder).digest
+    Image.fromarray(np.zeros((96, 96, 3), np.uint8)).save(folder / "1.png")
+    assert len({before, moved, hinted, read(folder).digest}) == 4
+
+
+def test_words_have_one_box_and_their_corner_is_told(people: People) -> None:
+    folder = people(["", ""], boxes=False)
+    (folder / "faces.yaml").write_text("domain: word\n")
+    (folder / "faces.csv").write_text('file,identity,category,word\n0.png,cat,animal,"1,2,30,40.5"\n1.png,car,,"2,2,9,9"\n')
+    collection = read(folder)
+    assert (collection.domain, collection.hinted) == ("word", "corner")
+    assert [entity.boxes for entity in collection.entities()] == [{"word": (1, 2, 30, 40.5)}, {"word": (2, 2, 9, 9)}]
+    assert collection.entities()[0].category == "animal"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "domain: face\nencodr: x",
+            ":2, encodr: found 'encodr', expected no such key. Did you mean 'encoder'? Known: domain, hinted",
+        ),
+        ("domain: dog", ":1, domain: found 'dog', expected one of face, word."),
+        ("hinted: noze", ":1, hinted: found 'noze', expected one of nose, left_eye, right_eye, mouth. Did you mean 'nose'?"),
+        ("domain: word\nhinted: nose", ":2, hinted: found 'nose', expected one of corner."),
+        ("domain: word\nlandmarks: x.task", ":2, landmarks: found 'x.task', expected no such key where the domain is not face"),
+        ("hinted: nose\ndomain: face\nhinted: mouth", ":3, hinted is written twice, first in line 1. Keep one of them"),
+        ("- face", ":1, the file: found ['face'], expected keys and values; known keys: domain, hinted, landmarks, encoder"),
+        ("encoder:", ":1, encoder: found None, expected text"),
+        ("landmarks: 7", ":1, landmarks: found 7, expected text"),
+        (
+            "encoder: ./clip",
+            ":1, encoder: found './clip', expected the folder of a checkpoint, or ID[@REVISION] of the hub; there is no",
+        ),
+        ("encoder: a/b/c", ":1, encoder: found 'a/b/c', expected the folder of a checkpoint"),
+        ("a: [", " is not YAML: "),
+    ],
+)
+def test_settings_that_make_no_sense(people: People, text: str, expected: str) -> None:
+    folder = people(["light"])
+    (folder / "faces.yaml").write_text(text)
+    assert f"{folder / 'faces.yaml'}{expected}" in "\n".join(refused(folder))
+
+
+def test_settings_under_another_suffix_are_not_passed_over(people: People) -> None:
+    folder = people(["light"])
+    (folder / "faces.yml").write_text("hinted: mouth")
+    assert "faces.yml is not read. Rename it to faces.yaml" in refused(folder)[0]
+
+
+def test_a_table_that_is_written_says_the_same(people: People, tmp_path: Path) -> None:
+    folder = people(["light", "dark", "dark"])
+    table = folder / "faces.csv"
+    table.write_text(table.read_text().replace("42,44,54,60", "42.125,44,54.0625,60", 1).replace("p1", '"Ann, ""B"""'))
+    before = read(folder).digest
+    write_table(folder, tmp_path / "faces.csv")
+    assert (tmp_path / "faces.csv").read_text().splitlines()[1] == (
+        'people/0.png,p0,light,,"26,34,42,46","54,34,70,46","42.125,44,54.0625,60","34,66,62,78"'
+    )
+    assert read(tmp_path).digest == before
+    with pytest.raises(UsageError, match=r"cannot be written: File exists\. Give the path of a file that is not there"):
+        write_table(folder, tmp_path / "faces.csv")

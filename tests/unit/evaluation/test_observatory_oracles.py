@@ -1,0 +1,344 @@
+"""The Observatory's metrics on models whose biases are known exactly: each is found, by the metric that is about it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.boxes import Box
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric, SweepMetric
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.evaluation import data
+from pytest_vlmrobust.evaluation.data import RunData
+from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.families import families
+from pytest_vlmrobust.evaluation.judging import Judge
+from pytest_vlmrobust.evaluation.policy_files import known_metrics
+from pytest_vlmrobust.evaluation.prompts import prompt
+from pytest_vlmrobust.policies import load_policy
+from pytest_vlmrobust.store import Store
+
+from .tasks.fakes import faces, words
+
+TASKS = ("matching", "pointing", "guided", "semi_guided", "unguided")
+BLURS = tuple(map(Setting.parse, ("observatory_gaussian_blur", "observatory_posterize")))
+CLEAN = (Setting.parse("clean"),)
+SPLIT = "observatory_id"
+CORNER = "[0,0]"
+UNREADABLE = "I cannot tell"
+NOTHING = "[]"
+
+Answer = Callable[[Sample, str], str]
+"""Sample and setting to what a model says; nobody is asked without the pictures."""
+
+
+def is_perturbed(setting: str) -> bool:
+    return setting != "clean"
+
+
+def written(boxes: Mapping[str, Box], scale: float = 1.0) -> str:
+    corners = ("x1", "y1", "x2", "y2")
+    scaled = {name: [edge * scale for edge in box] for name, box in boxes.items()}
+    return json.dumps({name: dict(zip(corners, box, strict=True)) for name, box in scaled.items()})
+
+
+def right(sample: Sample, setting: str = "") -> str:
+    """Is right, always."""
+    del setting
+    return written(sample.localisation.boxes) if sample.localisation else str(sample.target)
+
+
+def wrong(sample: Sample) -> str:
+    return NOTHING if sample.localisation else next(letter for letter in sample.options if letter != sample.target)
+
+
+def cornered(sample: Sample, setting: str = "") -> str:
+    """Points to the cell at the top left, always."""
+    del setting
+    return next(letter for letter, cell in sample.options.items() if cell == CORNER)
+
+
+class Laboratory:
+    """Judges of scripted models, on faces of 160 px in memory, half of them of each group."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = {"faces_160": faces(name="faces_160", count=24), "words_160": words(name="words_160")}
+        monkeypatch.setattr(data, "resolve_collection", lambda typed, **_: found.get(typed))
+        self.directory = directory
+        self.data = RunData(["faces_160"])
+        self.opened: list[Evaluator] = []
+        self.samples = {task: tuple(self.data.open(f"faces_160.{task}").samples()) for task in TASKS}
+        everything = [sample for samples in self.samples.values() for sample in samples]
+        self._known = {(sample.id, prompt(sample, "direct")): sample for sample in everything}
+
+    def judge(self, answer: Answer, **about: Any) -> Judge:
+        """Returns the judge of a model that answers so."""
+        return self.judge_of(self.script(answer), **about)
+
+    def script(self, answer: Answer) -> Callable[[Request], str]:
+        """Returns what answers so with the pictures, and wrongly without."""
+
+        def scripted(request: Request) -> str:
+            sample = self._known[request.sample_id, request.text]
+            return wrong(sample) if request.setting == "no_image" else answer(sample, request.setting)
+
+        return scripted
+
+    def judge_of(self, script: Callable[[Request], str], **about: Any) -> Judge:
+        """Returns the judge of a model that answers requests so."""
+        return self.judge_all({"model": script}, {"model": ModelRef("model", "scripted", "", **about)})
+
+    def judge_all(self, scripts: Mapping[str, Callable[[Request], str]], models: Mapping[str, ModelRef]) -> Judge:
+        """Returns the judge of several models."""
+        evaluator = Evaluator(
+            models=models,
+            datasets=self.data.factories,
+            open_backend=lambda ref: ScriptedBackend(scripts[ref.name], version=ref.name, name=ref.name),
+            store=Store.open(self.directory / f"store{len(self.opened)}"),
+            options=EvaluationOptions(),
+        )
+        self.opened.append(evaluator)
+        file = self.directory / "policy.yaml"
+        file.write_text(
+            "version: 1\nrules:\n  - {id: any, metric: split_position_gap, max: 50%, judge: point}\n", encoding="utf-8"
+        )
+        policy = load_policy([file], known_metrics=known_metrics(), root=self.directory)
+        members = families(models)
+        return Judge(evaluator, dict.fromkeys([*models, *members], policy), date(2026, 6, 1), data=self.data, families=members)
+
+    def close(self) -> None:
+        for evaluator in self.opened:
+            evaluator.close()
+            evaluator.store.close()
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
+    made = Laboratory(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def cell(judge: Judge, task: str, setting: str = "clean") -> Record:
+    return judge.cell(Cell("model", f"faces_160.{task}", Setting.parse(setting)))
+
+
+def summary(judge: Judge, task: str, metric: str, settings: tuple[Setting, ...] = BLURS) -> Record:
+    split = "clean" if settings == CLEAN else SPLIT
+    return judge.sweep(SweepMetric("model", f"faces_160.{task}", metric, split), settings)
+
+
+def measured(record: Record, metric: str = "") -> Measure:
+    (found,) = [one for one in record.measures if one.metric == (metric or record.metric)]
+    return found
+
+
+def said(record: Record, about: str) -> str:
+    (found,) = [note for note in record.notes if note.startswith(about)]
+    return found
+
+
+def test_of_a_model_that_is_right_nothing_is_found(laboratory: Laboratory) -> None:
+    judge = laboratory.judge(right)
+    for task in ("matching", "pointing", "guided", "semi_guided"):
+        for settings in (CLEAN, BLURS):
+            assert measured(summary(judge, task, "identity_accuracy", settings)).value == pytest.approx(1.0, abs=1e-6)
+            assert measured(summary(judge, task, "split_group_gap", settings)).value == pytest.approx(0.0, abs=1e-6)
+        assert measured(summary(judge, task, "identity_drop")).value == pytest.approx(0.0, abs=1e-6)
+    assert measured(summary(judge, "pointing", "split_position_gap")).value == 0.0
+    assert measured(cell(judge, "pointing"), "fixation_rate").value == 0.0
+    assert measured(summary(judge, "guided", "split_transfer_retention")).value == pytest.approx(1.0, abs=1e-6)
+    assert measured(cell(judge, "guided"), "box_coverage").value == 1.0
+    assert measured(summary(judge, "semi_guided", "hint_gain")).value == pytest.approx(0.0, abs=1e-6)
+    assert [note for task in TASKS for note in cell(judge, task).notes] == []
+
+
+def test_pointing_to_one_cell_blindly_is_no_task_done_and_is_named(laboratory: Laboratory) -> None:
+    known = {sample.id: sample for sample in laboratory.samples["pointing"]}
+    judge = laboratory.judge_of(lambda request: cornered(known[request.sample_id]))
+    clean = cell(judge, "pointing")
+    assert measured(clean, "accuracy").value == 0.25
+    fixation = measured(clean, "fixation_rate")
+    assert fixation.value == fixation.high == 1.0
+    assert fixation.low > 0.85
+    gap = summary(judge, "pointing", "split_position_gap", CLEAN)
+    assert gap.outcome is Outcome.NOT_APPLICABLE
+    assert "not shown to do the task: 0.25 with the pictures, 0.25 without" in gap.reason
+    means = said(gap, "positions: ")
+    assert means.startswith("positions: [0,0] 1.000 [")
+    assert means.count(" 0.000 [0.000, ") == 3
+    perturbed = summary(judge, "pointing", "split_position_gap")
+    assert (perturbed.outcome, perturbed.n_inferred) == (Outcome.NOT_APPLICABLE, 0)
+    assert perturbed.not_asked == "not shown to do the task: 0.25 with the pictures, 0.25 without"
+    assert perturbed.not_asked in perturbed.reason
+
+
+def test_pointing_to_one_cell_when_in_doubt_is_a_position_gap_and_a_fixation(laboratory: Laboratory) -> None:
+    judge = laboratory.judge(lambda sample, setting: cornered(sample) if is_perturbed(setting) else right(sample))
+    gap = summary(judge, "pointing", "split_position_gap")
+    assert measured(gap).value == 1.0
+    assert measured(gap).low > 0.5
+    assert gap.outcome is Outcome.FAIL
+    assert said(gap, "positions: ").startswith("positions: [0,0] 1.000 [")
+    assert measured(summary(judge, "pointing", "split_position_gap", CLEAN)).value == 0.0
+    for blur in BLURS:
+        assert measured(cell(judge, "pointing", str(blur)), "fixation_rate").value == 1.0
+        assert measured(cell(judge, "pointing", str(blur)), "position_gap").value == 1.0
+    assert measured(cell(judge, "pointing"), "fixation_rate").value == 0.0
+    assert measured(summary(judge, "pointing", "identity_drop")).value == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("task", ["matching", "pointing", "guided"])
+def test_losing_half_of_one_group_is_a_gap_of_half_and_says_whose(laboratory: Laboratory, task: str) -> None:
+    women = sorted({sample.group for sample in laboratory.samples[task] if sample.keys["group"] == "female"})
+    lost = set(women[::2])
+    assert 2 * len(lost) == len(women)
+
+    def answer(sample: Sample, setting: str) -> str:
+        return wrong(sample) if is_perturbed(setting) and sample.group in lost else right(sample)
+
+    judge = laboratory.judge(answer)
+    gap = summary(judge, task, "split_group_gap")
+    assert measured(gap).value == pytest.approx(0.5, abs=1e-6)
+    assert 0.0 < measured(gap).low < 0.5 < measured(gap).high
+    assert said(gap, "groups of people: ").startswith("groups of people: female 0.500 [")
+    assert ", male 1.000 [" in said(gap, "groups of people: ")
+    assert measured(summary(judge, task, "split_group_gap", CLEAN)).value == pytest.approx(0.0, abs=1e-6)
+    assert measured(summary(judge, task, "identity_drop")).value == pytest.approx(0.25, abs=1e-6)
+
+
+def test_boxes_off_by_a_factor_are_a_matter_of_the_convention(laboratory: Laboratory) -> None:
+    def answer(sample: Sample, setting: str) -> str:
+        del setting
+        assert sample.localisation is not None
+        return written(sample.localisation.boxes, 1000 / 160)
+
+    judge = laboratory.judge(answer)
+    clean = cell(judge, "guided")
+    assert measured(clean, "accuracy").value < 0.05
+    assert measured(clean, "box_coverage").value == 1.0
+    assert said(clean, "boxes of model") == (
+        "boxes of model fit 'thousandths' better (mean IoU 1.00) than 'pixels', which is taken where none is declared (0.00) on "
+        "24 unperturbed samples: set box_convention in the models file"
+    )
+    retention = summary(judge, "guided", "split_transfer_retention")
+    assert retention.outcome is Outcome.NOT_APPLICABLE
+    assert "not shown to do the task: 0.00 with the pictures" in retention.reason
+
+
+def test_once_the_convention_is_declared_the_same_boxes_are_right(laboratory: Laboratory) -> None:
+    known = {sample.id: sample for sample in laboratory.samples["guided"]}
+
+    def script(request: Request) -> str:
+        about = known[request.sample_id].localisation
+        assert about is not None
+        assert "thousandths" in request.text
+        return NOTHING if request.setting == "no_image" else written(about.boxes, 1000 / 160)
+
+    judge = laboratory.judge_of(script, box_convention="thousandths")
+    clean = cell(judge, "guided")
+    assert measured(clean, "accuracy").value == pytest.approx(1.0, abs=1e-6)
+    assert clean.notes == ()
+    assert measured(summary(judge, "guided", "split_transfer_retention")).value == pytest.approx(1.0, abs=1e-6)
+
+
+def test_copying_told_boxes_does_the_published_task_and_not_this_one(laboratory: Laboratory) -> None:
+    def script(request: Request) -> str:
+        return request.text.partition("In the first picture: ")[2].partition("\n")[0]
+
+    judge = laboratory.judge_of(script)
+    assert measured(cell(judge, "guided_published", "no_image"), "accuracy").value > 0.95
+    assert measured(cell(judge, "guided"), "accuracy").value < 0.2
+    for task in ("guided", "guided_published"):
+        retention = summary(judge, task, "split_transfer_retention")
+        assert retention.outcome is Outcome.NOT_APPLICABLE
+        assert "not shown to do the task" in retention.reason
+
+
+def test_answers_that_cannot_be_read_count_as_wrong(laboratory: Laboratory) -> None:
+    judge = laboratory.judge(lambda _sample, _setting: UNREADABLE)
+    for task in ("matching", "pointing", "guided"):
+        clean = cell(judge, task)
+        assert clean.n_unparsed == clean.n_requested > 0
+        assert measured(clean, "accuracy").value == 0.0
+        assert measured(clean, "unparsed_rate").value == 1.0
+        gap = summary(judge, task, "split_group_gap")
+        assert math.isnan(measured(gap).value)
+        assert gap.not_asked.startswith("not shown to do the task: 0.00 with the pictures, ")
+    assert measured(cell(judge, "pointing"), "fixation_rate").value == 0.0
+
+
+def test_answering_only_where_it_is_easy_does_not_narrow_the_gap(laboratory: Laboratory) -> None:
+    def answer(sample: Sample, setting: str) -> str:
+        return UNREADABLE if is_perturbed(setting) and sample.keys["position"] != CORNER else right(sample)
+
+    judge = laboratory.judge(answer)
+    gap = summary(judge, "pointing", "split_position_gap")
+    assert measured(gap).value == 1.0
+    assert measured(cell(judge, "pointing", str(BLURS[0])), "unparsed_rate").value == 0.75
+    assert gap.n_unparsed == 2 * 72
+
+
+def test_a_hint_that_is_needed_is_a_gain(laboratory: Laboratory) -> None:
+    judge = laboratory.judge(
+        lambda sample, _setting: right(sample) if sample.localisation and sample.localisation.given else wrong(sample)
+    )
+    for settings in (CLEAN, BLURS):
+        gain = summary(judge, "semi_guided", "hint_gain", settings)
+        assert measured(gain).value == pytest.approx(1.0, abs=1e-6)
+        assert measured(gain).low > 0.75
+
+
+def test_a_hint_gain_needs_the_same_questions_without_the_hint(laboratory: Laboratory) -> None:
+    with pytest.raises(UsageError, match=r"'faces_160.guided': nothing asks the same without the hint\. Expected .* semi_guided"):
+        summary(laboratory.judge(right), "guided", "hint_gain")
+
+
+def sizes(laboratory: Laboratory, small: Answer, large: Answer) -> Judge:
+    """Returns the judge of a family of 1 and of 4 billion parameters."""
+    scripts = {"small": laboratory.script(small), "large": laboratory.script(large)}
+    models = {
+        name: ModelRef(name, "scripted", "", family="oracle", parameters_billion=size)
+        for name, size in (("small", 1.0), ("large", 4.0))
+    }
+    return laboratory.judge_all(scripts, models)
+
+
+def of_family(judge: Judge, metric: str) -> Record:
+    return judge.family(FamilyMetric("oracle", "faces_160.matching", metric, SPLIT), BLURS)
+
+
+def test_what_size_gains_is_found(laboratory: Laboratory) -> None:
+    women = {sample.id for sample in laboratory.samples["matching"] if sample.keys["group"] == "female"}
+    judge = sizes(laboratory, lambda sample, _setting: right(sample) if sample.id in women else wrong(sample), right)
+    gain = of_family(judge, "scale_gain")
+    assert measured(gain).value == pytest.approx(0.25), "half of the answers over two doublings"
+    assert measured(of_family(judge, "scale_consistency")).value == 1.0
+    assert gain.notes == (f"faces_160.matching, {SPLIT}: small 0.500, large 1.000",)
+    turned = sizes(laboratory, right, lambda sample, _setting: right(sample) if sample.id in women else wrong(sample))
+    assert measured(of_family(turned, "scale_consistency")).value == 0.0
+    assert "loses 50.0 pp from 1 to 4" in of_family(turned, "scale_gain").reason
+
+
+def test_a_family_that_does_nothing_has_nothing_to_gain_and_is_not_asked(laboratory: Laboratory) -> None:
+    judge = sizes(laboratory, lambda _sample, _setting: "A", lambda _sample, _setting: "A")
+    gain = of_family(judge, "scale_gain")
+    assert math.isnan(measured(gain).value)
+    assert gain.not_asked == (
+        "no model of the family is shown to do the task, not even large: "
+        "not shown to do the task: 0.25 with the pictures, 0.25 without"
+    )
+    assert gain.n_inferred == 2 * (24 + 1)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.metrics import FAMILY_METRICS, gain_interval, get, scale_gain
+from pytest_vlmrobust.metrics import scale_consistency_interval as consistency_interval
+from pytest_vlmrobust.metrics import scale_gain_interval as gain_per_doubling
+from pytest_vlmrobust.metrics.description import describe
+
+GAIN, CONSISTENCY = FAMILY_METRICS["scale_gain"], FAMILY_METRICS["scale_consistency"]
+
+
+def right(count: int, of: int = 100) -> list[float]:
+    return [1.0] * count + [0.0] * (of - count)
+
+
+def test_the_gain_of_two_models_is_that_of_a_pair() -> None:
+    smaller, larger = right(60), [0.0] * 10 + [1.0] * 80 + [0.0] * 10
+    low, high = gain_interval(larger, smaller)
+    assert gain_per_doubling([3, 12], [smaller, larger]) == pytest.approx((low / 2, high / 2))
+    assert gain_per_doubling([12, 3], [larger, smaller]) == pytest.approx((low / 2, high / 2))
+
+
+def test_the_slope_of_the_means_is_the_mean_of_the_slopes() -> None:
+    rng = np.random.default_rng(3)
+    scores, sizes = rng.random((3, 50)), [3.0, 7.0, 72.0]
+    slopes = np.array([scale_gain(sizes, column.tolist()) for column in scores.T])
+    margin = 1.676550892617 * float(np.std(slopes, ddof=1)) / math.sqrt(50)  # Student's 95 % quantile with 49 degrees of freedom
+    result = GAIN.estimate(sizes, scores)
+    assert result.value == pytest.approx(slopes.mean())
+    assert (result.low, result.high) == pytest.approx((slopes.mean() - margin, slopes.mean() + margin))
+    assert result.interval(0.5)[0] > result.low
+
+
+def test_identical_models_are_not_shown_to_be_equal() -> None:
+    low, high = gain_per_doubling([7, 8, 9], [right(60)] * 3)
+    assert low < -0.05
+    assert high == pytest.approx(-low)
+
+
+def test_copies_of_one_image_count_once() -> None:
+    scores, images = [right(50) * 4, right(60) * 4, right(70) * 4], [str(index) for index in range(100)] * 4
+    for sizes in ([1, 2, 4], [1, 2]):
+        chosen = scores[: len(sizes)]
+        apart, together = gain_per_doubling(sizes, chosen), gain_per_doubling(sizes, chosen, source_images=images)
+        assert together[1] - together[0] > 1.8 * (apart[1] - apart[0])
+    with pytest.raises(ValueError, match="1 source images for 400 samples"):
+        gain_per_doubling([1, 2, 4], scores, source_images=["a"])
+
+
+def test_a_step_is_lost_only_where_that_is_shown() -> None:
+    assert consistency_interval([1, 2, 4], [right(50), right(90), right(50)]) == (0.5, 0.5)
+    assert consistency_interval([1, 4, 2], [right(50), right(50), right(90)]) == (0.5, 0.5)
+    assert consistency_interval([1, 2, 4], [right(50), right(51), right(50)]) == (0.0, 1.0)
+    assert consistency_interval([1, 2, 4], [right(50), right(51), right(90)]) == (0.5, 1.0)
+    result = CONSISTENCY.estimate([1, 2, 4], [right(50), right(90), right(50)])
+    assert (result.value, result.low, result.high, result.confidence) == (0.5, 0.5, 0.5, 0.90)
+    assert result.reason == "loses 40.0 pp from 2 to 4"
+    assert result.interval(1.0 - 1e-12) == (0.0, 1.0)
+
+
+def test_what_is_missing_is_said() -> None:
+    for one in FAMILY_METRICS.values():
+        broken = one.estimate([1, 2], [right(50), [math.nan, *right(49, 99)]])
+        assert math.isnan(broken.value)
+        assert (broken.n, broken.reason) == (99, "scores of 1 of 100 samples are missing")
+        assert all(map(math.isnan, broken.interval(0.9)))
+        assert one.estimate([], []).reason == one.estimate([1, 2], [[], []]).reason == "no samples"
+        alone = one.estimate([1], [right(50)])
+        assert (math.isnan(alone.value), alone.reason) == (True, "undefined: needs at least two sizes")
+        assert all(map(math.isnan, one.interval([1], [right(50)], 0.9, None)))
+    assert all(map(math.isnan, gain_per_doubling([7, 7], [right(5), right(6)])))
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(ValueError, match="3 sizes and 2 scores: expected one score for each size"):
+        GAIN.estimate([1, 2, 4], [right(5), right(6)])
+    with pytest.raises(ValueError, match=r"scores\[0\] has 2 scores and scores\[1\] has 1"):
+        GAIN.estimate([1, 2], [[1, 0], [1]])
+    with pytest.raises(ValueError, match=r"parameters are \[7\.0, 7\.0\]: expected models of different sizes"):
+        consistency_interval([7, 7], [right(5), right(6)])
+    with pytest.raises(ValueError, match="confidence is 90"):
+        GAIN.estimate([1, 2], [[1], [0]], confidence=90)
+
+
+@pytest.mark.parametrize("name", FAMILY_METRICS)
+def test_a_property_is_described(name: str) -> None:
+    about = describe(FAMILY_METRICS[name])
+    facts = dict(about.facts)
+    assert about.name == name
+    assert about.formula
+    assert facts["of"] == "a family of models of different sizes on a data set"
+    assert facts["interval"].startswith("Bounds the ")
+    assert "Args:" not in facts["interval"]
+    assert facts["published"].startswith("The Perceptual Observatory")
+    assert max(map(len, about.text(80).splitlines())) <= 80
+    assert list(dict(describe(get("identity_drop")).facts))[:3] == list(facts)[:3] == ["of", "suite", "reads"]

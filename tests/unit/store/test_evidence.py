@@ -1,0 +1,112 @@
+"""What a run rests on is kept whole, also for those who come after a crash."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.boxes import Localisation
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import ImageError, StoreError
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+
+CELL = Cell("tiny", "faces.matching", Setting.parse("fog:mid"))
+SAMPLES = (
+    Sample(
+        "s1",
+        (None,),  # type: ignore[arg-type]  # evidence keeps only how many there were
+        "which?",
+        "B",
+        "choice",
+        {"A": "caf\u00e9", "B": "x"},
+        changed_by=frozenset({"colour", "left_right"}),
+        keys={"position": "[0,1]"},
+        perturbed=(0,),
+        seeded_by="e1",
+    ),
+    Sample(
+        "s2",
+        (),
+        "where?",
+        ("a", "b"),
+        "boxes",
+        localisation=Localisation((10, 20), {"nose": (1, 2, 3, 4.5)}, {"eye": (0, 0, 1, 1)}),
+    ),
+)
+ANSWERS = (
+    Answer("k1", Prediction("B", "letter_logits", logprobs={"A": -math.inf, "B": -0.1}), Score(1.0, "letter_logits", "B")),
+    Answer("k2", Prediction("", "generate", "error", error="out of memory"), Score.unscored("out of memory")),
+)
+
+
+def test_what_went_in_comes_out(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_samples("faces.matching", "d1", SAMPLES)
+        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
+    with Evidence.open(tmp_path, read_only=True) as evidence:
+        first, second = evidence.samples("faces.matching")
+        found = evidence.get_cell(CELL)
+        assert evidence.cells() == [CELL]
+        assert evidence.datasets() == {"faces.matching": "d1"}
+
+    assert second == SAMPLES[1]
+    assert (first.id, first.options, first.changed_by, first.keys, first.perturbed) == (
+        "s1",
+        SAMPLES[0].options,
+        SAMPLES[0].changed_by,
+        SAMPLES[0].keys,
+        (0,),
+    )
+    assert found.answers[0] == ANSWERS[0]
+    assert found.answers[1].prediction == ANSWERS[1].prediction
+    assert math.isnan(found.answers[1].score.value)
+    assert found.answers[1].score.state == "error"
+
+
+def test_pictures_are_not_kept_and_say_so(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_samples("d", "x", SAMPLES)
+        (image,) = evidence.samples("d")[0].images
+
+    with pytest.raises(ImageError, match="'s1': the evidence of a run holds no pictures"):
+        image.load()
+
+
+def test_a_cell_that_is_evaluated_again_replaces_its_answers(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
+        evidence.put_cell(StoredCell(CELL, 1, ANSWERS[:1]))
+        assert evidence.get_cell(CELL).answers == ANSWERS[:1]
+
+
+def test_what_was_not_measured_is_an_error(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        with pytest.raises(StoreError, match=r"no answers of tiny-faces\.matching-fog:mid"):
+            evidence.get_cell(CELL)
+        with pytest.raises(StoreError, match="asked nothing of the data set 'other'"):
+            evidence.samples("other")
+
+
+def test_a_store_of_predictions_is_not_taken_for_evidence(tmp_path: Path) -> None:
+    from pytest_vlmrobust.store import Store
+
+    Store.open(tmp_path).close()
+    with pytest.raises(StoreError, match="database of another program"):
+        Evidence.open(tmp_path)
+
+
+def test_the_copy_is_one_file_that_can_be_read_alone(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path / "run") as evidence:
+        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
+        evidence.copy_to(tmp_path / "report")
+        evidence.copy_to(tmp_path / "report")
+
+    assert [path.name for path in (tmp_path / "report").iterdir()] == ["predictions.sqlite"]
+    with Evidence.open(tmp_path / "report", read_only=True) as copy:
+        assert copy.get_cell(CELL).answers[0] == ANSWERS[0]
