@@ -26,8 +26,8 @@ from pytest_vlmrobust.core.setting import CLEAN, Setting
 from pytest_vlmrobust.evaluation.prompts import prompt
 
 COMPARE_LAYER, FETCH_LAYER, FIND_LAYER = 0, 1, 2
-"""The layers in which the end of a picture gathers what the picture shows, the place of the answer looks at the end of the support,
-and then at the end of what shows the same."""
+"""The layers in which the end of a picture gathers what the picture shows, the end of a candidate looks at that of the support, and
+the place of the answer looks at the end of what shows the same."""
 BELOW = 3
 """How many layers are put below those of the earlier stages: there, pictures are still what the vision tower said of them."""
 GUIDED = [2, 5]
@@ -114,6 +114,7 @@ class Comparer(nn.Module):
         super().__init__()
         self.support, self.candidate = nn.Linear(hidden, width, bias=False), nn.Linear(hidden, width, bias=False)
         self.scale = nn.Parameter(torch.tensor(10.0))
+        self.mark = nn.Linear(hidden, 1, bias=False)
 
     def forward(self, layers: list[torch.Tensor], where: Comparison) -> torch.Tensor:
         """Returns how alike every support and every candidate are, (B, B * candidates)."""
@@ -122,6 +123,13 @@ class Comparer(nn.Module):
         support = functional.normalize(self.support(hidden[:, where.support]), dim=-1)
         candidates = functional.normalize(self.candidate(hidden[:, where.candidates]).flatten(0, 1), dim=-1)
         return self.scale * support @ candidates.T
+
+    def marked(self, layers: list[torch.Tensor], where: Comparison) -> torch.Tensor:
+        """Returns how much each candidate's end says that it is the right one, (B, candidates)."""
+        hidden = layers[FETCH_LAYER + 1][:, where.candidates]
+        hidden = hidden * hidden.square().mean(-1, keepdim=True).add(1e-6).rsqrt()
+        marks: torch.Tensor = self.mark(hidden)
+        return marks[..., 0]
 
     def loss(self, alike: torch.Tensor, where: Comparison) -> tuple[torch.Tensor, list[bool]]:
         """Returns the loss, and for each row whether the right one of its own candidates is the most alike."""
@@ -145,11 +153,11 @@ def guidance(
     rows, last = torch.arange(len(batch.ids)), batch.ids.shape[1] - 1
     gathered = attention(model, batch, layers, COMPARE_LAYER, where.ends)
     index = where.parts.expand(*gathered.shape[:2], -1, -1)
-    fetched = attention(model, batch, layers, FETCH_LAYER, torch.tensor([last]))[:, :, 0]
+    fetched = attention(model, batch, layers, FETCH_LAYER, where.candidates)
     found = attention(model, batch, layers, FIND_LAYER, torch.tensor([last]))[:, :, 0]
     looks = {
         "gathers": gathered.gather(-1, index).mean() + math.log(where.parts.shape[1]),
-        "fetches": fetched[:, :, where.support].mean(),
+        "fetches": fetched[:, :, :, where.support].mean(),
         "finds": found[rows, :, where.candidates[where.right]].mean(),
     }
     facts = {name: float(value.detach().exp()) for name, value in looks.items()}

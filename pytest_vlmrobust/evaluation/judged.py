@@ -18,6 +18,7 @@ BASELINE = "baseline"
 """The suite whose metrics compare a cell with an earlier run."""
 _SUITES = {"patches": "patches", "ladder": "resolution", PREPROCESSING: "resolution"}
 """Family of the last step of a setting to the suite whose metrics its cells are measured by; the corruptions' for all others."""
+UNPARSED_INCREASE = "unparsed_increase"
 LABEL_PRESERVING_DROP = "label_preserving_drop"
 PREPROCESSING_GAIN = "preprocessing_gain"
 
@@ -32,6 +33,7 @@ def judged_tests(planned: Planned, tasks: Mapping[str, str] | None = None, *, ba
     family, level = family_and_level(planned.setting)
     names = cell_metrics(planned.setting, (tasks or {}).get(planned.dataset, ""))
     names += [LABEL_PRESERVING_DROP, *([PREPROCESSING_GAIN] if is_preprocessed(planned.setting) else ())]
+    names += [UNPARSED_INCREASE] if planned.setting not in (CLEAN, NO_IMAGE) else []
     names += baseline_metrics() if baseline else []
     return [JudgedTest(planned.model, planned.dataset, name, str(planned.setting), family, level) for name in names]
 

@@ -34,12 +34,12 @@ from .parts import (
     decisive,
     label_preserving,
     noted,
-    part_of,
     part_of_not_doing,
 )
 from .rungs import LADDER_FAMILY, collapsed_rungs, received
 from .stopping import best_is_enough, positions, savings, undefined
-from .strata import MACRO, SUITE, estimates_by_stratum, macro_estimate
+from .strata import MACRO, SUITE, estimates_by_stratum, macro_estimate, rows_of
+from .unreadable import unreadable_estimates
 from .whole import whole_estimates
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ class Judge:
             *self._cell_estimates(cell, table, result.samples),
             *whole_estimates(self.evaluator, cell, result, self.confidence),
             *gain_estimates(self.evaluator, result, self.confidence),
+            *unreadable_estimates(self._clean(cell), result, self.confidence),
             *(observatory.extra_estimates(result) if self._is_task(cell.dataset) else ()),
             *(baseline_estimates(self.baseline, cell, table, result.samples, self.confidence) if self.baseline else ()),
         ]
@@ -305,7 +306,7 @@ class Judge:
         """Returns the drop over the samples whose answer the setting leaves right."""
         if not any(kept):
             return Estimate(float("nan"), 0, valid=False, reason="the setting changes the answer of every sample")
-        kept_ones = part_of(table, setting, kept)
+        kept_ones = rows_of(table, kept)
         return metrics.estimate("accuracy_drop", kept_ones, setting=setting, confidence=self.confidence)
 
     def _category_measures(self, cell: Cell, table: ScoreTable, result: CellResult, family: str, level: str) -> list[Measure]:
@@ -318,7 +319,7 @@ class Judge:
         for category in categories:
             chosen = [sample.category == category for sample in result.samples]
             samples = [sample for sample in result.samples if sample.category == category]
-            for name, estimate in self._cell_estimates(cell, part_of(table, setting, chosen), samples):
+            for name, estimate in self._cell_estimates(cell, rows_of(table, chosen), samples):
                 test = JudgedTest(cell.model, cell.dataset, name, setting, family, level, category, len(categories))
                 if any(rule.applies(test) for rule in policy.rules):
                     found.append(dataclasses.replace(self._measure(cell.model, test, estimate), category=category))

@@ -88,9 +88,11 @@ def extra_estimates(result: CellResult) -> list[tuple[str, Estimate]]:
     if not targets or result.cell.setting == NO_IMAGE:
         return []
     pointed = [sample.options.get(score.answer or "") for sample, score in zip(result.samples, result.scores, strict=True)]
-    by_entity: dict[str, list[str | None]] = {}
+    failed = {group for group, score in zip(groups, result.scores, strict=True) if score.state == "error"}
+    by_entity: dict[str, list[str | None]] = {group: [] for group in groups if group not in failed}
     for group, text in zip(groups, pointed, strict=True):
-        by_entity.setdefault(group, []).append(text)
+        if group not in failed:
+            by_entity[group].append(text)
     answers = [None if text is None else _cell(text) for text in pointed]
     distance = metrics.grid_distance(answers, targets, source_images=groups)
     return [(FIXATION, metrics.fixation(list(by_entity.values()))), *([(DISTANCE, distance)] if distance.n else ())]

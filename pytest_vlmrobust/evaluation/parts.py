@@ -6,21 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.verdict import Outcome, Verdict
-from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 
 from .evaluator import CellResult
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def decisive(measures: Sequence[Measure]) -> Measure:
@@ -85,24 +79,3 @@ def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
         return [True] * len(samples)
     changes = {str(setting), *(step.name for step in setting.steps), *perturbations.info(str(setting)).label_changing}
     return [not (sample.changed_by & changes) for sample in samples]
-
-
-def part_of(table: ScoreTable, setting: str, kept: Sequence[bool]) -> ScoreTable:
-    """Returns the table of one setting with the samples that are kept."""
-    import numpy as np
-
-    chosen: NDArray[np.bool_] = np.array(kept, bool)
-    return ScoreTable(
-        clean=table.clean[chosen],
-        by_setting={setting: table.scores(setting)[chosen]},
-        no_image=None if table.no_image is None else table.no_image[chosen],
-        groups=_kept(table.groups, kept),
-        positions=_kept(table.positions, kept),
-        people=_kept(table.people, kept),
-        patches_by_setting={name: values[chosen] for name, values in (table.patches_by_setting or {}).items()},
-        chances=None if table.chances is None else table.chances[chosen],
-    )
-
-
-def _kept(names: Sequence[str] | None, kept: Sequence[bool]) -> list[str] | None:
-    return None if names is None else [name for name, keep in zip(names, kept, strict=True) if keep]

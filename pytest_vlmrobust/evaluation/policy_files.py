@@ -71,7 +71,7 @@ def known_metrics() -> dict[str, MetricFacts]:
     from pytest_vlmrobust import metrics
     from pytest_vlmrobust.policies import MetricFacts
 
-    from .judged import LABEL_PRESERVING_DROP, OBSERVATORY, PREPROCESSING_GAIN
+    from .judged import LABEL_PRESERVING_DROP, OBSERVATORY, PREPROCESSING_GAIN, UNPARSED_INCREASE
     from .observatory import COVERAGE, DISTANCE, FIXATION
     from .strata import MACRO, has_macro
     from .whole import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
@@ -101,5 +101,6 @@ def known_metrics() -> dict[str, MetricFacts]:
         for name, record in records.items()
         if has_macro(record)
     }
+    own[UNPARSED_INCREASE] = MetricFacts("fraction", "lower", "cell")
     own[PREPROCESSING_GAIN] = MetricFacts("fraction", "higher", "cell")
     return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"], **own, **macro, **families, **beside}

@@ -55,16 +55,18 @@ def estimates_by_stratum(
     return {name: metrics.estimate(metric, rows_of(table, kept), confidence=confidence) for name, kept in strata(samples).items()}
 
 
-def rows_of(table: ScoreTable, kept: NDArray[np.bool_]) -> ScoreTable:
+def rows_of(table: ScoreTable, kept: Sequence[bool] | NDArray[np.bool_]) -> ScoreTable:
     """Returns the table of some of its samples; ``kept`` says which, shape (N,)."""
-    chosen = kept.nonzero()[0].tolist()
+    import numpy as np
+
+    chosen = np.flatnonzero(kept).tolist()
 
     def part(value: Any) -> Any:
         if isinstance(value, Mapping):
             return {name: part(scores) for name, scores in value.items()}
         if value is None or isinstance(value, float):
             return value
-        return [value[index] for index in chosen] if isinstance(value, list | tuple) else value[kept]
+        return [value[index] for index in chosen] if isinstance(value, list | tuple) else value[chosen]
 
     return ScoreTable(**{field.name: part(getattr(table, field.name)) for field in dataclasses.fields(table) if field.init})
 

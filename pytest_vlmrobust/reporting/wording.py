@@ -119,8 +119,8 @@ def not_asked(records: Iterable[Record]) -> list[str]:
 def because(decision: Decision, records: Iterable[Record], facts: RunFacts | None = None) -> str:
     """Returns the sentence behind a decision."""
     counts = Counter(record.outcome for record in records)
-    unmet = len(facts.shortfalls) if facts else 0
-    open_points = f"the policy asks for more before GO ({unmet} reasons said)" if unmet else "something is undecided or no rule applied"
+    unmet = facts is not None and facts.shortfalls
+    open_points = "GO asks for more than this run has" if unmet else "something is undecided or no rule applied"
     reasons = {
         Decision.GO: f"{counts[Outcome.PASS]} verdicts passed, {counts[Outcome.WAIVED]} are waived, none failed",
         Decision.NO_GO: f"{counts[Outcome.FAIL]} verdicts broke a bound",

@@ -40,6 +40,7 @@ from pytest_vlmrobust.datasets import register_collection
 register_collection("people", People)
 """
 BLIND = ({"setting": "no_image", "text": "Find the box", "answer": "[]"}, {"setting": "no_image", "answer": "A"})
+TASKS = ("matching", "pointing", "guided", "semi_guided")
 CELLS = 4 * (2 + len(SPLITS))
 SWEEPS = 4 * 2 * 3 + 4 * 2 + 3 + 2 + 3
 
@@ -95,6 +96,14 @@ class Observatory:
         """Writes a model that is right with the pictures, but for the rules that come first, and says A or nothing without."""
         self.write(f"{name}.yaml", json.dumps({"rules": [*BLIND, *first, *MATCHING, *POINTING, *BOXES]}))
 
+    def keep(self, *tests: str) -> None:
+        """Leaves some of the suite's test functions."""
+        file = self.path / "suite" / "test_observatory.py"
+        head, *functions = file.read_text(encoding="utf-8").split("\n\n\n@pytest")
+        kept = [one for one in functions if any(f"def {test}(" in one for test in tests)]
+        assert len(kept) == len(tests)
+        file.write_text("\n\n\n@pytest".join([head, *kept]), encoding="utf-8")
+
     def run(self, *arguments: str) -> pytest.RunResult:
         options = ["--vlm-dataset=people", "--vlm-thresholds=policy.yaml", "--vlm-report=report", "-v", "-p", "no:randomly"]
         return self.pytester.runpytest_subprocess(*options, "suite", *arguments)
@@ -115,32 +124,33 @@ def value(record: Mapping[str, Any]) -> float:
     return float(found)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "n2"])
-def test_a_model_that_is_right_is_go(observatory: Observatory, workers: tuple[str, ...]) -> None:
+def test_a_model_that_is_right_is_go(observatory: Observatory) -> None:
     observatory.script("scripted")
-    result = observatory.run("--vlm=scripted:scripted.yaml", *workers)
+    result = observatory.run("--vlm=scripted:scripted.yaml")
     assert result.ret == 0
     result.assert_outcomes(passed=CELLS + SWEEPS)
     for name in ("matching-clean", "pointing-no_image", "guided-standin_halftone", "semi_guided-hint_gain-clean"):
-        result.stdout.re_match_lines([rf".*\[scripted-people\.{re.escape(name)}\].*"])
+        result.stdout.re_match_lines_random([rf".*\[scripted-people\.{re.escape(name)}\].*"])
     records = observatory.records
     assert len(records) == CELLS + SWEEPS
     assert value(records["scripted-people.matching-identity_accuracy-clean"]) == 1.0
-    assert {
-        records[f"scripted-people.{task}-identity_drop-{split}"]["outcome"] for task in ("matching", "guided") for split in SPLITS
-    } == {"PASS"}
+    dropped = {records[f"scripted-people.{task}-identity_drop-{split}"]["outcome"] for task in TASKS for split in SPLITS}
+    assert dropped == {"PASS"}
+    result.stdout.fnmatch_lines(["warning 2 of 7 rules met no test of scripted: thinking, size", "GO *"])
 
 
 def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observatory) -> None:
-    halftone, posterize = SPLITS[1], SPLITS[0]
-    wrong = rules("matching", "Which option", lambda sample: "BCDA"["ABCD".index(right(sample))], posterize)
-    men = [rule for rule in wrong if int(rule["sample"][1:]) % 2]
-    observatory.script("scripted", *rules("pointing", "Which cell", cornered, halftone), *men)
-    result = observatory.run("--vlm=scripted:scripted.yaml")
+    posterize, halftone = SPLITS
+    missed = rules("matching", "Which option", lambda sample: "BCDA"["ABCD".index(right(sample))], posterize)
+    men = [rule for rule in missed if int(rule["sample"][1:]) % 2]
+    observatory.script("biased", *rules("pointing", "Which cell", cornered, halftone), *men)
+    observatory.write("idle.yaml", json.dumps({"default": "A", "rules": [*BLIND, {"text": "Find the box", "answer": "[]"}]}))
+    result = observatory.run("--vlm=scripted:biased.yaml", "--vlm=scripted:idle.yaml", "-n2")
     assert result.ret == 1
-    failed = {name for name, record in observatory.records.items() if record["outcome"] == "FAIL"}
-    assert failed == {
-        f"scripted-people.{name}"
+    records = observatory.records
+    assert len(records) == 2 * (CELLS + SWEEPS)
+    assert {name for name, record in records.items() if record["outcome"] == "FAIL" and record["model"] == "biased"} == {
+        f"biased-people.{name}"
         for name in (
             f"pointing-identity_drop-{halftone}",
             f"pointing-split_position_gap-{halftone}",
@@ -148,21 +158,13 @@ def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observ
             f"matching-split_group_gap-{posterize}",
         )
     }
-    gap = observatory.records[f"scripted-people.matching-split_group_gap-{posterize}"]
+    gap = records[f"biased-people.matching-split_group_gap-{posterize}"]
     assert value(gap) == 1.0
     assert any("female 1.000" in note and ", male 0.000" in note for note in gap["notes"])
-
-
-def test_a_model_that_does_nothing_is_not_applicable_and_not_asked_further(observatory: Observatory) -> None:
-    observatory.write(
-        "scripted.yaml", json.dumps({"default": "A", "rules": [*BLIND[:1], {"text": "Find the box", "answer": "[]"}]})
-    )
-    result = observatory.run("--vlm=scripted:scripted.yaml")
-    assert result.ret != 0
-    record = observatory.records[f"scripted-people.pointing-{SPLITS[0]}"]
-    assert (record["outcome"], record["n_inferred"]) == ("NOT_APPLICABLE", 0)
-    assert "not shown to do the task: 0.25 with the pictures, 0.25 without" in record["reason"]
-    assert value(observatory.records["scripted-people.pointing-identity_accuracy-clean"]) == 0.25
+    unasked = records[f"idle-people.pointing-{posterize}"]
+    assert (unasked["outcome"], unasked["n_inferred"]) == ("NOT_APPLICABLE", 0)
+    assert "not shown to do the task: 0.25 with the pictures, 0.25 without" in unasked["reason"]
+    assert value(records["idle-people.pointing-identity_accuracy-clean"]) == 0.25
 
 
 def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observatory) -> None:
@@ -178,9 +180,17 @@ def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observa
     models = {name: {"backend": "scripted", "family": "oracle", **entry} for name, entry in entries.items()}
     observatory.write("models.yaml", json.dumps({"models": models}))
     named = [f"--vlm={name}" for name in models]
-    result = observatory.run("--vlm-models=models.yaml", *named, "-k", "thinking_gain or scale_")
+    observatory.keep("test_thinking", "test_scale")
+    result = observatory.run("--vlm-models=models.yaml", *named)
     assert result.ret == 0
-    result.assert_outcomes(passed=4 * 3 + 4 * 3 * 2, deselected=3 * (CELLS + SWEEPS))
+    result.assert_outcomes(passed=4 * 3 + 4 * 3 * 2)
+    result.stdout.fnmatch_lines(
+        [
+            "warning 7 of 7 rules met no test of small: *",
+            "warning 6 of 7 rules met no test of large: originals, drop, place, people, kept, thinking",
+            "warning 6 of 7 rules met no test of thinks: originals, drop, place, people, kept, size",
+        ]
+    )
     records = observatory.records
     for split in ("clean", *SPLITS):
         assert value(records[f"thinks-people.matching-thinking_gain-{split}"]) == 0.25

@@ -36,7 +36,7 @@ class Chart:
 
 def worst_settings(sweep: Sweep) -> Chart | None:
     """Returns the settings of a sweep that cost most, with intervals and bounds."""
-    drops = [(record, measure_of(record, DROP)) for record in sweep.cells if mapped(record)]
+    drops = [(record, measure_of(record, DROP)) for record in sweep.cells if _ranked(record)]
     known = [(record, drop) for record, drop in drops if drop is not None and math.isfinite(drop.value)]
     if not known:
         return None
@@ -51,6 +51,11 @@ def worst_settings(sweep: Sweep) -> Chart | None:
         ("setting", "drop", "90 % interval", "bound", "verdict"),
         [(one, (one.setting, number(drop.value), interval(drop), bound(drop), str(drop.outcome))) for one, drop in ranked],
     )
+
+
+def _ranked(record: Record) -> bool:
+    """Whether a setting may be ranked with others: those that shrink pictures first are an experiment of their own."""
+    return mapped(record) and LADDER not in record.family.split("+")
 
 
 def _bar(label: str, record: Record, measure: Measure) -> Bar:
@@ -116,7 +121,7 @@ def flips(sweep: Sweep) -> Chart | None:
     found = []
     for record in sweep.cells:
         harmful, helpful = measure_of(record, _HARMFUL), measure_of(record, _HELPFUL)
-        if mapped(record) and harmful is not None and helpful is not None and math.isfinite(harmful.value + helpful.value):
+        if _ranked(record) and harmful is not None and helpful is not None and math.isfinite(harmful.value + helpful.value):
             found.append((record, harmful, helpful))
     if not found:
         return None

@@ -113,7 +113,7 @@ def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: 
             )
         for name, level in lines:
             axes.axhline(level, color=C["muted"], linewidth=1, linestyle=(0, (4, 3)))
-            axes.annotate(name, (1, level), (-2, 3), xycoords=("axes fraction", "data"), textcoords="offset points", ha="right", color=C["muted"])
+            axes.annotate(name, (0.01, level), (0, 3), ("axes fraction", "data"), "offset points", color=C["muted"])
         axes.set_ylim(0, 1.02)
         axes.set_xlim(0, max(sizes) * 1.04)
         axes.set_xlabel("long edge of the pictures, pixels")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pytest_vlmrobust.core.record import Measure, Record
@@ -13,8 +13,8 @@ from .sweeps import Sweep
 from .words import by_outcome, measure_of
 
 DROP = "accuracy_drop"
-SINGLE = "single"
-"""The column of settings without a level."""
+OTHER = "no level"
+"""The column of settings that have none of the three levels."""
 LADDER = "ladder"
 PATCHES = "patches"
 _STEPS = (0.01, 0.05, 0.10, 0.20, 0.30, 0.50)
@@ -51,9 +51,9 @@ class FamilyMap:
     rows: list[Row]
 
     def spots(self, column: str) -> list[Spot]:
-        """Returns the settings of a column that ran."""
-        at = self.columns.index(column)
-        return [spot for row in self.rows if (spot := row.spots[at]) is not None]
+        """Returns the settings of one of the three levels that ran; for :data:`OTHER`, those that have none of them."""
+        chosen = [at for at, own in enumerate(self.columns) if (own if own in LEVELS else OTHER) == column]
+        return [spot for row in self.rows for at in chosen if (spot := row.spots[at]) is not None]
 
     def mean(self, column: str) -> float:
         """Returns the mean drop of a column; NaN where nothing of it is known."""
@@ -84,7 +84,7 @@ def overview(sweep: Sweep) -> Overview | None:
         if mapped(record):
             by_family.setdefault(record.family, []).append(record)
     families = [_family(name, cells) for name, cells in by_family.items()]
-    columns = _ordered({column for family in families for column in family.columns})
+    columns = [column for column in (*LEVELS, OTHER) if any(family.spots(column) for family in families)]
     return Overview(columns, families) if families else None
 
 
@@ -103,22 +103,27 @@ def shade(drop: float) -> str:
 
 
 def _family(name: str, cells: Sequence[Record]) -> FamilyMap:
-    columns = _ordered({record.level or SINGLE for record in cells})
     by_name: dict[str, dict[str, Spot]] = {}
     for record in cells:
-        drop = measure_of(record, DROP)
-        by_name.setdefault(_bare(record), {})[record.level or SINGLE] = Spot(record, _value(drop))
+        bare, column = _place(record)
+        by_name.setdefault(bare, {})[column] = Spot(record, _value(measure_of(record, DROP)))
+    columns = _ordered({column for spots in by_name.values() for column in spots})
     rows = [Row(bare, [spots.get(column) for column in columns]) for bare, spots in by_name.items()]
     return FamilyMap(name, columns, rows)
 
 
-def _bare(record: Record) -> str:
-    return record.setting.removesuffix(f":{record.level}") if record.level else record.setting
+def _place(record: Record) -> tuple[str, str]:
+    """Returns row and column of a setting; of composed ones, the parameter of the last step is the column."""
+    bare, colon, level = record.setting.rpartition(":")
+    if colon and "+" not in level and record.level in ("", level):
+        return bare, level
+    return record.setting, OTHER
 
 
-def _ordered(columns: Iterable[str]) -> list[str]:
+def _ordered(columns: Collection[str]) -> list[str]:
     order = {level: index for index, level in enumerate(LEVELS)}
-    return sorted(columns, key=lambda column: (column == SINGLE, order.get(column, len(order)), column))
+    numeric = {column: int(column) for column in columns if column.isdecimal()}
+    return sorted(columns, key=lambda column: (order.get(column, len(order)), column == OTHER, numeric.get(column, 0), column))
 
 
 def _value(measure: Measure | None) -> float:

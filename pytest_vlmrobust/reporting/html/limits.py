@@ -59,7 +59,7 @@ def _answers(records: Iterable[Record]) -> list[Limit]:
         details = [f"{one.id}: {one.n_unparsed} of {one.n_requested}" for one in _most(cells, "n_unparsed")]
         found += _counted(details, f"no rule could read {unread} of {asked} answers ({share(unread / asked)}): these count as wrong")
     if cells and not (failed or unread):
-        found.append(Limit(f"answers: all {asked} inferences that cells rest on gave an answer that could be read"))
+        found.append(Limit(f"none of the {asked} inferences that cells rest on failed, and every answer could be read"))
     return found
 
 

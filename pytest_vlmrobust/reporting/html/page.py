@@ -74,7 +74,7 @@ def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
         {
             "sweep": sweep,
             "outcomes": words.by_outcome(sweep.records),
-            "card": sweeps.card(sweep),
+            **dict(zip(("judged", "free"), sweeps.card(sweep), strict=True)),
             "overview": heatmap.overview(sweep),
             "charts": [one for one in (charts.worst_settings(sweep), charts.resolution_curve(sweep), charts.flips(sweep)) if one],
             "spatial": patches.spatial(sweep),

@@ -25,9 +25,9 @@
     const mark = data.marks[outcome];
     return el("span", { class: `verdict c-${mark.css}`, title: mark.meaning }, el("span", { "aria-hidden": "true" }, mark.sign), ` ${outcome}`);
   };
-  const table = (name, heads, rows) =>
+  const table = (name, heads, rows, kind) =>
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
-      el("table", {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
+      el("table", kind ? { class: kind } : {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
         el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : el("td", {}, cell))))))));
   const numeric = (text) => el("td", { class: "n" }, text);
 
@@ -98,7 +98,7 @@
   const strata = (test) => {
     const found = Object.entries(test.categories || {});
     return found.length > 0 && [el("h3", {}, "By category"), table("by category", ["category", "score"],
-      found.map(([name, value]) => [name, numeric(number(value))]))];
+      found.map(([name, value]) => [name, numeric(number(value))]), "narrow")];
   };
   const spatial = (test) => {
     const side = Math.sqrt((test.positions || []).length);
@@ -160,7 +160,7 @@
     }
     const test = data.tests[index];
     dialog.replaceChildren();
-    put(dialog, content(test, index).map((part) => part));
+    put(dialog, content(test, index));
     if (!dialog.open) {
       opener = document.activeElement;
       dialog.showModal();

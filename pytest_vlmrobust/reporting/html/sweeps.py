@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Measure, Record
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.core.verdict import Outcome
 
 from ..wording import headline
 from .words import measure_of
@@ -73,12 +74,15 @@ def baselines(sweep: Sweep) -> list[Line]:
     return [Line(words, measure_of(record, "accuracy"), record) for words, record in found if record is not None]
 
 
-def card(sweep: Sweep) -> list[Line]:
-    """Returns the lines of a sweep's card: baselines, then each summary metric, and the budgets that were broken."""
-    lines = baselines(sweep)
-    for record in sweep.summaries:
-        lines += summary_lines(record)
-    return lines
+def card(sweep: Sweep) -> tuple[list[Line], list[Line]]:
+    """Returns the lines of a sweep's card: baselines and what a rule judges; and summary metrics that were measured only."""
+    found = [line for record in sweep.summaries for line in summary_lines(record)]
+    judged = [line for line in found if _outcome(line) is not Outcome.MEASURED]
+    return [*baselines(sweep), *judged], [line for line in found if line not in judged]
+
+
+def _outcome(line: Line) -> Outcome:
+    return line.measure.outcome if line.measure else line.record.outcome
 
 
 def summary_lines(record: Record) -> Sequence[Line]:

@@ -41,7 +41,10 @@ def test_thinking_models_are_compared_among_themselves() -> None:
 
 def test_the_twin_of_a_thinking_model_has_its_family_and_size() -> None:
     models = named(
-        model("other-size", "intern", 14), model("plain", "intern", 8), model("thinks", "intern", 8, "thinking"), model("x", "", 8)
+        model("other-size", "intern", 14),
+        model("plain", "intern", 8),
+        model("thinks", "intern", 8, "thinking"),
+        model("x", "", 8),
     )
 
     assert twin(models, "thinks") == "plain"

@@ -3,8 +3,17 @@ from __future__ import annotations
 import pytest
 
 from pytest_vlmrobust.core.errors import SettingError, UnknownName, UsageError
+from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.evaluation.plan import expand_settings, ladder, plan_cells, plan_sweeps, read_grids
+from pytest_vlmrobust.evaluation.plan import expand_settings, ladder, plan_cells, plan_families, plan_sweeps, read_grids
+
+
+def model(name: str, family: str = "", size: float | None = None, mode: str = "direct") -> ModelRef:
+    return ModelRef(name=name, backend="scripted", location="x", family=family, parameters_billion=size, prompt_mode=mode)
+
+
+def named(*refs: ModelRef) -> dict[str, ModelRef]:
+    return {ref.name: ref for ref in refs}
 
 
 def spelled(names: list[str]) -> list[str]:
@@ -62,8 +71,33 @@ def test_the_ladder_has_twelve_rungs_up_to_the_size_of_the_pictures() -> None:
 
 
 def test_sweeps_stand_in_the_order_of_the_suite() -> None:
-    sweeps = plan_sweeps(["m", "n"], ["d"], ["visual_gain", "mean_drop"])
+    sweeps = plan_sweeps(named(model("m"), model("n")), ["d"], ["visual_gain", "mean_drop"])
     assert [str(sweep) for sweep in sweeps] == ["m-d-visual_gain", "m-d-mean_drop", "n-d-visual_gain", "n-d-mean_drop"]
+
+
+def test_metrics_of_a_split_are_planned_for_each() -> None:
+    sweeps = plan_sweeps(named(model("m")), ["faces.matching"], ["identity_drop"], ["observatory_id", "observatory_ood"])
+    assert [str(sweep) for sweep in sweeps] == [
+        "m-faces.matching-identity_drop-observatory_id",
+        "m-faces.matching-identity_drop-observatory_ood",
+    ]
+
+
+def test_what_thinking_gains_is_planned_for_models_with_a_twin() -> None:
+    models = named(model("thinks", "intern", 8, "thinking"), model("plain", "intern", 8), model("alone", "qwen", 8, "thinking"))
+    assert [str(sweep) for sweep in plan_sweeps(models, ["d"], ["thinking_gain"], ["clean"])] == ["thinks-d-thinking_gain-clean"]
+
+
+def test_properties_of_families_are_planned_once_for_each_family() -> None:
+    models = named(model("big", "qwen", 72), model("small", "qwen", 3), model("other", "gemma", 4))
+    found = plan_families(models, ["d"], ["scale_gain", "scale_consistency"], ["clean"])
+    assert [str(one) for one in found] == ["qwen-d-scale_gain-clean", "qwen-d-scale_consistency-clean"]
+    assert plan_families(named(model("other", "gemma", 4)), ["d"], ["scale_gain"], ["clean"]) == []
+
+
+def test_a_property_that_no_family_has_is_refused() -> None:
+    with pytest.raises(UnknownName, match=r"unknown metric of a family 'scale_gian'\. Did you mean 'scale_gain'"):
+        plan_families({}, ["d"], ["scale_gian"], ["clean"])
 
 
 def test_patches_are_the_grids_of_the_run() -> None:

@@ -87,9 +87,8 @@ def test_rules_that_met_no_test_are_named(load: Load) -> None:
 
 
 def test_a_rule_about_a_split_meets_the_summary_over_it(load: Load) -> None:
-    policy = load("version: 1\nrules:\n  - {id: org, metric: identity_accuracy, where: {setting: clean}, min: 80%}\n")
-    test = JudgedTest("m", "d", "identity_accuracy", "clean")
-    measure = policy.measure(test, Estimate(0.9, 100), today=TODAY)
-    over_it = Record("sweep", "m-d-identity_accuracy-clean", "m", "d", split="clean", measures=(measure,))
+    policy = load("version: 1\nrules:\n  - {id: seen, metric: accuracy_drop, where: {setting: clean}, max: 5pp}\n")
+    measure = policy.measure(JudgedTest("m", "d", "accuracy_drop", "clean"), Estimate(0.0, 100), today=TODAY)
+    over_it = Record("sweep", "m-d-accuracy_drop-clean", "m", "d", split="clean", measures=(measure,))
     assert unmatched_rules(policy, [over_it]) == ()
-    assert [rule.id for rule in unmatched_rules(policy, [replace(over_it, split="fog")])] == ["org"]
+    assert [rule.id for rule in unmatched_rules(policy, [replace(over_it, split="fog")])] == ["seen"]

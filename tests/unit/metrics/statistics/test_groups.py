@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -53,6 +54,22 @@ def test_positions_of_one_image_move_together() -> None:
     assert apart.correlation[0, 1] == pytest.approx(0.0)
     widths = [float((upper - lower)[0, 1]) for lower, upper in (together.differences(0.9), apart.differences(0.9))]
     assert widths[0] < 0.75 * widths[1]
+
+
+def test_a_correlation_known_from_few_images_widens_the_difference() -> None:
+    scores, labels = np.tile([1.0, 1.0, 1.0, 0.0, 0.0, 1.0], 5), ["left", "right"] * 15
+    together = GroupMeans.of(scores, labels, Clusters.of([str(index // 2) for index in range(30)], 30))
+    apart = GroupMeans.of(scores, labels, Clusters.of(None, 30))
+    assert (together.df, apart.df) == (14, math.inf)
+    assert together.limits(0.9).tolist() == apart.limits(0.9).tolist(), "each mean on its own is known as well"
+    normal = dataclasses.replace(together, df=math.inf)
+    for student, plain in zip(together.differences(0.9), normal.differences(0.9), strict=True):
+        assert abs(float(student[0, 1])) > abs(float(plain[0, 1]))
+
+
+def test_clusters_within_a_group_are_counted_anew() -> None:
+    within = Clusters.of(["a", "b", "b", "c"], 4).within(np.array([1, 2, 3]))
+    assert (within.codes.tolist(), within.count) == ([0, 0, 1], 2)
 
 
 def test_graded_scores_have_limits_within_the_scale() -> None:

@@ -1,0 +1,165 @@
+"""Lint: what in a policy can be honoured and is probably not meant: rules that gate nothing, waivers that can go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from itertools import combinations
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.policies import Bound, JudgedTest, Policy, Rule, Scope, Tier, Waiver
+
+from .known_names import KnownNames
+from .known_tests import ANY, known_tests
+from .sample_size import undecidable
+
+SOON = timedelta(days=30)
+"""How long before its last day a waiver is spoken of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is probably not meant: where it stands (``file:line``), what it is, and what to do."""
+
+    source: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.text}"
+
+
+def lint(policy: Policy, *, today: date, samples: int | None = None) -> list[Finding]:
+    """Returns everything that is probably not meant in a policy, rules first, in the order in which they stand.
+
+    Args:
+        policy: of one model.
+        today: what waivers are dated against.
+        samples: how many independent samples a data set of the run has; then rules that these hardly decide are found too.
+    """
+    known = KnownNames.of()
+    found = [finding for rule in policy.rules for finding in _unmet(rule, known)]
+    found += idle_rules(policy.rules)
+    found += [finding for waiver in policy.waivers for finding in _waiver(waiver, policy.rules, known, today)]
+    return found + (too_tight_for(policy, samples) if samples else [])
+
+
+def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
+    """Returns the rules that never decide, because another one on the same tests with the same treatment is as tight or tighter."""
+    found = []
+    for first, second in combinations(rules, 2):
+        if (first.metric, first.where, first.unless, first.treatment) != (
+            second.metric,
+            second.where,
+            second.unless,
+            second.treatment,
+        ):
+            continue
+        for looser, tighter in ((first, second), (second, first)):
+            if _holds(looser.bound, tighter.bound):
+                text = f"rule {looser.id} ({looser.metric} {looser.bound}) never decides: rule {tighter.id} ({tighter.source})"
+                found.append(Finding(looser.source, f"{text} asks as much or more of the same tests. Remove one of them"))
+                break
+    return found
+
+
+def too_tight_for(policy: Policy, samples: int) -> list[Finding]:
+    """Returns the rules on drops that so many independent samples hardly decide, whatever their model and data set are called."""
+    anywhere = replace(policy, rules=tuple(_anywhere(rule) for rule in policy.rules))
+    # perturbations that no shipped suite asks about would only count as more tests that share a rule
+    said = undecidable(anywhere, known_tests(), {ANY: samples})
+    by_source = {rule.id: rule.source for rule in policy.rules}
+    return [Finding(by_source[_rule_of(sentence, by_source)], sentence.removeprefix(f"{ANY}: ")) for sentence in said]
+
+
+def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> list[Finding]:
+    """Returns the rules that a model could break by answering the same samples twice.
+
+    Only metrics count whose value is known where nothing changed, such as drops, of which it is 0.
+
+    Args:
+        rules: of a policy.
+        floors: metric to how far its value moved between two runs of the same model on the same samples, in its own unit.
+    """
+    found = []
+    for rule in rules:
+        unchanged = metrics.get(rule.metric).unchanged if rule.metric in metrics.names() else None
+        noise = floors.get(rule.metric)
+        if unchanged is None or noise is None or all(rule.bound.admits(unchanged + side * noise) for side in (-1, 1)):
+            continue
+        text = f"rule {rule.id} ({rule.metric} {rule.bound}) is tighter than the noise of {noise:g} that was measured"
+        found.append(Finding(rule.source, f"{text}: the same model may break it by chance. Loosen it, or make inference repeatable"))
+    return found
+
+
+def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
+    unknown = [*known.unknown_globs(rule.where), *(known.unknown_globs(rule.unless) if rule.unless else ())]
+    yield from (Finding(rule.source, f"rule {rule.id}: {sentence}") for sentence in unknown)
+    measured = [test for test in known_tests() if test.metric == rule.metric]
+    if unknown:
+        return
+    if not measured:
+        if rule.metric in metrics.names(scope="sweep"):
+            text = f"no shipped suite measures {rule.metric}: name it in vlm_metrics of a suite of your own"
+            yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
+    elif not any(_meets(rule.where, rule.unless, test) for test in measured) and _is_listed(rule.where, measured):
+        text = f"{rule.metric} is measured nowhere that its scope admits. See vlmrobust explain {rule.metric}"
+        yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
+
+
+def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: date) -> Iterator[Finding]:
+    named = f"waiver {waiver.id} of {waiver.owner}"
+    yield from (Finding(waiver.source, f"{named}: {sentence} A gate refuses it") for sentence in known.unknown_globs(waiver.where))
+    if waiver.expired(today):
+        yield Finding(waiver.source, f"{named} expired on {waiver.expires}, so that breaches fail again: renew or remove it")
+    elif waiver.expires - today <= SOON:
+        days = (waiver.expires - today).days
+        yield Finding(waiver.source, f"{named} expires on {waiver.expires}, in {days} days: mend what it covers, or renew it")
+    if not any(_could_need(rule, waiver) for rule in rules):
+        yield Finding(waiver.source, f"{named} covers nothing: no rule that blocks is about {waiver.metric} there. Remove it")
+
+
+def _could_need(rule: Rule, waiver: Waiver) -> bool:
+    """Whether a test may exist that the rule blocks and the waiver covers."""
+    if rule.metric != waiver.metric or rule.treatment.tier is not Tier.BLOCK:
+        return False
+    if bool(rule.where.category) != bool(waiver.where.category):
+        return False
+    measured = [test for test in known_tests() if test.metric == rule.metric]
+    if not (_is_listed(rule.where, measured) and _is_listed(waiver.where, measured)):
+        return True
+    return any(_meets(rule.where, rule.unless, test) and _meets(waiver.where, None, test) for test in measured)
+
+
+def _meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
+    """Whether a test of some model, data set and category may be in a scope."""
+    excluded = unless is not None and not (unless.model or unless.dataset or unless.category) and unless.matches(test)
+    return _of_settings(where).matches(test) and not excluded
+
+
+def _is_listed(where: Scope, tests: Iterable[JudgedTest]) -> bool:
+    """Whether each glob about settings meets one of the tests: others are about numbers and compositions, which nobody can list."""
+    listed = list(tests)
+    return all(
+        any(replace(Scope(), **{field: (glob,)}).matches(test) for test in listed)
+        for field in ("setting", "level")
+        for glob in getattr(where, field)
+        if not any(replace(Scope(), **{field: (glob,)}).matches(test) for test in known_tests())
+    )
+
+
+def _of_settings(scope: Scope) -> Scope:
+    return replace(scope, model=(), dataset=(), category=())
+
+
+def _anywhere(rule: Rule) -> Rule:
+    unless = rule.unless if rule.unless and not (rule.unless.model or rule.unless.dataset) else None
+    return replace(rule, where=replace(rule.where, model=(), dataset=()), unless=unless)
+
+
+def _rule_of(sentence: str, ids: Iterable[str]) -> str:
+    return next(name for name in ids if f" rule {name} (" in sentence)
+
+
+def _holds(outer: Bound, inner: Bound) -> bool:
+    return outer.low <= inner.low and inner.high <= outer.high
