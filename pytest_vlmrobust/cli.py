@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 
 from . import __version__
@@ -15,6 +16,8 @@ from .core.seeding import AUGMENTATION_SEED
 from .core.verdict import EXIT_CODES
 
 USAGE_ERROR = 4
+_LOG_WIDTH = 160
+"""Of what is no terminal: a log has no right edge."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,9 +51,11 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", help="read thresholds files as a gate would and say what they hold")
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
+    check.add_argument("--samples", type=_count, metavar="N", help="say which rules N independent samples of a data set hardly decide")
+    check.add_argument("--strict", action="store_true", help="exit with 1 when there is a warning")
     check.set_defaults(run=_check)
 
-    report = commands.add_parser("report", help="write results.json and summary.md of a run, also of one that was killed")
+    report = commands.add_parser("report", help="write report.html and the other files of a run, also of one that was killed")
     report.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory below .vlmrobust/runs")
     report.add_argument("--out", type=Path, help="where to (default: the run's directory)")
     report.set_defaults(run=_report)
@@ -74,7 +79,7 @@ def _init(options: argparse.Namespace) -> int:
 
     copies = [
         (file, options.directory / folder / file.name)
-        for folder, pattern in (("suites", "*.py"), ("thresholds", "*.yaml"))
+        for folder, pattern in (("suites", "*.py"), ("thresholds", "*.*"))
         for file in sorted(shipped(folder).glob(pattern))
     ]
     kept = [to for file, to in copies if to.exists() and to.read_bytes() != file.read_bytes() and not options.force]
@@ -109,27 +114,50 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from .evaluation.policy_files import known_metrics, thresholds_file
+    from .evaluation.policy_files import is_relative, known_metrics, thresholds_file
+    from .evaluation.policy_lint import lint
     from .metrics.registry import AMBIGUOUS
     from .policies import load_policy
+    from .reporting.policy_table import render_policy
 
     files = [thresholds_file(name, Path) for name in options.files]
     policy = load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
     _say(f"{len(policy.rules)} rules, {len(policy.waivers)} waivers, sha256 {policy.sha256}")
-    return 0
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else _LOG_WIDTH
+    _say(f"\n{render_policy(policy, width=width, color=terminal)}")
+    if relative := [rule.id for rule in policy.rules if is_relative(rule)]:
+        _say(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
+    findings = lint(policy, today=date.today(), samples=options.samples)  # noqa: DTZ011 - waivers expire by local date
+    for finding in findings:
+        _say(f"warning: {finding}")
+    return int(options.strict and bool(findings))
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of samples. Expected 1 or more")
+    return int(text)
 
 
 def _report(options: argparse.Namespace) -> int:
     from .reporting import RunFacts, write_report
     from .store import read_journal, read_manifest
+    from .store.pictures import FOLDER
 
     records = list({record.key: record for record in read_journal(options.run_directory)}.values())
     out = options.out or options.run_directory
     begun = read_manifest(options.run_directory)
-    facts = RunFacts(planned=begun["planned"], selected=begun["selected"], shortfalls=begun.get("shortfalls", ()))
+    facts = RunFacts(
+        planned=begun["planned"],
+        selected=begun["selected"],
+        shortfalls=begun.get("shortfalls", ()),
+        pictures=options.run_directory.parent.parent / FOLDER,
+        origins=begun,
+    )
     write_report(out, records, facts, None)
     decision = facts.decision(records)
-    _say(f"{decision}: {len(records)} of {facts.selected} records, {out / 'summary.md'}")
+    _say(f"{decision}: {len(records)} of {facts.selected} records, {out / 'report.html'}")
     return EXIT_CODES[decision]
 
 

@@ -83,9 +83,11 @@ class Localisation:
     boxes: Mapping[str, Box]
     """Attribute to its box: what is asked for."""
     given: Mapping[str, Box] = field(default_factory=dict)
-    """Attribute to its box in the support picture: what is told. A point is a box without extent."""
+    """Attribute to its box: what is told. A point is a box without extent."""
     space: BoxSpace | None = None
     """The coordinates that the model speaks; pixels where nothing is said. The evaluation fills it in."""
+    given_in: int = 0
+    """Which picture the told boxes are of, by index: the support, or that in which the others are asked for."""
 
     @property
     def spoken(self) -> BoxSpace:

@@ -35,6 +35,7 @@ class Baseline:
     def __post_init__(self) -> None:
         self._cells = set(self.evidence.cells())
         self._models = sorted({cell.model for cell in self._cells})
+        self._samples: dict[str, tuple[Sample, ...]] = {}
 
     @classmethod
     def open(cls, run: Path) -> Baseline:
@@ -81,7 +82,7 @@ class Baseline:
         import numpy as np
 
         stored = self.evidence.get_cell(self._then(cell))
-        then = self.evidence.samples(cell.dataset)
+        then = self._asked(cell.dataset)
         self._check_same(cell.dataset, then, samples)
         place = {sample.id: index for index, sample in enumerate(then)}
         best = best_scores(stored)
@@ -90,6 +91,11 @@ class Baseline:
     def close(self) -> None:
         """Closes the evidence."""
         self.evidence.close()
+
+    def _asked(self, dataset: str) -> tuple[Sample, ...]:
+        if dataset not in self._samples:
+            self._samples[dataset] = self.evidence.samples(dataset)
+        return self._samples[dataset]
 
     def _then(self, cell: Cell) -> Cell:
         return Cell(self.model(cell.model), cell.dataset, cell.setting)

@@ -14,6 +14,7 @@ _UNITS = {
     "fractions": "fractions of its width and height",
 }
 _EDGES = {"xy": ("x1", "y1", "x2", "y2"), "yx": ("y1", "x1", "y2", "x2")}
+_ORDINALS = ("first", "second")
 _VIEWER = "Left and right are as you see them in the picture.\n"
 _COT = (
     "Think step by step before answering. The last part of your response should be JSON of the following form, "
@@ -28,7 +29,7 @@ def box_task(sample: Sample) -> str:
         ValueError: the sample does not say what is asked for.
     """
     about = _about(sample)
-    told = f"In the first picture: {_json(about.given, about)}\n" if about.given else ""
+    told = f"In the {_ORDINALS[about.given_in]} picture: {_json(about.given, about)}\n" if about.given else ""
     sided = any(name.startswith(("left", "right")) for name in (*about.given, *about.boxes))
     viewer = _VIEWER if sided else ""
     return f"{_coordinates(about)}\n{viewer}{told}Find the box of each of these in the second picture: {', '.join(about.boxes)}."

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Protocol
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.datasets import DATASETS, Collection, Dataset, dataset_id, resolve, resolve_collection
@@ -20,6 +21,19 @@ UNHINTED = {"semi_guided": "unguided"}
 SMALL = "_160"
 _SMALL_EDGE = 400
 """Pictures up to this long edge, in pixels, are accompanied by small ones."""
+
+
+class TaskData(Protocol):
+    """Which data sets tasks make of collections."""
+
+    @property
+    def tasks(self) -> Mapping[str, str]:
+        """The task of every data set that is made of a collection."""
+        ...
+
+    def unhinted(self, name: str) -> str:
+        """Returns the data set that asks the same as ``name`` and tells nothing."""
+        ...
 
 
 @dataclass
@@ -103,13 +117,7 @@ class RunData:
         Raises:
             UsageError: there is none.
         """
-        own = self.tasks.get(name, "")
-        if own not in UNHINTED:
-            raise UsageError(
-                f"what a hint gains cannot be told on {name!r}: nothing asks the same without the hint. "
-                f"Expected a task among {', '.join(UNHINTED)}"
-            )
-        return f"{name.removesuffix(own)}{UNHINTED[own]}"
+        return unhinted(name, self.tasks)
 
     def _of_task(self, typed: str, task: str) -> Dataset:
         collection = self._collection(typed)
@@ -147,3 +155,18 @@ class RunData:
                 )
             found[short] = name
         return found
+
+
+def unhinted(name: str, tasks: Mapping[str, str]) -> str:
+    """Returns the data set that asks the same as ``name`` and tells nothing; ``tasks`` says what is asked in which one.
+
+    Raises:
+        UsageError: there is none.
+    """
+    own = tasks.get(name, "")
+    if own not in UNHINTED:
+        raise UsageError(
+            f"what a hint gains cannot be told on {name!r}: nothing asks the same without the hint. "
+            f"Expected a task among {', '.join(UNHINTED)}"
+        )
+    return f"{name.removesuffix(own)}{UNHINTED[own]}"

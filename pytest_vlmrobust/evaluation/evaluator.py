@@ -30,6 +30,7 @@ from pytest_vlmrobust.store import Pictures, Store
 
 from .album import Album
 from .leases import LEASE_SECONDS, is_gone, owner_name
+from .measured import score_table
 from .pipeline import Pipeline
 from .prompts import answer_limit, prompt, scorable_choices
 from .spaces import in_space_of
@@ -192,7 +193,7 @@ class Evaluator:
         samples = tuple(sampling.chosen(self.dataset(dataset), self.options.sample))
         if not samples:
             raise DatasetError(f"dataset {dataset!r} has no samples: a gate over nothing measures nothing")
-        check_scoring(dataset, corpus_metric(self.dataset(dataset)), samples)
+        check_scoring(dataset, self.corpus_metric(dataset), samples)
         return samples
 
     def result(self, cell: Cell) -> CellResult:
@@ -213,19 +214,11 @@ class Evaluator:
         ``reference`` names the model whose errors normalise the mean corruption error; ``None`` takes the same model without
         the image, which knows only what guessing and language give.
         """
-        blind = self._values(Cell(model, dataset, NO_IMAGE))
-        results = {str(setting): self.result(Cell(model, dataset, setting)) for setting in settings}
-        own = {name: result.values for name, result in results.items()}
-        other = {s: blind if reference is None else self._values(Cell(reference, dataset, Setting.parse(s))) for s in own}
-        return ScoreTable(
-            clean=self._values(Cell(model, dataset, CLEAN)),
-            by_setting=own,
-            no_image=blind,
-            reference_by_setting=other,
-            groups=[sample.group or sample.id for sample in self.samples(dataset)],
-            patches_by_setting={name: result.by_view for name, result in results.items() if result.views > 1},
-            chances=chances(self.samples(dataset)),
-        )
+        return score_table(self, model, dataset, settings, reference=reference)
+
+    def corpus_metric(self, dataset: str) -> str:
+        """Returns the name of the metric that is reported for a data set as a whole."""
+        return corpus_metric(self.dataset(dataset))
 
     def model_fingerprint(self, model: str) -> Mapping[str, Any]:
         """Returns what determines the answers of a model; no weights are loaded for it."""
@@ -238,9 +231,6 @@ class Evaluator:
         self._pipeline.close()
         for backend in self._backends.values():
             backend.close()
-
-    def _values(self, cell: Cell) -> NDArray[np.float64]:
-        return self.result(cell).values
 
     def _backend(self, model: str) -> Backend:
         if model not in self._backends:
@@ -395,9 +385,3 @@ class Evaluator:
             self.store.release(keys, self.owner)
         return len(found)
 
-
-def chances(samples: Sequence[Sample]) -> NDArray[np.float64]:
-    """Returns the score of a uniform guess for each sample, shape (N,)."""
-    import numpy as np
-
-    return np.array([sample.chance for sample in samples], float)

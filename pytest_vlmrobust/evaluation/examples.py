@@ -16,8 +16,8 @@ from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
 
-from .album import Album
 from .evaluator import CellResult
+from .measured import Thumbnails
 from .stopping import UNASKED
 from .views import of_view
 
@@ -32,7 +32,7 @@ LONGEST = 500
 """Characters of a question and of an answer that are kept."""
 
 
-def examples(clean: CellResult, result: CellResult, album: Album) -> tuple[Example, ...]:
+def examples(clean: CellResult, result: CellResult, album: Thumbnails) -> tuple[Example, ...]:
     """Returns samples that a setting turned wrong; of patches, those that only the whole picture or only a patch answers.
 
     Args:
@@ -81,7 +81,7 @@ def _pairs(clean: CellResult, result: CellResult) -> Iterable[tuple[float, float
     return zip(clean.values.tolist(), result.values.tolist(), strict=True)
 
 
-def _perturbed(index: int, clean: CellResult, result: CellResult, album: Album) -> Example:
+def _perturbed(index: int, clean: CellResult, result: CellResult, album: Thumbnails) -> Example:
     setting, sample = result.cell.setting, result.samples[index]
     replies = [_reply(about, *_answer(one, index, 0)) for about, one in ((str(CLEAN), clean), (str(setting), result))]
     changed = range(len(sample.images)) if sample.perturbed is None else sample.perturbed
@@ -92,7 +92,7 @@ def _perturbed(index: int, clean: CellResult, result: CellResult, album: Album) 
     return _example(NEWLY_WRONG, sample, replies, pictures)
 
 
-def _in_patches(kind: str, index: int, clean: CellResult, result: CellResult, album: Album) -> Example:
+def _in_patches(kind: str, index: int, clean: CellResult, result: CellResult, album: Thumbnails) -> Example:
     sample, views = result.samples[index], result.views
     answers = {str(CLEAN): _answer(clean, index, 0)}
     answers |= {patch_name(view, views): _answer(result, index, view) for view in range(views)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.model import ModelRef
 
 THINKING = "thinking"
@@ -29,12 +30,17 @@ def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
     """Returns the families of at least two sizes, by the name that stands in test ids: ``qwen2-vl``, ``internvl-thinking``.
 
     Models without a family or a size belong to none, and of two of one size the first counts.
+
+    Raises:
+        UsageError: a family of several sizes is called like one of the models.
     """
     found: dict[str, dict[float, str]] = {}
     for name, ref in models.items():
         if ref.family and ref.parameters_billion is not None:
             found.setdefault(_called(ref), {}).setdefault(ref.parameters_billion, name)
     sized = {family: sorted(by_size.items()) for family, by_size in found.items() if len(by_size) > 1}
+    if alike := [family for family in sized if family in models]:
+        raise UsageError(f"the family {alike[0]!r} is called like a model of the run: rename one of them in the models file")
     return {
         family: Family(tuple(name for _, name in members), tuple(size for size, _ in members))
         for family, members in sized.items()

@@ -10,8 +10,9 @@ from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.setting import Setting
 
-from .evaluator import CellResult, Evaluator
+from .evaluator import CellResult
 from .judged import PREPROCESSING_GAIN
+from .measured import Measured
 from .preprocessed import is_preprocessed
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def gain_estimates(evaluator: Evaluator, result: CellResult, confidence: float) -> list[tuple[str, Estimate]]:
+def gain_estimates(measured: Measured, result: CellResult, confidence: float) -> list[tuple[str, Estimate]]:
     """Returns what a preprocessed rung gains over the same rung as it is, paired by sample; nothing for any other setting.
 
     Raises:
@@ -29,7 +30,7 @@ def gain_estimates(evaluator: Evaluator, result: CellResult, confidence: float) 
     if not is_preprocessed(cell.setting):
         return []
     rung = Setting(cell.setting.steps[:1])
-    before = evaluator.result(Cell(cell.model, cell.dataset, rung)).values
+    before = measured.result(Cell(cell.model, cell.dataset, rung)).values
     return [
         (
             PREPROCESSING_GAIN,

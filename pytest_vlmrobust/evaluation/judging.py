@@ -19,13 +19,14 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import observatory
-from .baseline import Baseline, baseline_estimates, changed
-from .data import RunData
-from .evaluator import CellResult, Evaluator, chances
+from .baseline import Baseline, baseline_estimates, baseline_scores, changed
+from .data import TaskData
+from .evaluator import CellResult
 from .examples import examples
 from .families import Family, twin
 from .gains import gain_estimates
 from .judged import LABEL_PRESERVING_DROP, cell_metrics, family_and_level, judged_tests
+from .measured import Measured, chances, score_table
 from .parts import (
     bands,
     budget_measure,
@@ -56,12 +57,12 @@ class Judge:
     ``reference`` names the model whose errors normalise the mean corruption error; ``None`` is the same model without images.
     """
 
-    evaluator: Evaluator
+    evaluator: Measured
     policies: Mapping[str, Policy]
     today: date
     reference: str | None = None
     confidence: float = 0.90
-    data: RunData | None = None
+    data: TaskData | None = None
     """Which data sets tasks make of collections, where the run has any."""
     families: Mapping[str, Family] = field(default_factory=dict)
     baseline: Baseline | None = None
@@ -237,13 +238,15 @@ class Judge:
 
     def _sweep_table(self, sweep: SweepMetric, needs: set[metrics.Needs], settings: Sequence[Setting]) -> ScoreTable:
         """Returns the scores that a summary metric is computed from, with those of a companion where it needs one."""
-        table = self.evaluator.table(sweep.model, sweep.dataset, settings, reference=self.reference)
+        table = score_table(self.evaluator, sweep.model, sweep.dataset, settings, reference=self.reference)
         added: dict[str, Any] = observatory.labels(self.evaluator.samples(sweep.dataset)) if self._is_task(sweep.dataset) else {}
         asked = dict.fromkeys((CLEAN, *settings))
         if metrics.Needs.UNHINTED_BY_SETTING in needs and self.data is not None:
             added["unhinted_by_setting"] = self._values(sweep.model, self.data.unhinted(sweep.dataset), asked)
         if metrics.Needs.BASE_BY_SETTING in needs:
             added["base_by_setting"] = self._values(twin(self.evaluator.models, sweep.model), sweep.dataset, asked)
+        if metrics.Needs.BASELINE_BY_SETTING in needs and self.baseline is not None:
+            added["baseline_by_setting"] = baseline_scores(self.baseline, sweep.model, self.evaluator.samples(sweep.dataset), table)
         return dataclasses.replace(table, **added)
 
     def _values(self, model: str, dataset: str, settings: Iterable[Setting]) -> dict[str, NDArray[np.float64]]:

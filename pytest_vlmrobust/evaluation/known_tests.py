@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from pytest_vlmrobust import perturbations
@@ -23,14 +24,16 @@ ANY = "any"
 
 @cache
 def known_tests() -> frozenset[JudgedTest]:
-    """Returns what tests can be judged by, for the model and the data set called ``any``.
+    """Returns what tests can be judged by: everything in the shipped suites, and questions under each registered setting."""
+    registered = (Cell(ANY, ANY, Setting.parse(name)) for name in perturbations.names("all"))
+    return shipped_tests().union(*map(judged_tests, registered))
 
-    That is everything in the shipped suites, and plain questions under each setting that is registered.
-    """
-    found = {test for name in perturbations.names("all") for test in judged_tests(Cell(ANY, ANY, Setting.parse(name)))}
-    for file in sorted(shipped("suites").glob("test_*.py")):
-        found.update(_tests_of(file))
-    return frozenset(found)
+
+@cache
+def shipped_tests() -> frozenset[JudgedTest]:
+    """Returns what the tests of the shipped suites are judged by, on questions called ``any`` and tasks called ``any.TASK``."""
+    files = sorted(shipped("suites").glob("test_*.py"))
+    return frozenset(test for file in files for test in _tests_of(file))
 
 
 def _tests_of(file: Path) -> Iterator[JudgedTest]:
@@ -52,15 +55,13 @@ def _tests_of_function(function: ast.FunctionDef, constants: dict[str, tuple[str
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
     }
     fixtures = {argument.arg for argument in function.args.args}
-    tasks, splits = marks.get("vlm_tasks", ("",)), marks.get("vlm_splits", ("",))
-    if "vlm_cell" in fixtures:
-        for setting in expand_settings(marks["vlm_settings"], grids=GRIDS):
-            for task in tasks:
-                yield from judged_tests(Cell(ANY, ANY, setting), {ANY: task})
+    datasets = {f"{ANY}.{task}": task for task in marks.get("vlm_tasks", ())} or {ANY: ""}
     kind = FamilyMetric if "vlm_family" in fixtures else SweepMetric
-    for metric in marks.get("vlm_metrics", ()):
-        for split in splits:
-            yield from judged_tests(kind(ANY, ANY, metric, split))
+    for dataset in datasets:
+        for setting in expand_settings(marks["vlm_settings"], grids=GRIDS) if "vlm_cell" in fixtures else ():
+            yield from judged_tests(Cell(ANY, dataset, setting), datasets)
+        for metric, split in product(marks.get("vlm_metrics", ()), marks.get("vlm_splits", ("",))):
+            yield from judged_tests(kind(ANY, dataset, metric, split))
 
 
 def _arguments(nodes: Iterable[ast.expr], constants: dict[str, tuple[str, ...]]) -> Iterator[str]:

@@ -13,8 +13,9 @@ from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import better_convention, box_coverage
 
-from .evaluator import CellResult, Evaluator
+from .evaluator import CellResult
 from .families import Family
+from .measured import Measured
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,12 +37,12 @@ def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
     return {name: values for name, values in found.items() if any(values)}
 
 
-def not_shown(evaluator: Evaluator, model: str, dataset: str) -> str:
+def not_shown(measured: Measured, model: str, dataset: str) -> str:
     """Returns why a model is not shown to do a task at all, or an empty string: what it loses then says nothing.
 
     It has to do better with the original pictures than with none.
     """
-    clean, blind = (evaluator.result(Cell(model, dataset, setting)) for setting in BASELINES)
+    clean, blind = (measured.result(Cell(model, dataset, setting)) for setting in BASELINES)
     table = ScoreTable(clean=clean.values, no_image=blind.values, groups=[sample.group or sample.id for sample in clean.samples])
     return metrics.does_the_task(table)
 
@@ -57,7 +58,8 @@ def not_offered(metric: str, table: ScoreTable) -> str:
 def compared(metric: str, table: ScoreTable) -> tuple[str, ...]:
     """Returns the mean score at each position, or of each group of people, where a summary metric compares them.
 
-    A gap says how far apart they are, and not which is ahead. The intervals of the means are Wilson's for 0/1 scores, at 90 %.
+    A gap says how far apart they are, and not which is ahead; where none is, nothing is said.
+    The intervals of the means are Wilson's for 0/1 scores, at 90 %.
     """
     values = {metrics.Needs.POSITIONS: table.positions, metrics.Needs.PEOPLE: table.people}
     return tuple(
@@ -68,7 +70,7 @@ def compared(metric: str, table: ScoreTable) -> tuple[str, ...]:
 
 
 def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
-    """Returns means over all settings of a table, an unreadable answer being wrong; nothing where a score is missing."""
+    """Returns means over all settings of a table, an unreadable answer being wrong; nothing where one is missing."""
     import numpy as np
 
     scores = np.mean(list(table.by_setting.values()), axis=0) if table.by_setting else np.full(table.samples, np.nan)
@@ -76,6 +78,8 @@ def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
         return ""
     found = metrics.group_means(scores, labels, source_images=table.groups)
     known = sorted((str(label), mean) for label, mean in found.items() if str(label))
+    if len({mean.value for _, mean in known}) < 2:
+        return ""
     return ", ".join(f"{label} {mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}] n={mean.n}" for label, mean in known)
 
 

@@ -118,11 +118,17 @@ def plan_cells(models: Sequence[str], settings: Mapping[str, Sequence[Setting]])
 
 
 def plan_sweeps(
-    models: Mapping[str, ModelRef], datasets: Sequence[str], names: Sequence[str], splits: Sequence[str] = ("",)
+    models: Mapping[str, ModelRef],
+    datasets: Sequence[str],
+    names: Sequence[str],
+    splits: Sequence[str] = ("",),
+    *,
+    baseline: bool = False,
 ) -> list[SweepMetric]:
     """Returns the summary metrics of every sweep, model by model.
 
-    A metric that compares a thinking model with its twin is planned for models that have one in the run, and for no other.
+    A metric that compares a thinking model with its twin is planned for models that have one in the run, and for no other; one
+    that compares with an earlier run only where the run has a ``baseline``.
 
     Raises:
         UnknownName: no metric has that name.
@@ -135,7 +141,17 @@ def plan_sweeps(
         for name in names
         for split in splits
         if not twins[name] or twin(models, model)
+        if baseline or not needs_baseline(name)
     ]
+
+
+def needs_baseline(metric: str) -> bool:
+    """Returns whether a summary metric compares with an earlier run.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    return metrics.Needs.BASELINE_BY_SETTING in metrics.get(metric).needs
 
 
 def needs_twin(metric: str) -> bool:

@@ -11,7 +11,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.policies import Bound, JudgedTest, Policy, Rule, Scope, Tier, Waiver
 
 from .known_names import KnownNames
-from .known_tests import ANY, known_tests
+from .known_tests import ANY, known_tests, shipped_tests
 from .sample_size import undecidable
 
 SOON = timedelta(days=30)
@@ -65,11 +65,11 @@ def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
 
 def too_tight_for(policy: Policy, samples: int) -> list[Finding]:
     """Returns the rules on drops that so many independent samples hardly decide, whatever their model and data set are called."""
-    anywhere = replace(policy, rules=tuple(_anywhere(rule) for rule in policy.rules))
-    # perturbations that no shipped suite asks about would only count as more tests that share a rule
-    said = undecidable(anywhere, known_tests(), {ANY: samples})
-    by_source = {rule.id: rule.source for rule in policy.rules}
-    return [Finding(by_source[_rule_of(sentence, by_source)], sentence.removeprefix(f"{ANY}: ")) for sentence in said]
+    return [
+        Finding(rule.source, sentence.removeprefix(f"{ANY}: "))
+        for rule in policy.rules
+        for sentence in undecidable(replace(policy, rules=(_anywhere(rule),)), shipped_tests(), {ANY: samples})
+    ]
 
 
 def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> list[Finding]:
@@ -102,7 +102,7 @@ def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
         if rule.metric in metrics.names(scope="sweep"):
             text = f"no shipped suite measures {rule.metric}: name it in vlm_metrics of a suite of your own"
             yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
-    elif not any(_meets(rule.where, rule.unless, test) for test in measured) and _is_listed(rule.where, measured):
+    elif not any(_meets(rule.where, rule.unless, test) for test in measured) and _is_listed(rule.where):
         text = f"{rule.metric} is measured nowhere that its scope admits. See vlmrobust explain {rule.metric}"
         yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
 
@@ -125,10 +125,11 @@ def _could_need(rule: Rule, waiver: Waiver) -> bool:
         return False
     if bool(rule.where.category) != bool(waiver.where.category):
         return False
-    measured = [test for test in known_tests() if test.metric == rule.metric]
-    if not (_is_listed(rule.where, measured) and _is_listed(waiver.where, measured)):
+    if not (_is_listed(rule.where) and _is_listed(waiver.where)):
         return True
-    return any(_meets(rule.where, rule.unless, test) and _meets(waiver.where, None, test) for test in measured)
+    measured = [test for test in known_tests() if test.metric == rule.metric]
+    together = any(_meets(rule.where, rule.unless, test) and _meets(waiver.where, None, test) for test in measured)
+    return together or not measured
 
 
 def _meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
@@ -137,14 +138,12 @@ def _meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
     return _of_settings(where).matches(test) and not excluded
 
 
-def _is_listed(where: Scope, tests: Iterable[JudgedTest]) -> bool:
-    """Whether each glob about settings meets one of the tests: others are about numbers and compositions, which nobody can list."""
-    listed = list(tests)
+def _is_listed(where: Scope) -> bool:
+    """Whether each glob about settings meets a known test: others are about numbers and compositions, which nobody can list."""
     return all(
-        any(replace(Scope(), **{field: (glob,)}).matches(test) for test in listed)
+        any(replace(Scope(), **{field: (glob,)}).matches(test) for test in known_tests())
         for field in ("setting", "level")
         for glob in getattr(where, field)
-        if not any(replace(Scope(), **{field: (glob,)}).matches(test) for test in known_tests())
     )
 
 
@@ -155,10 +154,6 @@ def _of_settings(scope: Scope) -> Scope:
 def _anywhere(rule: Rule) -> Rule:
     unless = rule.unless if rule.unless and not (rule.unless.model or rule.unless.dataset) else None
     return replace(rule, where=replace(rule.where, model=(), dataset=()), unless=unless)
-
-
-def _rule_of(sentence: str, ids: Iterable[str]) -> str:
-    return next(name for name in ids if f" rule {name} (" in sentence)
 
 
 def _holds(outer: Bound, inner: Bound) -> bool:

@@ -10,11 +10,11 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
-from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.metrics import best_patches
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
 
-from .evaluator import CellResult, Evaluator
+from .evaluator import CellResult
+from .measured import Measured
 from .whole_intervals import Bounds, bounds_of_drop, bounds_of_index, bounds_of_value
 
 CORPUS_SCORE = "corpus_score"
@@ -24,14 +24,14 @@ MEAN = "accuracy"
 """The corpus metric that is a mean of scores: the metrics of cells say it already."""
 
 
-def whole_estimates(evaluator: Evaluator, cell: Cell, result: CellResult, confidence: float = 0.90) -> list[tuple[str, Estimate]]:
+def whole_estimates(measured: Measured, cell: Cell, result: CellResult, confidence: float = 0.90) -> list[tuple[str, Estimate]]:
     """Returns what the data set's own metric says of a cell: its value and parts, the drop from clean, and for patches PCRI.
 
     Nothing where that metric is a mean of scores. Of several views the best one of each sample is taken, the first of equals;
     where an answer is missing, which one that is is unknown. Parts have no interval, nor has a metric of which the sums that it
     is a function of are not known.
     """
-    name = corpus_metric(evaluator.dataset(cell.dataset))
+    name = measured.corpus_metric(cell.dataset)
     if name == MEAN:
         return []
     own = _Whole.of(name, result)
@@ -40,7 +40,7 @@ def whole_estimates(evaluator: Evaluator, cell: Cell, result: CellResult, confid
     found += [(f"{CORPUS_SCORE}.{part}", own.estimate(value, None, confidence)) for part, value in own.score.parts.items()]
     if cell.setting in (CLEAN, NO_IMAGE):
         return found
-    clean = _Whole.of(name, evaluator.result(Cell(cell.model, cell.dataset, CLEAN)))
+    clean = _Whole.of(name, measured.result(Cell(cell.model, cell.dataset, CLEAN)))
     bounds = bounds_of_drop(clean.sums, own.sums, result.samples) if clean.sums and own.sums else None
     found.append((CORPUS_DROP, own.estimate(clean.score.value - own.score.value, bounds, confidence)))
     if result.views > 1:

@@ -11,6 +11,7 @@ from .baseline import (
     baseline_drop,
     changed_samples,
     drop_increase,
+    mean_baseline_drop,
 )
 from .boxes import Overlap, intersection_over_union, match_eyes, mean_overlap
 from .categories import (
@@ -203,6 +204,7 @@ __all__ = [
     "linear_trend",
     "macro_accuracies",
     "match_eyes",
+    "mean_baseline_drop",
     "mean_corruption_error",
     "mean_drop",
     "mean_harmful_flip_rate",

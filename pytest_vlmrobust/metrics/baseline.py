@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from . import intervals
 from .record import Needs
 from .registry import metric
-from .scores import mean, paired, require_equal_lengths
+from .scores import BySetting, mean, paired, per_sample, require_equal_lengths, under_same_settings
 
 
 @metric(
@@ -83,6 +84,42 @@ def drop_increase(clean: ArrayLike, perturbed: ArrayLike, baseline_clean: ArrayL
     arrays = paired(clean=clean, perturbed=perturbed, baseline_clean=baseline_clean, baseline=baseline)
     now, then = arrays[0] - arrays[1], arrays[2] - arrays[3]
     return mean(now - then)
+
+
+@metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.BASELINE_BY_SETTING),
+    better="lower",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="VLM-RobustBench section 4.3, with an earlier run in the place of the clean one",
+    validity="the same samples under the same settings in an earlier run",
+    suite="baseline",
+    interval=intervals.mean_baseline_drop,
+    unchanged=0.0,
+    monotone={Needs.PERTURBED_BY_SETTING: -1, Needs.BASELINE_BY_SETTING: 1},
+)
+def mean_baseline_drop(perturbed_by_setting: BySetting, baseline_by_setting: BySetting) -> float:
+    """Mean loss of accuracy since an earlier run over all settings.
+
+    Many samples under many settings say more about a small regression than any single cell does.
+
+    Formula: ``mean over settings s of mean(baseline_s - perturbed_s)``
+
+    Args:
+        perturbed_by_setting: setting to scores, shape (N,), each in [0, 1].
+        baseline_by_setting: the scores of the same samples in the earlier run, under at least these settings, shape (N,).
+
+    Returns:
+        A fraction in [-1, 1]; negative for an improvement; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: a setting without scores of the earlier run, unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> mean_baseline_drop({"fog:low": [1, 0], "fog:mid": [0, 0]}, {"fog:low": [1, 1], "fog:mid": [1, 0]})
+    0.5
+    """
+    now, then = under_same_settings(perturbed_by_setting, baseline_by_setting, "baseline_by_setting", "the earlier run")
+    return mean(per_sample(then) - per_sample(now)) if now else math.nan
 
 
 class ChangedSamples(NamedTuple):

@@ -18,6 +18,7 @@ _NOUNS = {
     Needs.REFERENCE_BY_SETTING: "scores of a reference model",
     Needs.BASELINE: "scores of an earlier run under this setting",
     Needs.BASELINE_CLEAN: "clean scores of an earlier run",
+    Needs.BASELINE_BY_SETTING: "scores of an earlier run",
     Needs.POSITIONS: "positions of the targets",
     Needs.PEOPLE: "groups of people",
     Needs.UNHINTED_BY_SETTING: "scores without the hint",
@@ -33,6 +34,7 @@ _NOUNS = {
 
 _OTHERS = {
     Needs.REFERENCE_BY_SETTING: ("reference", "the reference model was not measured under"),
+    Needs.BASELINE_BY_SETTING: ("baseline", "the earlier run did not measure"),
     Needs.UNHINTED_BY_SETTING: ("unhinted", "without the hint, nothing was measured under"),
     Needs.BASE_BY_SETTING: ("base", "the model without thinking was not measured under"),
 }

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.setting import CLEAN_NAME
 
-from .scores import Scores, is_binary, stacked
+from .scores import Scores, is_binary, per_sample, stacked
 from .selections import low_settings, types
 from .statistics.clusters import Clusters
 from .statistics.contrasts import score_ratio_interval
@@ -53,6 +53,12 @@ def drop_increase(table: ScoreTable, setting: str | None, confidence: float) -> 
     now = table.clean - table.scores(_one(setting))
     then = _baseline(table, CLEAN_NAME) - _baseline(table, _one(setting))
     return _t_bounds(table, now - then, confidence)
+
+
+def mean_baseline_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the mean loss since an earlier run: Tango's score interval for 0/1 scores of one setting, otherwise Student's t."""
+    then = per_sample({name: _baseline(table, name) for name in table.by_setting})
+    return drop_bounds(then, per_sample(table.by_setting), table.clusters, confidence)
 
 
 def visual_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001

@@ -41,6 +41,8 @@ class Needs(Enum):
     """Scores of an earlier run under the setting of the cell, shape (N,)."""
     BASELINE_CLEAN = "baseline_clean"
     """Scores of that run without perturbation, shape (N,)."""
+    BASELINE_BY_SETTING = "baseline_by_setting"
+    """Scores of an earlier run under every setting of the sweep: setting to shape (N,)."""
     PATCHES = "patches"
     """Scores of every patch under the setting of the cell (``patches:3``), shape (N, n*n), row by row."""
     POSITIONS = "positions"

@@ -63,7 +63,7 @@ def plan(gate: Gate, definition: pytest.Item, fixture: str) -> Sequence[Planned]
         return plan_families(models, datasets, names, splits)
     for dataset in datasets:
         settings_of(gate, definition, dataset, splits[0])  # misspelt ones are said now
-    return plan_sweeps(models, datasets, names, splits)
+    return plan_sweeps(models, datasets, names, splits, baseline=bool(gate.settings.vlm_baseline))
 
 
 def data_of(gate: Gate, definition: pytest.Item) -> list[str]:
@@ -123,6 +123,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise usage_error(gate.refused) from None
         items.clear()  # a worker cannot refuse: it runs nothing, and tells its controller
     items[:] = [item for item in items if item.nodeid.partition("[")[0] not in gate.idle]
+    if gate.rerun is not None:
+        gate.rerun.choose(config, items)
     gate.selected = sum(is_gated(item) for item in items)
 
 

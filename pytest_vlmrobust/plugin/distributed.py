@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tells a worker which run it belongs to."""
-    node.workerinput["vlm_run_id"] = node.config.stash[GATE].run_id
+    """Tells a worker which run it belongs to, and which tests run again."""
+    gate = node.config.stash[GATE]
+    node.workerinput["vlm_run_id"] = gate.run_id
+    node.workerinput["vlm_rerun"] = gate.rerun.to_worker() if gate.rerun else {}
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.core.errors import did_you_mean
 from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
+from pytest_vlmrobust.core.verdict import Outcome
 
+RERUN = {"failed": Outcome.FAIL, "errors": Outcome.ERROR, "inconclusive": Outcome.INCONCLUSIVE}
+"""What ``--vlm-rerun`` selects by."""
 ENVIRONMENT_DATA = ("VLMROBUST_DATA", "LMUData")
 
 
@@ -51,7 +55,7 @@ class Settings:
     )
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
     vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
-    vlm_report: str = option("", "write results.json, summary.md and manifest.json into this directory", metavar="DIR")
+    vlm_report: str = option("", "write report.html, results.json, summary.md and manifest.json into this directory", metavar="DIR")
     vlm_reference: str = option(
         "no_image",
         "model of this run whose errors normalise mean_corruption_error; no_image: the same model without images",
@@ -64,6 +68,26 @@ class Settings:
         ini="bool",
         action="store_true",
     )
+    vlm_plan: bool = option(
+        False,
+        "print cells, samples, forward passes, what the store holds, time and tokens as far as they are known, and stop before "
+        "any weights load; exits with 5, for nothing was run",
+        ini="bool",
+        action="store_true",
+    )
+    vlm_rerun: str = option(
+        "",
+        "run only the tests that failed, could not measure, or were undecided in the last run of the store about these models",
+        metavar="failed|errors|inconclusive",
+    )
+    vlm_aa: bool = option(
+        False,
+        "after the tests, ask again about a sample of what was answered (other batches, other order, and with xdist another "
+        "process) and print how many answers flip, beside the thresholds; the store keeps the first answers",
+        ini="bool",
+        action="store_true",
+    )
+    vlm_aa_sample: int = option(200, "answers of each model and dataset that --vlm-aa asks for again", metavar="N", type=int)
     vlm_device: str = option("auto", "auto, cpu, mps, cuda or cuda:N", metavar="DEVICE")
     vlm_dtype: str = option(
         "", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE"
@@ -88,11 +112,16 @@ class Settings:
             pytest.UsageError: a value that is not a number, or out of range, where one is needed.
         """
         settings = cls(**{f.name: _resolve(config, f.name, f.default, f.metadata) for f in fields(cls)})
-        for name in ("vlm_batch_size", "vlm_threads"):
+        for name in ("vlm_batch_size", "vlm_threads", "vlm_aa_sample"):
             if getattr(settings, name) < 1:
                 raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 1 or more")
         if "" in settings.vlm:
             raise pytest.UsageError("--vlm is empty: name a model, such as --vlm=tiny")
+        if settings.vlm_rerun not in ("", *RERUN):
+            known = ", ".join(RERUN)
+            raise pytest.UsageError(
+                f"--vlm-rerun {settings.vlm_rerun!r}: expected one of {known}.{did_you_mean(settings.vlm_rerun, RERUN)}"
+            )
         return settings
 
 

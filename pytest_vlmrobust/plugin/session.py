@@ -17,9 +17,12 @@ import pytest
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
+from .command import command_of
 from .conditions import samples_asked, shortfalls
 from .options import ENVIRONMENT_DATA, Settings
+from .origins import origins
 from .progress import ProgressDisplay
+from .rerun import Rerun, find_rerun
 from .stash import GATE
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
     from pytest_vlmrobust.evaluation.judging import Judge
     from pytest_vlmrobust.policies import JudgedTest, Policy
-    from pytest_vlmrobust.reporting import RunFacts
+    from pytest_vlmrobust.reporting import Command, RunFacts
     from pytest_vlmrobust.store import Evidence, Journal
 
 
@@ -68,6 +71,10 @@ class Gate:
     narrowed: str = ""
     """An option by which whole files of tests may be left out, so that nobody knows how many; empty without one."""
     display: ProgressDisplay | None = None
+    command: Command | None = None
+    """How pytest was called, for whoever wants to run some of it again."""
+    rerun: Rerun | None = None
+    """Which tests of an earlier run are to run again, where only those are."""
 
     @cached_property
     def journal(self) -> Journal:
@@ -82,7 +89,7 @@ class Gate:
         from pytest_vlmrobust.store import write_manifest
 
         counts = {"planned": self.planned, "selected": self.selected}
-        write_manifest(self.run_directory, {"run": self.run_id, **counts, "shortfalls": list(lacks)})
+        write_manifest(self.run_directory, {**origins(self), **counts, "shortfalls": list(lacks)})
 
     @cached_property
     def samples_asked(self) -> dict[str, tuple[int, int]]:
@@ -336,9 +343,20 @@ class Gate:
     def facts(self, warnings: Sequence[str] = ()) -> RunFacts:
         """Returns what is known about the run beside its records."""
         from pytest_vlmrobust.reporting import RunFacts
+        from pytest_vlmrobust.store.journal import FILE_NAME
+        from pytest_vlmrobust.store.pictures import FOLDER
 
         policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in self.policies.items()}
-        return RunFacts(policies, self.planned, self.selected, warnings, shortfalls(self))
+        return RunFacts(
+            policies,
+            self.planned,
+            self.selected,
+            warnings,
+            shortfalls(self),
+            self.store_directory / FOLDER,
+            command=self.command,
+            kept=os.path.relpath(self.run_directory / FILE_NAME, self.invocation),
+        )
 
     @property
     def records(self) -> list[Record]:
@@ -401,6 +419,7 @@ def pytest_configure(config: pytest.Config) -> None:
     gate = Gate(Settings.from_config(config), config.rootpath, config.invocation_params.dir, str(given.get("workerid", "main")))
     gate.run_id = str(given.get("vlm_run_id", gate.run_id))  # one run, one directory, whoever works on it
     config.stash[GATE] = gate
+    gate.command = command_of(config) if gate.controls else None
     gate.narrowed = "--lf" if config.getoption("lf", default=False) else ""
     if gate.settings.vlm:
         # what a data set notes about itself must reach the reader, and not end a run whose other warnings are errors
@@ -411,6 +430,7 @@ def pytest_configure(config: pytest.Config) -> None:
         gate.display = ProgressDisplay.for_run(config) if gate.controls else None
         try:
             gate.check()
+            gate.rerun = find_rerun(gate) if gate.controls else Rerun.at_worker(given["vlm_rerun"]) if given["vlm_rerun"] else None
         except VlmRobustError as error:
             raise usage_error(error) from None
 

@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
 from .conditions import policy_warnings
 from .junit import add_suite_properties
+from .origins import model_origin, origins
 from .stash import GATE
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     for name, policy in gate.policies.items():
         files = ", ".join(file.name for file in policy.files)
         lines.append(f"vlm: policy of {name}: {files} (sha256 {policy.sha256[:12]}), {len(policy.waivers)} waivers")
-    return lines
+    return [*lines, *([f"vlm: {gate.rerun}"] if gate.rerun else [])]
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -84,7 +85,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _conclude(session: pytest.Session, gate: Gate, exitstatus: int) -> None:
-    facts = gate.facts()
+    facts = gate.facts(policy_warnings(gate))
     decision = facts.decision(gate.records)
     gate.describe(facts.shortfalls)
     if exitstatus not in _UNTOUCHED and not _others_failed(session, gate):
@@ -142,23 +143,10 @@ def suite_facts(gate: Gate) -> dict[str, str]:
 
 def manifest(gate: Gate) -> dict[str, object]:
     """Returns what determined this run, JSON-safe; what cannot be had any more is said in its place."""
-    import dataclasses
-    import platform
-
-    import pytest_vlmrobust
-
     return {
-        "run": gate.run_id,
-        "version": pytest_vlmrobust.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "settings": dataclasses.asdict(gate.settings),
+        **origins(gate),
         "models": {name: model_facts(gate, ref) for name, ref in gate.models.items()},
         "datasets": {name: attempt(partial(digest_of, gate, name)) for name in measured_datasets(gate)},
-        "policies": {
-            name: {"sha256": policy.sha256, "files": [dataclasses.asdict(file) for file in policy.files]}
-            for name, policy in gate.policies.items()
-        },
         "outcomes": dict(Counter(str(record.outcome) for record in gate.records)),
         "decision": str(gate.decision),
     }
@@ -176,13 +164,7 @@ def digest_of(gate: Gate, name: str) -> str:
 
 def model_facts(gate: Gate, ref: ModelRef) -> dict[str, object]:
     """Returns what the manifest says about a model: where it is from, how it was asked, what determines its answers."""
-    return {
-        "backend": ref.backend,
-        "location": ref.location,
-        "revision": ref.revision,
-        "prompt_mode": ref.prompt_mode,
-        "fingerprint": attempt(lambda: dict(gate.open_backend(ref).fingerprint())),
-    }
+    return {**model_origin(ref), "fingerprint": attempt(lambda: dict(gate.open_backend(ref).fingerprint()))}
 
 
 def attempt(get: Callable[[], object]) -> object:
@@ -211,6 +193,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write(text)
         if others := failed_beside(gate):
             terminalreporter.write_line(others, red=True)
+    elif gate.rerun is not None:
+        terminalreporter.write_line(f"{gate.rerun}: no such test was collected", yellow=True)
     elif measured_nothing(config):
         terminalreporter.write_line("INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured", yellow=True)
 

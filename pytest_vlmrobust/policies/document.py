@@ -18,7 +18,8 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 _STRING = "tag:yaml.org,2002:str"
 _NULL = "tag:yaml.org,2002:null"
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+ID_PATTERN = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+"""What ids are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Entry:
     def identifier(self) -> str:
         """Returns text made of letters, digits, ``_``, ``.`` and ``-``."""
         text = self.text()
-        if not _ID.match(text):
+        if not re.fullmatch(ID_PATTERN, text):
             self.refuse("letters, digits, '_', '.' and '-', beginning with a letter or digit")
         return text
 

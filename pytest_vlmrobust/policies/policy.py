@@ -90,7 +90,8 @@ class Policy:
             if rule.applies(test)
         ]
         if not verdicts:
-            return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here", test.metric),)
+            said = f"; {estimate.reason}" if estimate.reason else ""
+            return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here{said}", test.metric),)
         return tuple(sorted(verdicts, key=_rank))
 
     def measure(self, test: JudgedTest, estimate: Estimate, *, today: date) -> Measure:

@@ -20,10 +20,12 @@ TOP_KEYS = ("version", "defaults", "budgets", "coverage", "rules", "waivers")
 TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
 BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate")
 COVERAGE_KEYS = ("tests", "samples", "suites")
-_BOUND_KEYS = ("max", "min", "within")
-_RULE_KEYS = ("id", "metric", "where", "unless", *_BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
-_WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
-_SCOPE_KEYS = tuple(part.name for part in fields(Scope))
+BOUND_KEYS = ("max", "min", "within")
+RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
+WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
+RULE_REQUIRED = ("id", "metric")
+WAIVER_REQUIRED = tuple(key for key in WAIVER_KEYS if key != "ticket")
+SCOPE_KEYS = tuple(part.name for part in fields(Scope))
 _CELL_KEYS = ("setting", "family", "level")
 _BACKWARDS = {("max", "higher"): "min", ("min", "lower"): "max"}
 
@@ -53,7 +55,7 @@ class Schema:
 
     def rule(self, entry: Entry, treatment: Treatment) -> Rule:
         """Returns a rule; what it does not say about its treatment is taken from ``treatment``."""
-        given = entry.mapping(_RULE_KEYS, required=("id", "metric"))
+        given = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
         metric, facts = self._metric(given["metric"])
         own = read_treatment(given, treatment)
         if own.judge is Judge.INTERVAL and not facts.interval:
@@ -75,7 +77,7 @@ class Schema:
 
     def waiver(self, entry: Entry) -> Waiver:
         """Returns a waiver; everything but its ticket has to be there."""
-        given = entry.mapping(_WAIVER_KEYS, required=[key for key in _WAIVER_KEYS if key != "ticket"])
+        given = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
         metric, facts = self._metric(given["metric"])
         return Waiver(
             id=given["id"].identifier(),
@@ -167,7 +169,7 @@ def _read_quantity(entry: Entry, facts: MetricFacts) -> float:
 
 
 def _read_bound(rule: Entry, given: Mapping[str, Entry], metric: str, facts: MetricFacts) -> Bound:
-    written = [key for key in _BOUND_KEYS if key in given]
+    written = [key for key in BOUND_KEYS if key in given]
     if len(written) != 1:
         found = " and ".join(written) or "no bound"
         raise PolicyError(f"{rule.where}: {rule.path} has {found}. Expected one of max, min or within: [low, high]")
@@ -195,9 +197,9 @@ def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
 
 
 def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
-    given = entry.mapping(_SCOPE_KEYS)
+    given = entry.mapping(SCOPE_KEYS)
     if not given:
-        entry.refuse(f"at least one of {', '.join(_SCOPE_KEYS)}")
+        entry.refuse(f"at least one of {', '.join(SCOPE_KEYS)}")
     for key in _CELL_KEYS:
         if key in given and facts.scope == "sweep" and not (facts.split and key == "setting"):
             raise PolicyError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .files import write_report
+from .rerun import Command
 from .terminal import render_terminal
 from .wording import RunFacts
 
-__all__ = ["RunFacts", "render_terminal", "write_report"]
+__all__ = ["Command", "RunFacts", "render_terminal", "write_report"]

@@ -1,4 +1,4 @@
-"""The files of a run: results.json, summary.md, manifest.json."""
+"""The files of a run: results.json, summary.md, manifest.json, report.html."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Record
 from pytest_vlmrobust.store import write_manifest
 
+from .html import render_html
 from .wording import EXPLAINED, RunFacts, because, counted, noted, row, selection, worst_first
 
 
@@ -32,6 +33,7 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
     if manifest is not None:
         write_manifest(directory, manifest)
     _write(directory / "summary.md", summary(records, facts))
+    _write(directory / "report.html", render_html(records, facts, facts.origins if manifest is None else manifest))
 
 
 def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
@@ -58,5 +60,5 @@ def _escaped(text: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8", errors="backslashreplace")  # half a surrogate, which a model's server may send
     temporary.replace(path)

@@ -13,9 +13,8 @@ from .wording import EXPLAINED, QUIET, RunFacts, because, counted, noted, row, s
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
-_STYLES = {
+STYLES = {
     Outcome.FAIL: "bold red",
     Outcome.ERROR: "bold magenta",
     Outcome.INCONCLUSIVE: "yellow",
@@ -30,14 +29,23 @@ _DECISIONS = {
     Decision.INCONCLUSIVE: "bold yellow",
     Decision.INCOMPLETE: "bold magenta",
 }
+_RERUN = {Outcome.FAIL: "failed", Outcome.ERROR: "errors"}
+"""What somebody will want to run alone, and how ``--vlm-rerun`` calls it; what is undecided is so again."""
 _ROWS = 12
-"""Rows shown when nothing is wrong; whatever is wrong is always shown."""
+"""Rows shown when nothing is wrong."""
+_LOUD_ROWS = 40
+"""Rows shown of what is wrong, worst first."""
+_REASONS = 10
+"""Reasons shown of each outcome, worst first."""
+_HEADER = ("verdict", "test", "metric", "value", "90 % interval", "bound", "n")
+_METRIC, _NUMBERS = 2, 3
+"""Where what was measured begins among the columns, and where its numbers do."""
+_GAP = "  "
 
 
 def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, color: bool) -> str:
     """Returns the table as text, worst first, with the decision last, where a reader looks."""
     from rich.console import Console
-    from rich.markup import escape
 
     buffer = io.StringIO()
     console = Console(
@@ -51,41 +59,97 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
     ordered = worst_first(records)
     loud = [record for record in ordered if record.deciding not in QUIET]
     quiet = [record for record in ordered if record.deciding in QUIET]
-    shown = loud + quiet[: max(0, _ROWS - len(loud))]
-    console.print(_table(shown))
-    if len(shown) < len(records):
-        console.print(f"… and {len(records) - len(shown)} more that pass, are measured only or do not apply", style="dim")
-    for record in loud:
-        if record.deciding in EXPLAINED:
-            verdict = f"[{_STYLES[record.outcome]}]{record.outcome}[/]"
-            console.print(f"{verdict} {escape(record.id)}: {escape(record.reason)}", soft_wrap=True)
-    for note in noted(ordered):
-        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
-    for warning in facts.warnings:
-        console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
+    shown = loud[:_LOUD_ROWS] + quiet[: max(0, _ROWS - len(loud))]
+    if shown:
+        _table(console, shown)
+    if len(loud) > _LOUD_ROWS:
+        console.print(f"… and {counted(loud[_LOUD_ROWS:])} more; every row stands in {facts.kept}", style="dim", soft_wrap=True)
+    if hidden := len(records) - len(shown) - len(loud[_LOUD_ROWS:]):
+        console.print(f"… and {hidden} more that pass, are measured only or do not apply", style="dim")
+    _reasons(console, loud, facts)
+    _again(console, records, facts)
+    _notes(console, ordered, facts)
     _close(console, records, facts)
     return buffer.getvalue()
 
 
-def _table(records: Sequence[Record]) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
+def _table(console: Console, records: Sequence[Record]) -> None:
+    """Prints a line for each record where all fit, else two, so that no name is torn: the test first, its numbers below it."""
+    from rich.cells import cell_len
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("verdict", no_wrap=True)
-    for name in ("test", "metric"):
-        table.add_column(name, overflow="fold")  # where the terminal is narrow, names take two lines and numbers stay whole
-    for name in ("value", "90 % interval", "bound", "n"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for record in records:
-        table.add_row(f"[{_STYLES[record.outcome]}]{record.outcome}[/]", escape(record.id), *map(escape, row(record)))
-    return table
+    rows = [(str(record.outcome), record.id, *row(record)) for record in records]
+    widths = [max(map(cell_len, column)) for column in zip(_HEADER, *rows, strict=True)]
+    fits = sum(widths) + len(_GAP) * (len(widths) - 1) <= console.width
+    console.print(*_lines(_HEADER, widths, ["bold"] * len(_HEADER), fits=fits), sep="\n", soft_wrap=True)
+    for cells, record in zip(rows, records, strict=True):
+        styles = [STYLES[record.outcome], *[""] * (len(cells) - 1)]
+        console.print(*_lines(cells, widths, styles, fits=fits), sep="\n", soft_wrap=True)
+
+
+def _lines(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str], *, fits: bool) -> list[Text]:
+    """Returns a row of the table as the lines that it takes."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    padding = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
+    placed = [cell + pad for cell, pad in zip(cells, padding, strict=True)]
+    placed[_NUMBERS:] = [pad + cell for cell, pad in zip(cells[_NUMBERS:], padding[_NUMBERS:], strict=True)]
+    styled = [Text(text, style) for text, style in zip(placed, styles, strict=True)]
+    parts = [styled] if fits else [styled[:_METRIC], [Text(), *styled[_METRIC:]]]
+    lines = [Text(_GAP).join(part) for part in parts]
+    for line in lines:
+        line.rstrip()
+    return [line for line in lines if line]
+
+
+def _reasons(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
+    """Prints, outcome by outcome, why each is as it is: every breach for itself, and what else several have in common once."""
+    for outcome in EXPLAINED:
+        having: dict[tuple[str, str], list[Record]] = {}
+        for record in loud:
+            if record.outcome is outcome and record.deciding in EXPLAINED:
+                having.setdefault((record.reason, record.key if outcome is Outcome.FAIL else ""), []).append(record)
+        for alike in list(having.values())[:_REASONS]:
+            _reason(console, alike[0], len(alike) - 1, facts)
+        if len(having) > _REASONS:
+            left = f"… and {len(having) - _REASONS} more reasons of {outcome}; every one stands in {facts.kept}"
+            console.print(left, style="dim", soft_wrap=True)
+
+
+def _reason(console: Console, record: Record, others: int, facts: RunFacts) -> None:
+    """Prints the reason of one record, and the command that runs its test again."""
+    from rich.markup import escape
+
+    said = f"{escape(record.id)}{f' and {others} more' if others else ''}: {escape(record.reason)}"
+    console.print(f"[{STYLES[record.outcome]}]{record.outcome}[/] {said}", soft_wrap=True)
+    if record.outcome in _RERUN and facts.command and (command := facts.command.one(record)):
+        console.print(f"     {escape(command)}", style="dim", soft_wrap=True)
+
+
+def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
+    """Prints the command that runs all again that have a verdict, where there are several of them."""
+    from rich.markup import escape
+
+    for outcome, verdicts in _RERUN.items():
+        count = sum(record.outcome is outcome for record in records)
+        if count > 1 and facts.command:
+            console.print(f"all {count} {outcome} again: {escape(facts.command.several(verdicts))}", soft_wrap=True)
+
+
+def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None:
+    from rich.markup import escape
+
+    for note in noted(ordered):
+        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+    for warning in facts.warnings:
+        console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
 
 
 def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
     from rich.markup import escape
 
-    console.print(counted(records))
+    if records:
+        console.print(counted(records))
     inferred = sum(record.n_inferred for record in records)
     recalled = sum(record.n_recalled for record in records)
     console.print(f"{inferred} inferences; {recalled} answers came from the store")

@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 
 from .across_models import agreement
+from .rerun import Command
 
 SEVERITY = (
     Outcome.FAIL,
@@ -41,6 +42,12 @@ class RunFacts:
     """What the policy asks of a run and this one lacks, a sentence each: with any, it is not GO."""
     pictures: Path | None = None
     """The folder of thumbnails that examples name; ``None`` where there is none."""
+    origins: Mapping[str, object] = field(default_factory=dict)
+    """What determined the run as far as it was known when it began; for reports that are made without a manifest."""
+    command: Command | None = None
+    """How pytest was called; ``None`` where nobody knows."""
+    kept: str = "results.json"
+    """The file that has what is too much for a screen."""
 
     def missing(self, records: Sequence[Record]) -> int:
         """Returns how many tests were to run and left no record."""
@@ -68,7 +75,9 @@ EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPL
 
 def worst_first(records: Iterable[Record]) -> list[Record]:
     """Returns records by severity of their outcome, then by the size of the drop."""
-    return sorted(records, key=lambda record: (SEVERITY.index(record.deciding), bool(record.not_asked), -_drop(record), record.id))
+    return sorted(
+        records, key=lambda record: (SEVERITY.index(record.deciding), bool(record.not_asked), -_drop(record), record.id)
+    )
 
 
 def headline(record: Record) -> Measure | None:

@@ -263,4 +263,4 @@ def _from_json(content: str) -> Sample:
 def _localisation(data: Mapping[str, Any]) -> Localisation:
     boxes, given = ({name: tuple(box) for name, box in data[key].items()} for key in ("boxes", "given"))
     space = None if data["space"] is None else BoxSpace(**data["space"])
-    return Localisation(tuple(data["size"]), boxes, given, space)
+    return Localisation(tuple(data["size"]), boxes, given, space, data["given_in"])

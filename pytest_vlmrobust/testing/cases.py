@@ -28,7 +28,7 @@ _SCALES = (_RIGHT_OR_WRONG, _RIGHT_OR_WRONG, (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 
 """Right or wrong, as most benchmarks score and with ties in every example; graded; and the soft scores of VQA, which are no sums
 of powers of two."""
 _PICKS = 2**16
-_MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, *COMPANIONS}
+_MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, Needs.BASELINE_BY_SETTING, *COMPANIONS}
 _WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
 _WRONG_WHEN_PERFECT = {Needs.NO_IMAGE, Needs.REFERENCE_BY_SETTING, Needs.PLACEBO_PATCHES}
 _FOLLOWERS = {Needs.PERTURBED, Needs.BASELINE, Needs.BASELINE_CLEAN}

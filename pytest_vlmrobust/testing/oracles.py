@@ -211,6 +211,11 @@ def transfer_retention(perturbed: Row, clean: Row) -> Number:
     return mean(perturbed) / mean(clean) if mean(clean) else None
 
 
+def mean_baseline_drop(by_setting: BySetting, baseline_by_setting: BySetting) -> Fraction:
+    """Returns what was lost since the earlier run on average."""
+    return gain(baseline_by_setting, by_setting)
+
+
 def drop_increase(clean: Row, perturbed: Row, baseline_clean: Row, baseline: Row) -> Fraction:
     """Returns the drop less that of the earlier run."""
     return drop(clean, perturbed) - drop(baseline_clean, baseline)
@@ -319,6 +324,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "identity_accuracy": lambda by_setting: mean(averaged(by_setting)),
     "identity_drop": mean_drop,
     "largest_downward_step": largest_downward_step,
+    "mean_baseline_drop": mean_baseline_drop,
     "mean_corruption_error": mean_corruption_error,
     "mean_drop": mean_drop,
     "mean_harmful_flip_rate": mean_harmful_flip_rate,

@@ -28,7 +28,7 @@ def generate() -> Any:
 @pytest.fixture
 def copied(generate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the pages that may be changed."""
-    for path in generate.PARTS:
+    for path in (*generate.PARTS, *generate.FILES):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / path, tmp_path / path)
     monkeypatch.setattr(generate, "ROOT", tmp_path)

@@ -41,7 +41,7 @@ def worst_settings(sweep: Sweep) -> Chart | None:
     if not known:
         return None
     ranked = sorted(known, key=lambda pair: (-pair[1].value, pair[0].id))[:_MOST]
-    bars = [_bar(record.setting, record, drop) for record, drop in ranked]
+    bars = [_bar(record.setting, drop) for record, drop in ranked]
     title = "Settings that cost most" if len(known) > 1 else "What the setting costs"
     rest = f" The {len(ranked)} worst of {len(known)} settings." if len(known) > len(ranked) else ""
     return Chart(
@@ -58,10 +58,12 @@ def _ranked(record: Record) -> bool:
     return mapped(record) and LADDER not in record.family.split("+")
 
 
-def _bar(label: str, record: Record, measure: Measure) -> Bar:
+def _bar(label: str, measure: Measure) -> Bar:
     mark = MARKS[measure.outcome]
     ends_ = tuple(ends(measure.threshold))
-    return Bar(label, measure.value, _or(measure.low, measure.value), _or(measure.high, measure.value), ends_, mark.css, mark.sign)
+    return Bar(
+        label, measure.value, _or(measure.low, measure.value), _or(measure.high, measure.value), ends_, mark.css, mark.sign
+    )
 
 
 def _or(value: float, other: float) -> float:
@@ -80,9 +82,7 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
     if len(known) < 2:
         return None
     merged = collapsed(record for record, _ in known)
-    rungs = [
-        Rung(int(one.level), m.value, _or(m.low, m.value), _or(m.high, m.value), one.received in merged) for one, m in known
-    ]
+    rungs = [Rung(int(one.level), m.value, _or(m.low, m.value), _or(m.high, m.value), one.received in merged) for one, m in known]
     marked = sum(rung.collapsed for rung in rungs)
     said = f" {marked} hollow points reached the model at the same size as another one." if marked else ""
     return Chart(
@@ -91,7 +91,16 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
         _draw_curve(rungs, _levels(sweep), sweep) if drawing.available() else Markup(),
         ("long edge", "accuracy", "90 % interval", "reached the model as", ""),
         [
-            (one, (one.level, number(m.value), interval(m), one.received or "not said", "same as another" if one.received in merged else ""))
+            (
+                one,
+                (
+                    one.level,
+                    number(m.value),
+                    interval(m),
+                    one.received or "not said",
+                    "same as another" if one.received in merged else "",
+                ),
+            )
             for one, m in known
         ],
         tuple(dict.fromkeys(note for record in sweep.summaries for note in record.notes)),
@@ -131,8 +140,10 @@ def flips(sweep: Sweep) -> Chart | None:
     both = sum(harmful.value + helpful.value for _, harmful, helpful in found) / len(found)
     return Chart(
         "Answers that flipped",
-        f"A drop is the difference of the two. Over {len(found)} settings {share(both)} of the answers flipped one way or the other.",
-        drawing.flips(drawn, prefix=f"{sweep.anchor}-flips", label=f"Answers of {sweep.name} that flipped") if drawing.available() else Markup(),
+        f"A drop is the difference of the two. Over {len(found)} settings, {share(both)} of the answers flipped.",
+        drawing.flips(drawn, prefix=f"{sweep.anchor}-flips", label=f"Answers of {sweep.name} that flipped")
+        if drawing.available()
+        else Markup(),
         ("setting", "turned wrong", "turned right"),
         [(record, (record.setting, share(harmful.value), share(helpful.value))) for record, harmful, helpful in top],
     )

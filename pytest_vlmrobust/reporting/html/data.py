@@ -62,7 +62,7 @@ def _measure(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _said(value: object) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
-    return value is not None and value != "" and value != () and value != {}
+    return value is not None and (isinstance(value, bool | int) or bool(value))
 
 
 def _readable(value: Any) -> Any:

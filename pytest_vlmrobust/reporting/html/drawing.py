@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXTRA = "pytest-vlmrobust[report]"
-_WIDTH = 460
+_WIDTH = 380
 """Units of a drawing's width; the style sheet shows them as CSS pixels at most a little larger."""
-_ROW = 21
-_FONT = 11
-_LONGEST_LABEL = 34
+_ROW = 18
+_FONT = 10.5
+_LONGEST_LABEL = 28
 _SETTINGS = {
     "svg.fonttype": "none",
     "svg.hashsalt": "pytest-vlmrobust",
@@ -120,7 +120,7 @@ def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: 
         axes.set_ylabel("accuracy")
         axes.grid(axis="y", color=C["grid"], linewidth=0.8)
 
-    return _drawn(draw, 280, prefix, label)
+    return _drawn(draw, 240, prefix, label)
 
 
 def flips(rows: Sequence[Flip], *, prefix: str, label: str) -> Markup:
@@ -134,7 +134,7 @@ def flips(rows: Sequence[Flip], *, prefix: str, label: str) -> Markup:
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_yticks(list(places), [_label(row.label) for row in rows])
         axes.xaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
-        axes.set_xlabel("← % of answers turned wrong   |   % turned right →")
+        axes.set_xlabel("% turned wrong      % turned right")
         axes.grid(axis="x", color=C["grid"], linewidth=0.8)
 
     return _drawn(draw, _ROW * len(rows) + 46, prefix, label)

@@ -24,8 +24,8 @@ PEOPLE = "What people reached is the paper's, on the paper's own pictures, and j
 
 def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     """Returns how well each task was done on each split, beside what people reached in the paper's study."""
-    found = _measured(sweeps, (_SCORE,))
-    if not found:
+    found = _known(sweeps, (_SCORE,))
+    if not _all(sweeps, (_SCORE,)):
         return None
     references = {sweep.task: human_reference(sweep.task) for sweep, _, _ in found}
     said = [f"{task}: {one.text}" for task, one in references.items() if one is not None]
@@ -36,14 +36,14 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
         _draw([(*one, values[one[0].task]) for one in found], "score", "observatory-scores", "Scores of the Observatory's tasks"),
         ("task", "pictures", "score", "90 % interval", "bound", "verdict", "people, in the paper"),
         [(record, (*_row(sweep, record, measure), _published(values[sweep.task]))) for sweep, record, measure in found],
-        tuple(f"{PEOPLE}{line}" for line in said),
+        (*_rest(sweeps, (_SCORE,)), *(f"{PEOPLE}{line}" for line in said)),
     )
 
 
 def gaps(sweeps: Sequence[Sweep]) -> Chart | None:
     """Returns how far positions in the grid, and groups of people, are apart."""
-    found = _measured(sweeps, tuple(_GAPS))
-    if not found:
+    found = _known(sweeps, tuple(_GAPS))
+    if not _all(sweeps, tuple(_GAPS)):
         return None
     return Chart(
         "Gaps between positions and between groups of people",
@@ -51,10 +51,11 @@ def gaps(sweeps: Sequence[Sweep]) -> Chart | None:
         _draw([(*one, None) for one in found], "gap", "observatory-gaps", "Gaps between positions and groups"),
         ("task", "pictures", "gap", "90 % interval", "bound", "verdict", "between"),
         [(record, (*_row(sweep, record, measure), _GAPS[measure.metric])) for sweep, record, measure in found],
+        tuple(_rest(sweeps, tuple(_GAPS))),
     )
 
 
-def _measured(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[tuple[Sweep, Record, Measure]]:
+def _all(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[tuple[Sweep, Record, Measure]]:
     return [
         (sweep, record, measure)
         for sweep in sweeps
@@ -64,10 +65,22 @@ def _measured(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[tuple[Swe
     ]
 
 
+def _known(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[tuple[Sweep, Record, Measure]]:
+    return [one for one in _all(sweeps, metrics) if math.isfinite(one[2].value)]
+
+
+def _rest(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[str]:
+    every = _all(sweeps, metrics)
+    unasked = sum(bool(record.not_asked) for _, record, _ in every)
+    undefined = len(every) - len(_known(sweeps, metrics)) - unasked
+    counts = {f"{unasked} were not asked": unasked, f"{undefined} are undefined": undefined}
+    said = [words for words, count in counts.items() if count > 0]
+    return [f"Of {len(every)} numbers, {' and '.join(said)}: their tests say why."] if said else []
+
+
 def _row(sweep: Sweep, record: Record, measure: Measure) -> tuple[str, ...]:
-    score = "not asked" if record.not_asked else number(measure.value)
     pictures = _SPLITS.get(record.split, record.split)
-    return sweep.name, pictures, score, interval(measure), bound(measure), str(record.outcome)
+    return sweep.name, pictures, number(measure.value), interval(measure), bound(measure), str(record.outcome)
 
 
 def _published(value: float | None) -> str:
@@ -88,7 +101,6 @@ def _draw(found: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: st
             reference,
         )
         for sweep, record, measure, reference in found
-        if math.isfinite(measure.value)
     ]
     if not bars or not drawing.available():
         return Markup()

@@ -89,8 +89,9 @@ def overview(sweep: Sweep) -> Overview | None:
 
 
 def mapped(record: Record) -> bool:
-    """Whether a cell belongs into the map: a perturbation with a drop, and neither a rung nor a grid of patches."""
-    return bool(record.family) and record.family not in (LADDER, PATCHES) and measure_of(record, DROP) is not None
+    """Whether a cell belongs into the map: a perturbation that was asked about, neither a rung nor a grid of patches."""
+    asked = bool(record.family) and not record.not_asked
+    return asked and record.family not in (LADDER, PATCHES) and measure_of(record, DROP) is not None
 
 
 def shade(drop: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
 from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.policies.judgement import WARNING
 
 from ..wording import RunFacts, not_asked, noted, selection
 from .words import share
@@ -34,6 +35,7 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     found += _not_asked(records)
     found += _not_applicable(records)
     found += [Limit(warning) for warning in facts.warnings]
+    found += _warned(records)
     found += _ungated(records)
     found += _about_samples_only(records)
     notes = [note for note in noted(records, most=_MOST) if note not in not_asked(records)]
@@ -54,10 +56,14 @@ def _answers(records: Iterable[Record]) -> list[Limit]:
     found = []
     if failed:
         details = [f"{one.id}: {one.n_errors} of {one.n_requested}" for one in _most(cells, "n_errors")]
-        found += _counted(details, f"{failed} of {asked} inferences failed ({share(failed / asked)}): these have no score", grave=True)
+        found += _counted(
+            details, f"{failed} of {asked} inferences failed ({share(failed / asked)}): these have no score", grave=True
+        )
     if unread:
         details = [f"{one.id}: {one.n_unparsed} of {one.n_requested}" for one in _most(cells, "n_unparsed")]
-        found += _counted(details, f"no rule could read {unread} of {asked} answers ({share(unread / asked)}): these count as wrong")
+        found += _counted(
+            details, f"no rule could read {unread} of {asked} answers ({share(unread / asked)}): these count as wrong"
+        )
     if cells and not (failed or unread):
         found.append(Limit(f"none of the {asked} inferences that cells rest on failed, and every answer could be read"))
     return found
@@ -70,7 +76,9 @@ def _most(cells: Iterable[Record], count: str) -> list[Record]:
 
 def _not_asked(records: Sequence[Record]) -> list[Limit]:
     total = sum(bool(record.not_asked) for record in records)
-    return _counted(not_asked(records), f"{total} tests were not asked: the model is not shown to do the task, or nothing can be compared")
+    return _counted(
+        not_asked(records), f"{total} tests were not asked: the model is not shown to do the task, or nothing can be compared"
+    )
 
 
 def _not_applicable(records: Iterable[Record]) -> list[Limit]:
@@ -81,6 +89,11 @@ def _not_applicable(records: Iterable[Record]) -> list[Limit]:
         if measure.outcome is Outcome.NOT_APPLICABLE
     ]
     return _counted(details, "{n} metrics that a rule is about say nothing here (NOT_APPLICABLE)")
+
+
+def _warned(records: Iterable[Record]) -> list[Limit]:
+    said = [f"{record.id}: {one.reason}" for record in records for one in record.measures if WARNING in one.reason]
+    return _counted(said, "{n} verdicts come with a warning: of a rule that warns and does not block")
 
 
 def _ungated(records: Iterable[Record]) -> list[Limit]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -77,6 +78,7 @@ def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
             **dict(zip(("judged", "free"), sweeps.card(sweep), strict=True)),
             "overview": heatmap.overview(sweep),
             "charts": [one for one in (charts.worst_settings(sweep), charts.resolution_curve(sweep), charts.flips(sweep)) if one],
+            "not_asked": Counter(one.not_asked for one in sweep.records if one.not_asked),
             "spatial": patches.spatial(sweep),
             "patches": patches.table(sweep),
             "open": len(found) <= _OPEN or any(str(one.outcome) == "FAIL" for one in sweep.records),
@@ -93,13 +95,17 @@ def _observatory(records: Sequence[Record]) -> list[charts.Chart]:
 def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limit]:
     named = pictures.named(records)
     lacking = len(named - set(thumbnails))
-    said = f"{lacking} of {len(named)} thumbnails are not in this page: not in the store any more, or more than a page should carry"
+    said = (
+        f"{lacking} of {len(named)} thumbnails are not in this page: not in the store any more, or more than a page should carry"
+    )
     return [Limit(said)] if lacking else []
 
 
 def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Returns the manifest by part; the policies have a place of their own."""
-    parts = {"run": {name: value for name, value in manifest.items() if not isinstance(value, Mapping)}}
+    parts: dict[str, Mapping[str, object]] = {
+        "run": {name: value for name, value in manifest.items() if not isinstance(value, Mapping)}
+    }
     parts |= {name: mapping(value) for name, value in manifest.items() if isinstance(value, Mapping) and name != "policies"}
     return [(name, list(flat(value))) for name, value in parts.items() if value]
 

@@ -94,8 +94,9 @@ def _rank(rule: RuleUse) -> int:
 
 def _known_rule(said: Mapping[str, Any]) -> RuleUse:
     names = ("metric", "bound", "source", "reason", "evidence")
-    texts = {name: str(said.get(name) or "") for name in names}
-    return RuleUse(str(said.get("id")), **texts, where=_scope(said))
+    metric, bound, source, reason, evidence = (str(said.get(name) or "") for name in names)
+    where = _scope(said)
+    return RuleUse(str(said.get("id")), metric, bound, source, where=where, reason=reason, evidence=evidence)
 
 
 def _scope(said: Mapping[str, Any]) -> str:
@@ -116,8 +117,8 @@ def _waivers(records: Iterable[Record], said: Iterable[Mapping[str, Any]]) -> li
 
 def _known_waiver(said: Mapping[str, Any]) -> WaiverUse:
     names = ("owner", "expires", "ticket", "metric", "cap", "reason")
-    texts = {name: str(said[name]) for name in names if said.get(name) not in (None, "")}
-    return WaiverUse(str(said.get("id")), **texts, where=_scope(said))
+    owner, expires, ticket, metric, cap, reason = ("" if said.get(name) is None else str(said[name]) for name in names)
+    return WaiverUse(str(said.get("id")), owner, expires, ticket, metric, _scope(said), cap, reason)
 
 
 def _judged(records: Iterable[Record]) -> list[tuple[Record, Measure]]:

@@ -8,7 +8,7 @@
 
   const put = (node, children) => {
     for (const child of children.flat(3)) {
-      if (child !== null && child !== undefined && child !== "") node.append(child);
+      if (child !== null && child !== undefined && child !== false && child !== "") node.append(child);
     }
     return node;
   };
@@ -25,9 +25,10 @@
     const mark = data.marks[outcome];
     return el("span", { class: `verdict c-${mark.css}`, title: mark.meaning }, el("span", { "aria-hidden": "true" }, mark.sign), ` ${outcome}`);
   };
+  const rightward = new Set(["value", "90 % interval", "bound", "n", "share"]);
   const table = (name, heads, rows, kind) =>
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
-      el("table", kind ? { class: kind } : {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
+      el("table", kind ? { class: kind } : {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col", class: rightward.has(head) ? "n" : "" }, head)))),
         el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : el("td", {}, cell))))))));
   const numeric = (text) => el("td", { class: "n" }, text);
 
@@ -97,7 +98,7 @@
   };
   const strata = (test) => {
     const found = Object.entries(test.categories || {});
-    return found.length > 0 && [el("h3", {}, "By category"), table("by category", ["category", "score"],
+    return found.length > 0 && [el("h3", {}, "By category"), table("by category", ["category", "share"],
       found.map(([name, value]) => [name, numeric(number(value))]), "narrow")];
   };
   const spatial = (test) => {
@@ -153,6 +154,8 @@
     }
   };
   const show = () => {
+    const part = document.getElementById(location.hash.slice(1));
+    if (part instanceof HTMLDetailsElement) part.open = true;
     const index = byName.get(asked());
     if (index === undefined) {
       if (dialog.open) dialog.close();

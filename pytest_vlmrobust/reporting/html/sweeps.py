@@ -78,7 +78,14 @@ def card(sweep: Sweep) -> tuple[list[Line], list[Line]]:
     """Returns the lines of a sweep's card: baselines and what a rule judges; and summary metrics that were measured only."""
     found = [line for record in sweep.summaries for line in summary_lines(record)]
     judged = [line for line in found if _outcome(line) is not Outcome.MEASURED]
-    return [*baselines(sweep), *judged], [line for line in found if line not in judged]
+    return [*baselines(sweep), *_budgets(sweep), *judged], [line for line in found if line not in judged]
+
+
+def _budgets(sweep: Sweep) -> list[Line]:
+    """Returns, of each budget that was broken, the first test that says so: others count the same answers again."""
+    broken = [(record, one) for record in sweep.records for one in record.measures if one.metric in _BUDGETS]
+    first = {one.metric: Line(one.metric, one, record) for record, one in reversed(broken)}
+    return list(first.values())
 
 
 def _outcome(line: Line) -> Outcome:

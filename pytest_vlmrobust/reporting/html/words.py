@@ -13,6 +13,7 @@ from pytest_vlmrobust.core.verdict import Decision, Outcome
 
 from ..wording import SEVERITY
 
+_MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
 LONGEST = 2000
 """Characters of a text that the page shows."""
 
@@ -43,11 +44,11 @@ DECISIONS = {
 
 
 def shown(text: str) -> str:
-    """Returns a text as it may be printed: cut, and with every character that is not visible written as its code point.
+    r"""Returns a text as it may be printed: cut, and with every character that is not visible written as its code point.
 
     Line breaks and tabs stay. Marks that reverse the direction of text, and half surrogates, are invisible and are spelled out.
 
-    >>> shown("a\\x00b\\u202ec")
+    >>> shown("a\x00b\u202ec")
     'a⟨U+0000⟩b⟨U+202E⟩c'
     """
     rest = len(text) - LONGEST
@@ -64,10 +65,10 @@ def _visible(char: str) -> bool:
 def number(value: float, digits: int = 3) -> str:
     """Returns a number with a true minus sign; ``undefined`` for what is none.
 
-    >>> number(-0.1234), number(float("nan"))
-    ('−0.123', 'undefined')
+    >>> number(0.1234), number(float("nan"))
+    ('0.123', 'undefined')
     """
-    return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else "undefined"
+    return f"{value:.{digits}f}".replace("-", _MINUS) if math.isfinite(value) else "undefined"
 
 
 def interval(measure: Measure) -> str:
@@ -93,7 +94,7 @@ def share(value: float) -> str:
 
 def bound(measure: Measure) -> str:
     """Returns the bound of a measure with a true minus sign and an en dash between two ends."""
-    return measure.threshold.replace("-", "−").replace("..", " – ")
+    return measure.threshold.replace("-", _MINUS).replace("..", _TO)
 
 
 def ends(threshold: str) -> list[float]:

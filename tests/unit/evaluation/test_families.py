@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.evaluation.families import families, twin
 
@@ -37,6 +40,11 @@ def test_thinking_models_are_compared_among_themselves() -> None:
 
     assert found["intern"].members == ("direct-8", "direct-14")
     assert found["intern-thinking"].members == ("thinking-8", "thinking-14")
+
+
+def test_a_family_called_like_a_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="family 'qwen' is called like a model"):
+        families(named(model("qwen", "qwen", 3), model("b", "qwen", 7)))
 
 
 def test_the_twin_of_a_thinking_model_has_its_family_and_size() -> None:

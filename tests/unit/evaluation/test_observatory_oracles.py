@@ -157,6 +157,8 @@ def test_of_a_model_that_is_right_nothing_is_found(laboratory: Laboratory) -> No
         for settings in (CLEAN, BLURS):
             assert measured(summary(judge, task, "identity_accuracy", settings)).value == pytest.approx(1.0, abs=1e-6)
             assert measured(summary(judge, task, "split_group_gap", settings)).value == pytest.approx(0.0, abs=1e-6)
+    assert summary(judge, "matching", "split_group_gap").notes == ()
+    for task in ("matching", "pointing", "guided", "semi_guided"):
         assert measured(summary(judge, task, "identity_drop")).value == pytest.approx(0.0, abs=1e-6)
     assert measured(summary(judge, "pointing", "split_position_gap")).value == 0.0
     assert measured(cell(judge, "pointing"), "fixation_rate").value == 0.0

@@ -44,11 +44,20 @@ CORNER = {"corner": (12.0, 70.0, 12.0, 70.0)}
 def test_what_is_told_and_what_is_asked(task: str, of_face: Told, of_word: Told) -> None:
     for collection, (given, asked) in ((faces(), of_face), (words(), of_word)):
         told, wanted = told_and_asked(task, collection)
-        assert told == given
+        assert list(told) == list(given)
+        assert (told == given) == (task != "semi_guided")  # the hint is told where the query has it
         assert list(wanted) == list(asked)
         assert wanted != asked
         if f"{task}_published" in PUBLISHED:
             assert told_and_asked(f"{task}_published", collection) == (given, asked)
+
+
+def test_the_hint_is_where_the_query_has_it_and_everything_else_is_told_of_the_support() -> None:
+    hinted, whole = samples_of("semi_guided", faces())[0], samples_of("guided", faces())[0]
+    assert hinted.localisation is not None
+    assert whole.localisation is not None
+    assert hinted.localisation.given["nose"] == whole.localisation.boxes["nose"]
+    assert (hinted.localisation.given_in, whole.localisation.given_in) == (1, 0)
 
 
 @pytest.mark.parametrize("task", TASKS)

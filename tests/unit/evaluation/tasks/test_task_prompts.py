@@ -59,14 +59,17 @@ def test_the_words_of_pointing() -> None:
 
 
 def test_the_words_of_localisation() -> None:
-    assert prompt(samples_of("semi_guided", faces())[0], "direct") == (
+    sample = samples_of("semi_guided", faces())[0]
+    assert sample.localisation is not None
+    nose = [round(edge) for edge in sample.localisation.given["nose"]]
+    assert prompt(sample, "direct") == (
         f"The first picture shows a face: {IMAGE_MARK}\n"
         f"The second picture shows the same face at another size and in another place: {IMAGE_MARK}\n"
         "Each picture is 160 pixels wide and 160 pixels high. A box is written in pixels, x before y: x is 0 at the left edge "
         "and 160 at the right edge, y is 0 at the top edge and 160 at the bottom edge; x1 and y1 are the top left corner, x2 and "
         "y2 the bottom right corner.\n"
         "Left and right are as you see them in the picture.\n"
-        'In the first picture: {"nose": {"x1": 55, "y1": 60, "x2": 75, "y2": 90}}\n'
+        f'In the second picture: {{"nose": {{"x1": {nose[0]}, "y1": {nose[1]}, "x2": {nose[2]}, "y2": {nose[3]}}}}}\n'
         "Find the box of each of these in the second picture: left_eye, right_eye, mouth.\n"
         'Answer with JSON of this form only: {"left_eye": {"x1": ..., "y1": ..., "x2": ..., "y2": ...}, '
         '"right_eye": {"x1": ..., "y1": ..., "x2": ..., "y2": ...}, "mouth": {"x1": ..., "y1": ..., "x2": ..., "y2": ...}}\n'
@@ -82,6 +85,8 @@ def test_where_nothing_is_moved_nothing_is_said_about_it() -> None:
 
 def test_the_corner_of_a_word_is_told_as_a_point() -> None:
     text = prompt(samples_of("semi_guided", words())[0], "direct")
+    assert re.search(r'In the second picture: {"corner": {"x": \d+, "y": \d+}}\n', text)
+    text = prompt(samples_of("semi_guided_published", words())[0], "direct")
     assert 'In the first picture: {"corner": {"x": 12, "y": 70}}\n' in text
     assert "Find the box of each of these in the second picture: word.\n" in text
     assert "Left and right" not in text
@@ -89,7 +94,7 @@ def test_the_corner_of_a_word_is_told_as_a_point() -> None:
 
 def test_without_a_hint_nothing_is_told() -> None:
     for collection in (faces(), words()):
-        assert "In the first picture" not in prompt(samples_of("unguided", collection)[0], "direct")
+        assert not re.search("In the (first|second) picture", prompt(samples_of("unguided", collection)[0], "direct"))
 
 
 @pytest.mark.parametrize("task", TASKS)

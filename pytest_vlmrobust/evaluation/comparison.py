@@ -1,0 +1,160 @@
+"""Comparing two runs from their evidence alone: paired sample by sample, no model, no pictures."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.store import Evidence
+
+from .baseline import Baseline, best_scores
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CONFIDENCE = 0.90
+_BASELINES = (CLEAN, NO_IMAGE)
+
+
+def compare(before: Path, after: Path, *, model: str = "", confidence: float = CONFIDENCE) -> Comparison:
+    """Returns what changed from one run to another, over every cell that both measured.
+
+    Args:
+        before: the directory of the earlier run.
+        after: the directory of the later run.
+        model: a model of the later run; all of them where nothing is said.
+        confidence: two-sided level of the intervals, in (0, 1).
+
+    Raises:
+        UsageError: a directory without evidence, models that cannot be told apart, or no cell that both runs measured.
+        UnknownName: the later run has no such model.
+        DatasetError: the runs asked different samples.
+        StoreError: the evidence cannot be read.
+    """
+    then, now = Baseline.open(before), Baseline.open(after)
+    try:
+        pairs = _models(then, now, model)
+        found = [_Pair(then, now.evidence, name, confidence) for name in pairs]
+        cells = [change for pair in found for change in pair.cells()]
+        if not cells:
+            raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no data set under the same setting")
+        sweeps = [change for pair in found for change in pair.sweeps()]
+        ours = {cell for cell in now.evidence.cells() if cell.model in pairs}
+        return Comparison(
+            before=str(before),
+            after=str(after),
+            models=pairs,
+            cells=tuple(sorted(cells, key=lambda one: _worst_first(one.drop, one.name))),
+            sweeps=tuple(sorted(sweeps, key=lambda one: _worst_first(one.drop, one.name))),
+            only_before=_unmatched(then.evidence.cells(), {_of(pairs[cell.model], cell) for cell in ours}),
+            only_after=_unmatched(ours, {cell for cell in ours if then.measured(cell)}),
+            confidence=confidence,
+        )
+    finally:
+        then.close()
+        now.close()
+
+
+def _models(then: Baseline, now: Baseline, chosen: str) -> dict[str, str]:
+    known = sorted({cell.model for cell in now.evidence.cells()})
+    if chosen and chosen not in known:
+        raise UnknownName("model", chosen, known, where="--model")
+    return {name: then.model(name) for name in ([chosen] if chosen else known)}
+
+
+def _of(model: str, cell: Cell) -> Cell:
+    return Cell(model, cell.dataset, cell.setting)
+
+
+def _unmatched(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> tuple[str, ...]:
+    return tuple(str(cell) for cell in sorted(set(cells) - matched))
+
+
+def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
+    """What is unknown comes first: nobody can say that it is not the worst."""
+    return not math.isnan(drop.value), -drop.value if drop.finite else 0.0, name
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """One model of the later run against its model of the earlier one."""
+
+    then: Baseline
+    now: Evidence
+    model: str
+    confidence: float
+
+    def cells(self) -> list[CellChange]:
+        return [self._cell(cell) for cell in self._common()]
+
+    def sweeps(self) -> list[SweepChange]:
+        by_dataset: defaultdict[str, list[Cell]] = defaultdict(list)
+        for cell in self._common():
+            if cell.setting not in _BASELINES:
+                by_dataset[cell.dataset].append(cell)
+        return [self._sweep(dataset, cells) for dataset, cells in by_dataset.items()]
+
+    def _common(self) -> list[Cell]:
+        return [cell for cell in self.now.cells() if cell.model == self.model and self.then.measured(cell)]
+
+    def _cell(self, cell: Cell) -> CellChange:
+        import numpy as np
+
+        samples = self.now.samples(cell.dataset)
+        before, after = self.then.scores(cell, samples), self._scores(cell)
+        changed = metrics.changed_samples([sample.id for sample in samples], before, after)
+        clean = _of(self.model, Cell("", cell.dataset, CLEAN))
+        paired = cell != clean and self.then.measured(clean) and clean in self.now.cells()
+        table = self._table(cell.dataset, [cell], clean if paired else cell)
+        return CellChange(
+            model=cell.model,
+            dataset=cell.dataset,
+            setting=str(cell.setting),
+            n=len(samples) - len(changed.unknown),
+            then=float(np.mean(before)),
+            now=float(np.mean(after)),
+            drop=self._estimate("baseline_drop", table, cell.setting),
+            increase=self._estimate("drop_increase", table, cell.setting) if paired else None,
+            broken=changed.broken,
+            fixed=changed.fixed,
+        )
+
+    def _sweep(self, dataset: str, cells: Sequence[Cell]) -> SweepChange:
+        estimate = self._estimate("mean_baseline_drop", self._table(dataset, cells, cells[0]))
+        return SweepChange(self.model, dataset, len(cells), estimate)
+
+    def _estimate(self, metric: str, table: ScoreTable, setting: Setting | None = None) -> Estimate:
+        return metrics.estimate(metric, table, setting=None if setting is None else str(setting), confidence=self.confidence)
+
+    def _table(self, dataset: str, cells: Sequence[Cell], clean: Cell) -> ScoreTable:
+        """Returns the scores of both runs; ``clean`` stands in for the clean cell where nothing is computed from it."""
+        samples = self.now.samples(dataset)
+        then = {str(cell.setting): self.then.scores(cell, samples) for cell in {*cells, clean}}
+        return ScoreTable(
+            clean=self._scores(clean),
+            by_setting={str(cell.setting): self._scores(cell) for cell in cells},
+            groups=_groups(samples),
+            baseline_by_setting=then,
+        )
+
+    def _scores(self, cell: Cell) -> NDArray[np.float64]:
+        import numpy as np
+
+        return np.array(best_scores(self.now.get_cell(cell)), float)
+
+
+def _groups(samples: Sequence[Sample]) -> list[str]:
+    return [sample.group or sample.id for sample in samples]

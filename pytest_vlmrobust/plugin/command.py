@@ -1,0 +1,58 @@
+"""Command: the words after ``pytest`` that ran these tests, so that a report can say how to run some of them again."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.reporting import Command
+
+_FLAGS = frozenset(
+    ("-x", "--exitfirst", "--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise")
+    + ("--sw-skip", "--stepwise-skip", "--co", "--collect-only", "--vlm-plan", "--vlm-update-baseline", "--vlm-aa")
+)
+_VALUED = frozenset(
+    ("-k", "-m", "-n", "--numprocesses", "--dist", "--maxprocesses", "--deselect", "--maxfail", "--lfnf", "--junitxml")
+    + ("--junit-xml", "--basetemp", "--vlm-report", "--vlm-rerun", "--vlm-aa-sample")
+)
+_GLUED = re.compile(r"-[kmn][^-].*")
+"""What chooses tests, shares them out, or writes over what the run being looked at has written: no part of running one again."""
+
+
+def command_of(config: pytest.Config) -> Command:
+    """Returns how pytest was called, without what chose tests and what a second run would write over."""
+    from pytest_vlmrobust.reporting import Command
+
+    here = config.invocation_params.dir
+    root = os.path.relpath(config.rootpath, here)
+    return Command(*split(config.invocation_params.args, config.option.file_or_dir), "" if root == "." else root)
+
+
+def split(words: Sequence[str | os.PathLike[str]], positional: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the options among the words of a command line, and its paths and test ids.
+
+    Args:
+        words: what stood after ``pytest``.
+        positional: which of them pytest took for paths and test ids, in their order.
+    """
+    options: list[str] = []
+    rest = list(positional)
+    for word in _kept(iter(map(str, words))):
+        if rest and word == rest[0]:
+            rest.pop(0)
+        else:
+            options.append(word)
+    return tuple(options), tuple(positional)
+
+
+def _kept(words: Iterator[str]) -> Iterator[str]:
+    for word in words:
+        if word in _VALUED:
+            next(words, "")
+        elif word not in _FLAGS and word.partition("=")[0] not in _VALUED and not _GLUED.fullmatch(word):
+            yield word

@@ -1,0 +1,83 @@
+"""Origins: what determined a run, as far as it is known before anything is inferred; JSON-safe."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.core.model import ModelRef
+    from pytest_vlmrobust.policies import Policy, Rule, Scope, Waiver
+
+    from .options import Settings
+    from .session import Gate
+
+_NOT_AGAIN = ("vlm_report", "vlm_update_baseline", "vlm_plan", "vlm_rerun", "vlm_aa", "vlm_aa_sample")
+"""Options that write files, choose tests or ask more, which running one test again is not about."""
+
+
+def origins(gate: Gate) -> dict[str, object]:
+    """Returns versions, options, models and policies of a run; no weights are loaded for it."""
+    import pytest_vlmrobust
+
+    return {
+        "run": gate.run_id,
+        "version": pytest_vlmrobust.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "settings": dataclasses.asdict(gate.settings),
+        "options": options(gate.settings),
+        "models": {name: model_origin(ref) for name, ref in gate.models.items()},
+        "policies": {name: policy_content(policy) for name, policy in gate.policies.items()},
+    }
+
+
+def options(settings: Settings) -> list[str]:
+    """Returns the options that make a run like this one, those left at their defaults left out.
+
+    >>> from pytest_vlmrobust.plugin.options import Settings
+    >>> options(Settings(vlm=("tiny",), vlm_offline=True, vlm_report="out"))
+    ['--vlm=tiny', '--vlm-offline']
+    """
+    found = []
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in _NOT_AGAIN or value == field.default:
+            continue
+        name = f"--{field.name.replace('_', '-')}"
+        values = value if isinstance(value, tuple) else (value,)
+        found += [name if one is True else f"{name}={one}" for one in values]
+    return found
+
+
+def model_origin(ref: ModelRef) -> dict[str, object]:
+    """Returns where a model is from and how it is asked."""
+    return {"backend": ref.backend, "location": ref.location, "revision": ref.revision, "prompt_mode": ref.prompt_mode}
+
+
+def policy_content(policy: Policy) -> dict[str, object]:
+    """Returns the files, rules and waivers of a policy, with their reasons."""
+    return {
+        "sha256": policy.sha256,
+        "files": [dataclasses.asdict(file) for file in policy.files],
+        "rules": [_rule(rule) for rule in policy.rules],
+        "waivers": [_waiver(waiver) for waiver in policy.waivers],
+    }
+
+
+def _rule(rule: Rule) -> dict[str, object]:
+    said = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
+    unless = _scope(rule.unless) if rule.unless else {}
+    return {**said, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
+
+
+def _waiver(waiver: Waiver) -> dict[str, object]:
+    said = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
+    more = {"where": _scope(waiver.where), "cap": waiver.cap, "expires": waiver.expires.isoformat(), "source": waiver.source}
+    return {**said, **more}
+
+
+def _scope(scope: Scope) -> Mapping[str, Any]:
+    return {name: list(globs) for name, globs in dataclasses.asdict(scope).items() if globs}

@@ -1,0 +1,103 @@
+"""Rerun: the tests of the last run that ended with one kind of verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vlmrobust.core.errors import UsageError
+
+from .options import RERUN
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.core.record import Record
+
+    from .session import Gate
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """Which tests run again; the same for all workers, for it is their controller that looks."""
+
+    verdicts: str
+    """As asked for: ``failed``, ``errors`` or ``inconclusive``."""
+    run: str
+    """The name of the earlier run."""
+    nodeids: tuple[str, ...]
+    """Its tests with that verdict."""
+    ended: str
+    """How its tests ended: ``2 FAIL, 6 PASS``."""
+
+    def __str__(self) -> str:
+        found = f"{len(self.nodeids)} tests to run again" if self.nodeids else "nothing to run again"
+        return f"--vlm-rerun {self.verdicts}: {found} of run {self.run} ({self.ended})"
+
+    def choose(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leaves only those tests among ``items``."""
+        wanted = set(self.nodeids)
+        left_out = [item for item in items if item.nodeid not in wanted]
+        items[:] = [item for item in items if item.nodeid in wanted]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+
+    def to_worker(self) -> dict[str, Any]:
+        """Returns itself as what xdist sends."""
+        return asdict(self)
+
+    @classmethod
+    def at_worker(cls, sent: dict[str, Any]) -> Rerun:
+        """Reads what :meth:`to_worker` returned."""
+        return cls(**{**sent, "nodeids": tuple(sent["nodeids"])})
+
+
+def find_rerun(gate: Gate) -> Rerun | None:
+    """Returns what ``--vlm-rerun`` asks for; ``None`` without it.
+
+    Raises:
+        UsageError: the store has no earlier run about the models of this one.
+        StoreError: its records cannot be read.
+    """
+    verdicts = gate.settings.vlm_rerun
+    if not verdicts:
+        return None
+    for directory in newest_runs(gate.store_directory / "runs"):
+        records = read_records(directory)
+        if directory.name != gate.run_id and about(gate, records):
+            ended = Counter(str(record.outcome) for record in records)
+            said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(ended.items()))
+            chosen = tuple(one.nodeid for one in records if one.outcome is RERUN[verdicts] and one.nodeid)
+            return Rerun(verdicts, directory.name, chosen, said)
+    raise UsageError(
+        f"--vlm-rerun {verdicts}: {gate.store_directory} has no earlier run about {', '.join(gate.models)}. "
+        "Run once without --vlm-rerun, or name the store of that run with --vlm-store"
+    )
+
+
+def newest_runs(runs: Path) -> list[Path]:
+    """Returns the directories of runs that have a journal, the newest first: by the time in their names, then by the last record."""
+    from pytest_vlmrobust.store.journal import FILE_NAME
+
+    journals = runs.glob(f"*/{FILE_NAME}")
+    dated = sorted(journals, key=lambda path: (path.parent.name.rpartition("-")[0], path.stat().st_mtime_ns), reverse=True)
+    return [path.parent for path in dated]
+
+
+def read_records(directory: Path) -> list[Record]:
+    """Returns the records of a run, of a test that ran again the last one.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    from pytest_vlmrobust.store import read_journal
+
+    return list({record.key: record for record in read_journal(directory)}.values())
+
+
+def about(gate: Gate, records: Iterable[Record]) -> bool:
+    """Whether records are about a model of this run."""
+    return any(record.model in gate.models for record in records)

@@ -1,0 +1,125 @@
+"""The JSON Schema of thresholds files, from the keys and choices that the reader itself goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pytest_vlmrobust.core.setting import LEVELS
+
+from .coverage import Extent
+from .document import ID_PATTERN
+from .rules import NO_LEVEL, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Tier
+from .schema import (
+    BOUND_KEYS,
+    BUDGET_KEYS,
+    COVERAGE_KEYS,
+    RULE_KEYS,
+    RULE_REQUIRED,
+    SCOPE_KEYS,
+    TOP_KEYS,
+    TREATMENT_KEYS,
+    VERSION,
+    WAIVER_KEYS,
+    WAIVER_REQUIRED,
+)
+
+FILE = "thresholds.schema.json"
+"""Its name, beside the shipped thresholds files."""
+
+_TEXT = {"type": "string", "minLength": 1}
+_ID = {"type": "string", "pattern": f"^{ID_PATTERN}$"}
+_QUANTITY = {
+    "anyOf": [
+        {"type": "number"},
+        {"type": "string", "pattern": r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*(pp|%)?\s*$"},
+    ],
+    "description": "5pp, 5% and 0.05 are the same number",
+}
+_SHARE = {**_QUANTITY, "description": "a share of samples, such as 5%"}
+_RISK = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5, "description": "one-sided, such as 0.05"}
+
+
+def thresholds_schema(metrics: Iterable[str]) -> dict[str, Any]:
+    """Returns the schema, draft 7, which editors know best.
+
+    It accepts whatever the reader accepts. Of what the reader refuses it lets pass what depends on other values, such as a bound on
+    the wrong side of its metric.
+
+    Args:
+        metrics: the names to offer; others are accepted, for a metric may be a user's own.
+    """
+    values = _values(metrics)
+    definitions = {
+        "scope": _mapping(SCOPE_KEYS, values, minProperties=1),
+        "rule": {**_mapping(RULE_KEYS, values, RULE_REQUIRED), "oneOf": [{"required": [key]} for key in BOUND_KEYS]},
+        "waiver": _mapping(WAIVER_KEYS, values, WAIVER_REQUIRED),
+    }
+    top = {
+        "version": {"const": VERSION},
+        "defaults": _mapping(TREATMENT_KEYS, values),
+        "budgets": _mapping(BUDGET_KEYS, values),
+        "coverage": _mapping(COVERAGE_KEYS, values),
+        "rules": {"type": "array", "items": {"$ref": "#/definitions/rule"}},
+        "waivers": {"type": "array", "items": {"$ref": "#/definitions/waiver"}},
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Thresholds of pytest-vlmrobust",
+        **_mapping(TOP_KEYS, top, ("version",)),
+        "definitions": definitions,
+    }
+
+
+def _values(metrics: Iterable[str]) -> dict[str, Any]:
+    """Returns what each key but those at the top may hold."""
+    return {
+        "id": _ID,
+        "metric": {"anyOf": [{"enum": sorted(metrics)}, _TEXT], "description": "vlmrobust explain lists them"},
+        "where": {"$ref": "#/definitions/scope"},
+        "unless": {"$ref": "#/definitions/scope"},
+        "max": _QUANTITY,
+        "min": _QUANTITY,
+        "within": {"type": "array", "items": _QUANTITY, "minItems": 2, "maxItems": 2, "description": "[low, high]"},
+        "cap": _QUANTITY,
+        **{key: _choice(kind) for key, kind in _CHOICES.items()},
+        **dict.fromkeys(("alpha_pass", "alpha_fail"), _RISK),
+        **dict.fromkeys(("reason", "source", "owner", "ticket"), _TEXT),
+        "expires": {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$", "description": "the last day, such as 2027-06-30"},
+        **dict.fromkeys(BUDGET_KEYS, _SHARE),
+        "tests": _choice(Extent),
+        "samples": {
+            "anyOf": [
+                _choice(Extent),
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": r"^\s*(\d+\.?\d*|\.\d+)\s*%\s*$"},
+            ],
+            "description": "of each data set: whole, partial, 20% or 500",
+        },
+        "suites": {"type": "array", "items": _ID, "description": "test files without test_ and .py, such as corruptions"},
+        **dict.fromkeys(("model", "dataset", "setting", "family", "category"), _globs()),
+        "level": _globs([*LEVELS, NO_LEVEL]),
+    }
+
+
+_CHOICES = {
+    "judge": Judge,
+    "multiplicity": Multiplicity,
+    "tier": Tier,
+    "on_inconclusive": OnInconclusive,
+    "on_not_applicable": OnNotApplicable,
+}
+
+
+def _choice(kind: Iterable[str]) -> dict[str, Any]:
+    return {"enum": [str(option) for option in kind]}
+
+
+def _globs(offered: Sequence[str] = ()) -> dict[str, Any]:
+    one: dict[str, Any] = {"anyOf": [{"enum": list(offered)}, _TEXT]} if offered else _TEXT
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}], "description": "a glob, or a list of globs"}
+
+
+def _mapping(keys: Iterable[str], values: Mapping[str, Any], required: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", "additionalProperties": False, **needed, "properties": {key: values[key] for key in keys}, **more}

@@ -1,0 +1,140 @@
+"""Two runs side by side: as a table for the terminal, in Markdown, and as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
+from pytest_vlmrobust.core.estimate import Estimate
+
+from .writing import in_table, write_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+JSON_FILE = "comparison.json"
+MARKDOWN_FILE = "comparison.md"
+_HEADER = ("cell", "n", "then", "now", "drop since then", "interval", "growth of the drop", "interval", "broken", "fixed")
+_SWEEP_HEADER = ("sweep", "settings", "n", "mean drop since then", "interval")
+_ROWS = 40
+_IDS = 10
+_LEFT_OUT = 5
+
+
+def write_comparison(directory: Path, comparison: Comparison) -> None:
+    """Writes comparison.json and comparison.md into ``directory``, which is created.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    write_text(directory / JSON_FILE, json.dumps(comparison.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(directory / MARKDOWN_FILE, comparison_markdown(comparison))
+
+
+def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str:
+    """Returns the tables as text, worst first, with what they leave out below."""
+    from rich.console import Console
+
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        width=max(80, width),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
+        emoji=False,
+    )
+    _print_table(console, _SWEEP_HEADER, [(_sweep_row(one), one.drop) for one in comparison.sweeps])
+    _print_table(console, _HEADER, [(_row(one), one.drop) for one in comparison.cells[:_ROWS]])
+    for line in _below(comparison):
+        console.print(line, soft_wrap=True, markup=False)
+    return buffer.getvalue()
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """Returns the comparison in Markdown: sweeps, cells worst first, the samples that changed, and what was left out."""
+    title = f"# {_code(comparison.after)} compared with {_code(comparison.before)}"
+    pairs = [f"{now} with {then}" for now, then in comparison.models.items() if now != then]
+    lines = [title, "", *([f"Compared: {in_table(', '.join(pairs))}.", ""] if pairs else [])]
+    lines += _markdown_table(_SWEEP_HEADER, [_sweep_row(one) for one in comparison.sweeps])
+    lines += _markdown_table(_HEADER, [_row(one) for one in comparison.cells[:_ROWS]])
+    lines += [f"- {in_table(_changed(one))}" for one in comparison.cells[:_ROWS] if one.broken or one.fixed]
+    return "\n".join([*lines, "", *(f"- {in_table(line)}" for line in _below(comparison))]) + "\n"
+
+
+def _row(change: CellChange) -> tuple[str, ...]:
+    growth = ("", "") if change.increase is None else (_number(change.increase.value), _interval(change.increase))
+    accuracies = (_number(change.then), _number(change.now))
+    counts = (str(len(change.broken)), str(len(change.fixed)))
+    return (change.name, str(change.n), *accuracies, _number(change.drop.value), _interval(change.drop), *growth, *counts)
+
+
+def _sweep_row(change: SweepChange) -> tuple[str, ...]:
+    return (change.name, str(change.settings), str(change.drop.n), _number(change.drop.value), _interval(change.drop))
+
+
+def _below(comparison: Comparison) -> list[str]:
+    """Returns what the tables do not show: more cells, cells of one run only, and numbers that are undefined."""
+    hidden = len(comparison.cells) - _ROWS
+    lines = [f"{hidden} more cells stand in {JSON_FILE}"] if hidden > 0 else []
+    for cells, run in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
+        if cells:
+            more = f" and {len(cells) - _LEFT_OUT} more" if len(cells) > _LEFT_OUT else ""
+            lines.append(f"only in {run}: {', '.join(cells[:_LEFT_OUT])}{more}")
+    lines += [f"{one.name}: {one.drop.reason}" for one in comparison.cells if math.isnan(one.drop.value)]
+    level = f"intervals: {comparison.confidence:.0%}, paired by sample, samples of one source picture taken together"
+    return [*lines, f"{level}; a drop above 0 is a loss"]
+
+
+def _changed(change: CellChange) -> str:
+    parts = [(ids, what) for ids, what in ((change.broken, "newly broken"), (change.fixed, "newly fixed")) if ids]
+    said = [f"{len(ids)} {what} ({', '.join(ids[:_IDS])}{', …' if len(ids) > _IDS else ''})" for ids, what in parts]
+    return f"{change.name}: {'; '.join(said)}"
+
+
+def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Estimate]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(header[0], overflow="fold")
+    for name in header[1:]:
+        table.add_column(name, justify="right")
+    for cells, drop in rows:
+        table.add_row(*map(escape, cells), style=_style(drop))
+    console.print(table)
+    console.print()
+
+
+def _style(drop: Estimate) -> str:
+    """A loss or gain that the interval shows has a colour; what is unknown is loud too."""
+    if math.isnan(drop.value) or drop.low > 0.0:
+        return "red"
+    return "green" if drop.high < 0.0 else ""
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [f"| {' | '.join(header)} |", f"|---|{'--:|' * (len(header) - 1)}"]
+    return [*lines, *(f"| {_code(first)} | {' | '.join(map(in_table, rest))} |" for first, *rest in rows), ""]
+
+
+def _code(text: str) -> str:
+    return f"`{in_table(text)}`"
+
+
+def _number(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.3f}"
+
+
+def _interval(estimate: Estimate) -> str:
+    return "" if math.isnan(estimate.low) else f"[{estimate.low:.3f}, {estimate.high:.3f}]"

@@ -1,0 +1,128 @@
+"""``--vlm-rerun``, and the commands that a report gives to run tests again."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from .conftest import Project
+
+TESTS = 8
+BROKEN = ({"setting": "invert", "answer": "A"}, {"setting": "flip_v", "answer": "A"})
+
+
+def commands(result: pytest.RunResult) -> list[list[str]]:
+    return [shlex.split(line.rpartition("again: ")[2]) for line in result.outlines if "pytest --vlm" in line]
+
+
+def header(result: pytest.RunResult) -> str:
+    return next(line for line in result.outlines if line.startswith("vlm: --vlm-rerun"))
+
+
+def test_only_what_failed_runs_again(any_project: Project) -> None:
+    any_project.script(*BROKEN)
+    assert any_project.run().ret == 1
+    again = any_project.run("--vlm-rerun=failed")
+    assert again.ret == 1
+    again.assert_outcomes(failed=3, deselected=0 if "-n2" in any_project.arguments else TESTS - 3)
+    assert header(again).startswith("vlm: --vlm-rerun failed: 3 tests to run again of run 2")
+    assert header(again).endswith("(3 FAIL, 2 MEASURED, 3 PASS)")
+    again.stdout.fnmatch_lines(["partial selection: 3 of 8 tests*", "NO-GO*"])
+
+
+def test_what_is_mended_is_not_go_by_itself(any_project: Project) -> None:
+    any_project.script(*BROKEN)
+    any_project.run()
+    any_project.script()
+    again = any_project.run("--vlm-rerun=failed")
+    assert again.ret == 10
+    again.assert_outcomes(passed=3, deselected=0 if "-n2" in any_project.arguments else TESTS - 3)
+    again.stdout.fnmatch_lines(["not GO: 5 of 8 tests were not selected*"])
+
+
+def test_nothing_to_run_again_is_said_and_is_five(any_project: Project) -> None:
+    assert any_project.run().ret == 0
+    again = any_project.run("--vlm-rerun=failed")
+    assert again.ret == 5
+    again.stdout.fnmatch_lines(["--vlm-rerun failed: nothing to run again of run *(2 MEASURED, 6 PASS)*"])
+
+
+def test_errors_are_not_failures(project: Project) -> None:
+    project.script({"setting": "invert", "sample": "q1", "error": "down"}, {"setting": "flip_v", "answer": "A"})
+    project.run()
+    project.run("--vlm-rerun=errors").assert_outcomes(errors=1, deselected=TESTS - 1)
+
+
+def test_what_is_undecided(project: Project) -> None:
+    project.write("policy.yaml", (project.path / "policy.yaml").read_text().replace("point", "interval"))
+    first = project.run()
+    assert first.ret == 10
+    count = first.parseoutcomes()["failed"]
+    again = project.run("--vlm-rerun=inconclusive")
+    assert again.parseoutcomes()["failed"] == count
+
+
+def test_it_is_about_the_last_run_of_these_models(project: Project) -> None:
+    project.script({"setting": "invert", "answer": "A"}, name="other")
+    project.run(models=("other",))
+    project.run(models=("model",))
+    again = project.run("--vlm-rerun=failed", models=("other",))
+    again.assert_outcomes(failed=2, deselected=TESTS - 2)
+
+
+def test_without_an_earlier_run_it_is_refused(project: Project) -> None:
+    result = project.run("--vlm-rerun=failed")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --vlm-rerun failed: *.vlmrobust has no earlier run about model. Run once without*"])
+
+
+def test_other_words_are_refused(project: Project) -> None:
+    result = project.run("--vlm-rerun=fail")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*--vlm-rerun 'fail': expected one of failed, errors, inconclusive. Did you mean 'failed'?"])
+
+
+def test_k_narrows_it_further(project: Project) -> None:
+    project.script(*BROKEN)
+    project.run()
+    project.run("--vlm-rerun=failed", "-k", "invert").assert_outcomes(failed=1, deselected=TESTS - 1)
+
+
+def test_the_command_of_a_breach_runs_that_test_alone(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"})
+    first = any_project.run("--vlm-report=out", "-k", "invert or worst")
+    every = commands(first)
+    assert [words[-1] for words in every] == [
+        "suite/test_suite.py::test_cell[model-data-invert]",
+        "suite/test_suite.py::test_sweep[model-data-worst_case_drop]",
+        "suite",
+    ]
+    assert every[0][:-1] == [
+        "pytest",
+        "--vlm=scripted:model.yaml",
+        "--vlm-dataset=data.jsonl",
+        "--vlm-thresholds=policy.yaml",
+        "-p",
+        "no:randomly",
+    ]
+    alone = any_project.pytester.runpytest(*every[0][1:])
+    alone.assert_outcomes(failed=1)
+    assert alone.ret == 1
+
+
+def test_the_command_of_all_breaches_runs_them_all(project: Project) -> None:
+    project.script(*BROKEN)
+    (last,) = [words for words in commands(project.run()) if "--vlm-rerun=failed" in words]
+    project.pytester.runpytest(*last[1:]).assert_outcomes(failed=3, deselected=TESTS - 3)
+
+
+def test_from_another_directory_the_command_still_finds_its_test(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.script({"setting": "invert", "answer": "A"})
+    project.write("pytest.ini", "[pytest]\n")
+    monkeypatch.chdir(project.path / "suite")
+    given = ("--vlm=scripted:../model.yaml", "--vlm-dataset=../data.jsonl", "--vlm-thresholds=../policy.yaml")
+    first = project.pytester.runpytest(*given, "test_suite.py", "-k", "invert")
+    (words,) = commands(first)
+    assert words[-1] == "test_suite.py::test_cell[model-data-invert]"
+    project.pytester.runpytest(*words[1:]).assert_outcomes(failed=1)
