@@ -12,7 +12,9 @@ import argparse
 import ast
 import functools
 import inspect
+import itertools
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -33,8 +35,9 @@ from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.extras import SOURCE as OWN_READING
 from pytest_vlmrobust.perturbations.record import Corruption
 from pytest_vlmrobust.perturbations.registry import REGISTRY
-from pytest_vlmrobust.policies import json_schema
 from pytest_vlmrobust.plugin.options import Settings
+from pytest_vlmrobust.policies import Extent, json_schema, load_policy
+from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, LAWS
 
 ROOT = Path(__file__).parents[1]
@@ -254,6 +257,30 @@ def corpus_metrics() -> str:
     return described(("metric", "value"), {name: scoring.CORPUS_METRICS.get(name) for name in scoring.CORPUS_METRICS})
 
 
+def policies() -> str:
+    """Returns the table of the shipped policies."""
+    files = sorted(shipped("thresholds").glob("*.yaml"))
+    loaded = {file.stem: load_policy([file], known_metrics=known_metrics(), root=ROOT) for file in files}
+    rows = [
+        (
+            f"`{file.stem}`",
+            opening(file),
+            str(len(loaded[file.stem].rules)),
+            "a part may be GO" if loaded[file.stem].coverage.tests is Extent.PARTIAL else "all tests and samples",
+            ", ".join(loaded[file.stem].coverage.suites),
+        )
+        for file in files
+    ]
+    return table(("policy", "what it is for", "rules", "GO asks for", "suites it asks for"), rows)
+
+
+def opening(file: Path) -> str:
+    """Returns the sentence that the comment at the top of a file begins with."""
+    comments = itertools.takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
+    text = " ".join(line.lstrip("# ") for line in comments if "yaml-language-server" not in line)
+    return re.split(r"(?<=[.])\s", text, maxsplit=1)[0].rstrip(".")
+
+
 def schema_of_thresholds() -> str:
     """Returns the JSON Schema of thresholds files."""
     return json.dumps(json_schema.thresholds_schema(known_metrics()), indent=2) + "\n"
@@ -290,6 +317,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/reference/files.md": {
         kind.__name__.lower(): functools.partial(members, kind) for kind in (Record, Measure, Example, Reply, Picture)
     },
+    "docs/reference/thresholds.md": {"policies": policies},
     "docs/reference/models.md": {"models": models},
     "docs/reference/errors.md": {"errors": exceptions},
     "docs/reference/scoring.md": {

@@ -21,7 +21,7 @@ _LOG_WIDTH = 160
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0, 4 for a mistake in what was asked, or a decision's own code."""
+    """Runs one command and returns its exit code: 0, 1 for what differs, 4 for a mistake, or a decision's own code."""
     options = _parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
     try:
@@ -51,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", help="read thresholds files as a gate would and say what they hold")
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
-    check.add_argument("--samples", type=_count, metavar="N", help="say which rules N independent samples of a data set hardly decide")
+    check.add_argument(
+        "--samples", type=_count, metavar="N", help="say which rules N independent samples of a data set hardly decide"
+    )
     check.add_argument("--strict", action="store_true", help="exit with 1 when there is a warning")
     check.set_defaults(run=_check)
 
@@ -59,6 +61,27 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory below .vlmrobust/runs")
     report.add_argument("--out", type=Path, help="where to (default: the run's directory)")
     report.set_defaults(run=_report)
+
+    junit = commands.add_parser("junit", help="write junit.xml of a run from its journal, also of one that was killed")
+    junit.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory below .vlmrobust/runs")
+    junit.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: junit.xml in the run's directory)")
+    junit.set_defaults(run=_junit)
+
+    compare = commands.add_parser("compare", help="say what changed between two runs on the same samples")
+    compare.add_argument("before", metavar="A", type=Path, help="the earlier run: a directory that holds predictions.sqlite")
+    compare.add_argument("after", metavar="B", type=Path, help="the later run")
+    compare.add_argument("--out", type=Path, metavar="DIR", help="write comparison.json and comparison.md there")
+    compare.add_argument("--model", default="", metavar="NAME", help="a model of the later run (default: all of them)")
+    compare.set_defaults(run=_compare)
+
+    bundle = commands.add_parser("bundle", help="put everything that a run's verdicts rest on into one ZIP file")
+    bundle.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory below .vlmrobust/runs")
+    bundle.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: RUN.zip here)")
+    bundle.set_defaults(run=_bundle)
+
+    verify = commands.add_parser("verify", help="compute every verdict of a bundle again, offline, and say what differs")
+    verify.add_argument("bundle", metavar="BUNDLE", type=Path, help="what vlmrobust bundle wrote")
+    verify.set_defaults(run=_verify)
 
     _add_show(commands.add_parser("show", help="draw one picture under many settings: a contact sheet in HTML or PNG"))
     return parser
@@ -141,24 +164,89 @@ def _count(text: str) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from .reporting import RunFacts, write_report
-    from .store import read_journal, read_manifest
-    from .store.pictures import FOLDER
+    from .reporting import write_report
+    from .reporting.files import summary
+    from .reporting.runs import read_run
+    from .reporting.step_summary import add_step_summary
 
-    records = list({record.key: record for record in read_journal(options.run_directory)}.values())
+    run = read_run(options.run_directory)
     out = options.out or options.run_directory
-    begun = read_manifest(options.run_directory)
-    facts = RunFacts(
-        planned=begun["planned"],
-        selected=begun["selected"],
-        shortfalls=begun.get("shortfalls", ()),
-        pictures=options.run_directory.parent.parent / FOLDER,
-        origins=begun,
-    )
-    write_report(out, records, facts, None)
-    decision = facts.decision(records)
-    _say(f"{decision}: {len(records)} of {facts.selected} records, {out / 'report.html'}")
-    return EXIT_CODES[decision]
+    write_report(out, run.records, run.facts, None)
+    if said := add_step_summary(summary(run.records, run.facts)):
+        print(f"vlmrobust: {said}", file=sys.stderr)  # noqa: T201 - a command line speaks by printing
+    _say(f"{run.decision}: {len(run.records)} of {run.facts.selected} records, {out / 'report.html'}")
+    return EXIT_CODES[run.decision]
+
+
+def _junit(options: argparse.Namespace) -> int:
+    from .reporting.junit import FILE_NAME
+    from .reporting.runs import read_run
+    from .reporting.writing import write_text
+
+    run = read_run(options.run_directory)
+    out = options.out or options.run_directory / FILE_NAME
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, run.junit)
+    _say(f"{run.decision}: {len(run.records)} tests, {len(run.facts.lost(run.records))} without a verdict, {out}")
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from .evaluation.comparison import compare
+    from .reporting.comparison import render_comparison, write_comparison
+
+    found = compare(options.before, options.after, model=options.model)
+    if options.out:
+        write_comparison(options.out, found)
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else _LOG_WIDTH
+    _say(render_comparison(found, width=width, color=terminal).rstrip("\n"))
+    return 0
+
+
+def _bundle(options: argparse.Namespace) -> int:
+    from .reporting.bundle import write_bundle
+
+    out = options.out or Path(f"{options.run_directory.resolve().name}.zip")
+    names = write_bundle(options.run_directory, out)
+    _say(f"{out}: {len(names)} files, {out.stat().st_size} bytes")
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    import tempfile
+
+    from .evaluation.verification import verify
+    from .reporting.bundle import not_derived, unpack
+    from .reporting.runs import read_run
+
+    with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
+        unpacked = Path(folder)
+        differences = unpack(options.bundle, unpacked)
+        try:
+            run = read_run(unpacked)
+            found = verify(unpacked, run.records, unrecorded=run.unrecorded)
+        except VlmRobustError as error:
+            if not differences:
+                raise
+            return _told([*differences, f"nothing could be computed again: {error}".replace(folder, str(options.bundle))])
+        for name, sha256 in found.policies.items():
+            _say(f"policy of {name}: {sha256}")
+        for note in found.notes:
+            _say(f"note: {note}")
+        differences += [*found.differences, *not_derived(run)]
+        _say(
+            f"{run.decision}: {found.answers} answers scored again, {found.records} of {len(run.records)} records computed again"
+        )
+        return _told([one.replace(folder, str(options.bundle)) for one in differences])
+
+
+def _told(differences: Sequence[str]) -> int:
+    """Says what differs, and returns the exit code of a verification."""
+    for difference in differences:
+        _say(f"DIFFERS  {difference}")
+    _say(f"{len(differences)} differences" if differences else "all agrees")
+    return int(bool(differences))
 
 
 def _show(options: argparse.Namespace) -> int:

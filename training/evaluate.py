@@ -114,7 +114,7 @@ def severity_table(evaluator: Evaluator) -> list[str]:
     return [*lines, f"| **all** | {' | '.join(f'**{value:.3f}**' for value in everything)} |"]
 
 
-def resolution_table(evaluator: Evaluator) -> list[str]:
+def resolution_table(evaluator: Evaluator, model: str) -> list[str]:
     """Returns accuracy at several sizes of the same pictures; sides are multiples of what one image token covers."""
     import cv2
 
@@ -122,7 +122,7 @@ def resolution_table(evaluator: Evaluator) -> list[str]:
     from pytest_vlmrobust.evaluation.prompts import prompt, scorable_choices
     from pytest_vlmrobust.scoring import score
 
-    backend = open_backend(resolve(MODEL), BackendOptions(batch_size=32))
+    backend = open_backend(resolve(model), BackendOptions(batch_size=32))
     lines = ["| side, px | shapes |", "|--:|--:|"]
     samples = evaluator.samples("shapes")[::4]
     for side in (80, 120, 160, 200, 240):
@@ -146,6 +146,7 @@ def main() -> None:
     """Measures, prints, and replaces the measured part of the model card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--per-kind", type=int, default=100, help="questions per kind")
+    parser.add_argument("--model", default=MODEL, help="a checkpoint directory to measure in its place; the card stays as it is")
     parser.add_argument("--entities", type=int, default=72, help="faces, and words, of the Observatory's tasks")
     parser.add_argument("--no-severity", action="store_true", help="leave the slow tables out, and the card as it is")
     options = parser.parse_args()
@@ -154,7 +155,7 @@ def main() -> None:
     observatory = observatory_data(options.entities)
     with tempfile.TemporaryDirectory() as directory, Store.open(Path(directory)) as store:
         evaluator = Evaluator(
-            models={MODEL: resolve(MODEL)},
+            models={MODEL: resolve(options.model)},
             datasets={
                 "shapes": lambda: Shapes(per_kind=options.per_kind, seed=SEED),
                 "left out of shapes": lambda: Shapes(per_kind=options.per_kind, seed=SEED, kinds=LEFT_OUT),
@@ -167,7 +168,7 @@ def main() -> None:
             store=store,
             options=EvaluationOptions(batch_size=32),
         )
-        parts = [kinds_table(evaluator), resolution_table(evaluator), observatory_table(evaluator, observatory)]
+        parts = [kinds_table(evaluator), resolution_table(evaluator, options.model), observatory_table(evaluator, observatory)]
         print("\n\n".join("\n".join(part) for part in parts), flush=True)
         if options.no_severity:
             return
@@ -175,6 +176,8 @@ def main() -> None:
         evaluator.close()
     text = "\n\n".join("\n".join(part) for part in parts)
     print(text)
+    if options.model != MODEL:
+        return
     card = CARD.read_text(encoding="utf-8")
     before, _, rest = card.partition(BEGIN)
     CARD.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")

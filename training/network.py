@@ -129,6 +129,10 @@ class Optimizers:
             (torch.optim.AdamW(rest, adam, betas=(0.9, 0.98), weight_decay=0.0), adam),
         ]
 
+    def add(self, module: nn.Module, rate: float) -> None:
+        """Adds a module that AdamW is to train."""
+        self.all.append((torch.optim.AdamW(module.parameters(), rate, weight_decay=0.0), rate))
+
     def step(self, share: float) -> None:
         for optimizer, rate in self.all:
             for group in optimizer.param_groups:

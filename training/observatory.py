@@ -1,94 +1,164 @@
-"""The fourth stage: the language model learns to compare pictures, for the Observatory's matching and pointing."""
+"""The fourth stage: the model learns to compare pictures, for the Observatory's task `matching`.
+
+compare    three layers are put below the language model's own, and learn alone: to gather each picture, to compare each candidate
+           with the support, and to tell the place of the answer which one is the same; and to change prompts with one picture
+           as little as they can.
+name       the layers above learn to say the letter that the place of the answer then holds, and keep answering the questions
+           of the earlier stages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from illustrated import Illustrator, restricted_letters
-from network import read
-from rows import Packer
+from comparing import BELOW, Comparer, guidance
+from identities import Identities, asked, identities
+from illustrated import Illustrator
+from naming import Kept
+from network import Optimizers, logits_of, run, see
+from rows import Batch, Packer, pictures, pixels
+from torch import nn
+from torch.nn import functional
 from transformers import Qwen2VLForConditionalGeneration
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.seeding import derive_seed
 from pytest_vlmrobust.core.setting import CLEAN, Setting
-from pytest_vlmrobust.datasets.collection import Collection
-from pytest_vlmrobust.evaluation.tasks import task_dataset
 
-TASKS = ("matching", "pointing")
-CLEAN_SHARE = 0.4
-VARIANTS = 3
-POINTED_AT = 300
-ROWS = 24
-
-
-def settings(rng: np.random.Generator, samples: Sequence[Sample], clean_share: float) -> list[Setting]:
-    """Returns a random setting for each sample: clean, or one of the few in-distribution augmentations that its entity is shown under."""
-    names = perturbations.names("observatory_id")
-    return [
-        CLEAN
-        if rng.random() < clean_share
-        else Setting.parse(names[(derive_seed(0, sample.group) + int(rng.integers(VARIANTS)) * 5) % len(names)])
-        for sample in samples
-    ]
+TASK = "matching"
+GROUPS = 1000
+"""Groups of pictures that are easily taken for each other, of faces and of words."""
+ROWS, REPLAYED = 24, 12
+"""Samples, and pictures of the earlier stages, in a step."""
+CLEAN_SHARE, VARIANTS = 0.5, 3
+"""Share of unperturbed samples, and how many augmentations an entity is seen under: few, so that image tokens can be kept."""
+SILENCE, FLOOR = 1.0, 0.01
+"""Weight of what the layers below change in a prompt with one picture, and the squared change that hardly counts."""
+COMPARE_SHARE = 0.6
+"""Share of the stage's time that goes to comparing."""
+KEPT_ROWS, NAMED_ROWS, REFRESH_SECONDS = 384, 64, 180.0
+"""Rows whose keys and values are kept while letters are learned, how many a step takes, and how long they are good for."""
 
 
-class Course:
-    """Samples of every task about two collections, by data set."""
+class Log(Protocol):
+    """Writes a line of facts."""
 
-    def __init__(self, collections: Sequence[Collection]) -> None:
-        self._pairs = list(zip(collections, reversed(collections), strict=True))
-
-    def samples(self, seed: int) -> dict[str, Sequence[Sample]]:
-        """Returns every data set's samples, laid out by a seed."""
-        made = [task_dataset(task, own, other, seed=seed) for own, other in self._pairs for task in TASKS]
-        return {dataset.name: dataset.samples() for dataset in made}
+    def __call__(self, **facts: object) -> None: ...
 
 
-def drawn(rng: np.random.Generator, course: Course, shares: Mapping[str, float]) -> Iterator[tuple[str, list[Sample]]]:
-    """Yields batches of samples for ever, each of one data set; every pass over the entities has new layouts."""
-    queues: dict[str, list[Sample]] = {}
-    while True:
-        if any(len(queue) < ROWS for queue in queues.values()) or not queues:
-            fresh = course.samples(int(rng.integers(2**31)))
-            for name, samples in fresh.items():
-                if len(queues.get(name, ())) < ROWS:
-                    queues[name] = [samples[i] for i in rng.permutation(len(samples))]
-        names = list(queues)
-        weights = np.array([shares[name.rpartition(".")[2]] for name in names])
-        name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
-        yield name, [queues[name].pop() for _ in range(ROWS)]
+class Observatory:
+    """The stage's model, data and log."""
 
-
-class Examiner:
-    """Accuracy on held-out entities."""
-
-    def __init__(self, model: Qwen2VLForConditionalGeneration, packer: Packer, course: Course, count: int) -> None:
-        self._model, self._packer = model, packer
-        self._samples = {name: list(samples[:count]) for name, samples in course.samples(0).items()}
+    def __init__(self, model: Qwen2VLForConditionalGeneration, packer: Packer, log: Log, seed: int) -> None:
+        self.model, self._packer, self._log = model, packer, log
+        self._rng = np.random.default_rng([seed, 4])
+        self._text = model.model.language_model
         self._illustrator = Illustrator(model, packer)
+        self._collections: tuple[Identities, Identities] = identities(self._rng, GROUPS)
+        self._asked = asked(self._rng, self._collections, TASK, ROWS)
+        self._replayed = pictures(self._rng, evaluation=False, per_picture=3, words=0.25)
+
+    def compare(self, seconds: float, share: Any) -> None:
+        """Teaches the layers below to compare, and to leave prompts with one picture alone."""
+        below = self._learning(self._text.layers[:BELOW])
+        comparer = Comparer(self._text.config.hidden_size)
+        optimizers = Optimizers(below, 0.015, 1.5e-3)
+        optimizers.add(comparer, 2e-3)
+        for elapsed in self._steps(seconds):
+            name, samples = next(self._asked)
+            batch, tokens = self._illustrator.batch(samples, self._settings(samples), name)
+            where, layers = self._illustrator.comparison(samples), run(self.model, batch, tokens, BELOW)
+            told, looks = guidance(self.model, batch, layers, where)
+            said, facts = comparer.losses(layers, where)
+            old, old_tokens = self._replay()
+            layers = run(self.model, old, old_tokens, BELOW)
+            changed = (layers[-1] - layers[0]).square().sum(-1)
+            (said + 0.5 * told + SILENCE * torch.log1p(changed / FLOOR).mean()).backward()
+            nn.utils.clip_grad_norm_(below.parameters(), 5.0)
+            optimizers.step(share(elapsed / seconds))
+            self._note({**facts, **looks, "changed": float(changed.detach().mean())}, name)
+
+    def name(self, seconds: float, share: Any, loss_of: Any) -> None:
+        """Teaches the layers above to say the letter, and to answer as before."""
+        above = self._learning(self._text.layers[BELOW:])
+        optimizers = Optimizers(above, 0.005, 5e-4)
+        kept = [self._kept(turn) for turn in range(len(self._collections))]
+        refreshed = 0.0
+        for elapsed in self._steps(seconds):
+            if elapsed - refreshed > REFRESH_SECONDS:
+                refreshed = elapsed
+                for rows, _ in kept:
+                    rows.refresh()
+            rows, targets = kept[int(self._rng.integers(len(kept)))]
+            chosen = torch.from_numpy(self._rng.permutation(len(targets))[:NAMED_ROWS])
+            logits = rows.logits(chosen)
+            named = functional.cross_entropy(logits, targets[chosen])
+            old, tokens = self._replay()
+            answered = logits_of(self.model, old, run(self.model, old, tokens))
+            replayed = loss_of(old, answered)
+            (named + replayed).backward()
+            nn.utils.clip_grad_norm_(above.parameters(), 5.0)
+            optimizers.step(share(elapsed / seconds))
+            right = float((logits.argmax(-1) == targets[chosen]).float().mean())
+            answers = (answered.argmax(-1) == old.target)[old.role == 0]
+            self._note({"right": right, "replayed": float(answers.float().mean())}, TASK)
+
+    def _learning(self, layers: Sequence[nn.Module]) -> nn.ModuleList:
+        """Returns layers that learn from now on, while everything else stands still."""
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
+        module = nn.ModuleList(layers)
+        for parameter in module.parameters():
+            parameter.requires_grad_(True)
+        return module
+
+    def _steps(self, seconds: float) -> Iterator[float]:
+        """Yields the elapsed seconds, step after step, and reports every 50 of them."""
+        started, step = time.monotonic(), 0
+        self._facts: dict[str, list[float]] = defaultdict(list)
+        while (elapsed := time.monotonic() - started) < seconds:
+            yield elapsed
+            step += 1
+            if step % 50 == 0:
+                self._log(step=step, **{name: round(float(np.mean(values)), 3) for name, values in self._facts.items()})
+                self._facts.clear()
+
+    def _note(self, facts: dict[str, float], name: str) -> None:
+        for fact, value in facts.items():
+            self._facts[f"{name}: {fact}"].append(value)
+
+    def _settings(self, samples: Sequence[Sample]) -> list[Setting]:
+        """Returns a random setting for each sample: clean, or one of the in-distribution augmentations of its entity."""
+        names = perturbations.names("observatory_id")
+        every = len(names) // VARIANTS
+        starts = [derive_seed(0, sample.group) + every * int(self._rng.integers(VARIANTS)) for sample in samples]
+        return [CLEAN if self._rng.random() < CLEAN_SHARE else Setting.parse(names[start % len(names)]) for start in starts]
+
+    def _replay(self) -> tuple[Batch, torch.Tensor]:
+        """Returns pictures with one question after the other, as the earlier stages have them."""
+        rows, grid = list(islice(self._replayed, REPLAYED)), 4
+        batch = self._packer.pack(rows, grid=grid, hint=0.04, rng=self._rng)
+        with torch.no_grad():
+            return batch, see(self.model, pixels(rows, grid, self._rng, augment=True))
 
     @torch.no_grad()
-    def report(self, pools: Mapping[str, Sequence[Setting]]) -> dict[str, dict[str, float]]:
-        """Returns accuracy by pool of settings and data set; sample i is shown under setting i of the pool, round and round."""
-        letters = [self._packer.ids(letter)[0] for letter in "ABCD"]
-        out: dict[str, dict[str, float]] = {}
-        for pool, members in pools.items():
-            for name, samples in self._samples.items():
-                shown = [members[i % len(members)] for i in range(len(samples))]
-                hits: list[bool] = []
-                for start in range(0, len(samples), ROWS):
-                    part = slice(start, start + ROWS)
-                    batch, tokens, _ = self._illustrator.batch(samples[part], shown[part], name)
-                    hits += restricted_letters(batch, read(self._model, batch, tokens), letters)
-                out.setdefault(pool, {})[name] = round(float(np.mean(hits)), 3)
-        return out
-
-
-def pools() -> dict[str, list[Setting]]:
-    """Returns the settings of the Observatory's three splits."""
-    named = {"id": "observatory_id", "ood": "observatory_ood"}
-    return {"clean": [CLEAN], **{k: [Setting.parse(name) for name in perturbations.names(v)] for k, v in named.items()}}
+    def _kept(self, turn: int) -> tuple[Kept, torch.Tensor]:
+        """Returns rows about one collection with what they hold above, and the tokens of their letters."""
+        hidden: list[torch.Tensor] = []
+        targets: list[torch.Tensor] = []
+        position = torch.empty(0)
+        while len(targets) * ROWS < KEPT_ROWS // len(self._collections):
+            name, samples = next(self._asked)
+            if name.startswith(self._collections[turn].name):
+                batch, tokens = self._illustrator.batch(samples, self._settings(samples), name)
+                hidden.append(run(self.model, batch, tokens, BELOW)[-1])
+                targets.append(batch.target)
+                position = batch.position
+        return Kept(self.model, torch.cat(hidden), position), torch.cat(targets)

@@ -214,7 +214,7 @@ class Packer:
 
 @dataclass
 class Batch:
-    """``ids`` (B, T); ``position`` (3, 1, T); ``mask`` additive (1, 1, T, T), causal if None; the rest picks what is predicted."""
+    """``ids`` (B, T); ``position`` (3, 1, T); ``mask`` additive (1, 1, T, T), or None: causal; the rest picks tokens."""
 
     ids: torch.Tensor
     position: torch.Tensor

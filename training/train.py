@@ -1,11 +1,13 @@
 """Trains the embedded model `tiny`: `python training/train.py --out training/runs/1` does everything on 2 CPU cores.
 
-Three stages; the first two are independent and run side by side, one core each:
+Four stages; the first two are independent and run side by side, one core each:
 
 language   the language model alone. Image tokens are written in words (sums of word embeddings laid out as the picture is).
            First the answer is given away in the question, so that options are matched to words; then less and less.
 vision     the vision tower alone, taught to say per image token what the language stage's stand-ins say, at mixed resolutions.
 joint      both, end to end, on drawn pictures.
+observatory  three layers below the language model's learn to compare pictures; see observatory.py. From the joint stage's result,
+           or from a checkpoint: `--stage observatory --resume pytest_vlmrobust/backends/tiny`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from checkpoint import build_config, build_tokenizer, processor_files
+from comparing import deepened
 from network import Optimizers, read, see
+from observatory import COMPARE_SHARE, Observatory
 from rows import Anchors, Batch, Packer, Picture, pictures, pixels
 from torch.nn import functional
 from transformers import Qwen2VLForConditionalGeneration
@@ -235,13 +239,29 @@ def joint(bench: Bench, minutes: float, resume: str | None) -> None:
     torch.save(bench.model.state_dict(), bench.out / "joint.pt")
 
 
+def observatory(bench: Bench, minutes: float, resume: str | None) -> None:
+    """Stage 4: comparing pictures."""
+    if resume:
+        bench.model = Qwen2VLForConditionalGeneration.from_pretrained(resume, dtype=torch.float32)
+    else:
+        bench.model.load_state_dict(torch.load(bench.out / "joint.pt", weights_only=True))
+    stage = Observatory(deepened(bench.model), bench.packer, bench.log, bench.seed)
+    seconds = minutes * 60
+    stage.compare(COMPARE_SHARE * seconds, schedule)
+    torch.save(stage.model.state_dict(), bench.out / "compare.pt")
+    stage.name((1 - COMPARE_SHARE) * seconds, schedule, loss_of)
+    torch.save(stage.model.state_dict(), bench.out / "observatory.pt")
+
+
 def export(bench: Bench, target: Path) -> None:
-    """Writes the checkpoint that ships: half precision, tokenizer, processor."""
-    bench.model.load_state_dict(torch.load(bench.out / "joint.pt", weights_only=True))
+    """Writes the checkpoint that ships, of the last stage that there is: half precision, tokenizer, processor."""
+    last = bench.out / "observatory.pt"
+    model = deepened(bench.model) if last.exists() else bench.model
+    model.load_state_dict(torch.load(last if last.exists() else bench.out / "joint.pt", weights_only=True))
     target.mkdir(parents=True, exist_ok=True)
-    bench.model.generation_config.eos_token_id = bench.packer.end
-    bench.model.generation_config.pad_token_id = bench.tokenizer.pad_token_id
-    bench.model.half().save_pretrained(target)
+    model.generation_config.eos_token_id = bench.packer.end
+    model.generation_config.pad_token_id = bench.tokenizer.pad_token_id
+    model.half().save_pretrained(target)
     bench.tokenizer.save_pretrained(target)
     processor_files(target)
 
@@ -250,11 +270,12 @@ def everything(arguments: argparse.Namespace) -> None:
     """Runs the two independent stages side by side, then the joint one, then writes the checkpoint."""
     base = [sys.executable, __file__, "--out", str(arguments.out), "--seed", str(arguments.seed)]
     first = [
-        subprocess.Popen([*base, "--stage", stage, "--minutes", str(arguments.minutes * 0.4)]) for stage in ("language", "vision")
+        subprocess.Popen([*base, "--stage", stage, "--minutes", str(arguments.minutes * 0.3)]) for stage in ("language", "vision")
     ]
     if any(process.wait() for process in first):
         raise SystemExit("a stage failed; its messages stand above")
-    subprocess.run([*base, "--stage", "joint", "--threads", "2", "--minutes", str(arguments.minutes * 0.6)], check=True)
+    subprocess.run([*base, "--stage", "joint", "--threads", "2", "--minutes", str(arguments.minutes * 0.4)], check=True)
+    subprocess.run([*base, "--stage", "observatory", "--threads", "2", "--minutes", str(arguments.minutes * 0.3)], check=True)
     subprocess.run([*base, "--stage", "export", "--target", str(arguments.target)], check=True)
 
 
@@ -262,11 +283,11 @@ def main() -> None:
     """Reads the command line and runs a stage, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="directory for logs and stage results")
-    parser.add_argument("--stage", choices=("all", "language", "vision", "joint", "export"), default="all")
-    parser.add_argument("--minutes", type=float, default=75.0, help="wall-clock budget")
+    parser.add_argument("--stage", choices=("all", "language", "vision", "joint", "observatory", "export"), default="all")
+    parser.add_argument("--minutes", type=float, default=110.0, help="wall-clock budget")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--resume", help="continue from this state")
+    parser.add_argument("--resume", help="continue from this state; of the stage observatory, from this checkpoint")
     parser.add_argument("--target", type=Path, default=Path("pytest_vlmrobust/backends/tiny"), help="where the checkpoint goes")
     arguments = parser.parse_args()
     if arguments.stage == "all":
@@ -276,7 +297,8 @@ def main() -> None:
     if arguments.stage == "export":
         export(bench, arguments.target)
         return
-    {"language": language, "vision": vision, "joint": joint}[arguments.stage](bench, arguments.minutes, arguments.resume)
+    stages = {"language": language, "vision": vision, "joint": joint, "observatory": observatory}
+    stages[arguments.stage](bench, arguments.minutes, arguments.resume)
 
 
 if __name__ == "__main__":

@@ -196,12 +196,13 @@ class Record:
 
     def to_json(self) -> str:
         """Returns the record as one line of JSON; NaN becomes ``null``."""
-        return json.dumps(_json_safe(dataclasses.asdict(self)), allow_nan=False, sort_keys=True)
+        return json.dumps(json_safe(dataclasses.asdict(self)), allow_nan=False, sort_keys=True)
 
     @classmethod
     def from_json(cls, line: str) -> Record:
         """Reads what :meth:`to_json` wrote."""
         data = json.loads(line)
+        data.pop("key", None)  # results.json has it, made of other fields
         measures = tuple(Measure(**_restored(measure)) for measure in data.pop("measures"))
         data |= {name: tuple(data.get(name, ())) for name in ("worst", "broken", "fixed", "notes")}  # old journals lack some
         data["positions"] = tuple(math.nan if share is None else share for share in data.get("positions", ()))
@@ -211,13 +212,14 @@ class Record:
         return cls(measures=measures, **data)
 
 
-def _json_safe(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
+    """Returns a value with ``None`` for every number that is not finite, and lists for tuples."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _json_safe(item) for key, item in value.items()}
+        return {key: json_safe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_safe(item) for item in value]
+        return [json_safe(item) for item in value]
     return value
 
 

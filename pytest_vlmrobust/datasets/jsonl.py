@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os.path
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -234,7 +235,7 @@ class _Row:
     def _image(self, key: str, pictures: list[str], number: int) -> ImageSource | None:
         written, where = pictures[number], f"{self.place}, key {key!r}"
         path = self.lines.path.parent / written if len(written) <= _LONGEST_PATH else None
-        if path is not None and path.is_file():
+        if path is not None and os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises where a name is too long, as base64 is
             self.lines.image_files[written] = path
             return FileImage(path, where)
         if written.startswith("data:") or _BASE64.fullmatch(written):

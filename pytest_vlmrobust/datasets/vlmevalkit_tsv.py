@@ -21,6 +21,7 @@ The record of a benchmark may say otherwise: which columns play these roles, how
 from __future__ import annotations
 
 import hashlib
+import os.path
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -180,7 +181,7 @@ class _Table:
         found: list[ImageSource] = []
         for written in self._list(row.cells.get("image_path", ""), row.place, "image_path"):
             places = [root / written for root in self._roots()]
-            path = next((path for path in places if path.is_file()), None)
+            path = next((path for path in places if os.path.isfile(path)), None)  # noqa: PTH113 - Path.is_file raises on long names
             if path is None:
                 looked = ", ".join(str(path) for path in dict.fromkeys(places))
                 self.problems.add(row.place, "image_path", written, f"an image file; looked for {looked}")

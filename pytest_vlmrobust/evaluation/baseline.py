@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN
+from pytest_vlmrobust.core.setting import CLEAN, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, StoredCell
 
@@ -135,6 +135,25 @@ def baseline_estimates(
     return [
         (name, metrics.estimate(name, paired, setting=str(cell.setting), confidence=confidence)) for name in baseline_metrics()
     ]
+
+
+def baseline_scores(baseline: Baseline, model: str, dataset: str, samples: Sequence[Sample], table: ScoreTable) -> dict[str, Any]:
+    """Returns the earlier scores under the settings of a table, of those that the earlier run measured.
+
+    Raises:
+        DatasetError: the baseline asked other samples.
+    """
+    cells = (Cell(model, dataset, Setting.parse(name)) for name in table.by_setting)
+    return {str(cell.setting): baseline.scores(cell, samples) for cell in cells if baseline.measured(cell)}
+
+
+def not_compared(metric: str, table: ScoreTable) -> str:
+    """Returns why a summary metric that compares with an earlier run does not apply, or an empty string."""
+    if metrics.Needs.BASELINE_BY_SETTING not in metrics.get(metric).needs:
+        return ""
+    lacking = [name for name in table.by_setting if name not in (table.baseline_by_setting or {})]
+    more = f" and {len(lacking) - 1} more settings" if len(lacking) > 1 else ""
+    return f"the baseline did not measure {lacking[0]}{more}" if lacking else ""
 
 
 def changed(baseline: Baseline, cell: Cell, samples: Sequence[Sample], values: NDArray[np.float64]) -> metrics.ChangedSamples:

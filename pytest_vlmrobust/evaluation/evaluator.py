@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.setting import NO_IMAGE, Setting
 from pytest_vlmrobust.datasets import corpus_metric, sampling
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.metrics.table import ScoreTable
@@ -123,7 +123,7 @@ class CellResult:
 
 
 @dataclass(eq=False)
-class _Asking:
+class Asking:
     """One view of a sample on its way: where it comes from, and the key of its answer once known."""
 
     sample: Sample
@@ -237,7 +237,7 @@ class Evaluator:
             self._backends[model] = self.open_backend(self.models[model])
         return self._backends[model]
 
-    def _resident(self, model: str) -> Backend:
+    def resident(self, model: str) -> Backend:
         """Returns the backend that may load weights now: every other one frees its own first."""
         for name, backend in self._backends.items():
             if name != model:
@@ -246,19 +246,15 @@ class Evaluator:
 
     def _evaluate(self, cell: Cell) -> CellResult:
         started = time.monotonic()
-        samples = self._spoken_to(cell.model, self.samples(cell.dataset))
-        mode = self.models[cell.model].prompt_mode
+        asked = self.asked(cell)
         count = view_count(cell.setting)
-        recipes = [(sample, prompt(sample, mode), self._views.recipe(sample, cell.setting)) for sample in samples]
-        asked = [_Asking(*recipe, view, count) for recipe in recipes for view in range(count)]
-        self._recall(cell, asked)
         found, inferred = self._answered(cell, asked, count)
         self.inferred += inferred
         self.recalled += len(found) - inferred
         replies = [found.get(index, (NOT_PREDICTED, UNASKED)) for index in range(len(asked))]
         return CellResult(
             cell=cell,
-            samples=samples,
+            samples=tuple(asking.sample for asking in asked[::count]),
             predictions=tuple(prediction for prediction, _ in replies),
             scores=tuple(scored for _, scored in replies),
             n_requested=len(found),
@@ -269,7 +265,20 @@ class Evaluator:
             keys=tuple(asking.key or "" for asking in asked),
         )
 
-    def _answered(self, cell: Cell, asked: Sequence[_Asking], views: int) -> tuple[dict[int, tuple[Prediction, Score]], int]:
+    def asked(self, cell: Cell) -> list[Asking]:
+        """Returns what a cell asks, view by view, with the key of each answer where its pixels are known; none are read for it.
+
+        Raises:
+            InfrastructureError: the files of the model, or the store, cannot be read.
+        """
+        samples = self._spoken_to(cell.model, self.samples(cell.dataset))
+        mode, count = self.models[cell.model].prompt_mode, view_count(cell.setting)
+        recipes = [(sample, prompt(sample, mode), self._views.recipe(sample, cell.setting)) for sample in samples]
+        asked = [Asking(*recipe, view, count) for recipe in recipes for view in range(count)]
+        self._recall(cell, asked)
+        return asked
+
+    def _answered(self, cell: Cell, asked: Sequence[Asking], views: int) -> tuple[dict[int, tuple[Prediction, Score]], int]:
         """Returns the answer to each view that has to be asked about, by its index, and how many of them were inferred."""
         found: dict[int, tuple[Prediction, Score]] = {}
         settled: set[int] = set()
@@ -292,11 +301,11 @@ class Evaluator:
         backend, convention = self._backend(model), self.models[model].box_convention
         return tuple(in_space_of(sample, convention, backend) for sample in samples)
 
-    def _notes(self, asked: Sequence[_Asking]) -> dict[str, tuple[str, ...]]:
+    def _notes(self, asked: Sequence[Asking]) -> dict[str, tuple[str, ...]]:
         by_recipe = self.store.get_notes({asking.recipe for asking in asked})
         return {asking.sample.id: by_recipe[asking.recipe] for asking in asked if asking.recipe in by_recipe}
 
-    def _recall(self, cell: Cell, asked: Sequence[_Asking]) -> None:
+    def _recall(self, cell: Cell, asked: Sequence[Asking]) -> None:
         """Fills in the keys of answers whose pixels are known from an earlier run by their recipe."""
         known = self.store.get_digests({asking.recipe for asking in asked})
         for asking in asked:
@@ -304,7 +313,7 @@ class Evaluator:
             if digests is not None:
                 asking.key = self._key(cell, asking, digests)
 
-    def _key(self, cell: Cell, asking: _Asking, digests: tuple[str, ...]) -> str:
+    def _key(self, cell: Cell, asking: Asking, digests: tuple[str, ...]) -> str:
         ref = self.models[cell.model]
         choices = scorable_choices(asking.sample, ref.prompt_mode)
         model = self.model_fingerprint(cell.model)
@@ -316,7 +325,7 @@ class Evaluator:
     def _limit(self, ref: ModelRef, sample: Sample) -> int:
         return answer_limit(sample, ref.prompt_mode, generation_for(ref).max_new_tokens)
 
-    def _infer_missing(self, cell: Cell, asked: Sequence[_Asking], answers: dict[str, Prediction]) -> int:
+    def _infer_missing(self, cell: Cell, asked: Sequence[Asking], answers: dict[str, Prediction]) -> int:
         """Infers what has no answer, batch by batch, each stored before the next; returns how many were inferred here."""
         missing = [asking for asking in asked if asking.key is None or asking.key not in answers]
         if not missing:
@@ -334,24 +343,32 @@ class Evaluator:
             self.listener(Progress(cell, len(asked) - len(missing) + start + len(batch), len(asked), inferred))
         return inferred
 
-    def _ask(self, cell: Cell, batch: Sequence[_Asking], views: Sequence[View], answers: dict[str, Prediction]) -> int:
+    def _ask(self, cell: Cell, batch: Sequence[Asking], views: Sequence[View], answers: dict[str, Prediction]) -> int:
         """Answers one batch: from the store, from another worker that is at it, or by asking the model."""
-        ref = self.models[cell.model]
-        requests: dict[str, Request] = {}
-        for asking, view in zip(batch, views, strict=True):
-            asking.key = self._key(cell, asking, view.digests)
-            requests[asking.key] = Request(
-                key=asking.key,
-                images=of_view(view.images, asking.view, asking.views),
-                text=asking.text,
-                choices=scorable_choices(asking.sample, ref.prompt_mode),
-                max_new_tokens=self._limit(ref, asking.sample),
-                sample_id=asking.sample.id,
-                setting=str(cell.setting),
-            )
+        sent = [self.request(cell, asking, view) for asking, view in zip(batch, views, strict=True)]
+        requests = {request.key: request for request in sent}
         made = [(asking.recipe, view) for asking, view in zip(batch, views, strict=True) if view.digests]
         self.store.put_digests({recipe: view.digests for recipe, view in made}, {recipe: view.notes for recipe, view in made})
         return self._settle(cell, requests, answers)
+
+    def request(self, cell: Cell, asking: Asking, view: View | None = None) -> Request:
+        """Returns what is sent to the model for one view of a sample, whose key is then known.
+
+        Raises:
+            ImageError: its picture cannot be read.
+        """
+        view = self._views.view(asking.sample, cell.setting) if view is None else view
+        ref = self.models[cell.model]
+        asking.key = self._key(cell, asking, view.digests)
+        return Request(
+            key=asking.key,
+            images=of_view(view.images, asking.view, asking.views),
+            text=asking.text,
+            choices=scorable_choices(asking.sample, ref.prompt_mode),
+            max_new_tokens=self._limit(ref, asking.sample),
+            sample_id=asking.sample.id,
+            setting=str(cell.setting),
+        )
 
     def _settle(self, cell: Cell, requests: Mapping[str, Request], answers: dict[str, Prediction]) -> int:
         inferred = 0
@@ -378,10 +395,9 @@ class Evaluator:
             return 0
         keys = [request.key for request in requests]
         try:
-            found = dict(zip(keys, self._resident(cell.model).infer(requests), strict=True))
+            found = dict(zip(keys, self.resident(cell.model).infer(requests), strict=True))
             self.store.put_many(found, context={"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)})
             answers.update({**found, **self.store.get_many(keys)})
         finally:
             self.store.release(keys, self.owner)
         return len(found)
-

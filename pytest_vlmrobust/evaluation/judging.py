@@ -19,7 +19,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import observatory
-from .baseline import Baseline, baseline_estimates, baseline_scores, changed
+from .baseline import Baseline, baseline_estimates, baseline_scores, changed, not_compared
 from .data import TaskData
 from .evaluator import CellResult
 from .examples import examples
@@ -125,7 +125,8 @@ class Judge:
             table = self._sweep_table(sweep, needs, asked)
             refusal = observatory.not_offered(sweep.metric, table)
             estimate = metrics.estimate(sweep.metric, table, confidence=self.confidence)
-            estimate = dataclasses.replace(estimate, valid=False, reason=refusal) if refusal else estimate
+            unfit = refusal or not_compared(sweep.metric, table)
+            estimate = dataclasses.replace(estimate, valid=False, reason=unfit) if unfit else estimate
             more, said = self._by_stratum(sweep, table), observatory.compared(sweep.metric, table)
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, s)) for s in dict.fromkeys((CLEAN, NO_IMAGE, *asked))]
         by_stratum = {one.category: one.value for one in more if one.category}
@@ -246,7 +247,8 @@ class Judge:
         if metrics.Needs.BASE_BY_SETTING in needs:
             added["base_by_setting"] = self._values(twin(self.evaluator.models, sweep.model), sweep.dataset, asked)
         if metrics.Needs.BASELINE_BY_SETTING in needs and self.baseline is not None:
-            added["baseline_by_setting"] = baseline_scores(self.baseline, sweep.model, self.evaluator.samples(sweep.dataset), table)
+            samples = self.evaluator.samples(sweep.dataset)
+            added["baseline_by_setting"] = baseline_scores(self.baseline, sweep.model, sweep.dataset, samples, table)
         return dataclasses.replace(table, **added)
 
     def _values(self, model: str, dataset: str, settings: Iterable[Setting]) -> dict[str, NDArray[np.float64]]:

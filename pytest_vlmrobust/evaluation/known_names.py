@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import SettingError, UnknownName, did_you_mean
@@ -13,7 +14,8 @@ from pytest_vlmrobust.perturbations.catalog import SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.policies import NO_LEVEL, JudgedTest, Scope
 
-from .plan import PREPROCESSING, expand_settings
+from .plan import expand_settings
+from .preprocessed import PREPROCESSING
 
 _LARGEST = 4096
 """Levels that are numbers are tried up to this one."""
@@ -52,13 +54,18 @@ class KnownNames:
     def _is_known(self, field: str, glob: str) -> bool:
         scope = replace(Scope(), **{field: (glob,)})
         known = {"setting": self.settings, "family": self.families, "level": self.levels}[field]
-        tests = (JudgedTest("", "", "", **{field: name}) for name in known)
+        tests = (_test(field, name) for name in known)
         return any(scope.matches(test) for test in tests) or (field != "family" and _is_number(field, glob))
 
     def _spellings(self, field: str, glob: str) -> Iterable[str]:
         if field == "setting":
             return self.settings if ":" in glob else {name.partition(":")[0] for name in self.settings}
         return self.families if field == "family" else self.levels
+
+
+def _test(field: str, name: str) -> JudgedTest:
+    about: dict[str, Any] = {field: name}
+    return JudgedTest("", "", "", **about)
 
 
 @cache

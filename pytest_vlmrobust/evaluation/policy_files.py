@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.policies import MetricFacts, Policy, Rule
 
 DEFAULT = "default"
-BASELINE = "baseline"
-"""The suite of the metrics that compare with an earlier run."""
 
 
 def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path], root: Path) -> Policy:
@@ -57,6 +55,8 @@ def thresholds_file(name: str, path: Callable[[str], Path]) -> Path:
 def is_relative(rule: Rule) -> bool:
     """Whether a rule compares with an earlier run."""
     from pytest_vlmrobust import metrics
+
+    from .judged import BASELINE
 
     return rule.metric in metrics.names() and metrics.get(rule.metric).suite == BASELINE
 

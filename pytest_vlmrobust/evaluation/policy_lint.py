@@ -45,7 +45,7 @@ def lint(policy: Policy, *, today: date, samples: int | None = None) -> list[Fin
 
 
 def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
-    """Returns the rules that never decide, because another one on the same tests with the same treatment is as tight or tighter."""
+    """Returns the rules that never decide, as another one on the same tests with the same treatment is as tight or tighter."""
     found = []
     for first, second in combinations(rules, 2):
         if (first.metric, first.where, first.unless, first.treatment) != (
@@ -88,7 +88,9 @@ def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> li
         if unchanged is None or noise is None or all(rule.bound.admits(unchanged + side * noise) for side in (-1, 1)):
             continue
         text = f"rule {rule.id} ({rule.metric} {rule.bound}) is tighter than the noise of {noise:g} that was measured"
-        found.append(Finding(rule.source, f"{text}: the same model may break it by chance. Loosen it, or make inference repeatable"))
+        found.append(
+            Finding(rule.source, f"{text}: the same model may break it by chance. Loosen it, or make inference repeatable")
+        )
     return found
 
 
@@ -109,7 +111,9 @@ def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
 
 def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: date) -> Iterator[Finding]:
     named = f"waiver {waiver.id} of {waiver.owner}"
-    yield from (Finding(waiver.source, f"{named}: {sentence} A gate refuses it") for sentence in known.unknown_globs(waiver.where))
+    yield from (
+        Finding(waiver.source, f"{named}: {sentence} A gate refuses it") for sentence in known.unknown_globs(waiver.where)
+    )
     if waiver.expired(today):
         yield Finding(waiver.source, f"{named} expired on {waiver.expires}, so that breaches fail again: renew or remove it")
     elif waiver.expires - today <= SOON:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 
 from .evaluator import CellResult
+
+
+class Source(Protocol):
+    """Who can say what answers are about: the evaluator."""
+
+    def dataset(self, name: str) -> Dataset:
+        """Returns the data set called ``name``."""
+        ...
+
+    def model_fingerprint(self, model: str) -> Mapping[str, Any]:
+        """Returns what determines the answers of a model."""
+        ...
 
 
 @dataclass(eq=False)
@@ -16,18 +30,21 @@ class Testimony:
     """Puts the result of every cell into the evidence; called by the evaluator."""
 
     evidence: Evidence
-    open_dataset: Callable[[str], Dataset]
-    _known: set[str] = field(default_factory=set)
+    source: Source
+    _known: set[tuple[str, str]] = field(default_factory=set)
 
     def __call__(self, result: CellResult) -> None:
-        """Stores the answers of a cell, and the questions of its data set when it is the first one.
+        """Stores the answers of a cell; before the first one of a model and a data set, what they are.
 
         Raises:
             StoreError: the evidence cannot be written.
         """
-        name = result.cell.dataset
-        if name not in self._known:
-            self.evidence.put_samples(name, self.open_dataset(name).digest, result.samples)
-            self._known.add(name)
+        model, name = result.cell.model, result.cell.dataset
+        if (model, name) not in self._known:
+            dataset = self.source.dataset(name)
+            self.evidence.put_model(model, self.source.model_fingerprint(model))
+            self.evidence.put_samples(name, dataset.digest, result.samples, corpus_metric(dataset))
+            self.evidence.put_spaces(model, name, result.samples)
+            self._known.add((model, name))
         rows = zip(result.keys, result.predictions, result.scores, strict=True)
-        self.evidence.put_cell(StoredCell(result.cell, result.views, tuple(Answer(*row) for row in rows)))
+        self.evidence.put_cell(StoredCell(result.cell, result.views, tuple(Answer(*row) for row in rows), result.notes))

@@ -11,10 +11,12 @@ from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
 from pytest_vlmrobust.metrics import best_patches
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.validity import whole_is_above_chance
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
 
 from .evaluator import CellResult
-from .measured import Measured
+from .measured import Measured, chances
 from .whole_intervals import Bounds, bounds_of_drop, bounds_of_index, bounds_of_value
 
 CORPUS_SCORE = "corpus_score"
@@ -46,8 +48,19 @@ def whole_estimates(measured: Measured, cell: Cell, result: CellResult, confiden
     if result.views > 1:
         ratio = 1.0 - own.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
         bounds = bounds_of_index(clean.sums, own.sums, result.samples) if clean.sums and own.sums else None
-        found.append((CORPUS_PCRI, own.estimate(ratio, bounds, confidence)))
+        index = own.estimate(ratio, bounds, confidence)
+        unfit = _unfit(measured.result(Cell(cell.model, cell.dataset, CLEAN)))
+        found.append((CORPUS_PCRI, Estimate(math.nan, index.n, valid=False, reason=unfit) if unfit else index))
     return found
+
+
+def _unfit(clean: CellResult) -> str:
+    """Returns why the whole pictures are no basis for PCRI, by the rule for means of scores; an empty string if they are one."""
+    kept = [number for number, value in enumerate(clean.values) if math.isfinite(value)]
+    samples = [clean.samples[number] for number in kept]
+    groups = [sample.group or sample.id for sample in samples]
+    table = ScoreTable(clean=clean.values[kept], groups=groups, chances=chances(samples))
+    return whole_is_above_chance(table, None) if kept else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from .summary import pytest_report_header as pytest_report_header
 from .collection import pytest_generate_tests as pytest_generate_tests
 from .collection import pytest_collection_modifyitems as pytest_collection_modifyitems
 from .summary import pytest_report_collectionfinish as pytest_report_collectionfinish
+from .planning import pytest_runtestloop as pytest_runtestloop
 from .fixtures import GatedTest as GatedTest
 from .fixtures import vlm_cell as vlm_cell
 from .fixtures import vlm_sweep as vlm_sweep

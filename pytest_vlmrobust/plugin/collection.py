@@ -63,7 +63,7 @@ def plan(gate: Gate, definition: pytest.Item, fixture: str) -> Sequence[Planned]
         return plan_families(models, datasets, names, splits)
     for dataset in datasets:
         settings_of(gate, definition, dataset, splits[0])  # misspelt ones are said now
-    return plan_sweeps(models, datasets, names, splits, baseline=bool(gate.settings.vlm_baseline))
+    return plan_sweeps(models, datasets, names, splits, baseline=gate.baseline is not None)
 
 
 def data_of(gate: Gate, definition: pytest.Item) -> list[str]:
@@ -125,7 +125,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.nodeid.partition("[")[0] not in gate.idle]
     if gate.rerun is not None:
         gate.rerun.choose(config, items)
-    gate.selected = sum(is_gated(item) for item in items)
+    gate.items = [item for item in items if is_gated(item)]
+    gate.selected = len(gate.items)
 
 
 def is_gated(item: pytest.Item) -> bool:

@@ -13,12 +13,44 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.reporting import Command
 
 _FLAGS = frozenset(
-    ("-x", "--exitfirst", "--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise")
-    + ("--sw-skip", "--stepwise-skip", "--co", "--collect-only", "--vlm-plan", "--vlm-update-baseline", "--vlm-aa")
+    [
+        "-x",
+        "--exitfirst",
+        "--lf",
+        "--last-failed",
+        "--ff",
+        "--failed-first",
+        "--nf",
+        "--new-first",
+        "--sw",
+        "--stepwise",
+        "--sw-skip",
+        "--stepwise-skip",
+        "--co",
+        "--collect-only",
+        "--vlm-plan",
+        "--vlm-update-baseline",
+        "--vlm-aa",
+    ]
 )
 _VALUED = frozenset(
-    ("-k", "-m", "-n", "--numprocesses", "--dist", "--maxprocesses", "--deselect", "--maxfail", "--lfnf", "--junitxml")
-    + ("--junit-xml", "--basetemp", "--vlm-report", "--vlm-rerun", "--vlm-aa-sample")
+    [
+        "-k",
+        "-m",
+        "-n",
+        "--numprocesses",
+        "--dist",
+        "--maxprocesses",
+        "--deselect",
+        "--maxfail",
+        "--lfnf",
+        "--junitxml",
+        "--junit-xml",
+        "--basetemp",
+        "--vlm-report",
+        "--vlm-rerun",
+        "--vlm-aa-sample",
+    ]
 )
 _GLUED = re.compile(r"-[kmn][^-].*")
 """What chooses tests, shares them out, or writes over what the run being looked at has written: no part of running one again."""
@@ -28,9 +60,8 @@ def command_of(config: pytest.Config) -> Command:
     """Returns how pytest was called, without what chose tests and what a second run would write over."""
     from pytest_vlmrobust.reporting import Command
 
-    here = config.invocation_params.dir
-    root = os.path.relpath(config.rootpath, here)
-    return Command(*split(config.invocation_params.args, config.option.file_or_dir), "" if root == "." else root)
+    called = config.invocation_params
+    return Command(*split(called.args, config.option.file_or_dir), config.rootpath, called.dir)
 
 
 def split(words: Sequence[str | os.PathLike[str]], positional: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

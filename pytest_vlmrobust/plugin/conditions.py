@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.errors import PolicyError, VlmRobustError
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.policies import JudgedTest, Policy, Rule, WaiverUse
+    from pytest_vlmrobust.policies import Policy, Rule, WaiverUse
 
     from .session import Gate
 
@@ -41,12 +40,14 @@ def shortfalls(gate: Gate) -> list[str]:
 def policy_warnings(gate: Gate) -> list[str]:
     """Returns what the run says about its policies and does not hold against it.
 
-    That is waivers that can go, rules on an earlier run that was not named, and (in a whole run) rules that met no test.
+    That is waivers that can go, rules about things that do not exist or an earlier run that was not named, and (in a whole run)
+    rules that met no test.
     """
     from pytest_vlmrobust.policies import WaiverState, unmatched_rules
 
     found = []
     for name, policy in gate.policies.items():
+        found += [*_no_release_decision(name, policy), *_misspelt_rules(gate, policy)]
         uses = _uses(gate, name, policy)
         loud = {WaiverState.EXPIRED} | ({WaiverState.UNNEEDED} if is_whole(gate) else set())
         found += [str(use) for use in uses if use.state in loud]
@@ -88,23 +89,42 @@ def refuse_unknown_scopes(gate: Gate) -> None:
     Raises:
         PolicyError: a waiver whose scope nothing can ever match.
     """
-    from pytest_vlmrobust.core.errors import PolicyError
+    waivers = [waiver for policy in gate.policies.values() for waiver in policy.waivers]
+    if not waivers:
+        return
+    from pytest_vlmrobust.evaluation.known_names import KnownNames
 
-    for policy in gate.policies.values():
-        if not policy.waivers:
-            continue
-        from pytest_vlmrobust.evaluation.known_names import KnownNames
-
-        known = KnownNames.of(planned_tests(gate))
-        for waiver in policy.waivers:
-            if problems := known.unknown_globs(waiver.where):
-                raise PolicyError(f"{waiver.source}: waiver {waiver.id} covers nothing: {problems[0]}")
+    known = KnownNames.of(test for planned in gate.plan for test in gate.judged(planned))
+    for waiver in waivers:
+        if problems := known.unknown_globs(waiver.where):
+            raise PolicyError(f"{waiver.source}: waiver {waiver.id} covers nothing: {problems[0]}")
 
 
-def planned_tests(gate: Gate) -> Iterable[JudgedTest]:
-    """Yields what the collected tests will be judged by."""
-    for planned in gate.plan:
-        yield from gate.judged(planned)
+def _no_release_decision(name: str, policy: Policy) -> list[str]:
+    """Returns what has to be said of a policy that asks for less than a release does."""
+    from pytest_vlmrobust.policies import Extent, Judge, Tier
+
+    blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
+    by_value = all(rule.treatment.judge is Judge.POINT for rule in blocking)
+    if not by_value or policy.coverage.tests is Extent.WHOLE:
+        return []
+    said = f"the policy of {name} is a smoke test: it judges values and not intervals, and a selection of tests may be GO"
+    return [f"{said}. A release needs another one, such as default"]
+
+
+def _misspelt_rules(gate: Gate, policy: Policy) -> list[str]:
+    """Returns what has to be said of rules that gate nothing, because what they name does not exist."""
+    from pytest_vlmrobust.evaluation.known_names import KnownNames
+    from pytest_vlmrobust.policies import JudgedTest
+
+    ran = (JudgedTest(one.model, one.dataset, "", one.setting, one.family, one.level) for one in gate.records)
+    known = KnownNames.of(ran)
+    return [
+        f"{rule.source}: rule {rule.id} gates nothing there: {sentence}"
+        for rule in policy.rules
+        for scope in (rule.where, rule.unless)
+        for sentence in (known.unknown_globs(scope) if scope else ())
+    ]
 
 
 def _own(gate: Gate, name: str) -> list[Record]:
@@ -141,17 +161,15 @@ def _lost_waivers(gate: Gate, name: str, policy: Policy) -> list[str]:
     lost = [use.waiver.id for use in unmatched if not _is_meaningless(gate, use, policy)]
     if not lost:
         return []
-    return [
-        f"{len(lost)} of {len(policy.waivers)} waivers speak about no test of {name} in this run: {', '.join(lost)}. "
-        "They are about models, data or suites that it leaves out, or can go"
-    ]
+    said = f"{len(lost)} of {len(policy.waivers)} waivers speak about no test of {name} in this run: {', '.join(lost)}"
+    return [f"{said}. They are about models, data or suites that it leaves out, or can go"]
 
 
 def _relative_rules(gate: Gate, policy: Policy) -> list[Rule]:
     """Returns the rules that compare with an earlier run, where none was named."""
     from pytest_vlmrobust.evaluation.policy_files import is_relative
 
-    if getattr(gate.settings, "vlm_baseline", ""):
+    if gate.settings.vlm_baseline:
         return []
     return [rule for rule in policy.rules if is_relative(rule)]
 

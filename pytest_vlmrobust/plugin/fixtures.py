@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
-from pytest_vlmrobust.core.record import FAMILY, Measure, Record
+from pytest_vlmrobust.core.record import FAMILY, Record
 from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
 
-from .junit import properties
 from .outcome import failed_record
 from .stash import GATE, RECORD
 
@@ -39,6 +37,8 @@ class GatedTest:
             NotDecided: nothing is broken, and the evidence does not decide.
         """
         __tracebackhide__ = True
+        from pytest_vlmrobust.reporting.explanation import explain
+
         record = self.record
         if record.outcome is Outcome.FAIL:
             raise ThresholdExceeded(explain(record))
@@ -48,25 +48,6 @@ class GatedTest:
             pytest.xfail(record.reason)
         if record.outcome is Outcome.NOT_APPLICABLE:
             pytest.skip(record.reason)
-
-
-def explain(record: Record) -> str:
-    """Returns the failure message: the breach first, then every number, and how to run it again."""
-    lines = [record.reason, *(_measured(measure) for measure in record.measures)]
-    counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {record.n_errors} errors"
-    lines.append(f"    {'answers':<28} {counts}")
-    if record.worst:
-        lines.append(f"    {'newly wrong':<28} {', '.join(record.worst)}")
-    lines.append(f"    {'again':<28} the same command with -k {record.id!r}")
-    return "\n".join(lines)
-
-
-def _measured(measure: Measure) -> str:
-    name = f"{measure.metric} ({measure.category})" if measure.category else measure.metric
-    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    interval = "" if math.isnan(measure.low) else f" [{measure.low:.3f}, {measure.high:.3f}]"
-    bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
-    return f"    {name:<28} {value}{interval}  n={measure.n}{bound}"
 
 
 @pytest.fixture
@@ -97,6 +78,9 @@ def _settings(request: pytest.FixtureRequest, gate: Gate) -> tuple[Setting, ...]
 
 
 def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
+    from pytest_vlmrobust.reporting.explanation import explain
+    from pytest_vlmrobust.reporting.junit import properties
+
     node = request.node
     try:
         record = dataclasses.replace(measure(), nodeid=node.nodeid)

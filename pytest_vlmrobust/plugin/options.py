@@ -55,7 +55,9 @@ class Settings:
     )
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
     vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
-    vlm_report: str = option("", "write report.html, results.json, summary.md and manifest.json into this directory", metavar="DIR")
+    vlm_report: str = option(
+        "", "write report.html, results.json, summary.md and manifest.json into this directory", metavar="DIR"
+    )
     vlm_reference: str = option(
         "no_image",
         "model of this run whose errors normalise mean_corruption_error; no_image: the same model without images",

@@ -24,6 +24,7 @@ def origins(gate: Gate) -> dict[str, object]:
 
     return {
         "run": gate.run_id,
+        "date": gate.today.isoformat(),
         "version": pytest_vlmrobust.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,9 +49,9 @@ class Rerun:
         return asdict(self)
 
     @classmethod
-    def at_worker(cls, sent: dict[str, Any]) -> Rerun:
-        """Reads what :meth:`to_worker` returned."""
-        return cls(**{**sent, "nodeids": tuple(sent["nodeids"])})
+    def at_worker(cls, sent: dict[str, Any]) -> Rerun | None:
+        """Reads what :meth:`to_worker` returned; an empty dictionary stands for none."""
+        return cls(**{**sent, "nodeids": tuple(sent["nodeids"])}) if sent else None
 
 
 def find_rerun(gate: Gate) -> Rerun | None:
@@ -65,7 +64,9 @@ def find_rerun(gate: Gate) -> Rerun | None:
     verdicts = gate.settings.vlm_rerun
     if not verdicts:
         return None
-    for directory in newest_runs(gate.store_directory / "runs"):
+    from pytest_vlmrobust.evaluation.runs import newest_runs, read_records
+
+    for directory in newest_runs(gate.store_directory):
         records = read_records(directory)
         if directory.name != gate.run_id and about(gate, records):
             ended = Counter(str(record.outcome) for record in records)
@@ -76,26 +77,6 @@ def find_rerun(gate: Gate) -> Rerun | None:
         f"--vlm-rerun {verdicts}: {gate.store_directory} has no earlier run about {', '.join(gate.models)}. "
         "Run once without --vlm-rerun, or name the store of that run with --vlm-store"
     )
-
-
-def newest_runs(runs: Path) -> list[Path]:
-    """Returns the directories of runs that have a journal, the newest first: by the time in their names, then by the last record."""
-    from pytest_vlmrobust.store.journal import FILE_NAME
-
-    journals = runs.glob(f"*/{FILE_NAME}")
-    dated = sorted(journals, key=lambda path: (path.parent.name.rpartition("-")[0], path.stat().st_mtime_ns), reverse=True)
-    return [path.parent for path in dated]
-
-
-def read_records(directory: Path) -> list[Record]:
-    """Returns the records of a run, of a test that ran again the last one.
-
-    Raises:
-        StoreError: they cannot be read.
-    """
-    from pytest_vlmrobust.store import read_journal
-
-    return list({record.key: record for record in read_journal(directory)}.values())
 
 
 def about(gate: Gate, records: Iterable[Record]) -> bool:

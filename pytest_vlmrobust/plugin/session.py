@@ -19,9 +19,12 @@ from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
 from .command import command_of
 from .conditions import samples_asked, shortfalls
+from .docket import keep_baseline, write_docket
 from .options import ENVIRONMENT_DATA, Settings
 from .origins import origins
+from .planning import without_workers
 from .progress import ProgressDisplay
+from .repeating import check_repeating, noise_warnings
 from .rerun import Rerun, find_rerun
 from .stash import GATE
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.cell import Planned
     from pytest_vlmrobust.core.model import ModelRef
     from pytest_vlmrobust.core.record import Record
+    from pytest_vlmrobust.core.repeatability import Repeatability
     from pytest_vlmrobust.core.setting import Setting
     from pytest_vlmrobust.evaluation.baseline import Baseline
     from pytest_vlmrobust.evaluation.data import RunData
@@ -68,11 +72,17 @@ class Gate:
     """Test functions that this run has nothing for, such as those about identities when only questions were named."""
     planned: int = 0
     selected: int = 0
+    items: list[pytest.Item] = field(default_factory=list)
+    """The gated tests that were selected."""
     narrowed: str = ""
     """An option by which whole files of tests may be left out, so that nobody knows how many; empty without one."""
     display: ProgressDisplay | None = None
+    unwritten: str = ""
+    """Why a summary could not be put where it was asked for; empty when it could."""
     command: Command | None = None
     """How pytest was called, for whoever wants to run some of it again."""
+    repeatability: list[Repeatability] = field(default_factory=list)
+    """What the answers of this run are worth when they are asked for again, where somebody wanted to know."""
     rerun: Rerun | None = None
     """Which tests of an earlier run are to run again, where only those are."""
 
@@ -82,14 +92,18 @@ class Gate:
         from pytest_vlmrobust.store import Journal
 
         self.describe([NOT_CONCLUDED])
+        keep_baseline(self)
         return Journal(self.run_directory)
 
-    def describe(self, lacks: Sequence[str]) -> None:
+    def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
         """Writes beside the journal what its records do not say: what was to run, and what the policies ask for beside."""
         from pytest_vlmrobust.store import write_manifest
 
+        found = [about.to_dict() for about in self.repeatability]
         counts = {"planned": self.planned, "selected": self.selected}
-        write_manifest(self.run_directory, {**origins(self), **counts, "shortfalls": list(lacks)})
+        write_manifest(
+            self.run_directory, {**origins(self), **counts, "shortfalls": list(lacks), "repeatability": found, **conclusion}
+        )
 
     @cached_property
     def samples_asked(self) -> dict[str, tuple[int, int]]:
@@ -105,6 +119,11 @@ class Gate:
     def controls(self) -> bool:
         """Whether this process reports: true without xdist and on its controller, false on its workers."""
         return self.worker == "main"
+
+    @property
+    def only_plans(self) -> bool:
+        """Whether the run says what it would do, and does nothing of it."""
+        return self.settings.vlm_plan and bool(self.settings.vlm)
 
     @cached_property
     def models(self) -> dict[str, ModelRef]:
@@ -171,18 +190,29 @@ class Gate:
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        """What evaluates cells; opens the store, and datasets and weights on first use.
+        """What evaluates cells and leaves evidence of them.
+
+        Raises:
+            StoreError: the store, or the evidence of this run, cannot be opened.
+        """
+        from pytest_vlmrobust.evaluation.testimony import Testimony
+
+        self.unwitnessed.witness = Testimony(self.evidence, self.unwitnessed)
+        return self.unwitnessed
+
+    @cached_property
+    def unwitnessed(self) -> Evaluator:
+        """The same before there is any evidence; opens the store, and datasets and weights on first use.
 
         Raises:
             StoreError: the store cannot be opened.
         """
         from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
-        from pytest_vlmrobust.evaluation.testimony import Testimony
         from pytest_vlmrobust.store import Store
         from pytest_vlmrobust.store.pictures import FOLDER
 
         settings = self.settings
-        evaluator = Evaluator(
+        return Evaluator(
             models=self.models,
             datasets=self.data.factories,
             open_backend=self.open_backend,
@@ -198,8 +228,6 @@ class Gate:
             ),
             listener=self._progressed,
         )
-        evaluator.witness = Testimony(self.evidence, evaluator.dataset)
-        return evaluator
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -270,6 +298,7 @@ class Gate:
             name: policy.planned(test for planned in self.plan if planned.model == name for test in self.judged(planned))
             for name, policy in policies.items()
         }
+        write_docket(self, policies)
         return Judge(
             self.evaluator,
             policies,
@@ -332,8 +361,8 @@ class Gate:
         self.data.check()
 
     def open_evaluator(self) -> Evaluator | None:
-        """Returns the evaluator if a test has asked for it."""
-        return self.__dict__.get("evaluator")
+        """Returns the evaluator if anybody has asked for it."""
+        return self.__dict__.get("unwitnessed")
 
     @property
     def decision(self) -> Decision:
@@ -343,9 +372,11 @@ class Gate:
     def facts(self, warnings: Sequence[str] = ()) -> RunFacts:
         """Returns what is known about the run beside its records."""
         from pytest_vlmrobust.reporting import RunFacts
+        from pytest_vlmrobust.store.docket import planned_tests
         from pytest_vlmrobust.store.journal import FILE_NAME
         from pytest_vlmrobust.store.pictures import FOLDER
 
+        warnings = [*warnings, *noise_warnings(self)]
         policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in self.policies.items()}
         return RunFacts(
             policies,
@@ -355,7 +386,10 @@ class Gate:
             shortfalls(self),
             self.store_directory / FOLDER,
             command=self.command,
+            repeatability=self.repeatability,
             kept=os.path.relpath(self.run_directory / FILE_NAME, self.invocation),
+            origins=origins(self),
+            tests=planned_tests(self.run_directory),
         )
 
     @property
@@ -422,6 +456,8 @@ def pytest_configure(config: pytest.Config) -> None:
     gate.command = command_of(config) if gate.controls else None
     gate.narrowed = "--lf" if config.getoption("lf", default=False) else ""
     if gate.settings.vlm:
+        if gate.settings.vlm_plan:
+            without_workers(config)
         # what a data set notes about itself must reach the reader, and not end a run whose other warnings are errors
         config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
         check_report_directory(gate)
@@ -429,8 +465,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Collector(gate), "vlmrobust-collector")
         gate.display = ProgressDisplay.for_run(config) if gate.controls else None
         try:
+            check_repeating(gate)
             gate.check()
-            gate.rerun = find_rerun(gate) if gate.controls else Rerun.at_worker(given["vlm_rerun"]) if given["vlm_rerun"] else None
+            gate.rerun = find_rerun(gate) if gate.controls else Rerun.at_worker(given["vlm_rerun"])
         except VlmRobustError as error:
             raise usage_error(error) from None
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK
 from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
 from .conditions import policy_warnings
 from .junit import add_suite_properties
 from .origins import model_origin, origins
+from .repeating import repeat
 from .stash import GATE
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     if gate.refused is not None:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    elif gate.only_plans:
+        # a plan is no GO: whoever leaves the option in a pipeline must not get 0
+        session.exitstatus = exitstatus if session.testsfailed else pytest.ExitCode.NO_TESTS_COLLECTED
     elif gate.records:
         _conclude(session, gate, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and measured_nothing(session.config):
@@ -85,12 +89,21 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _conclude(session: pytest.Session, gate: Gate, exitstatus: int) -> None:
+    from pytest_vlmrobust.reporting.files import summary
+    from pytest_vlmrobust.reporting.step_summary import add_step_summary
+
+    if gate.settings.vlm_aa and exitstatus not in _UNTOUCHED:
+        gate.repeatability = repeat(gate)
     facts = gate.facts(policy_warnings(gate))
     decision = facts.decision(gate.records)
-    gate.describe(facts.shortfalls)
+    try:
+        gate.describe(facts.shortfalls, missing=facts.missing(gate.records), decision=str(decision))
+    except StoreError as error:
+        pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
     if exitstatus not in _UNTOUCHED and not _others_failed(session, gate):
         session.exitstatus = EXIT_CODES[decision]
     add_suite_properties(session.config, suite_facts(gate))
+    gate.unwritten = add_step_summary(summary(gate.records, facts))
     if gate.settings.vlm_report:
         from pytest_vlmrobust.reporting import write_report
 
@@ -127,18 +140,10 @@ def _others_failed(session: pytest.Session, gate: Gate) -> bool:
 
 def suite_facts(gate: Gate) -> dict[str, str]:
     """Returns what the JUnit suite element says about the whole run."""
-    import pytest_vlmrobust
+    from pytest_vlmrobust.reporting.junit import suite_properties
 
-    return {
-        "vlm.version": pytest_vlmrobust.__version__,
-        "vlm.model": " ".join(gate.models),
-        "vlm.dataset": " ".join(gate.datasets),
-        "vlm.policy_sha256": " ".join(policy.sha256 for policy in gate.policies.values()),
-        "vlm.seed": str(gate.settings.vlm_seed),
-        "vlm.verdict": str(gate.decision),
-        "vlm.n_cells": str(sum(record.test == "cell" for record in gate.records)),
-        "vlm.n_inferred": str(sum(record.n_inferred for record in gate.records)),
-    }
+    facts = gate.facts()
+    return suite_properties({**origins(gate), "shortfalls": facts.shortfalls}, gate.records, facts.decision(gate.records))
 
 
 def manifest(gate: Gate) -> dict[str, object]:
@@ -191,8 +196,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         text = render_terminal(gate.records, facts, width=width, color=writer.hasmarkup)
         terminalreporter.section("vision-language model robustness", "=")
         terminalreporter.write(text)
+        if gate.unwritten:
+            terminalreporter.write_line(gate.unwritten, yellow=True)
         if others := failed_beside(gate):
             terminalreporter.write_line(others, red=True)
+    elif gate.only_plans:
+        pass  # said in place of the tests
     elif gate.rerun is not None:
         terminalreporter.write_line(f"{gate.rerun}: no such test was collected", yellow=True)
     elif measured_nothing(config):

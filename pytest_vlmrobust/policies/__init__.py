@@ -5,9 +5,21 @@ from __future__ import annotations
 from .bound import Bound
 from .budgets import Budgets
 from .coverage import Coverage, Extent, suites_of
-from .loader import load_policy
+from .loader import load_policy, parse_policy
 from .policy import Policy, PolicyFile
-from .rules import NO_LEVEL, Judge, JudgedTest, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
+from .rules import (
+    NO_LEVEL,
+    Judge,
+    JudgedTest,
+    Multiplicity,
+    OnInconclusive,
+    OnNotApplicable,
+    Rule,
+    Scope,
+    Tier,
+    Treatment,
+    Waiver,
+)
 from .schema import MetricFacts
 from .usage import Missed, WaiverState, WaiverUse, unmatched_rules, waiver_report
 
@@ -34,6 +46,7 @@ __all__ = [
     "WaiverState",
     "WaiverUse",
     "load_policy",
+    "parse_policy",
     "suites_of",
     "unmatched_rules",
     "waiver_report",

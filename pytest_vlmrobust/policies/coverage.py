@@ -66,10 +66,9 @@ class Coverage:
             return []
         left_out = f"{planned - selected} of {planned} tests were not selected" if selected < planned else ""
         unknown = f"{narrowed} may leave out files" if narrowed else ""
-        return [
-            f"{' and '.join(filter(None, (left_out, unknown)))}, and GO asks for all ({self._cite('tests', 'whole')}): "
-            "run without -k, -m, --lf and test ids, or allow it with coverage: {tests: partial}"
-        ]
+        lacking = f"{' and '.join(filter(None, (left_out, unknown)))}, and GO asks for all ({self._cite('tests', 'whole')})"
+        advice = "run without -k, -m, --lf, --vlm-rerun and test ids, or allow it with coverage: {tests: partial}"
+        return [f"{lacking}: {advice}"]
 
     def _of_samples(self, samples: Mapping[str, tuple[int, int]]) -> list[str]:
         needed = {name: self._needed(total) for name, (_, total) in samples.items()}

@@ -43,8 +43,8 @@ _RISK = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5, "desc
 def thresholds_schema(metrics: Iterable[str]) -> dict[str, Any]:
     """Returns the schema, draft 7, which editors know best.
 
-    It accepts whatever the reader accepts. Of what the reader refuses it lets pass what depends on other values, such as a bound on
-    the wrong side of its metric.
+    It accepts whatever the reader accepts, and refuses what the reader refuses but for what depends on other values, such as a
+    bound on the wrong side of its metric.
 
     Args:
         metrics: the names to offer; others are accepted, for a metric may be a user's own.

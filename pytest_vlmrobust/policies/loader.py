@@ -40,8 +40,8 @@ def load_policy(
 ) -> Policy:
     """Reads thresholds files, of which later ones override earlier ones.
 
-    A rule or waiver replaces the earlier one with the same id as a whole; ``defaults``, ``budgets`` and ``coverage`` override key by key, and
-    the defaults that result hold for the rules of all files. Every file is checked in full, what is overridden too.
+    A rule or waiver replaces the earlier one with the same id as a whole; ``defaults``, ``budgets`` and ``coverage`` override key
+    by key, and the defaults that result hold for the rules of all files. Every file is checked in full, what is overridden too.
 
     Args:
         paths: One file or more.
@@ -53,9 +53,25 @@ def load_policy(
         PolicyError: a file that cannot be read or honoured, with file, line, what was found and what was expected.
         UnknownName: a metric that is not known, with the nearest one.
     """
-    schema = Schema(known_metrics, ambiguous or {})
     names = [_shown(path, root) for path in paths]
     contents = [read_bytes(path, name) for path, name in zip(paths, names, strict=True)]
+    return parse_policy(names, contents, known_metrics=known_metrics, ambiguous=ambiguous)
+
+
+def parse_policy(
+    names: Sequence[str],
+    contents: Sequence[bytes],
+    *,
+    known_metrics: Mapping[str, MetricFacts] | Collection[str],
+    ambiguous: Mapping[str, Collection[str]] | None = None,
+) -> Policy:
+    """Reads the bytes of thresholds files as :func:`load_policy` does; ``names`` are how messages and records cite them.
+
+    Raises:
+        PolicyError: a file that cannot be honoured, with file, line, what was found and what was expected.
+        UnknownName: a metric that is not known, with the nearest one.
+    """
+    schema = Schema(known_metrics, ambiguous or {})
     tops = [_read_top(content, name) for content, name in zip(contents, names, strict=True)]
     treatment, budgets = _read_defaults(tops), _read_budgets(tops)
     rules: dict[str, Rule] = {}
@@ -66,7 +82,9 @@ def load_policy(
     if not rules:
         raise PolicyError(f"{', '.join(names) or 'no thresholds file'}: no rule at all, so nothing would be gated. Add rules:")
     files = tuple(PolicyFile(name, hashlib.sha256(content).hexdigest()) for name, content in zip(names, contents, strict=True))
-    return Policy(tuple(rules.values()), tuple(waivers.values()), budgets, files, coverage=_read_coverage(tops))
+    return Policy(
+        tuple(rules.values()), tuple(waivers.values()), budgets, files, coverage=_read_coverage(tops), contents=tuple(contents)
+    )
 
 
 def _shown(path: Path, root: Path | None) -> str:

@@ -50,6 +50,8 @@ class Policy:
     shared_by: Mapping[str, int] = field(default_factory=dict)
     """Rule id to how many tests of the run it bounds; one where nothing is said."""
     coverage: Coverage = field(default_factory=Coverage)
+    contents: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
+    """The bytes of each of ``files``."""
 
     def planned(self, tests: Iterable[JudgedTest]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.

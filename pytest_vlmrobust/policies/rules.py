@@ -84,8 +84,8 @@ class Treatment:
 class JudgedTest:
     """What an estimate is about: the names that scopes are matched with.
 
-    ``setting`` of a sweep is its split, where it has one; ``family`` and ``level`` are empty for a sweep; ``category`` is empty unless
-    the estimate is about one stratum of the data set.
+    ``setting`` of a sweep is its split, where it has one; ``family`` and ``level`` are empty for a sweep; ``category`` is empty
+    unless the estimate is about one stratum of the data set.
     """
 
     model: str

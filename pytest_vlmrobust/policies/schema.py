@@ -35,8 +35,8 @@ class MetricFacts:
     """What rules on a metric are checked against; as it stands, the facts of a metric of which only the name is known.
 
     ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
-    ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one. ``split`` says that a metric of a
-    sweep is taken over one set of settings at a time, such as ``observatory_ood``: the ``setting`` of its rules.
+    ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one. ``split`` says that a metric
+    of a sweep is taken over one set of settings at a time, such as ``observatory_ood``: the ``setting`` of its rules.
     """
 
     unit: str = ""
@@ -139,7 +139,8 @@ def _read_samples(entry: Entry) -> tuple[float, int]:
     if isinstance(value, str) and value.strip().endswith("%"):
         return read_share(entry), 0
     if not isinstance(value, int) or value < 1:
-        entry.refuse(f"whole, partial, a share such as 20%, or a number of samples such as 500.{did_you_mean(str(value), Extent)}")
+        near = did_you_mean(str(value), [str(extent) for extent in Extent])
+        entry.refuse(f"whole, partial, a share such as 20%, or a number of samples such as 500.{near}")
     return 0.0, value
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import posixpath
+import os
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_vlmrobust.core.record import Record
 
@@ -17,15 +18,17 @@ class Command:
     """The words after ``pytest`` that are no paths, without those that chose tests or wrote reports."""
     paths: tuple[str, ...] = ()
     """The paths and test ids."""
-    root: str = ""
-    """The directory that node ids start from, as seen from where pytest was called; empty where they are the same."""
+    root: Path = Path()
+    """The directory that node ids start from."""
+    here: Path = Path()
+    """The directory where pytest was called."""
 
     def one(self, record: Record) -> str:
         """Returns the command line that runs the test of a record again; an empty string where nobody knows its node id."""
         if not record.nodeid:
             return ""
         file, separator, test = record.nodeid.partition("::")
-        path = posixpath.normpath(posixpath.join(self.root, file)) if self.root else file
+        path = os.path.relpath(self.root / file, self.here)
         return shlex.join(["pytest", *self.options, f"{path}{separator}{test}"])
 
     def several(self, verdicts: str) -> str:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 
-from .wording import EXPLAINED, QUIET, RunFacts, because, counted, noted, row, selection, worst_first
+from .noise import noise_lines
+from .wording import EXPLAINED, QUIET, RunFacts, because, counted, noted, row, selection, since_baseline, worst_first
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 STYLES = {
     Outcome.FAIL: "bold red",
@@ -141,6 +143,8 @@ def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None
 
     for note in noted(ordered):
         console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+    for line in (line for about in facts.repeatability for line in noise_lines(about)):
+        console.print(escape(line), soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
 
@@ -155,6 +159,8 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     console.print(f"{inferred} inferences; {recalled} answers came from the store")
     for model, policy in facts.policies.items():
         console.print(f"policy of {escape(model)}: {escape(policy)}", soft_wrap=True)
+    for line in since_baseline(records):
+        console.print(line)
     for line in selection(records, facts):
         console.print(escape(line), style="yellow", soft_wrap=True)
     decision = facts.decision(records)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 
 from .across_models import agreement
@@ -44,10 +45,20 @@ class RunFacts:
     """The folder of thumbnails that examples name; ``None`` where there is none."""
     origins: Mapping[str, object] = field(default_factory=dict)
     """What determined the run as far as it was known when it began; for reports that are made without a manifest."""
+    repeatability: Sequence[Repeatability] = ()
+    """What was found when some of the answers were asked for again; nothing where none were."""
     command: Command | None = None
     """How pytest was called; ``None`` where nobody knows."""
     kept: str = "results.json"
     """The file that has what is too much for a screen."""
+
+    tests: Sequence[str] = ()
+    """Node ids of the tests that were to run; none where nobody knows."""
+
+    def lost(self, records: Sequence[Record]) -> list[str]:
+        """Returns the node ids of tests that were to run and left no record, of a run that knows its tests."""
+        ended = {record.key for record in records}
+        return [nodeid for nodeid in self.tests if nodeid not in ended]
 
     def missing(self, records: Sequence[Record]) -> int:
         """Returns how many tests were to run and left no record."""
@@ -117,6 +128,20 @@ def noted(records: Iterable[Record], most: int = 8) -> list[str]:
     lines = [f"{ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}: {note}" for note, ids in having.items()]
     more = [f"{len(lines) - most} more notes stand in results.json"] if len(lines) > most else []
     return [*not_asked(records), *lines[:most], *more, *agreement(records)]
+
+
+def since_baseline(records: Iterable[Record]) -> list[str]:
+    """Returns how many samples changed since the run that this one was compared with; nothing where there was none."""
+    cells = [record for record in records if any(measure.metric == "baseline_drop" for measure in record.measures)]
+    if not cells:
+        return []
+    counts = [
+        (sum(len(ids) for ids in found), sum(map(bool, found)))
+        for found in zip(*((c.broken, c.fixed) for c in cells), strict=True)
+    ]
+    (broken, breaking), (fixed, fixing) = counts
+    said = f"{broken} answers newly broken in {breaking} cells, {fixed} newly fixed in {fixing}, over {len(cells)} cells"
+    return [f"since the baseline: {said}"]
 
 
 def not_asked(records: Iterable[Record]) -> list[str]:

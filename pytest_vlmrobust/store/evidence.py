@@ -10,7 +10,7 @@ import math
 import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import ImageError, StoreError
+from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
@@ -32,9 +33,16 @@ if TYPE_CHECKING:
 
 _TABLES = (
     """
+    create table models (
+        name text primary key,
+        fingerprint text not null
+    ) without rowid
+    """,
+    """
     create table datasets (
         name text primary key,
-        digest text not null
+        digest text not null,
+        metric text not null
     ) without rowid
     """,
     """
@@ -47,12 +55,21 @@ _TABLES = (
     ) without rowid
     """,
     """
+    create table spaces (
+        model text not null,
+        dataset text not null,
+        content text not null,
+        primary key (model, dataset)
+    ) without rowid
+    """,
+    """
     create table cells (
         id integer primary key,
         model text not null,
         dataset text not null,
         setting text not null,
         views integer not null,
+        notes text not null,
         unique (model, dataset, setting)
     )
     """,
@@ -89,6 +106,8 @@ class StoredCell:
     cell: Cell
     views: int
     answers: tuple[Answer, ...]
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Sample id to what the setting could not do to its pictures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +154,55 @@ class Evidence:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def put_samples(self, dataset: str, digest: str, samples: Sequence[Sample]) -> None:
+    def put_model(self, name: str, fingerprint: Mapping[str, Any]) -> None:
+        """Stores what determines the answers of a model; the same again changes nothing.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        content = canonical_json(dict(fingerprint))
+        with self._lock, explained(self.path, "write"), transaction(self._connection):
+            self._connection.execute("insert or ignore into models (name, fingerprint) values (?, ?)", (name, content))
+
+    def models(self) -> dict[str, dict[str, Any]]:
+        """Returns what determines the answers of each model that was asked, by its name in test ids."""
+        with self._lock, explained(self.path, "read"):
+            rows = self._connection.execute("select name, fingerprint from models order by name").fetchall()
+        return {name: json.loads(content) for name, content in rows}
+
+    def put_samples(self, dataset: str, digest: str, samples: Sequence[Sample], metric: str = "accuracy") -> None:
         """Stores what was asked of a data set, without its pictures; the same again changes nothing.
+
+        Args:
+            dataset: its name in test ids.
+            digest: of its content.
+            samples: in their order; the coordinates in which a model speaks of boxes are left out, see ``put_spaces``.
+            metric: what is reported for the data set as a whole.
 
         Raises:
             StoreError: it cannot be written.
         """
         rows = [(dataset, place, sample.id, _to_json(sample)) for place, sample in enumerate(samples)]
         with self._lock, explained(self.path, "write"), transaction(self._connection):
-            self._connection.execute("insert or ignore into datasets (name, digest) values (?, ?)", (dataset, digest))
+            self._connection.execute(
+                "insert or ignore into datasets (name, digest, metric) values (?, ?, ?)", (dataset, digest, metric)
+            )
             self._connection.executemany("insert or ignore into samples (dataset, place, id, content) values (?, ?, ?, ?)", rows)
+
+    def put_spaces(self, model: str, dataset: str, samples: Sequence[Sample]) -> None:
+        """Stores in which coordinates a model is told boxes and answers with them; nothing where no sample asks for any.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        spaces = [sample.localisation and sample.localisation.space for sample in samples]
+        if not any(spaces):
+            return
+        content = json.dumps([None if space is None else asdict(space) for space in spaces])
+        with self._lock, explained(self.path, "write"), transaction(self._connection):
+            self._connection.execute(
+                "insert or ignore into spaces (model, dataset, content) values (?, ?, ?)", (model, dataset, content)
+            )
 
     def put_cell(self, stored: StoredCell) -> None:
         """Stores the answers of a cell; of a cell that was evaluated again, the last ones.
@@ -160,7 +218,8 @@ class Evidence:
                 self._connection.execute("delete from answers where cell = ?", (number,))
                 self._connection.execute("delete from cells where id = ?", (number,))
             self._connection.execute(
-                "insert into cells (model, dataset, setting, views) values (?, ?, ?, ?)", (*key, stored.views)
+                "insert into cells (model, dataset, setting, views, notes) values (?, ?, ?, ?, ?)",
+                (*key, stored.views, json.dumps({sample: list(notes) for sample, notes in stored.notes.items()})),
             )
             number = self._number(key)
             self._connection.executemany(
@@ -182,7 +241,7 @@ class Evidence:
         """
         with self._lock, explained(self.path, "read"):
             found = self._connection.execute(
-                "select id, views from cells where model = ? and dataset = ? and setting = ?",
+                "select id, views, notes from cells where model = ? and dataset = ? and setting = ?",
                 (cell.model, cell.dataset, str(cell.setting)),
             ).fetchone()
             if found is None:
@@ -190,24 +249,43 @@ class Evidence:
             rows = self._connection.execute(
                 "select key, prediction, value, state, rule, answer from answers where cell = ? order by place", (found[0],)
             ).fetchall()
-        return StoredCell(cell, found[1], tuple(self._answer(row) for row in rows))
+        notes = {sample: tuple(said) for sample, said in json.loads(found[2]).items()}
+        return StoredCell(cell, found[1], tuple(self._answer(row) for row in rows), notes)
 
     def datasets(self) -> dict[str, str]:
         """Returns the digest of each data set that was asked from, by its name in test ids."""
         with self._lock, explained(self.path, "read"):
             return dict(self._connection.execute("select name, digest from datasets order by name").fetchall())
 
-    def samples(self, dataset: str) -> tuple[Sample, ...]:
+    def corpus_metric(self, dataset: str) -> str:
+        """Returns the name of the metric that is reported for a data set as a whole.
+
+        Raises:
+            StoreError: nothing was asked of it, or it cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            row = self._connection.execute("select metric from datasets where name = ?", (dataset,)).fetchone()
+        if row is None:
+            raise StoreError(f"{self.path}: the run asked nothing of the data set {dataset!r}")
+        return str(row[0])
+
+    def samples(self, dataset: str, model: str = "") -> tuple[Sample, ...]:
         """Returns what was asked of a data set, in its order; the pictures of these samples cannot be loaded.
+
+        Of a ``model`` that is named, boxes are asked for in the coordinates that it speaks.
 
         Raises:
             StoreError: nothing was asked of it, or it cannot be read.
         """
         with self._lock, explained(self.path, "read"):
             rows = self._connection.execute("select content from samples where dataset = ? order by place", (dataset,)).fetchall()
+            spaces = self._connection.execute(
+                "select content from spaces where model = ? and dataset = ?", (model, dataset)
+            ).fetchone()
         if not rows:
             raise StoreError(f"{self.path}: the run asked nothing of the data set {dataset!r}")
-        return tuple(_from_json(content) for (content,) in rows)
+        samples = tuple(_from_json(content) for (content,) in rows)
+        return _in_spaces(samples, json.loads(spaces[0])) if spaces else samples
 
     def copy_to(self, directory: Path) -> Path:
         """Writes a whole and settled copy into another directory, replacing the one that may be there; returns its path.
@@ -246,7 +324,8 @@ def _row(answer: Answer) -> tuple[str, str, float | None, str, str, str | None]:
 
 
 def _to_json(sample: Sample) -> str:
-    bare = asdict(replace(sample, images=()))
+    about = sample.localisation and replace(sample.localisation, space=None)
+    bare = asdict(replace(sample, images=(), localisation=about))
     return json.dumps({**bare, "images": len(sample.images), "changed_by": sorted(sample.changed_by)})
 
 
@@ -262,5 +341,13 @@ def _from_json(content: str) -> Sample:
 
 def _localisation(data: Mapping[str, Any]) -> Localisation:
     boxes, given = ({name: tuple(box) for name, box in data[key].items()} for key in ("boxes", "given"))
-    space = None if data["space"] is None else BoxSpace(**data["space"])
-    return Localisation(tuple(data["size"]), boxes, given, space, data["given_in"])
+    return Localisation(tuple(data["size"]), boxes, given, given_in=data["given_in"])
+
+
+def _in_spaces(samples: Sequence[Sample], spaces: Sequence[Mapping[str, Any] | None]) -> tuple[Sample, ...]:
+    return tuple(
+        sample
+        if space is None or sample.localisation is None
+        else replace(sample, localisation=replace(sample.localisation, space=BoxSpace(**space)))
+        for sample, space in zip(samples, spaces, strict=True)
+    )

@@ -77,6 +77,31 @@ class Store:
             rows = self._select("select key, answer from predictions where key in", list(keys))
         return {key: decoded(answer, f"{self.path}: the prediction {key!r}") for key, answer in rows}
 
+    def has(self, keys: Iterable[str]) -> set[str]:
+        """Returns those keys that have a prediction.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            return {key for (key,) in self._select("select key from predictions where key in", list(keys))}
+
+    def examples(self, model: str, dataset: str, most: int) -> list[Prediction]:
+        """Returns up to ``most`` predictions that were made for a model and a data set, by the names that these had then.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            contexts = self._connection.execute("select id, content from contexts").fetchall()
+            own = [number for number, content in contexts if _is_about(json.loads(content), model, dataset)][:_CHUNK]
+            places = ", ".join("?" * len(own))
+            rows = self._connection.execute(
+                f"select key, answer from predictions where context in ({places}) limit ?",  # noqa: S608 - question marks only
+                (*own, most),
+            ).fetchall()
+        return [decoded(answer, f"{self.path}: the prediction {key!r}") for key, answer in rows]
+
     def put_many(self, predictions: Mapping[str, Prediction], *, context: Mapping[str, str | int | float]) -> int:
         """Stores a batch in one transaction, ends the leases on its keys, and returns how many of the answers were new.
 
@@ -202,6 +227,10 @@ class Store:
             chunk = keys[start : start + _CHUNK]
             rows += self._connection.execute(f"{query} ({', '.join('?' * len(chunk))})", chunk).fetchall()
         return rows
+
+
+def _is_about(context: Mapping[str, object], model: str, dataset: str) -> bool:
+    return context.get("model") == model and context.get("dataset") == dataset
 
 
 def encoded(prediction: Prediction) -> str:

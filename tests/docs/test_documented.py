@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import fields
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,10 +17,9 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.datasets import faces_folder_layout, faces_folder_rows, faces_folder_settings, jsonl
 from pytest_vlmrobust.metrics import Needs
-from pytest_vlmrobust.plugin.junit import properties
 from pytest_vlmrobust.plugin.options import Settings
-from pytest_vlmrobust.plugin.summary import suite_facts
 from pytest_vlmrobust.policies import schema
+from pytest_vlmrobust.reporting.junit import properties, suite_properties
 from pytest_vlmrobust.testing.running import PROFILES, VARIABLE
 
 from .conftest import ROOT, everything
@@ -75,15 +73,19 @@ def test_outcomes_and_decisions(name: str) -> None:
 
 def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
     measure = Measure("accuracy_drop", 0.1, 0.0, 0.2, 10, "0.05", Outcome.WAIVED, waiver="W1")
-    record = Record("cell", "i", "m", "d", "s", "f", "l", n=9, n_requested=10, measures=(measure,), policy_sha256="0")
+    record = Record(
+        "cell", "i", "m", "d", "s", "f", "l", n=9, n_requested=10, measures=(measure,), broken=("q",), policy_sha256="0"
+    )
     written = {name.replace("accuracy_drop", "NAME") for name, _ in properties(record)}
     assert written == set(re.findall(r"`(vlm\.[\w.]+)`", page("junit.md").partition("## Of the test suite")[0]))
 
 
 def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
-    gate = SimpleNamespace(models={}, datasets={}, policies={}, settings=SimpleNamespace(vlm_seed=1), records=[], decision="GO")
+    origins = {"run": "r", "version": "1", "models": {"m": {}}, "settings": {"vlm_seed": 1}, "policies": {"m": {"sha256": "a"}}}
+    record = Record("cell", "i", "m", "d")
     of_the_suite = page("junit.md").partition("## Of the test suite")[2]
-    assert set(suite_facts(cast("Any", gate))) == set(re.findall(r"`(vlm\.[\w.]+)`", of_the_suite))
+    written = suite_properties({**origins, "shortfalls": ["x"]}, [record], Decision.GO)
+    assert set(written) == set(re.findall(r"`(vlm\.[\w.]+)`", of_the_suite))
 
 
 @pytest.mark.parametrize("name", [*FOLDER_COLUMNS, *faces_folder_settings.KEYS, *faces_folder_layout.TABLES, "word", "corner"])

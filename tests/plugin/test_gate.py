@@ -74,7 +74,7 @@ def test_a_finished_gate_repeats_without_inference(any_project: Project) -> None
 
 
 def test_offline_without_answers_is_incomplete_and_says_what_to_do(any_project: Project) -> None:
-    assert any_project.run("-k", "clean").ret == 0
+    assert any_project.run("-k", "clean").ret == 10  # a part of the tests
     result = any_project.run("--vlm-offline")
     assert result.ret == 11
     result.stdout.fnmatch_lines(["*8 of 8 answers are not in the store*Run once without --vlm-offline*", "*INCOMPLETE*"])

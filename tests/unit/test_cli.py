@@ -92,19 +92,49 @@ def test_check_says_what_a_policy_holds(tmp_path: Path, capsys: Captured, monkey
     monkeypatch.chdir(tmp_path)
     Path("policy.yaml").write_text(POLICY)
     assert main(["check", "policy.yaml"]) == 0
-    first = capsys.readouterr().out
+    first, _, *table = capsys.readouterr().out.splitlines()
     assert first.startswith("2 rules, 1 waivers, sha256 ")
+    assert table[1].split() == ["low", "accuracy_drop", "low", "<=", "0.05", "interval", "policy.yaml:3"]
     Path("policy.yaml").write_text(f"# a comment\n{POLICY}")
     main(["check", "policy.yaml"])
-    assert capsys.readouterr().out == first
+    assert capsys.readouterr().out.splitlines()[0] == first
     Path("policy.yaml").write_text(POLICY.replace("5pp", "6pp"))
     main(["check", "policy.yaml"])
-    assert capsys.readouterr().out != first
+    assert capsys.readouterr().out.splitlines()[0] != first
 
 
-@pytest.mark.parametrize("name", ["default", "tiny"])
+def test_check_warns_and_is_strict_when_told(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("policy.yaml").write_text(POLICY.replace("setting: fog", "setting: fogg").replace("2027", "2999"))
+    assert main(["check", "policy.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert "warning: policy.yaml:6: waiver W1 of jo: setting 'fogg' matches no setting that is known. Did you mean 'fog'?" in out
+    assert main(["check", "--strict", "policy.yaml"]) == 1
+    Path("policy.yaml").write_text(POLICY.replace("2027", "2999"))
+    assert main(["check", "--strict", "policy.yaml"]) == 0
+    capsys.readouterr()
+    assert main(["check", "--strict", "policy.yaml", "--samples", "100"]) == 1
+    assert "warning: policy.yaml:3: 100 independent samples hardly decide rule low" in capsys.readouterr().out
+
+
+def test_check_says_which_rules_need_an_earlier_run(tmp_path: Path, capsys: Captured) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\nrules:\n  - {id: kept, metric: baseline_drop, max: 2pp}\n")
+    assert main(["check", "--strict", str(policy)]) == 0
+    said = capsys.readouterr().out
+    assert "note: kept: compared with an earlier run, and not applicable without --vlm-baseline RUN" in said
+
+
+@pytest.mark.parametrize("samples", ["0", "-3", "many", "2.5"])
+def test_check_refuses_what_is_no_number_of_samples(samples: str, capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", "default", f"--samples={samples}"])
+    assert f"'{samples}' is no number of samples. Expected 1 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [file.stem for file in sorted(shipped("thresholds").glob("*.yaml"))])
 def test_the_shipped_policies_are_fine(name: str, capsys: Captured) -> None:
-    assert main(["check", name]) == 0
+    assert main(["check", name, "--strict"]) == 0
     assert "rules" in capsys.readouterr().out
 
 
@@ -134,6 +164,15 @@ def test_check_refuses_what_is_not_there(capsys: Captured) -> None:
     assert "Did you mean 'default'?" in capsys.readouterr().err
 
 
+def test_a_report_again_keeps_what_its_policy_asked_for(tmp_path: Path, capsys: Captured) -> None:
+    write_manifest(tmp_path, {"run": "x", "planned": 2, "selected": 1, "shortfalls": ["1 of 2 tests were not selected"]})
+    with Journal(tmp_path) as journal:
+        journal.append(Record("cell", "m-d-clean", "m", "d", outcome=Outcome.PASS))
+    assert main(["report", str(tmp_path)]) == 10
+    assert capsys.readouterr().out.startswith("INCONCLUSIVE: 1 of 1 records")
+    assert "**not GO: 1 of 2 tests were not selected**" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("outcome", "code", "decision"), [(Outcome.PASS, 0, "GO"), (Outcome.FAIL, 1, "NO-GO"), (Outcome.ERROR, 11, "INCOMPLETE")]
 )
@@ -144,7 +183,7 @@ def test_report_of_a_run(tmp_path: Path, capsys: Captured, outcome: Outcome, cod
         journal.append(Record("cell", "m-d-fog:low", "m", "d", outcome=outcome))
         journal.append(Record("cell", "m-d-clean", "m", "d", outcome=Outcome.PASS))
     assert main(["report", str(run)]) == code
-    assert capsys.readouterr().out == f"{decision}: 2 of 2 records, {run / 'summary.md'}\n"
+    assert capsys.readouterr().out == f"{decision}: 2 of 2 records, {run / 'report.html'}\n"
     assert json.loads((run / "results.json").read_text())["decision"] == decision
 
 
@@ -156,8 +195,8 @@ def test_report_of_a_killed_run_leaves_out_the_torn_line(tmp_path: Path, capsys:
         stream.write(b'{"test": "ce')
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 11
     assert capsys.readouterr().out.startswith("INCOMPLETE: 1 of 2 records")
-    assert files(tmp_path / "out") == ["results.json", "summary.md"]
-    assert files(tmp_path) == ["manifest.json", "out/results.json", "out/summary.md", "records.jsonl"]
+    assert files(tmp_path / "out") == ["report.html", "results.json", "summary.md"]
+    assert files(tmp_path) == ["manifest.json", "out/report.html", "out/results.json", "out/summary.md", "records.jsonl"]
 
 
 def test_report_of_no_run(tmp_path: Path, capsys: Captured) -> None:

@@ -183,23 +183,38 @@ def families(rng: np.random.Generator, *, evaluation: bool, size: int = FAMILY) 
 
 
 def relatives(rng: np.random.Generator, family: tuple[Portrait, ...]) -> Iterator[Portrait]:
-    """Yields further portraits like the first of a family, for ever: of its split and tone, each different from all before.
+    """Yields further portraits like those of a family, for ever: of its split and tone, each different from all before.
 
-    They differ from it in up to six features, so they come after the members of the family.
+    They come in families of as many members, in which members differ in the same features as in the first one. What the others
+    have in common was drawn anew, as often as the first one's, in three features that are the same for all; so members of two
+    families differ in up to six. Where whole families are shown, nothing tells which is the first: were single portraits drawn
+    around a member instead, it would be the one in the middle.
+
+    Args:
+        rng: consumed as needed.
+        family: two members or more, as ``families`` yields them.
     """
-    known = {member.signature for member in family}
+    base, known = family[0], {member.signature for member in family}
+    varied = [name for name in VARIED if len({getattr(member, name) for member in family}) > 1]
+    rest = [name for name in VARIED if name not in varied]
+    shared = [rest[i] for i in rng.permutation(len(rest))[:_DIFFERENCES]]
     while True:
-        names = rng.permutation(list(VARIED))[: 2 * _DIFFERENCES]
-        portrait = _redrawn(rng, family[0], [str(name) for name in names])
-        if portrait.plausible and portrait.held_out == family[0].held_out and portrait.signature not in known:
-            known.add(portrait.signature)
-            yield portrait
+        others = _members(rng, _redrawn(rng, base, shared), varied, evaluation=base.held_out, size=len(family))
+        if len(others) == len(family) and known.isdisjoint(other.signature for other in others):
+            known.update(other.signature for other in others)
+            yield from others
 
 
 def _family(rng: np.random.Generator, group: str, *, evaluation: bool, size: int) -> tuple[Portrait, ...]:
     """Returns a family, or one with too few members where the base has none of the split left."""
     base = random_portrait(rng, group)
-    varied = _varied(rng)
+    return _members(rng, base, _varied(rng), evaluation=evaluation, size=size)
+
+
+def _members(
+    rng: np.random.Generator, base: Portrait, varied: list[str], *, evaluation: bool, size: int
+) -> tuple[Portrait, ...]:
+    """Returns portraits of one split that differ from each other in all of ``varied``, or too few where there are none left."""
     members: list[Portrait] = []
     for _ in range(_TRIES):
         member = _redrawn(rng, base, varied)

@@ -10,14 +10,19 @@ from typing import Any
 
 from markupsafe import Markup
 
-from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.record import Example, Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
 
 from .words import MARKS, shown
 
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
-_DROPPED = ("policy_sha256", "seconds", "worst")
-"""Fields of a record that the drill-down does not show; ``worst`` comes back under another name."""
+_LONGEST_NAME = 300
+MOST_EXAMPLES = 1500
+"""Examples in one page, those of the first tests; the others stand in results.json."""
+_DROPPED = ("policy_sha256", "seconds", "worst", "examples", "metric", "nodeid", "n_inferred", "n_recalled")
+"""Fields of a record that the drill-down does not show, or has in another form."""
+_ASKED = ("sample", "question", "options", "target", "category")
+"""Fields of an example that say what was asked: the same for many tests, and therefore written once."""
 
 
 def addresses(records: Sequence[Record]) -> dict[str, str]:
@@ -25,8 +30,9 @@ def addresses(records: Sequence[Record]) -> dict[str, str]:
     found: dict[str, str] = {}
     taken: dict[str, int] = {}
     for record in records:
-        taken[record.id] = taken.get(record.id, 0) + 1
-        found[record.key] = record.id if taken[record.id] == 1 else f"{record.id}~{taken[record.id]}"
+        name = shown(record.id)[:_LONGEST_NAME]
+        taken[name] = taken.get(name, 0) + 1
+        found[record.key] = name if taken[name] == 1 else f"{name}~{taken[name]}"
     return found
 
 
@@ -39,23 +45,55 @@ def drill_down(records: Sequence[Record], pictures: Mapping[str, str], commands:
         commands: how to run a test again, by the record's key.
     """
     names = addresses(records)
-    tests = [{**_content(record), "name": names[record.key], "command": commands.get(record.key, "")} for record in records]
+    places = {name: at for at, name in enumerate(pictures)}
+    asked: dict[str, int] = {}
+    tests: list[Any] = []
+    left = MOST_EXAMPLES
+    for record in records:
+        examples = [_example(one, places, asked) for one in record.examples[:left]]
+        left -= len(examples)
+        known: dict[str, Any] = {"name": names[record.key], "command": commands.get(record.key, ""), "examples": examples}
+        known["elsewhere"] = len(record.examples) - len(examples)
+        tests.append(_readable({**_content(record), **known}))
     marks = {str(outcome): {"sign": mark.sign, "css": mark.css, "meaning": mark.meaning} for outcome, mark in MARKS.items()}
-    content = {"marks": marks, "pictures": dict(pictures), "tests": [_readable(test) for test in tests]}
-    return Markup(json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_ESCAPES))  # noqa: S704 - escaped
+    content = {"marks": marks, "pictures": list(pictures.values()), "tests": tests}
+    return Markup(f'{_json(content)[:-1]},"asked":[{",".join(asked)}]}}'.translate(_ESCAPES))  # noqa: S704 - escaped
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _example(example: Example, places: Mapping[str, int], asked: dict[str, int]) -> dict[str, Any]:
+    """Returns an example with the places of its pictures and of what was asked, which joins ``asked`` when it is new."""
+    fields = dataclasses.asdict(example)
+    text = _json(_readable({name: fields.pop(name) for name in _ASKED}))
+    pictures = [{**one, "file": places.get(one["file"])} for one in fields.pop("pictures")]
+    replies = [_short(one) for one in fields.pop("replies")]
+    return {
+        **fields,
+        "asked": asked.setdefault(text, len(asked)),
+        "replies": replies,
+        "pictures": [_short(one) for one in pictures],
+    }
+
+
+def _short(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if _said(value)}
 
 
 def _content(record: Record) -> dict[str, Any]:
-    fields = {name: value for name, value in dataclasses.asdict(record).items() if name not in _DROPPED and _said(value)}
-    measures = [_measure(one) for one in fields.pop("measures", ())]
-    return {**fields, "lost": list(record.worst), "measures": measures}
+    fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record) if field.name not in _DROPPED}
+    measures = [_measure(one, record) for one in fields.pop("measures")]
+    return {**_short(fields), "lost": list(record.worst), "measures": measures}
 
 
-def _measure(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a measure without what it does not say; that no rule applies needs no sentence on every line."""
-    kept = {name: value for name, value in fields.items() if _said(value)}
-    if fields["outcome"] is Outcome.MEASURED and not fields["rule"]:
+def _measure(measure: Measure, record: Record) -> dict[str, Any]:
+    """Returns a measure without what it does not say; that no rule applies needs no sentence, nor what the record says."""
+    kept = _short(dataclasses.asdict(measure))
+    if (measure.outcome is Outcome.MEASURED and not measure.rule) or measure.reason == record.reason:
         kept.pop("reason", None)
+    kept.pop("source", None)
     return kept
 
 

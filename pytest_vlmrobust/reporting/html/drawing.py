@@ -24,7 +24,7 @@ _WIDTH = 380
 """Units of a drawing's width; the style sheet shows them as CSS pixels at most a little larger."""
 _ROW = 18
 _FONT = 10.5
-_LONGEST_LABEL = 28
+_LONGEST_LABEL = 32
 _SETTINGS = {
     "svg.fonttype": "none",
     "svg.hashsalt": "pytest-vlmrobust",
@@ -90,9 +90,14 @@ def ranking(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, zero: bo
             axes.vlines(bar.bounds, place - 0.42, place + 0.42, colors=C["bound"], linewidth=2.2, zorder=5)
             if bar.reference is not None:
                 axes.vlines([bar.reference], place - 0.42, place + 0.42, colors=C["people"], linewidth=2.2, zorder=5)
+        known = [bar.reference for bar in bars if bar.reference is not None]
+        if known:
+            axes.annotate(
+                "people, in the paper", (max(known), -0.6), (0, 2), "data", "offset points", color=C["people"], ha="right"
+            )
         axes.axvline(0, color=C["muted"], linewidth=0.8)
         axes.set_ylim(len(bars) - 0.4, -0.6)
-        axes.set_yticks(list(places), [_label(f"{bar.label}  {bar.sign}".rstrip()) for bar in bars])
+        axes.set_yticks(list(places), [_label(f"{bar.label} {bar.sign}") for bar in bars])
         axes.set_xlabel(axis)
         axes.grid(axis="x", color=C["grid"], linewidth=0.8)
 

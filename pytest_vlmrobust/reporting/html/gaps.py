@@ -19,7 +19,8 @@ from .words import MARKS, bound, ends, interval, number
 _SPLITS = {"clean": "as they are", "observatory_id": "augmented", "observatory_ood": "illusions"}
 _SCORE = "identity_accuracy"
 _GAPS = {"split_group_gap": "groups of people", "split_position_gap": "positions"}
-PEOPLE = "What people reached is the paper's, on the paper's own pictures, and judges nothing here: "
+_MARKS = {"clean": "", "observatory_id": ", augmented", "observatory_ood": ", illusions"}
+PEOPLE = "The ticks of people are the paper's, reached on the paper's own pictures, and judge nothing here."
 
 
 def scores(sweeps: Sequence[Sweep]) -> Chart | None:
@@ -28,7 +29,9 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     if not _all(sweeps, (_SCORE,)):
         return None
     references = {sweep.task: human_reference(sweep.task) for sweep, _, _ in found}
-    said = [f"{task}: {one.text}" for task, one in references.items() if one is not None]
+    texts = dict.fromkeys(one.text for one in references.values() if one is not None)
+    tasks = {text: ", ".join(t for t, one in references.items() if one is not None and one.text == text) for text in texts}
+    said = [f"{PEOPLE} {'; '.join(f'{names}: {text}' for text, names in tasks.items())}"] if tasks else []
     values = {task: None if one is None else one.value for task, one in references.items()}
     return Chart(
         "Tasks",
@@ -36,7 +39,7 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
         _draw([(*one, values[one[0].task]) for one in found], "score", "observatory-scores", "Scores of the Observatory's tasks"),
         ("task", "pictures", "score", "90 % interval", "bound", "verdict", "people, in the paper"),
         [(record, (*_row(sweep, record, measure), _published(values[sweep.task]))) for sweep, record, measure in found],
-        (*_rest(sweeps, (_SCORE,)), *(f"{PEOPLE}{line}" for line in said)),
+        (*_rest(sweeps, (_SCORE,)), *said),
     )
 
 
@@ -91,7 +94,7 @@ def _draw(found: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: st
     several = len({sweep.model for sweep, *_ in found}) > 1
     bars = [
         Bar(
-            f"{sweep.model + ' ' if several else ''}{sweep.dataset} {_SPLITS.get(record.split, record.split)}",
+            f"{sweep.model + ' ' if several else ''}{sweep.dataset}{_MARKS.get(record.split, record.split)}",
             measure.value,
             measure.low if math.isfinite(measure.low) else measure.value,
             measure.high if math.isfinite(measure.high) else measure.value,

@@ -9,6 +9,7 @@ from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.policies.judgement import WARNING
 
+from ..noise import noise_lines
 from ..wording import RunFacts, not_asked, noted, selection
 from .words import share
 
@@ -36,6 +37,7 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     found += _not_applicable(records)
     found += [Limit(warning) for warning in facts.warnings]
     found += _warned(records)
+    found += [Limit(" ".join(line.strip() for line in noise_lines(about))) for about in facts.repeatability]
     found += _ungated(records)
     found += _about_samples_only(records)
     notes = [note for note in noted(records, most=_MOST) if note not in not_asked(records)]

@@ -39,9 +39,12 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     ordered = worst_first(records)
     decision = facts.decision(records)
     names = addresses(ordered)
+    again = rerun.commands(ordered, facts, manifest)
     thumbnails = pictures.embedded(ordered, facts.pictures)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"
+    places = {name: at for at, name in enumerate(thumbnails)}
+    environment.globals["place"] = lambda file: places.get(file, "none")
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"
     return environment.get_template("page.html").render(
         decision=decision,
@@ -59,8 +62,8 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
         manifest=_manifest(manifest),
         run=str(manifest.get("run") or ""),
         command=rerun.whole(manifest),
-        example=next(iter(rerun.commands(ordered[:1], manifest).values()), ""),
-        data=drill_down(ordered, thumbnails, rerun.commands(ordered, manifest)),
+        example=next(iter(again.values()), ""),
+        data=drill_down(ordered, thumbnails, again),
         drawable=drawing.available(),
         security=_security(),
         style=_asset("style.css"),
@@ -144,6 +147,7 @@ def _environment() -> Environment:
         "number": words.number,
         "interval": words.interval,
         "bound": words.bound,
+        "bound_text": words.bound_text,
         "named": words.named,
     }
     environment.globals |= {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.record import Record
 
-BUDGET = 4_000_000
+BUDGET = 3_000_000
 """Bytes of thumbnails in one page, before they are written as text."""
 _NAME = re.compile(r"[0-9a-f]{8,128}\.webp\Z")
 _SIGNATURE = (b"RIFF", b"WEBP")

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
 
+from ..wording import RunFacts
 
-def commands(records: Sequence[Record], manifest: Mapping[str, object]) -> dict[str, str]:
-    """Returns, by key, the command line that runs a test again: the run's own options, and the test's node id."""
-    return {record.key: command for record in records if (command := _command(record, manifest))}
+
+def commands(records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object]) -> dict[str, str]:
+    """Returns, by key, the command line that runs a test again: as pytest was called, else with the manifest's options."""
+    known = {record.key: facts.command.one(record) if facts.command else _command(record, manifest) for record in records}
+    return {key: command for key, command in known.items() if command}
 
 
 def whole(manifest: Mapping[str, object]) -> str:

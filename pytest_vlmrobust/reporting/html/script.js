@@ -25,17 +25,17 @@
     const mark = data.marks[outcome];
     return el("span", { class: `verdict c-${mark.css}`, title: mark.meaning }, el("span", { "aria-hidden": "true" }, mark.sign), ` ${outcome}`);
   };
-  const rightward = new Set(["value", "90 % interval", "bound", "n", "share"]);
-  const table = (name, heads, rows, kind) =>
+  const rightward = new Set(["value", "90 % interval", "bound", "n"]);
+  const table = (name, heads, rows) =>
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
-      el("table", kind ? { class: kind } : {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col", class: rightward.has(head) ? "n" : "" }, head)))),
+      el("table", {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col", class: rightward.has(head) ? "n" : "" }, head)))),
         el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : el("td", {}, cell))))))));
   const numeric = (text) => el("td", { class: "n" }, text);
 
   /* Thumbnails: each is held once, and becomes a picture where it is looked at. */
   const picture = (file, caption) => {
     const held = data.pictures[file];
-    if (!Object.hasOwn(data.pictures, file)) return el("span", { class: "thumb none" }, `${caption}: no thumbnail`);
+    if (held === undefined) return el("span", { class: "thumb none" }, `${caption}: no thumbnail`);
     return el("img", { src: `data:image/webp;base64,${held}`, alt: caption, class: "thumb" });
   };
   const watcher = new IntersectionObserver((entries) => {
@@ -65,7 +65,8 @@
     whole_only: "answered from the whole picture only",
     patch_only: "answered from a patch only",
   };
-  const example = (one) => {
+  const example = (shown) => {
+    const one = { ...shown, ...data.asked[shown.asked] };
     const options = Object.entries(one.options || {});
     const about = [kinds[one.kind] || one.kind, one.category].filter(Boolean).join(", ");
     return el("article", { class: "example" },
@@ -98,8 +99,8 @@
   };
   const strata = (test) => {
     const found = Object.entries(test.categories || {});
-    return found.length > 0 && [el("h3", {}, "By category"), table("by category", ["category", "share"],
-      found.map(([name, value]) => [name, numeric(number(value))]), "narrow")];
+    return found.length > 0 && [el("h3", {}, "Score by category"), el("dl", { class: "facts" }, found.map(([name, value]) =>
+      el("div", {}, el("dt", {}, name), el("dd", {}, number(value)))))];
   };
   const spatial = (test) => {
     const side = Math.sqrt((test.positions || []).length);
@@ -139,6 +140,7 @@
         test.measures.length > 0 && [el("h3", {}, "Measures"), measures(test)], strata(test), spatial(test),
         (test.notes || []).length > 0 && [el("h3", {}, "Notes"), el("ul", {}, test.notes.map((note) => el("li", {}, note)))],
         (test.examples || []).length > 0 && [el("h3", {}, "Samples"), el("div", { class: "examples" }, test.examples.map(example))],
+        test.elsewhere > 0 && el("p", { class: "quiet" }, `${test.elsewhere} more samples of this test stand in results.json`),
         test.lost.length > 0 && el("p", { class: "quiet" }, `Newly wrong, first ones: ${test.lost.join(", ")}`),
         test.command && [el("h3", {}, "Run it again"), el("div", { class: "again" }, el("pre", { class: "command" }, test.command), copy(test.command))]),
     ];

@@ -93,8 +93,13 @@ def share(value: float) -> str:
 
 
 def bound(measure: Measure) -> str:
-    """Returns the bound of a measure with a true minus sign and an en dash between two ends."""
-    return measure.threshold.replace("-", _MINUS).replace("..", _TO)
+    """Returns the bound of a measure as it is printed."""
+    return bound_text(measure.threshold)
+
+
+def bound_text(threshold: str) -> str:
+    """Returns a bound as written, ``-0.1..0.3``, as it is printed."""
+    return threshold.replace("-", _MINUS).replace("..", _TO)
 
 
 def ends(threshold: str) -> list[float]:

@@ -63,6 +63,12 @@ def test_undecided_is_not_incomplete(undecided: Outcome) -> None:
     assert decide([Outcome.FAIL, undecided, Outcome.ERROR]) is Decision.NO_GO
 
 
+@given(OUTCOMES, st.integers(1, 3))
+def test_what_a_policy_asks_for_beside_turns_go_into_undecided_and_nothing_else(outcomes: list[Outcome], lacking: int) -> None:
+    alone, with_it = decide(outcomes), decide(outcomes, shortfalls=lacking)
+    assert with_it is (Decision.INCONCLUSIVE if alone is Decision.GO else alone)
+
+
 def test_exit_codes_are_those_of_the_contract() -> None:
     assert {str(decision): code for decision, code in EXIT_CODES.items()} == {
         "GO": 0,

@@ -147,6 +147,15 @@ def test_an_empty_file(folder: Path) -> None:
     assert "own.jsonl is empty: expected one JSON object per line" in problem(folder)
 
 
+def test_base64_that_is_longer_than_a_file_name_may_be_is_no_path(folder: Path) -> None:
+    stream = io.BytesIO()
+    Image.new("RGB", (9, 9), (1, 2, 3)).save(stream, "PNG")
+    text = base64.b64encode(stream.getvalue() + bytes(600)).decode()
+    assert 255 < max(map(len, text.split("/"))) <= len(text) < 1024
+    (sample,) = read(folder, row(image=text))
+    assert sample.images[0].load().shape == (9, 9, 3)
+
+
 def test_a_broken_picture_inside_is_named_when_loaded(folder: Path) -> None:
     (sample,) = read(folder, row(image="data:image/png;base64,AAAA"))
     with pytest.raises(ImageError, match=r"own\.jsonl:1, id 'q1', key 'image': 3 bytes starting 000000 cannot be decoded"):

@@ -138,6 +138,13 @@ def test_names_an_absent_image_file_and_where_it_was_looked_for(tmp_path: Path) 
     assert "DIR/images/gone.png, DIR/gone.png" in text
 
 
+def test_names_the_row_of_a_path_that_no_file_can_have(tmp_path: Path) -> None:
+    text = problem(tmp_path, mcq("1", image="", image_path=f"{'a' * 5000}.png"), mcq("2", image="", image_path="a\0.png"))
+    assert "has 2 problems" in text
+    assert "toy.tsv:2, row index '1', column 'image_path': found 'aaa" in text
+    assert "toy.tsv:3, row index '2', column 'image_path': found 'a\\x00.png', expected an image file" in text
+
+
 def test_an_option_text_none_is_an_option_and_a_note_says_so(tmp_path: Path) -> None:
     path = write(tmp_path / "toy.tsv", [mcq("1", A="None", B="NA", C="12"), mcq("2")])
     dataset = opened(path)

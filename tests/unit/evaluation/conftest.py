@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
-from pytest_vlmrobust.store import Store
+from pytest_vlmrobust.evaluation.testimony import Testimony
+from pytest_vlmrobust.store import Evidence, Store
+
+TODAY = date(2026, 6, 1)
 
 
 class MemoryImage:
@@ -100,6 +104,25 @@ class World:
         self.samples: list[Sample] = [sample(i) for i in range(6)]
         self.refs = {"model": ModelRef("model", "scripted", "")}
         self.opened: list[Evaluator] = []
+        self.kept: list[Evidence] = []
+
+    def witnessed(self, run: str) -> Evaluator:
+        """Returns an evaluator with a store of its own, which leaves evidence in the directory ``run``."""
+        directory = self.directory
+        self.directory = directory / run / "store"
+        evaluator = self.evaluator()
+        self.directory = directory
+        self.kept.append(Evidence.open(directory / run))
+        evaluator.witness = Testimony(self.kept[-1], evaluator)
+        return evaluator
+
+    def measured(self, run: str, settings: Sequence[str]) -> Path:
+        """Evaluates the cells of all models under these settings, and returns the directory with their evidence."""
+        evaluator = self.witnessed(run)
+        for name in settings:
+            for model in self.refs:
+                evaluator.result(cell(name, model))
+        return self.directory / run
 
     def evaluator(self, *, owner: str = "main", **options: Any) -> Evaluator:
         chosen = EvaluationOptions(**{"batch_size": 2, **options})
@@ -118,6 +141,8 @@ class World:
         for evaluator in self.opened:
             evaluator.close()
             evaluator.store.close()
+        for evidence in self.kept:
+            evidence.close()
 
 
 @pytest.fixture

@@ -78,6 +78,17 @@ def test_of_patches_the_best_one_of_each_sample_counts_by_the_data_sets_own_metr
     assert measured(record)["corpus_pcri"] == pytest.approx(1 - expected)
 
 
+def test_below_chance_there_is_no_index(world: World) -> None:
+    """Whole pictures at 4 of 6 are no better than chance, 1/2, by 2 standard errors: patches that are all right say nothing."""
+    furnish(world)
+    world.model.answer = lambda request: "Yes" if request.setting == "clean" else answer(dataclasses.replace(request, setting=""))
+    record = judge(world).cell(cell("patches:2"))
+    index = whole(record, "corpus_pcri")
+    assert math.isnan(index.value)
+    assert "the full-image score of 66.7 % is below" in index.reason
+    assert whole(record, "corpus_score").value == pytest.approx(1.0)
+
+
 def test_a_missing_patch_leaves_the_value_undefined(world: World) -> None:
     furnish(world)
     world.model.answer = lambda request: (

@@ -9,7 +9,7 @@ import pytest
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.policies import JudgedTest, Policy, WaiverState, unmatched_rules, waiver_report
+from pytest_vlmrobust.policies import JudgedTest, Missed, Policy, WaiverState, unmatched_rules, waiver_report
 
 Load = Callable[..., Policy]
 
@@ -92,3 +92,21 @@ def test_a_rule_about_a_split_meets_the_summary_over_it(load: Load) -> None:
     over_it = Record("sweep", "m-d-accuracy_drop-clean", "m", "d", split="clean", measures=(measure,))
     assert unmatched_rules(policy, [over_it]) == ()
     assert [rule.id for rule in unmatched_rules(policy, [replace(over_it, split="fog")])] == ["seen"]
+
+
+@pytest.mark.parametrize(
+    ("where", "missed"),
+    [
+        ("{setting: fog, category: Aart}", Missed.CATEGORY),
+        ("{setting: snow}", Missed.SETTING),
+        ("{level: high, dataset: d}", Missed.SETTING),
+        ("{setting: fog, model: n}", Missed.ALL),
+        ("{setting: fog, dataset: e}", Missed.ALL),
+        ("{setting: fog}", None),
+    ],
+)
+def test_what_an_unmatched_waiver_came_near_to(load: Load, where: str, missed: Missed | None) -> None:
+    policy = load(text(where))
+    (use,) = waiver_report(policy, records(policy, fog=0.2), today=TODAY)
+    assert use.missed is missed
+    assert (use.state is WaiverState.UNMATCHED) == (missed is not None)

@@ -28,11 +28,11 @@ def strict(text: str) -> Any:
 def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
     write_report(tmp_path, [record("a"), record("b", Outcome.FAIL)], NOTHING, {})
     results = strict((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert list(results) == ["schema", "decision", "planned", "selected", "missing", "shortfalls", "records"]
+    assert list(results) == ["schema", "decision", "planned", "selected", "missing", "shortfalls", "repeatability", "records"]
     assert results["schema"] == SCHEMA_VERSION == 1
     assert results["decision"] == "NO-GO"
     for written in results["records"]:
-        assert set(written) == {field.name for field in dataclasses.fields(Record)}
+        assert set(written) == {"key", *(field.name for field in dataclasses.fields(Record))}
         assert set(written["measures"][0]) == {field.name for field in dataclasses.fields(Measure)}
     assert [Record.from_json(json.dumps(one)) for one in results["records"]] == [record("a"), record("b", Outcome.FAIL)]
 
@@ -55,10 +55,12 @@ def test_the_manifest_is_written_as_given(tmp_path: Path) -> None:
     assert manifest == {"größe": 1, "manifest_version": 1}
 
 
-def test_only_the_three_files_are_left(tmp_path: Path) -> None:
+def test_only_the_files_of_a_report_are_left(tmp_path: Path) -> None:
     for _ in range(2):
         write_report(tmp_path, [record("a")], NOTHING, {})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "results.json", "summary.md"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("cells.csv", "junit.xml", "manifest.json", "model_card.md", "report.html", "results.json", "summary.md")
+    ]
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.reporting import RunFacts, render_terminal
+from pytest_vlmrobust.reporting import Command, RunFacts, render_terminal
 
 from .conftest import record
 
@@ -81,25 +84,84 @@ def test_ids_are_whole_where_the_reason_stands_whatever_the_width() -> None:
     assert f"FAIL {name}: " in render(record(name, Outcome.FAIL), width=40)
 
 
-def test_on_a_narrow_terminal_names_take_two_lines_and_numbers_stay_whole() -> None:
-    name = "qwen2.5-vl-7b-MMBench_DEV_EN-perspective_transform:high"
-    text = render(record(name, Outcome.WAIVED), width=80)
-    assert "…" not in text
-    assert max(map(len, text.splitlines())) <= 80
-    row = next(line for line in text.splitlines() if line.startswith("WAIVED"))
-    assert row.endswith("0.100  [0.050, 0.150]    0.2  100")
+LONG = "tiny-faces_160.matching-identity_accuracy-observatory_ood"
 
 
-def test_what_is_wrong_is_always_shown_and_what_passes_is_cut() -> None:
+@pytest.mark.parametrize(("width", "lines"), [(80, 2), (120, 1), (160, 1)])
+@pytest.mark.parametrize("color", [False, True])
+def test_no_name_is_torn_whatever_the_width(width: int, lines: int, *, color: bool) -> None:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", render(record(LONG, Outcome.WAIVED), width=width, color=color))
+    first, second = next((one, two) for one, two in pairwise(text.splitlines()) if one.startswith("WAIVED"))
+    assert first.split()[:2] == ["WAIVED", LONG]
+    assert (second if lines == 2 else first).endswith("accuracy_drop  0.100  [0.050, 0.150]    0.2  100")
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_names_of_several_lengths_stand_in_columns() -> None:
+    text = render(record("a"), record("größer", Outcome.WAIVED, 0.25), width=100)
+    (header, wide, narrow) = text.splitlines()[:3]
+    assert len({header.index("metric"), wide.index("accuracy_drop"), narrow.index("accuracy_drop")}) == 1
+
+
+def test_of_nothing_there_is_no_table() -> None:
+    assert "verdict" not in render().splitlines()[0]
+    assert render().startswith("0 inferences")
+
+
+def test_what_is_wrong_comes_before_what_passes_which_is_cut() -> None:
     loud = [record(f"wrong-{i}", Outcome.FAIL) for i in range(20)]
     quiet = [record(f"fine-{i}") for i in range(20)]
     text = render(*loud, *quiet)
     assert all(f"wrong-{i}" in text for i in range(20))
     assert "fine-" not in text
-    assert "… and 20 more that pass or are measured only" in text
+    assert "… and 20 more that pass, are measured only or do not apply" in text
     calm = render(*quiet)
     assert calm.count("fine-") == 12
-    assert "… and 8 more that pass or are measured only" in calm
+    assert "… and 8 more that pass, are measured only or do not apply" in calm
+
+
+def test_of_hundreds_the_worst_are_shown_and_the_rest_is_counted_and_has_a_place() -> None:
+    failed = [record(f"f-{i:03}", Outcome.FAIL, i / 1000, reason=f"drop {i}") for i in range(300)]
+    broken = [record(f"e-{i:03}", Outcome.ERROR, reason="the model does not load") for i in range(100)]
+    text = render(*failed, *broken, facts=RunFacts(kept="runs/x/records.jsonl"))
+    lines = text.splitlines()
+    assert len(lines) < 70
+    assert lines[1].split()[:2] == ["FAIL", "f-299"]
+    assert "… and 260 FAIL, 100 ERROR more; every row stands in runs/x/records.jsonl" in lines
+    assert "… and 290 more reasons of FAIL; every one stands in runs/x/records.jsonl" in lines
+    assert "ERROR e-000 and 99 more: the model does not load" in lines
+    assert "300 FAIL, 100 ERROR" in lines
+
+
+COMMAND = Command(("--vlm=tiny", "--vlm-dataset=my data.jsonl"), ("suites",))
+
+
+def test_each_breach_has_the_command_that_runs_it_again() -> None:
+    node = "suites/test_corruptions.py::test_cell[tiny-d-fog:mid]"
+    loud = [record("a", Outcome.FAIL, nodeid=node), record("b", Outcome.FAIL), record("c", Outcome.INCONCLUSIVE, nodeid="x::y")]
+    lines = render(*loud, facts=RunFacts(command=COMMAND)).splitlines()
+    assert lines[lines.index("FAIL a: accuracy_drop 0.100") + 1] == (
+        f"     pytest --vlm=tiny '--vlm-dataset=my data.jsonl' '{node}'"
+    )
+    assert "all 2 FAIL again: pytest --vlm=tiny '--vlm-dataset=my data.jsonl' --vlm-rerun=failed suites" in lines
+    assert not any("x::y" in line for line in lines)  # what is undecided is so again
+
+
+def test_one_breach_alone_needs_no_second_command() -> None:
+    assert "--vlm-rerun" not in render(record("a", Outcome.FAIL), facts=RunFacts(command=COMMAND))
+
+
+def test_the_noise_stands_beside_the_thresholds() -> None:
+    about = Repeatability("m", "d", 200, 2, 3, 1, 6, 128, 0.01, 0.002, 0.03, {"accuracy_drop": 0.02}, {"accuracy_drop": 0.04})
+    about = dataclasses.replace(about, conditions="another order", beside=("rule x: accuracy_drop bounded by 0.05",))
+    text = render(record("a"), facts=RunFacts(repeatability=[about, Repeatability("m", "e", problem="the model is lost")]))
+    assert (
+        "A/A m-d: 2 of 200 answers flipped (1.00%, 90 % interval 0.20% to 3.00%), 3 were worded differently, "
+        "1 inferences failed; 6 cells, another order\n"
+        "     noise of 128 samples between two runs: accuracy_drop 0.020 (at most 0.040)\n"
+        "     rule x: accuracy_drop bounded by 0.05\n"
+        "A/A m-e: not measured: the model is lost\n"
+    ) in text
 
 
 def test_a_whole_selection_says_nothing_of_parts() -> None:

@@ -7,7 +7,7 @@ import pytest
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.policies.policy import WORST_FIRST
-from pytest_vlmrobust.reporting.wording import SEVERITY, because, counted, headline, noted, row, worst_first
+from pytest_vlmrobust.reporting.wording import SEVERITY, RunFacts, because, counted, headline, noted, row, selection, worst_first
 
 from .conftest import record
 
@@ -79,6 +79,17 @@ def test_counts_stand_worst_first() -> None:
 def test_the_sentence_behind_a_decision(decision: Decision, sentence: str) -> None:
     records: list[Record] = [record("a"), record("b"), record("c", Outcome.WAIVED), record("d", Outcome.ERROR)]
     assert because(decision, records) == sentence
+
+
+def test_what_the_policy_asks_for_beside_holds_a_decision_back() -> None:
+    records = [record("a"), record("b")]
+    facts = RunFacts(planned=2, selected=2, shortfalls=["no gated test of test_patches.py ran"])
+    assert RunFacts(planned=2, selected=2).decision(records) is Decision.GO
+    assert facts.decision(records) is Decision.INCONCLUSIVE
+    assert because(Decision.INCONCLUSIVE, records, facts) == "nothing was broken, and GO asks for more than this run has"
+    assert selection(records, facts) == ["not GO: no gated test of test_patches.py ran"]
+    assert facts.decision([*records, record("c", Outcome.FAIL)]) is Decision.NO_GO
+    assert facts.decision(records[:1]) is Decision.INCOMPLETE
 
 
 def test_notes_name_their_test_and_the_rest_is_counted() -> None:

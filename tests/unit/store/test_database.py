@@ -221,3 +221,15 @@ def test_opening_waits_for_another_process_that_creates_the_store(tmp_path: Path
         assert store.put_many({"k": ANSWER}, context={}) == 1
     timer.join()
     other.close()
+
+
+def test_which_keys_have_an_answer_and_what_was_answered_about_a_data_set(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        for dataset in ("shapes", "words"):
+            for setting in ("clean", "flip_v"):
+                key, context = f"{dataset} {setting}", {"model": "m", "dataset": dataset, "setting": setting}
+                store.put_many({key: Prediction(key, "generate")}, context=context)
+        assert store.has(["shapes clean", "unheard of"]) == {"shapes clean"}
+        assert sorted(one.text for one in store.examples("m", "shapes", 9)) == ["shapes clean", "shapes flip_v"]
+        assert len(store.examples("m", "shapes", 1)) == 1
+        assert store.examples("other", "shapes", 9) == []

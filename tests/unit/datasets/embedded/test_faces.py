@@ -268,6 +268,23 @@ def test_relatives_are_new_people_of_the_same_tone_and_split() -> None:
     assert max(len(differences(family[0], portrait)) for portrait in more) <= 6
 
 
+def most_alike(candidates: tuple[Portrait, ...]) -> float:
+    """Whether the first differs least from all the others, ties by chance."""
+    sums = [sum(len(differences(one, other)) for other in candidates) for one in candidates]
+    return (sums[0] == min(sums)) / sums.count(min(sums))
+
+
+@pytest.mark.parametrize("cells", [4, 9, 16])
+def test_the_target_is_not_the_one_in_the_middle(cells: int) -> None:
+    shown = [
+        (*family, *islice(relatives(rng_for(number, "r"), family), max(0, cells - 5)))[: cells - 1]
+        for number, family in enumerate(first_families(80, evaluation=True))
+    ]
+    assert {len(candidates) for candidates in shown} == {cells - 1}
+    chance = 1 / (cells - 1)
+    assert np.mean([most_alike(candidates) for candidates in shown]) < chance + 2 * (chance / len(shown)) ** 0.5
+
+
 def test_neighbours_of_a_stranger_are_refused(faces: FaceCollection) -> None:
     stranger = replace(faces.entities()[0], id="face-900")
     with pytest.raises(DatasetError, match="faces_160 has no face 'face-900'; it has 24, from face-000 on"):

@@ -1,0 +1,54 @@
+"""Needed: the cells that a test asks for, itself and whatever it is compared with; known before anything is inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, SweepMetric
+from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+
+from .data import RunData
+from .families import families, twin
+from .preprocessed import is_preprocessed
+
+BASELINES = (CLEAN, NO_IMAGE)
+
+
+def needed_cells(
+    planned: Planned, settings: Sequence[Setting], models: Mapping[str, ModelRef], data: RunData, reference: str | None = None
+) -> list[Cell]:
+    """Returns the cells that a test evaluates: all that it can, for a model may turn out not to do a task and is asked less then.
+
+    Args:
+        planned: what the test is about.
+        settings: those that its summary metric is taken over; nothing for a cell.
+        models: the models of the run.
+        data: what the run asks from.
+        reference: the model whose errors normalise the mean corruption error; ``None`` where none is needed.
+    """
+    if isinstance(planned, Cell):
+        rung = [Setting(planned.setting.steps[:1])] if is_preprocessed(planned.setting) else []
+        return [Cell(planned.model, planned.dataset, setting) for setting in (*BASELINES, planned.setting, *rung)]
+    if isinstance(planned, FamilyMetric):
+        members = families(models)[planned.family].members
+        asked = dict.fromkeys((*BASELINES, *settings)) if planned.dataset in data.tasks else settings
+        return [Cell(name, planned.dataset, setting) for name in members for setting in asked]
+    return _of_sweep(planned, settings, models, data, reference)
+
+
+def _of_sweep(
+    sweep: SweepMetric, settings: Sequence[Setting], models: Mapping[str, ModelRef], data: RunData, reference: str | None
+) -> list[Cell]:
+    needs = set(metrics.get(sweep.metric).needs)
+    asked = () if needs <= {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE} else tuple(settings)
+    found = [Cell(sweep.model, sweep.dataset, setting) for setting in dict.fromkeys((*BASELINES, *asked))]
+    if reference is not None:
+        found += [Cell(reference, sweep.dataset, setting) for setting in asked]
+    compared = dict.fromkeys((CLEAN, *asked))
+    if metrics.Needs.UNHINTED_BY_SETTING in needs:
+        found += [Cell(sweep.model, data.unhinted(sweep.dataset), setting) for setting in compared]
+    if metrics.Needs.BASE_BY_SETTING in needs:
+        found += [Cell(twin(models, sweep.model), sweep.dataset, setting) for setting in compared]
+    return found

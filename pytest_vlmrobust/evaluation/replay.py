@@ -1,0 +1,142 @@
+"""Replay: the answers of a run that is over, scored anew, for whoever judges them again; no model, no pictures, no data sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.scoring import score
+from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+
+from .evaluator import CellResult
+from .stopping import HIGHEST, NOT_PREDICTED, UNASKED, UNASKED_STATE
+
+_SAME = 1e-12
+"""Numbers closer than this are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """An answer whose score is not the one that the evidence has."""
+
+    cell: Cell
+    sample: str
+    view: int
+    """Which view of the sample, from 0."""
+    stored: Score
+    found: Score
+
+    def __str__(self) -> str:
+        view = f", view {self.view}" if self.view else ""
+        return f"{self.cell}, sample {self.sample!r}{view}: stored {_shown(self.stored)}, scored again {_shown(self.found)}"
+
+
+@dataclass(frozen=True, slots=True)
+class NoThumbnails:
+    """Where thumbnails come from when there are no pictures."""
+
+    def files(self, sample: Sample, setting: Setting) -> tuple[str, ...]:  # noqa: ARG002 - the same for all
+        """Returns nothing."""
+        return ()
+
+
+@dataclass(eq=False)
+class Replay:
+    """Gives the results of a run's cells from its evidence; every prediction is scored again, and its stored score only compared.
+
+    Nothing is inferred and nothing comes from a store.
+    """
+
+    evidence: Evidence
+    models: Mapping[str, ModelRef]
+    album: NoThumbnails = field(default_factory=NoThumbnails)
+    inferred: int = 0
+    recalled: int = 0
+    rescored: list[Rescored] = field(default_factory=list)
+    """Answers whose score is another one, in the order in which cells were asked for."""
+    _results: dict[Cell, CellResult] = field(default_factory=dict)
+    _samples: dict[tuple[str, str], tuple[Sample, ...]] = field(default_factory=dict)
+
+    def corpus_metric(self, dataset: str) -> str:
+        """Returns the name of the metric that is reported for a data set as a whole.
+
+        Raises:
+            StoreError: the run asked nothing of it.
+        """
+        return self.evidence.corpus_metric(dataset)
+
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        """Returns what the run asked of a data set.
+
+        Raises:
+            StoreError: it asked nothing of it.
+        """
+        return self._asked("", dataset)
+
+    def result(self, cell: Cell) -> CellResult:
+        """Returns the answers of a cell with their scores of now.
+
+        Raises:
+            StoreError: the run has no answers of the cell, or not one for each view of each sample.
+            UnknownName: a sample is scored by what is not registered here.
+        """
+        if cell not in self._results:
+            self._results[cell] = self._result(self.evidence.get_cell(cell))
+        return self._results[cell]
+
+    def _result(self, stored: StoredCell) -> CellResult:
+        samples = self._asked(stored.cell.model, stored.cell.dataset)
+        asked = [(sample, view) for sample in samples for view in range(stored.views)]
+        if len(asked) != len(stored.answers):
+            raise StoreError(
+                f"{self.evidence.path}: {stored.cell} has {len(stored.answers)} answers, expected {len(asked)}: "
+                f"{stored.views} for each of {len(samples)} samples"
+            )
+        scores: list[Score] = []
+        for (sample, view), answer in zip(asked, stored.answers, strict=True):
+            settled = any(one.value == HIGHEST for one in scores[len(scores) - view :])
+            scores.append(self._scored(stored.cell, sample, view, answer, settled=settled))
+        return CellResult(
+            cell=stored.cell,
+            samples=samples,
+            predictions=tuple(answer.prediction for answer in stored.answers),
+            scores=tuple(scores),
+            n_requested=sum(one.state != UNASKED_STATE for one in scores),
+            n_inferred=0,
+            seconds=0.0,
+            notes=stored.notes,
+            views=stored.views,
+            keys=tuple(answer.key for answer in stored.answers),
+        )
+
+    def _scored(self, cell: Cell, sample: Sample, view: int, answer: Answer, *, settled: bool) -> Score:
+        """Returns the score of an answer; ``settled``: an earlier view was right, so that this one may be left out."""
+        if answer.prediction == NOT_PREDICTED:
+            found = UNASKED if settled else Score.unscored("not asked, and no earlier view was right")
+        else:
+            found = score(sample, answer.prediction)
+        if not _equal(found, answer.score):
+            self.rescored.append(Rescored(cell, sample.id, view, answer.score, found))
+        return found
+
+    def _asked(self, model: str, dataset: str) -> tuple[Sample, ...]:
+        if (model, dataset) not in self._samples:
+            self._samples[model, dataset] = self.evidence.samples(dataset, model)
+        return self._samples[model, dataset]
+
+
+def _equal(one: Score, other: Score) -> bool:
+    close = math.isclose(one.value, other.value, rel_tol=0.0, abs_tol=_SAME)
+    same_value = close or (math.isnan(one.value) and math.isnan(other.value))
+    return same_value and (one.rule, one.answer, one.state) == (other.rule, other.answer, other.state)
+
+
+def _shown(one: Score) -> str:
+    return f"{one.value:g} ({one.state}, {one.rule}, {one.answer!r})"

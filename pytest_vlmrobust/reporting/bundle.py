@@ -1,0 +1,176 @@
+"""Bundle: a run as one file that proves itself: records, answers, policies as applied, and the SHA-256 of each."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.store import Evidence
+from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
+from pytest_vlmrobust.store.docket import BASELINE, POLICIES
+from pytest_vlmrobust.store.docket import FILE_NAME as DOCKET
+from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
+from pytest_vlmrobust.store.manifest import FILE_NAME as MANIFEST
+
+from . import junit, model_card, results
+from .files import REPORT, SUMMARY, summary
+from .runs import RunFiles, read_run
+
+SUMS = "SHA256SUMS"
+_WRITTEN = (MANIFEST, DOCKET, JOURNAL)
+"""Files that the run wrote, and that stand in the bundle as they are."""
+_DATE = (1980, 1, 1, 0, 0, 0)
+"""The earliest that a ZIP file knows: equal content is to give equal bytes."""
+_UNIX = 3
+_MODE = 0o644 << 16
+_CHUNK = 2**20
+
+
+def write_bundle(run: Path, out: Path) -> list[str]:
+    """Writes the bundle of a run in one step; the same run gives the same bytes. Returns the names of what is in it, sorted.
+
+    Args:
+        run: a directory below ``runs`` of a store.
+        out: the ZIP file to write.
+
+    Raises:
+        StoreError: the run lacks a file that a verification needs, or it cannot be read.
+        OSError: the bundle cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
+        staged = Path(folder)
+        _stage(run, staged)
+        names = _files(staged)
+        sums = "".join(f"{file_digest(staged / name)}  {name}\n" for name in names)
+        (staged / SUMS).write_text(sums, encoding="utf-8", newline="\n")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial = out.with_name(f".{out.name}.part")
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+            for name in sorted([*names, SUMS]):
+                _add(archive, staged / name, name)
+        partial.replace(out)
+        return sorted([*names, SUMS])
+
+
+def unpack(bundle: Path, folder: Path) -> list[str]:
+    """Unpacks a bundle into an empty folder and checks every hash; returns, a sentence for each, what is not as it was.
+
+    Raises:
+        StoreError: it is no bundle, it is damaged, or it names files outside of itself.
+    """
+    try:
+        with zipfile.ZipFile(bundle) as archive:
+            names = archive.namelist()
+            _refuse_strange(bundle, names)
+            archive.extractall(folder)
+    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise StoreError(f"{bundle}: cannot be read: {error}. Expected a ZIP file that vlmrobust bundle wrote") from error
+    expected = _read_sums(bundle, folder)
+    return [*_changed(folder, expected), *(f"{name} is not in {SUMS}" for name in sorted({*names} - {*expected, SUMS}))]
+
+
+def derived(run: RunFiles) -> dict[str, str]:
+    """Returns the files of a run that follow from its records alone, by name."""
+    return {
+        results.FILE_NAME: results.results_json(run.records, run.facts),
+        results.CSV_FILE: results.cells_csv(run.records),
+        SUMMARY: summary(run.records, run.facts),
+        model_card.FILE_NAME: model_card.model_card(run.records, run.facts, run.manifest),
+        junit.FILE_NAME: run.junit,
+    }
+
+
+def not_derived(run: RunFiles) -> list[str]:
+    """Returns, a sentence for each, what an unpacked bundle says and its records do not give: the decision, and whole files."""
+    said = []
+    claimed = run.manifest.get("decision", str(run.decision))
+    if claimed != str(run.decision):
+        said.append(f"the run decided {claimed}, and its records give {run.decision}")
+    for name, text in derived(run).items():
+        path = run.directory / name
+        if path.is_file() and path.read_bytes() != _encoded(text):
+            said.append(f"{name} is not what the records give")
+    return said
+
+
+def _stage(run: Path, staged: Path) -> None:
+    read = read_run(run)
+    for name in _WRITTEN:
+        _copy(run / name, staged / name)
+    for path in sorted((run / POLICIES).glob("*")):
+        _copy(path, staged / POLICIES / path.name)
+    _copy_evidence(run, staged)
+    if (run / BASELINE / EVIDENCE).is_file():
+        _copy_evidence(run / BASELINE, staged / BASELINE)
+    if (run / REPORT).is_file():
+        _copy(run / REPORT, staged / REPORT)
+    for name, text in derived(read).items():
+        (staged / name).write_bytes(_encoded(text))
+
+
+def _copy(path: Path, to: Path) -> None:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be read: {error.strerror}. Expected the directory of a run that measured, .vlmrobust/runs/RUN"
+        ) from error
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_bytes(content)
+
+
+def _copy_evidence(source: Path, target: Path) -> None:
+    with Evidence.open(source, read_only=True) as evidence:
+        evidence.copy_to(target)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
+    about = zipfile.ZipInfo(name, _DATE)
+    about.compress_type, about.create_system, about.external_attr = zipfile.ZIP_DEFLATED, _UNIX, _MODE
+    about.file_size = path.stat().st_size
+    with path.open("rb") as source, archive.open(about, "w") as sink:
+        while chunk := source.read(_CHUNK):
+            sink.write(chunk)
+
+
+def _refuse_strange(bundle: Path, names: Iterable[str]) -> None:
+    for name in names:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\\" in name or name.endswith("/"):
+            raise StoreError(f"{bundle}: holds {name!r}, which no bundle does: nothing was unpacked")
+    if SUMS not in names:
+        raise StoreError(f"{bundle}: has no {SUMS}. Expected a ZIP file that vlmrobust bundle wrote")
+
+
+def _read_sums(bundle: Path, folder: Path) -> dict[str, str]:
+    found = {}
+    for number, line in enumerate((folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        digest, space, name = line.partition("  ")
+        if not space or len(digest) != hashlib.sha256().digest_size * 2 or not name:
+            raise StoreError(f"{bundle}: {SUMS}:{number}: expected a SHA-256, two spaces and a name, found {line!r}")
+        found[name] = digest
+    return found
+
+
+def _changed(folder: Path, expected: Mapping[str, str]) -> list[str]:
+    said = []
+    for name, digest in expected.items():
+        path = folder / name
+        if ".." in PurePosixPath(name).parts or not path.is_file():
+            said.append(f"{name} is missing")
+        elif file_digest(path) != digest:
+            said.append(f"{name} was changed: its SHA-256 is not the one in {SUMS}")
+    return said

@@ -1,0 +1,38 @@
+"""The failure message of a test: the breach first, then every number, and how to run it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pytest_vlmrobust.core.record import Measure, Record
+
+_WIDTH = 28
+_MOST = 5
+
+
+def explain(record: Record) -> str:
+    """Returns the failure message of a test, or what it says where nothing failed."""
+    lines = [record.reason, *(_measured(measure) for measure in record.measures)]
+    counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {record.n_errors} errors"
+    lines.append(_line("answers", counts))
+    changes = {"newly wrong": record.worst, "broken since the baseline": record.broken, "fixed since the baseline": record.fixed}
+    lines += [_line(title, _listed(ids)) for title, ids in changes.items() if ids]
+    return "\n".join([*lines, _line("again", f"the same command with -k {record.id!r}")])
+
+
+def _listed(ids: Sequence[str]) -> str:
+    """Returns the first names, and how many there are where not all of them are shown."""
+    return f"{', '.join(ids[:_MOST])}, … {len(ids)} in all" if len(ids) > _MOST else ", ".join(ids)
+
+
+def _measured(measure: Measure) -> str:
+    name = f"{measure.metric} ({measure.category})" if measure.category else measure.metric
+    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
+    interval = "" if math.isnan(measure.low) else f" [{measure.low:.3f}, {measure.high:.3f}]"
+    bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
+    return _line(name, f"{value}{interval}  n={measure.n}{bound}")
+
+
+def _line(title: str, text: str) -> str:
+    return f"    {title:<{_WIDTH}} {text}"

@@ -1,0 +1,169 @@
+"""JUnit from records: what pytest writes about gated tests, also for a run that was killed before pytest wrote anything."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from pytest_vlmrobust.core.record import CHECK, Record
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+
+from .explanation import explain
+
+FILE_NAME = "junit.xml"
+LOST = "the run ended before this test left a verdict"
+
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\u007e\u0080-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot hold, and the delete character, which pytest spells out as well."""
+_RAISED = {Outcome.FAIL: "pytest_vlmrobust.ThresholdExceeded", Outcome.INCONCLUSIVE: "pytest_vlmrobust.NotDecided"}
+_KINDS = {"error": "errors", "failure": "failures", "skipped": "skipped"}
+
+
+def properties(record: Record) -> list[tuple[str, str]]:
+    """Returns the properties of one test case; numbers that are undefined are left out, never written as NaN."""
+    found = {
+        "vlm.cell": record.id,
+        "vlm.model": record.model,
+        "vlm.dataset": record.dataset,
+        "vlm.setting": record.setting,
+        "vlm.family": record.family,
+        "vlm.level": record.level,
+        "vlm.task": record.task,
+        "vlm.split": record.split,
+        "vlm.verdict": str(record.outcome),
+        "vlm.n": str(record.n),
+        "vlm.n_requested": str(record.n_requested),
+        "vlm.policy_sha256": record.policy_sha256,
+    }
+    if record.n_requested:
+        found["vlm.unparsed_rate"] = decimal(record.n_unparsed / record.n_requested)
+        found["vlm.error_rate"] = decimal(record.n_errors / record.n_requested)
+    if record.broken or record.fixed:
+        found["vlm.n_broken"], found["vlm.n_fixed"] = str(len(record.broken)), str(len(record.fixed))
+    for measure in record.measures:
+        name = f"vlm.metric.{measure.metric}" + (f".{measure.category}" if measure.category else "")
+        numbers = {name: measure.value, f"{name}.low": measure.low, f"{name}.high": measure.high}
+        found.update({key: decimal(value) for key, value in numbers.items() if math.isfinite(value)})
+        if measure.threshold:
+            found[f"{name}.threshold"] = measure.threshold
+        if measure.waiver:
+            found["vlm.waiver"] = measure.waiver
+    return [(name, value) for name, value in found.items() if value]
+
+
+def suite_properties(origins: Mapping[str, Any], records: Iterable[Record], decision: Decision) -> dict[str, str]:
+    """Returns what the suite element says about the whole run.
+
+    Args:
+        origins: the manifest of the run; what it lacks is left out.
+        records: one for each test that ended.
+        decision: the decision of the run.
+    """
+    records = list(records)
+    policies = origins.get("policies", {})
+    found = {
+        "vlm.run": str(origins.get("run", "")),
+        "vlm.version": str(origins.get("version", "")),
+        "vlm.model": " ".join(sorted(origins.get("models", {}))),
+        "vlm.dataset": " ".join(sorted({record.dataset for record in records} - {""})),
+        "vlm.policy_sha256": " ".join(str(policies[name].get("sha256", "")) for name in sorted(policies)),
+        "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
+        "vlm.verdict": str(decision),
+        "vlm.shortfalls": "; ".join(origins.get("shortfalls", ())),
+        "vlm.n_cells": str(sum(record.test == "cell" for record in records)),
+        "vlm.n_inferred": str(sum(record.n_inferred for record in records)),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def junit_xml(records: Sequence[Record], suite: Mapping[str, str], lost: Iterable[str] = ()) -> str:
+    """Returns a JUnit file; the same records give the same text, for it says nothing about when and where.
+
+    Args:
+        records: one for each test that ended.
+        suite: properties of the whole run.
+        lost: node ids of tests that were to run and left no record: they are errors.
+    """
+    cases = [*map(_case, records), *map(_lost_case, lost)]
+    counts = {name: str(sum(case.find(kind) is not None for case in cases)) for kind, name in _KINDS.items()}
+    seconds = sum(record.seconds for record in records)
+    node = ET.Element("testsuite", {"name": "pytest", **counts, "tests": str(len(cases)), "time": f"{seconds:.3f}"})
+    _add_properties(node, suite.items())
+    node.extend(cases)
+    root = ET.Element("testsuites", {"name": "pytest tests"})
+    root.append(node)
+    return '<?xml version="1.0" encoding="utf-8"?>' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def decimal(value: float) -> str:
+    """Returns a plain decimal without exponent, six digits after the point at most.
+
+    >>> decimal(0.1234567), decimal(3.0), decimal(0.00001)
+    ('0.123457', '3', '0.00001')
+    """
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def visible(text: str) -> str:
+    r"""Returns text in which characters that XML cannot hold are spelled out, as pytest does.
+
+    >>> visible("a\x1bb")
+    'a#x1Bb'
+    """
+    return _FORBIDDEN.sub(lambda found: f"#x{ord(found.group()):0{2 if ord(found.group()) <= 0xFF else 4}X}", text)
+
+
+def names_of(nodeid: str) -> tuple[str, str]:
+    """Returns the classname and the name of a test case.
+
+    >>> names_of("suites/test_corruptions.py::test_cell[tiny-shapes-fog:mid]")
+    ('suites.test_corruptions', 'test_cell[tiny-shapes-fog:mid]')
+    """
+    path, bracket, parameters = nodeid.partition("[")
+    file, *names = path.split("::")
+    module = file.removesuffix(".py").replace("/", ".")
+    *classes, name = names or [module]
+    return ".".join([module, *classes]), name + bracket + parameters
+
+
+def _case(record: Record) -> ET.Element:
+    node = _named_case(record.key, record.seconds)
+    if record.test != CHECK:
+        _add_properties(node, properties(record))
+    if record.test == CHECK:
+        _add_result(node, "failure", record.reason, record.reason)
+    elif record.outcome in _RAISED:
+        message = explain(record)
+        _add_result(node, "failure", f"{_RAISED[record.outcome]}: {message}", message)
+    elif record.outcome is Outcome.ERROR:
+        message = explain(record) if record.measures else record.reason
+        _add_result(node, "error", f'failed on setup with "{message}"', message)
+    elif record.outcome is Outcome.WAIVED:
+        _add_result(node, "skipped", record.reason, type="pytest.xfail")
+    elif record.outcome is Outcome.NOT_APPLICABLE:
+        _add_result(node, "skipped", record.reason, record.reason, type="pytest.skip")
+    return node
+
+
+def _lost_case(nodeid: str) -> ET.Element:
+    node = _named_case(nodeid, 0.0)
+    _add_result(node, "error", LOST, LOST)
+    return node
+
+
+def _named_case(nodeid: str, seconds: float) -> ET.Element:
+    classname, name = names_of(nodeid)
+    return ET.Element("testcase", {"classname": visible(classname), "name": visible(name), "time": f"{seconds:.3f}"})
+
+
+def _add_properties(node: ET.Element, found: Iterable[tuple[str, str]]) -> None:
+    parent = ET.SubElement(node, "properties")
+    for name, value in found:
+        ET.SubElement(parent, "property", {"name": visible(name), "value": visible(value)})
+
+
+def _add_result(node: ET.Element, kind: str, message: str, text: str = "", **attributes: str) -> None:
+    ET.SubElement(node, kind, {**attributes, "message": visible(message)}).text = visible(text) or None

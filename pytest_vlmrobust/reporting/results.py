@@ -1,0 +1,177 @@
+"""results.json and cells.csv: a run for programs, with a published schema and ids that stay."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import dataclasses
+import inspect
+import io
+import json
+import math
+import textwrap
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_vlmrobust.core.record import SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.repeatability import Repeatability
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+
+from .wording import RunFacts
+
+FILE_NAME = "results.json"
+CSV_FILE = "cells.csv"
+SCHEMA_FILE = "results.schema.json"
+
+CSV_COLUMNS = {
+    "key": "what makes two rows of two runs be about the same test",
+    "test": "cell, sweep, family or check",
+    "model": "the model by its short name",
+    "dataset": "the data set by its short name",
+    "setting": "the setting of a cell",
+    "family": "the family of the perturbation",
+    "level": "low, mid or high; empty where the setting has none",
+    "split": "the settings that a summary metric is taken over, where a suite has several",
+    "task": "of the Observatory, what is asked of the pictures",
+    "outcome": "the verdict of the test",
+    "n_requested": "answers asked for",
+    "n_unparsed": "answers that no rule could read",
+    "n_errors": "inferences that failed",
+    "metric": "the measure; empty for a test that measured nothing",
+    "category": "the stratum that the measure is about; empty for the whole data set",
+    "value": "its value; empty where it is undefined",
+    "low": "the lower end of its interval; empty without one",
+    "high": "the upper end of its interval",
+    "n": "samples that the value rests on",
+    "threshold": "the bound of the rule that decided; empty when none applied",
+    "verdict": "the verdict of the measure",
+    "rule": "the id of the rule that decided",
+    "source": "where the rule stands, file:line",
+    "waiver": "the id of the waiver that covers a breach",
+    "policy_sha256": "the SHA-256 of what the policy means",
+}
+"""The columns of cells.csv, in their order, and what they hold."""
+_OF_RECORD = (
+    "model",
+    "dataset",
+    "setting",
+    "family",
+    "level",
+    "split",
+    "task",
+    "n_requested",
+    "n_unparsed",
+    "n_errors",
+    "policy_sha256",
+)
+_OF_MEASURE = ("metric", "category", "n", "threshold", "rule", "source", "waiver")
+_NUMBERS = ("value", "low", "high")
+_PARTS = (Record, Measure, Example, Reply, Picture, Repeatability)
+_TOP = {
+    "schema": "The version of this file's layout. Keys may be added under a version; none goes and none changes its meaning.",
+    "decision": "What the gate concluded about the whole run.",
+    "planned": "Gated tests that the suites hold.",
+    "selected": "Those of them that were to run.",
+    "missing": "Those of them that left no record: with any, the decision is never GO.",
+    "shortfalls": "What the policy asks of a run and this one lacks: with any, the decision is never GO.",
+    "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and data set.",
+    "records": "One for each test that ended.",
+}
+_KEY = "The id of the test, the same in every run: its node id in pytest."
+
+
+def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
+    """Returns the content of results.json."""
+    return {
+        "schema": SCHEMA_VERSION,
+        "decision": str(facts.decision(records)),
+        "planned": facts.planned,
+        "selected": facts.selected,
+        "missing": facts.missing(records),
+        "shortfalls": list(facts.shortfalls),
+        "repeatability": [about.to_dict() for about in facts.repeatability],
+        "records": [{"key": record.key, **json.loads(record.to_json())} for record in records],
+    }
+
+
+def results_json(records: Sequence[Record], facts: RunFacts) -> str:
+    """Returns the text of results.json."""
+    return json.dumps(results(records, facts), indent=1, ensure_ascii=False) + "\n"
+
+
+def cells_csv(records: Sequence[Record]) -> str:
+    """Returns one line for each measure of each record, and one for a record without any; columns as in ``CSV_COLUMNS``."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        about = {name: getattr(record, name) for name in _OF_RECORD}
+        about |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
+        for measure in record.measures or (None,):
+            writer.writerow({**about, **({} if measure is None else _measured(measure))})
+    return buffer.getvalue()
+
+
+def results_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of results.json, made from the records' own fields."""
+    top: dict[str, Any] = {
+        "schema": {"const": SCHEMA_VERSION},
+        "decision": {"enum": [str(decision) for decision in Decision]},
+        **{name: {"type": "integer", "minimum": 0} for name in ("planned", "selected", "missing")},
+        "shortfalls": {"type": "array", "items": {"type": "string"}},
+        "repeatability": {"type": "array", "items": {"$ref": "#/$defs/Repeatability"}},
+        "records": {"type": "array", "items": {"$ref": "#/$defs/Record"}},
+    }
+    parts = {kind.__name__: _object(kind) for kind in _PARTS}
+    parts["Record"]["properties"]["key"] = {"type": "string", "description": _KEY}
+    parts["Record"]["required"].insert(0, "key")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "results.json of pytest-vlmrobust",
+        "type": "object",
+        "required": list(top),
+        "properties": {name: {**entry, "description": _TOP[name]} for name, entry in top.items()},
+        "$defs": parts,
+    }
+
+
+def _measured(measure: Measure) -> dict[str, Any]:
+    numbers = {name: getattr(measure, name) for name in _NUMBERS}
+    known = {name: repr(value) for name, value in numbers.items() if not math.isnan(value)}
+    return {**{name: getattr(measure, name) for name in _OF_MEASURE}, **known, "verdict": str(measure.outcome)}
+
+
+def _object(kind: type) -> dict[str, Any]:
+    hints, said = typing.get_type_hints(kind), descriptions(kind)
+    names = [field.name for field in dataclasses.fields(kind)]
+    properties = {name: {**_type(hints[name]), "description": said[name]} for name in names}
+    return {"type": "object", "required": names, "properties": properties}
+
+
+def _type(hint: Any) -> dict[str, Any]:
+    """Returns the JSON type of a field; a number that is undefined is ``null``."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return {"type": "array", "items": _type(arguments[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _type(arguments[1])}
+    if origin is types.UnionType:
+        return {"type": ["integer", "null"]}
+    if hint is Outcome:
+        return {"enum": [str(outcome) for outcome in Outcome]}
+    if hint in _PARTS:
+        return {"$ref": f"#/$defs/{hint.__name__}"}
+    return {"type": {str: "string", int: "integer", float: ["number", "null"]}[hint]}
+
+
+def descriptions(kind: type) -> Mapping[str, str]:
+    """Returns what the source says about each field of a dataclass, in the text below it; needs the source at hand."""
+    (body,) = [node for node in ast.parse(textwrap.dedent(inspect.getsource(kind))).body if isinstance(node, ast.ClassDef)]
+    said: dict[str, str] = {}
+    for node, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            said[node.target.id] = " ".join(str(text).split())
+    return said

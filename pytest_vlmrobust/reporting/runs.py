@@ -1,0 +1,70 @@
+"""Runs: what the directory of a run holds for those who report on it, also after it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.repeatability import Repeatability
+from pytest_vlmrobust.core.verdict import Decision
+from pytest_vlmrobust.store import read_journal, read_manifest
+from pytest_vlmrobust.store.docket import planned_tests
+from pytest_vlmrobust.store.pictures import FOLDER
+
+from .junit import junit_xml, suite_properties
+from .wording import RunFacts
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """What a run left: of a test that ran again, the last record."""
+
+    directory: Path
+    records: tuple[Record, ...]
+    facts: RunFacts
+    manifest: Mapping[str, Any]
+
+    @property
+    def decision(self) -> Decision:
+        """The decision of the run."""
+        return self.facts.decision(self.records)
+
+    @property
+    def unrecorded(self) -> int:
+        """How many tests left no record, as the run said when it was over; of a killed one, as many as are missing."""
+        return int(self.manifest.get("missing", self.facts.missing(self.records)))
+
+    @property
+    def junit(self) -> str:
+        """The run as a JUnit file."""
+        return junit_xml(
+            self.records, suite_properties(self.manifest, self.records, self.decision), self.facts.lost(self.records)
+        )
+
+
+def read_run(directory: Path) -> RunFiles:
+    """Reads the journal, the manifest and the docket of a run.
+
+    Raises:
+        StoreError: journal or manifest are absent or cannot be read.
+    """
+    records = tuple(last_records(read_journal(directory)))
+    manifest = read_manifest(directory)
+    facts = RunFacts(
+        planned=manifest["planned"],
+        selected=manifest["selected"],
+        shortfalls=manifest.get("shortfalls", ()),
+        pictures=directory.parent.parent / FOLDER,
+        origins=manifest,
+        tests=planned_tests(directory),
+        repeatability=tuple(map(Repeatability.from_dict, manifest.get("repeatability", ()))),
+    )
+    return RunFiles(directory, records, facts, manifest)
+
+
+def last_records(records: Sequence[Record]) -> list[Record]:
+    """Returns one record for each test, in the order in which tests first ended: the last one."""
+    return list({record.key: record for record in records}.values())

@@ -1,0 +1,179 @@
+"""What policies ask of a run as a whole, as a user meets it: exit codes, and the same words in every report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from pytest_vlmrobust.cli import main
+
+from .conftest import POLICY, SAMPLES, SUITE, Project
+
+PARTIAL = f"{POLICY}coverage: {{tests: partial}}\n"
+WAIVER = "{{id: W1, owner: jo, reason: known, expires: 2999-01-01, metric: {metric}, where: {where}, cap: 100pp}}"
+NOT_ALL = "not GO: 6 of 8 tests were not selected, and GO asks for all (coverage tests: whole, built-in default): run without -k"
+
+
+def waive(project: Project, where: str, metric: str = "accuracy_drop", more: str = "") -> None:
+    project.write("policy.yaml", f"{POLICY}waivers:\n  - {WAIVER.format(metric=metric, where=where)}\n{more}")
+
+
+def runs(project: Project) -> list[Path]:
+    return sorted((project.path / ".vlmrobust" / "runs").iterdir())
+
+
+def test_a_part_of_the_tests_is_not_go_and_every_report_says_why(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    result = project.run("-k", "flip_v or clean", "--vlm-report=out", "--junitxml=junit.xml")
+    assert result.ret == 10
+    result.assert_outcomes(passed=2, deselected=6)
+    result.stdout.fnmatch_lines(
+        ["partial selection: 2 of 8 tests*", f"{NOT_ALL.replace('[', '[[]')}*", "INCONCLUSIVE  nothing was broken*"]
+    )
+    results = json.loads((project.path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert results["decision"] == "INCONCLUSIVE"
+    assert results["shortfalls"][0].startswith("6 of 8 tests were not selected")
+    summary = (project.path / "out" / "summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("# INCONCLUSIVE\n\nnothing was broken, and GO asks for more than this run has.")
+    assert f"**{NOT_ALL}" in summary
+    suite = ElementTree.parse(project.path / "junit.xml").getroot()[0]
+    properties = {str(p.get("name")): str(p.get("value")) for p in suite.findall("properties/property")}
+    assert properties["vlm.verdict"] == "INCONCLUSIVE"
+    assert properties["vlm.shortfalls"] == results["shortfalls"][0]
+    (run,) = runs(project)
+    capsys.readouterr()
+    assert main(["report", str(run), "--out", str(project.path / "again")]) == 10
+    again = json.loads((project.path / "again" / "results.json").read_text(encoding="utf-8"))
+    assert (again["decision"], again["shortfalls"]) == (results["decision"], results["shortfalls"])
+
+
+def test_a_policy_may_let_a_part_be_go(project: Project) -> None:
+    project.write("policy.yaml", PARTIAL)
+    result = project.run("-k", "flip_v or clean")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["partial selection: 2 of 8 tests; the decision speaks for these only", "GO  *"])
+    result.stdout.fnmatch_lines(["*warning the policy of model is a smoke test*"])
+
+
+def test_a_breach_in_a_part_is_a_breach(project: Project) -> None:
+    project.script({"setting": "flip_v", "answer": "A"})
+    assert project.run("-k", "flip_v or clean").ret == 1
+
+
+def test_workers_tell_what_was_left_out(pytester: pytest.Pytester) -> None:
+    from .conftest import make_project
+
+    project = make_project(pytester, ("-n1",))
+    result = project.run("-k", "flip_v or clean")
+    assert result.ret == 10
+    result.stdout.fnmatch_lines([f"{NOT_ALL}*"])
+    (run,) = runs(project)
+    assert main(["report", str(run)]) == 10
+
+
+def test_what_failed_last_time_alone_is_no_release(project: Project) -> None:
+    assert project.run().ret == 0
+    result = project.run("--lf")
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["not GO: --lf may leave out files, and GO asks for all*"])
+
+
+def test_a_part_of_the_samples_is_not_go(project: Project) -> None:
+    result = project.run("--vlm-sample=6")
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(
+        [f"not GO: 6 of {SAMPLES} samples of data were asked, and GO asks for {SAMPLES} (coverage samples: whole*"]
+    )
+    assert project.run(f"--vlm-sample={SAMPLES}").ret == 0
+    project.write("policy.yaml", f"{POLICY}coverage: {{samples: 6}}\n")
+    assert project.run("--vlm-sample=6").ret == 0
+    assert project.run("--vlm-sample=4").ret == 10
+
+
+def test_a_suite_that_was_left_out_is_missed(project: Project) -> None:
+    project.write("policy.yaml", f"{POLICY}coverage: {{suites: [suite, more]}}\n")
+    project.write("suite/test_more.py", SUITE)
+    assert project.run().ret == 0
+    result = project.run("--ignore=suite/test_more.py")
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(
+        ["not GO: no gated test of test_more.py ran (ran: suite), and GO asks for it (coverage suites: more, policy.yaml:*"]
+    )
+
+
+def test_a_misspelt_waiver_is_refused_before_anything_is_asked(any_project: Project) -> None:
+    waive(any_project, "{setting: invrt}")
+    result = any_project.run()
+    assert result.ret == 4
+    said = result.stdout.str() + result.stderr.str()
+    assert (
+        "policy.yaml:9: waiver W1 covers nothing: setting 'invrt' matches no setting that is known. Did you mean 'invert'?"
+        in said
+    )
+    assert not (any_project.path / ".vlmrobust" / "predictions.sqlite").exists()
+
+
+def test_a_misspelt_rule_is_said(project: Project) -> None:
+    project.write("policy.yaml", f"{POLICY}  - {{id: lost, metric: accuracy_drop, where: {{family: blurr}}, max: 1pp}}\n")
+    result = project.run()
+    assert result.ret == 0
+    expected = "rule lost gates nothing there: family 'blurr' matches no family that is known. Did you mean 'blur'[?]"
+    result.stdout.fnmatch_lines([f"*warning policy.yaml:8: {expected}"])
+
+
+def test_a_waiver_about_what_the_run_leaves_out_is_said(project: Project) -> None:
+    waive(project, "{setting: fog}")
+    result = project.run()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*1 of 1 waivers speak about no test of model in this run: W1*"])
+    waive(project, "{model: other, setting: invert}")
+    assert project.run().ret == 0
+
+
+def test_a_waiver_about_no_test_of_a_run_that_has_all_its_policy_names_is_an_error(project: Project) -> None:
+    waive(project, "{setting: fog}", more="coverage: {suites: [suite]}\n")
+    result = project.run()
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(
+        ["not GO: policy.yaml:9: waiver W1 of jo speaks about no test of this run: look for a misspelt setting*"]
+    )
+    waive(project, "{model: other, setting: fog}", more="coverage: {suites: [suite]}\n")
+    assert project.run().ret == 0
+
+
+def test_a_waiver_about_a_category_that_no_data_has_is_an_error(project: Project) -> None:
+    waive(project, "{setting: invert, category: oddd}")
+    result = project.run()
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(
+        ["not GO: policy.yaml:9: waiver W1 of jo speaks about no test of this run: look for a misspelt category*"]
+    )
+
+
+def test_rules_on_an_earlier_run_say_that_there_is_none(project: Project) -> None:
+    rule = "  - {id: kept, metric: baseline_drop, max: 2pp%s}\n"
+    project.write("policy.yaml", POLICY + rule % "")
+    result = project.run()
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(
+        ["not GO: rule kept (policy.yaml:8) is not applicable: baseline_drop compares with an earlier run, and no baseline*"]
+    )
+    project.write("policy.yaml", POLICY + rule % ", on_not_applicable: warn")
+    allowed = project.run()
+    assert allowed.ret == 0
+    allowed.stdout.fnmatch_lines(["*warning rule kept (policy.yaml:8) is not applicable*Name one with --vlm-baseline RUN"])
+
+
+def test_a_run_that_was_killed_after_its_last_record_is_not_go(project: Project) -> None:
+    assert project.run().ret == 0
+    (run,) = runs(project)
+    manifest = run / "manifest.json"
+    content = json.loads(manifest.read_text(encoding="utf-8"))
+    assert content["shortfalls"] == []
+    assert main(["report", str(run)]) == 0
+    from pytest_vlmrobust.plugin.session import NOT_CONCLUDED
+
+    manifest.write_text(json.dumps({**content, "shortfalls": [NOT_CONCLUDED]}), encoding="utf-8")
+    assert main(["report", str(run)]) == 10

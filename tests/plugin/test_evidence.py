@@ -1,0 +1,145 @@
+"""What a run leaves is enough to have every verdict again, and the same JUnit file, with and without workers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from pytest_vlmrobust.cli import main
+
+from .conftest import Project
+
+Captured = pytest.CaptureFixture[str]
+WAIVER = """
+waivers:
+  - {id: W1, owner: jo, reason: known, expires: 2999-01-01, metric: accuracy_drop, where: {setting: flip_v}, cap: 100pp}
+"""
+
+
+def the_run(project: Project) -> Path:
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    return run
+
+
+def flawed(project: Project) -> None:
+    """Breaks a bound, needs a waiver, answers unreadably and fails once."""
+    project.write("policy.yaml", (project.path / "policy.yaml").read_text() + WAIVER)
+    project.script(
+        {"setting": "invert", "answer": "A"},
+        {"setting": "flip_v", "sample": "q[0-3]", "answer": "A"},
+        {"setting": "grayscale", "sample": "q1", "answer": "\x1b[31m I could not <say> & will not."},
+        {"setting": "solarize:low", "sample": "q2", "error": "the endpoint is down"},
+    )
+
+
+def told(root: ET.Element) -> dict[str, tuple[object, ...]]:
+    """Returns what a JUnit file says about each test but how long it took, messages as far as every pytest writes them."""
+    found: dict[str, tuple[object, ...]] = {}
+    for case in root.iter("testcase"):
+        result = [
+            (part.tag, part.get("type"), str(part.get("message")).splitlines()[0].removeprefix('failed on setup with "'))
+            for part in case
+            if part.tag != "properties"
+        ]
+        properties = [(one.get("name"), one.get("value")) for one in case.iter("property")]
+        found[f"{case.get('classname')} {case.get('name')}"] = (result, properties)
+    return found
+
+
+def suite(root: ET.Element) -> dict[str | None, str | None]:
+    return {one.get("name"): one.get("value") for one in root[0].findall("properties/property")}
+
+
+def test_every_verdict_and_the_junit_file_can_be_had_again(any_project: Project, capsys: Captured) -> None:
+    flawed(any_project)
+    any_project.run("--junitxml=junit.xml")
+    run, path = the_run(any_project), any_project.path
+    capsys.readouterr()
+
+    assert main(["bundle", str(run), "--out", str(path / "b.zip")]) == 0
+    assert main(["verify", str(path / "b.zip")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-2:] == ["NO-GO: 48 answers scored again, 8 of 8 records computed again", "all agrees"]
+
+    assert main(["junit", str(run), "--out", str(path / "again.xml")]) == 0
+    theirs, ours = (ET.parse(path / name).getroot() for name in ("junit.xml", "again.xml"))
+    expected, found = told(theirs), told(ours)
+    assert found.keys() == expected.keys()
+    for name, (result, properties) in expected.items():
+        assert found[name][1] == properties
+        assert kinds(found[name][0]) == kinds(result)
+    assert suite(ours) == suite(theirs)
+    counts = ("tests", "failures", "errors", "skipped")
+    assert [ours[0].get(name) for name in counts] == [theirs[0].get(name) for name in counts]
+    texts = [{str(part.text).strip() for part in root.iter("failure")} for root in (theirs, ours)]
+    assert texts[0] == texts[1]
+
+
+def kinds(result: object) -> list[object]:
+    assert isinstance(result, list)
+    return [(tag, kind, message.rpartition("Error: ")[2]) for tag, kind, message in result]
+
+
+def test_a_loosened_run_directory_is_found_with_its_tests(project: Project, capsys: Captured) -> None:
+    flawed(project)
+    project.run()
+    run = the_run(project)
+    connection = sqlite3.connect(run / "predictions.sqlite")
+    connection.execute("update answers set value = 1, answer = 'B' where cell = (select id from cells where setting = 'invert')")
+    connection.commit()
+    connection.close()
+    (policy,) = (run / "policies").iterdir()
+    policy.write_text(policy.read_text().replace("max: 20pp", "max: 99pp"))
+    lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
+    (run / "records.jsonl").write_text("".join(line for line in lines if "test_cell[model-data-flip_v]" not in line))
+    capsys.readouterr()
+
+    assert main(["bundle", str(run), "--out", str(project.path / "b.zip")]) == 0
+    assert main(["verify", str(project.path / "b.zip")]) == 1
+    said = capsys.readouterr().out
+    assert "DIFFERS  model-data-invert, sample 'q0': stored 1 (" in said
+    assert f"DIFFERS  policies/{policy.name} has the SHA-256 " in said
+    assert "DIFFERS  policy of model: the files mean " in said
+    assert "test_cell[model-data-grayscale]: policy_sha256 is " in said
+    assert "DIFFERS  suite/test_suite.py::test_cell[model-data-flip_v]: its record is missing" in said
+
+
+def test_of_a_killed_run_what_ended_is_told_and_the_rest_is_an_error(project: Project) -> None:
+    project.run()
+    run = the_run(project)
+    lines = (run / "records.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "records.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:40])
+    assert main(["junit", str(run)]) == 0
+    root = ET.parse(run / "junit.xml").getroot()
+    assert suite(root)["vlm.verdict"] == "INCOMPLETE"
+    assert (root[0].get("tests"), root[0].get("errors")) == ("8", "5")
+    lost = [str(case.get("name")) for case in root.iter("testcase") if case.find("error") is not None]
+    assert "test_sweep[model-data-worst_case_drop]" in lost
+
+
+def test_the_report_has_all_its_files(project: Project) -> None:
+    project.run("--vlm-report=out")
+    names = {path.name for path in (project.path / "out").iterdir()}
+    assert names == {
+        *("report.html", "results.json", "cells.csv", "summary.md", "model_card.md", "junit.xml", "manifest.json"),
+        "predictions.sqlite",
+    }
+    assert json.loads((project.path / "out" / "manifest.json").read_text())["date"]
+    assert ET.parse(project.path / "out" / "junit.xml").getroot()[0].get("tests") == "8"
+
+
+def test_the_summary_goes_where_github_shows_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "page.md"))
+    assert project.run().ret == 0
+    assert (project.path / "page.md").read_text().startswith("# GO\n")
+
+
+def test_a_summary_that_cannot_be_written_is_said_and_no_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "absent" / "page.md"))
+    result = project.run()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["$GITHUB_STEP_SUMMARY *the summary could not be added: No such file or directory"])

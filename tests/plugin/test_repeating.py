@@ -1,0 +1,117 @@
+"""``--vlm-aa``: some answers are asked for again, and the noise stands beside the thresholds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+import pytest
+
+from .conftest import SAMPLES, Project
+
+FICKLE = """
+import itertools
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+
+asked = itertools.count()
+infer = ScriptedBackend.infer
+
+
+def fickle(self, requests):
+    import dataclasses
+    answers = infer(self, requests)
+    return [dataclasses.replace(a, text=f"{a.text}" if next(asked) < %d else "A") for a in answers]
+
+
+ScriptedBackend.infer = fickle
+"""
+CELLS = 6
+
+
+def results(project: Project) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((project.path / "out" / "results.json").read_text())
+    return found
+
+
+def stored(project: Project) -> list[tuple[str, str]]:
+    with sqlite3.connect(project.path / ".vlmrobust" / "predictions.sqlite") as store:
+        return store.execute("select key, answer from predictions order by key").fetchall()
+
+
+def test_a_model_that_repeats_itself_has_no_noise(any_project: Project) -> None:
+    result = any_project.run("--vlm-aa", "--vlm-report=out")
+    assert result.ret == 0
+    other = ", another process" if "-n2" in any_project.arguments else ""
+    how = f"{CELLS} cells, batches of 8 in place of 16, another order{other}"
+    result.stdout.fnmatch_lines(
+        [
+            f"A/A model-data: 0 of {CELLS * SAMPLES} answers flipped (0.00%, 90 % interval 0.00% to 6.05%), 0 *; {how}",
+            "     noise of 8 samples between two runs: accuracy_drop 0.000 (at most 0.241)*",
+            "     rule drop: accuracy_drop bounded by 0.2, noise 0.000 (at most 0.241)",
+            "GO*",
+        ]
+    )
+    (about,) = results(any_project)["repeatability"]
+    assert (about["model"], about["dataset"], about["repeated"], about["flipped"]) == ("model", "data", CELLS * SAMPLES, 0)
+    assert "tighter than the noise" not in result.stdout.str()
+
+
+def test_a_model_that_does_not_is_said_to_and_the_verdict_and_the_store_stand(project: Project) -> None:
+    project.write("conftest.py", FICKLE % (CELLS * SAMPLES))
+    result = project.run("--vlm-aa", "--vlm-report=out")
+    assert result.ret == 0
+    # everything is A now: the five cells with pictures flip, and the blind one, which said A before, does not
+    flipped = (CELLS - 1) * SAMPLES
+    result.stdout.fnmatch_lines(
+        [
+            f"A/A model-data: {flipped} of {CELLS * SAMPLES} answers flipped (83.33%*), {flipped} were worded differently*",
+            "warning model-data: policy.yaml:5: rule drop (accuracy_drop * is tighter than the noise of*",
+        ]
+    )
+    assert {json.loads(answer)["text"] for _, answer in stored(project)} == {"A", "B"}
+    assert sum(json.loads(answer)["text"] == "B" for _, answer in stored(project)) == flipped
+
+
+def test_a_sample_is_spread_over_the_cells(project: Project) -> None:
+    project.run("--vlm-aa", "--vlm-aa-sample=6", "--vlm-report=out")
+    (about,) = results(project)["repeatability"]
+    assert (about["repeated"], about["cells"]) == (CELLS, CELLS)
+
+
+def test_without_the_option_nothing_is_asked_again(project: Project) -> None:
+    result = project.run("--vlm-report=out")
+    assert "A/A" not in result.stdout.str()
+    assert results(project)["repeatability"] == []
+
+
+def test_each_model_for_itself(project: Project) -> None:
+    project.script(name="other")
+    result = project.run("--vlm-aa", models=("model", "other"))
+    result.stdout.fnmatch_lines(["A/A model-data: 0 of*", "A/A other-data: 0 of*"])
+
+
+def test_offline_it_is_refused(project: Project) -> None:
+    project.run()
+    result = project.run("--vlm-aa", "--vlm-offline")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --vlm-aa asks the model again, and --vlm-offline forbids asking it*"])
+
+
+@pytest.mark.parametrize("size", ["0", "-3"])
+def test_a_sample_of_nothing_is_refused(project: Project, size: str) -> None:
+    result = project.run("--vlm-aa", f"--vlm-aa-sample={size}")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"*--vlm-aa-sample {size}: expected 1 or more*"])
+
+
+def test_what_fails_the_second_time_is_counted_apart(project: Project) -> None:
+    failing = FICKLE.replace('text=f"{a.text}"', "text=a.text").replace(
+        'else "A")', 'else "", finish_reason="stop" if next(again) < %d else "error")'
+    )
+    failing = failing.replace("asked = itertools.count()", "asked = itertools.count()\nagain = itertools.count()")
+    count = CELLS * SAMPLES
+    project.write("conftest.py", failing % (count, count))
+    result = project.run("--vlm-aa")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([f"A/A model-data: not measured: no answer could be asked for again ({count} inferences failed)"])

@@ -1,0 +1,79 @@
+"""Two runs side by side, from their evidence alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
+from pytest_vlmrobust.evaluation.comparison import compare
+from pytest_vlmrobust.metrics import paired_drop_interval
+
+from .conftest import World
+from .test_baseline import measured, wrong
+
+
+def test_a_run_compared_with_itself_changed_nothing(world: World) -> None:
+    run = measured(world, "one")
+    found = compare(run, run)
+    assert [(one.setting, one.drop.value, one.broken, one.fixed) for one in found.cells] == [
+        (name, 0.0, (), ()) for name in ("clean", "flip_h", "flip_v", "no_image")
+    ]
+    (sweep,) = found.sweeps
+    assert (sweep.settings, sweep.drop.value, found.only_before, found.only_after) == (2, 0.0, (), ())
+
+
+def test_the_worst_comes_first_with_its_interval_and_samples(world: World) -> None:
+    world.model.answer = wrong("flip_h", 5)
+    before = measured(world, "before")
+    world.model.answer, world.model.version = wrong("flip_v", 1, 3), "2"
+    after = measured(world, "after")
+    found = compare(before, after)
+    first, *_, last = found.cells
+    assert (first.name, first.then, first.now, first.n) == ("model-data-flip_v", 1.0, pytest.approx(2 / 3), 6)
+    assert (first.broken, first.fixed) == (("q1", "q3"), ())
+    assert (first.drop.low, first.drop.high) == pytest.approx(paired_drop_interval(2, 0, 6))
+    assert first.increase is not None
+    assert first.increase.value == pytest.approx(1 / 3)
+    assert (last.name, last.drop.value, last.fixed) == ("model-data-flip_h", pytest.approx(-1 / 6), ("q5",))
+    assert found.sweeps[0].drop.value == pytest.approx(1 / 12)
+
+
+def test_clean_cells_have_no_drop_that_could_grow(world: World) -> None:
+    run = measured(world, "one")
+    assert {one.setting: one.increase is None for one in compare(run, run).cells}["clean"]
+
+
+def test_without_a_clean_cell_the_loss_is_still_known(world: World) -> None:
+    run = measured(world, "one", ("flip_v",))
+    (only,) = compare(run, run).cells
+    assert (only.drop.value, only.increase) == (0.0, None)
+
+
+def test_cells_of_one_run_are_named(world: World) -> None:
+    before, after = measured(world, "before", ("clean", "flip_h")), measured(world, "after", ("clean", "flip_v"))
+    found = compare(before, after)
+    assert [one.setting for one in found.cells] == ["clean"]
+    assert (found.only_before, found.only_after, found.sweeps) == (("model-data-flip_h",), ("model-data-flip_v",), ())
+
+
+def test_it_is_json(world: World) -> None:
+    run = measured(world, "one", ("clean",))
+    data = json.loads(json.dumps(compare(run, run).to_dict(), allow_nan=False))
+    assert data["comparison_version"] == 1
+    assert data["models"] == {"model": "model"}
+    assert set(data["cells"][0]) == {
+        *("model", "dataset", "setting", "n", "then", "now", "baseline_drop", "drop_increase", "broken", "fixed")
+    }
+
+
+def test_what_cannot_be_compared_is_refused(world: World) -> None:
+    one = measured(world, "one", ("clean",))
+    with pytest.raises(UsageError, match="have no cell in common"):
+        compare(one, measured(world, "two", ("flip_v",)))
+    with pytest.raises(UnknownName, match=r"--model: unknown model 'modle'\. Did you mean 'model'\?"):
+        compare(one, one, model="modle")
+    world.samples.pop()
+    with pytest.raises(DatasetError, match="cannot be compared on data"):
+        compare(one, measured(world, "three", ("clean",)))

@@ -1,0 +1,206 @@
+"""The shipped policies: each is read as a gate does, lints clean, and agrees with the published tables that it is argued from."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.evaluation.policy_files import is_relative, known_metrics
+from pytest_vlmrobust.evaluation.policy_lint import lint
+from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+from pytest_vlmrobust.policies import Extent, Judge, JudgedTest, OnNotApplicable, Policy, Tier, load_policy
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "golden"
+TODAY = date(2026, 11, 21)
+FILES = sorted((ROOT / "thresholds").glob("*.yaml"))
+PAPERS = ("robustbench", "pcri", "rci", "resbench", "observatory")
+
+TABLE_3 = {
+    "baseline_acc": "clean_accuracy",
+    "worst_case_drop_pp": "worst_case_drop",
+    "severe_fail_pct": "severe_failure_rate",
+    "worst_at_low_pp": "worst_at_low",
+    "benign_at_low_pct": "benign_at_low",
+    "visual_gain_pp": "visual_gain",
+    "mrce_pct": "mean_relative_corruption_error",
+}
+NAMES = {"MMBench": "MMBench_DEV_EN", "MMMU-Pro": "MMMU_Pro_10c"}
+
+
+def read(name: str) -> Policy:
+    path = ROOT / "thresholds" / f"{name}.yaml"
+    return load_policy([path], known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=ROOT)
+
+
+def table(name: str) -> list[dict[str, str]]:
+    lines = (GOLDEN / name).read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+def broken(policy: Policy, test: JudgedTest, value: float) -> set[str]:
+    """Returns the rules that a value breaks, as if an endless number of samples had shown it."""
+    verdicts = policy.judge(test, Estimate(value, 1200, at=lambda _: (value, value)), today=TODAY)
+    assert any(verdict.rule for verdict in verdicts), test
+    return {verdict.rule for verdict in verdicts if verdict.outcome is Outcome.FAIL}
+
+
+def warned(policy: Policy, test: JudgedTest, value: float) -> bool:
+    verdicts = policy.judge(test, Estimate(value, 1200, at=lambda _: (value, value)), today=TODAY)
+    return any(verdict.reason.startswith("warning: ") for verdict in verdicts)
+
+
+def published_sweeps() -> list[tuple[str, str, str, float]]:
+    return [
+        (row["model"], NAMES[row["dataset"]], metric, float(row[column]) / 100)
+        for row in table("metrics_robustbench_table3.csv")
+        for column, metric in TABLE_3.items()
+    ]
+
+
+@pytest.mark.parametrize("name", [file.stem for file in FILES])
+def test_it_lints_clean_and_every_bound_has_its_reason_and_source(name: str) -> None:
+    policy = read(name)
+    assert [str(finding) for finding in lint(policy, today=TODAY)] == []
+    for rule in policy.rules:
+        assert rule.reason, rule.id
+        assert rule.evidence, rule.id
+
+
+def test_there_is_one_per_paper_and_one_per_purpose() -> None:
+    assert {file.stem for file in FILES} == {"default", "strict", "ci-smoke", "tiny", *PAPERS}
+
+
+@pytest.mark.parametrize("name", [file.stem for file in FILES])
+def test_a_part_is_go_only_where_the_policy_is_for_trying_things_out(name: str) -> None:
+    coverage = read(name).coverage
+    allowed = coverage.tests is Extent.PARTIAL, not coverage.counts_samples
+    assert allowed == ((True, True) if name in {"tiny", "ci-smoke"} else (False, False))
+    assert bool(coverage.suites) == (name not in {"tiny", "ci-smoke"})
+
+
+def test_every_published_model_keeps_the_policy_of_its_paper_and_one_of_them_reaches_each_bound() -> None:
+    policy = read("robustbench")
+    found = published_sweeps()
+    assert [case for case in found if broken(policy, JudgedTest(case[0], case[1], case[2]), case[3])] == []
+    for model, dataset, metric, value in found:
+        better = known_metrics()[metric].better if metric != "visual_gain" else "higher"
+        others = [other for _, data, name, other in found if (data, name) == (dataset, metric)]
+        if value == (max if better == "lower" else min)(others):
+            worse = value + (0.004 if better == "lower" else -0.004)
+            assert broken(policy, JudgedTest(model, dataset, metric), worse), (dataset, metric)
+
+
+def test_the_strict_policy_asks_for_the_better_half_of_mmbench() -> None:
+    policy, found = read("strict"), published_sweeps()
+    for metric in ("worst_case_drop", "severe_failure_rate", "worst_at_low", "benign_at_low", "mean_relative_corruption_error"):
+        values = [value for _, data, name, value in found if (data, name) == ("MMBench_DEV_EN", metric)]
+        kept = [value for value in values if not broken(policy, JudgedTest("m", "d", metric), value)]
+        assert len(kept) >= 5, metric
+        worse_side = max if metric != "benign_at_low" else min
+        assert worse_side(kept) == statistics.median(values), metric
+
+
+def test_the_strict_policy_is_nowhere_looser_than_the_default() -> None:
+    strict, default = read("strict"), read("default")
+    assert strict.budgets.max_unparsed_rate < default.budgets.max_unparsed_rate
+    assert {*default.coverage.suites} < {*strict.coverage.suites}
+    for metric, value in {"worst_at_low": 0.09, "mean_drop": 0.035, "mean_harmful_flip_rate": 0.05, "visual_gain": 0.08}.items():
+        test = JudgedTest("m", "d", metric)
+        assert (broken(strict, test, value) != set(), broken(default, test, value)) == (True, set()), metric
+
+
+def test_a_smoke_test_finds_wrecks_and_judges_values() -> None:
+    policy, default = read("ci-smoke"), read("default")
+    assert {rule.treatment.judge for rule in policy.rules} == {Judge.POINT}
+    for metric, ok, wreck in (("worst_at_low", 0.15, 0.25), ("mean_drop", 0.06, 0.2), ("visual_gain", 0.05, 0.01)):
+        test = JudgedTest("m", "d", metric)
+        assert (broken(policy, test, ok), bool(broken(policy, test, wreck))) == (set(), True)
+        assert broken(default, test, ok), metric
+
+
+@pytest.mark.parametrize(("name", "rules"), [("strict", 2), ("ci-smoke", 1)])
+def test_rules_on_an_earlier_run_do_without_one(name: str, rules: int) -> None:
+    relative = [rule for rule in read(name).rules if is_relative(rule)]
+    assert len(relative) == rules
+    assert all(rule.treatment.on_not_applicable is OnNotApplicable.WARN for rule in relative)
+
+
+def test_every_published_pcri_keeps_its_bound_and_the_lowest_reaches_it() -> None:
+    policy = read("pcri")
+    rows = [row for row in table("policies_pcri.csv") if row["dataset"] != "VizWiz"]
+    lowest: dict[tuple[str, str], float] = {}
+    for row in rows:
+        metric = "corpus_pcri" if row["format"] == "caption" else "pcri"
+        test = JudgedTest(row["model"], row["dataset"], metric, f"patches:{row['n']}", "patches", row["n"])
+        assert broken(policy, test, float(row["pcri"])) == set(), row
+        key = row["dataset"], row["n"]
+        lowest[key] = min(lowest.get(key, 9.0), float(row["pcri"]))
+        assert broken(policy, test, lowest[key] - 1.0), row
+    assert len(lowest) == len(policy.rules) - 1 == 28
+    ends = sorted(rule.bound.low for rule in policy.rules if rule.treatment.tier is Tier.BLOCK)
+    assert ends == sorted(lowest.values())
+
+
+def test_the_bands_of_rci() -> None:
+    policy, strong = read("rci"), set()
+    for row in table("metrics_rci_table2.csv"):
+        for column, text in row.items():
+            if column != "dataset":
+                n = column[-1]
+                test = JudgedTest(column[:-3], row["dataset"], "rci", f"patches:{n}", "patches", n)
+                if broken(policy, test, float(text)):
+                    assert float(text) < -0.30
+                    strong.add((row["dataset"], n))
+                assert warned(policy, test, float(text)) == (abs(float(text)) > 0.10), (row["dataset"], column)
+    at_three = {"AI2D_TEST", "BLINK", "GQA_TestDev_Balanced", "HallusionBench", "MMStar", "RealWorldQA"}
+    assert strong == {*((name, "3") for name in at_three), ("BLINK", "2")}
+
+
+def test_every_published_curve_keeps_the_policy_of_res_bench() -> None:
+    policy = read("resbench")
+    columns = {
+        "avg": "resolution_accuracy",
+        "rho": "resolution_correlation",
+        "ace": "absolute_continuous_error",
+        "rce": "relative_continuous_error",
+    }
+    rows = table("metrics_resbench_main.csv")
+    for column, metric in columns.items():
+        test = JudgedTest("m", "ResBench", metric)
+        values = [float(row[column]) for row in rows]
+        assert [value for value in values if broken(policy, test, value)] == []
+        worst, step = (max(values), 0.001) if column in {"ace", "rce"} else (min(values), -0.001)
+        assert broken(policy, test, worst + step), metric
+    for row in rows:
+        curve = [float(text) for name, text in row.items() if name.startswith("acc_")]
+        fall = max(0.0, *(before - after for before, after in pairwise(curve)))
+        assert broken(policy, JudgedTest("m", "anything", "largest_downward_step"), fall) == set()
+        assert broken(read("strict"), JudgedTest("m", "anything", "largest_downward_step"), fall) == set()
+    assert broken(policy, JudgedTest("m", "anything", "largest_downward_step"), 0.031)
+
+
+@pytest.mark.parametrize(
+    ("metric", "split", "value", "outcome"),
+    [
+        ("identity_drop", "observatory_id", 0.04, ""),
+        ("identity_drop", "observatory_id", 0.06, "identity-augmented"),
+        ("identity_drop", "observatory_ood", 0.60, ""),  # said, and not held against a model: the illusions are stand-ins
+        ("split_position_gap", "clean", 0.49, ""),
+        ("split_position_gap", "observatory_id", 0.60, "place-in-the-grid"),
+        ("split_group_gap", "clean", 0.20, "groups-of-people"),
+        ("split_transfer_retention", "observatory_id", 0.81, ""),
+        ("split_transfer_retention", "observatory_id", 0.79, "boxes-kept"),
+        ("thinking_gain", "clean", -0.30, ""),
+    ],
+)
+def test_what_the_observatory_says(metric: str, split: str, value: float, outcome: str) -> None:
+    test = JudgedTest("m", "faces.pointing", metric, split)
+    assert broken(read("observatory"), test, value) == ({outcome} if outcome else set())

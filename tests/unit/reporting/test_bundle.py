@@ -1,0 +1,185 @@
+"""A bundle has everything, is the same each time, and what was changed in it is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.core.setting import CLEAN
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting.bundle import not_derived, unpack, write_bundle
+from pytest_vlmrobust.reporting.runs import read_run
+from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
+from pytest_vlmrobust.store.docket import write_docket
+
+from .conftest import record
+
+NAMES = [
+    "SHA256SUMS",
+    "cells.csv",
+    "docket.json",
+    "junit.xml",
+    "manifest.json",
+    "model_card.md",
+    "policies/abc-policy.yaml",
+    "predictions.sqlite",
+    "records.jsonl",
+    "results.json",
+    "summary.md",
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """What a run leaves; nothing here is judged."""
+    directory = tmp_path / "store" / "runs" / "r1"
+    write_manifest(directory, {"run": "r1", "planned": 2, "selected": 2, "version": "0.1.0"})
+    write_docket(directory, {"tests": [{"nodeid": "cell a"}, {"nodeid": "cell b"}]}, [("t/policy.yaml", "abc", b"version: 1\n")])
+    with Journal(directory) as journal:
+        journal.append(record("a"))
+        journal.append(record("b"))
+    with Evidence.open(directory) as evidence:
+        evidence.put_samples("d", "x", [Sample("s", (), "?", "B", "choice", {"A": "a", "B": "b"})])
+        evidence.put_cell(
+            StoredCell(Cell("m", "d", CLEAN), 1, (Answer("k", Prediction("B", "generate"), Score(1.0, "letter", "B")),))
+        )
+    return directory
+
+
+def names(bundle: Path) -> list[str]:
+    with zipfile.ZipFile(bundle) as archive:
+        return archive.namelist()
+
+
+def rewritten(bundle: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
+    with zipfile.ZipFile(bundle) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    change(files)
+    other = bundle.with_name("other.zip")
+    with zipfile.ZipFile(other, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return other
+
+
+def summed(files: dict[str, bytes]) -> None:
+    lines = [f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files) if name != "SHA256SUMS"]
+    files["SHA256SUMS"] = "".join(lines).encode()
+
+
+def test_it_holds_everything_with_its_hash(run: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "out" / "b.zip"
+    assert write_bundle(run, bundle) == names(bundle) == NAMES
+    (tmp_path / "unpacked").mkdir()
+    assert unpack(bundle, tmp_path / "unpacked") == []
+    sums = (tmp_path / "unpacked" / "SHA256SUMS").read_text().splitlines()
+    assert [line[66:] for line in sums] == NAMES[1:]
+    read = read_run(tmp_path / "unpacked")
+    assert [one.id for one in read.records] == ["a", "b"]
+    assert not_derived(read) == []
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b.zip"]
+
+
+def test_the_same_run_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    write_bundle(run, tmp_path / "one.zip")
+    write_bundle(run, tmp_path / "two.zip")
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+def test_the_page_and_the_baseline_are_taken_along_where_there_are_any(run: Path, tmp_path: Path) -> None:
+    (run / "report.html").write_text("<p>")
+    Evidence.open(run / "baseline").close()
+    assert {"report.html", "baseline/predictions.sqlite"} <= set(write_bundle(run, tmp_path / "b.zip"))
+
+
+def test_a_run_that_was_killed_is_bundled_with_what_it_has(run: Path, tmp_path: Path) -> None:
+    journal = run / "records.jsonl"
+    journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0] + b'{"torn')
+    write_bundle(run, tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        assert json.loads(archive.read("results.json"))["decision"] == "INCOMPLETE"
+        assert b"ended before this test left a verdict" in archive.read("junit.xml")
+
+
+def changed(files: dict[str, bytes]) -> None:
+    files["records.jsonl"] = files["records.jsonl"].replace(b"PASS", b"FAIL", 1)
+
+
+def removed(files: dict[str, bytes]) -> None:
+    del files["policies/abc-policy.yaml"]
+
+
+def added(files: dict[str, bytes]) -> None:
+    files["more.txt"] = b"?"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed, "records.jsonl was changed: its SHA-256 is not the one in SHA256SUMS"),
+        (removed, "policies/abc-policy.yaml is missing"),
+        (added, "more.txt is not in SHA256SUMS"),
+    ],
+)
+def test_what_was_changed_is_named(run: Path, tmp_path: Path, change: Callable[[dict[str, bytes]], None], said: str) -> None:
+    write_bundle(run, tmp_path / "b.zip")
+    (tmp_path / "unpacked").mkdir()
+    assert unpack(rewritten(tmp_path / "b.zip", change), tmp_path / "unpacked") == [said]
+
+
+def test_a_report_that_says_something_else_is_named_though_its_hash_is_right(run: Path, tmp_path: Path) -> None:
+    def polished(files: dict[str, bytes]) -> None:
+        files["summary.md"] = b"# GO\n"
+        summed(files)
+
+    write_bundle(run, tmp_path / "b.zip")
+    (tmp_path / "unpacked").mkdir()
+    assert unpack(rewritten(tmp_path / "b.zip", polished), tmp_path / "unpacked") == []
+    assert not_derived(read_run(tmp_path / "unpacked")) == ["summary.md is not what the records give"]
+
+
+def test_another_decision_than_the_one_of_the_records_is_named(run: Path, tmp_path: Path) -> None:
+    write_manifest(run, {"run": "r1", "planned": 2, "selected": 2, "decision": "GO"})
+    assert not_derived(read_run(run)) == []
+    with Journal(run) as journal:
+        journal.append(record("b", Outcome.FAIL))
+    assert not_derived(read_run(run)) == ["the run decided GO, and its records give NO-GO"]
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "a\\evil"])
+def test_names_outside_are_refused_before_anything_is_unpacked(run: Path, tmp_path: Path, name: str) -> None:
+    write_bundle(run, tmp_path / "b.zip")
+    (tmp_path / "unpacked").mkdir()
+    with pytest.raises(StoreError, match="which no bundle does: nothing was unpacked"):
+        unpack(rewritten(tmp_path / "b.zip", lambda files: files.update({name: b"x"})), tmp_path / "unpacked")
+    assert list((tmp_path / "unpacked").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"no zip", "cannot be read: .*Expected a ZIP file that vlmrobust bundle wrote"),
+        (b"PK\x05\x06" + bytes(18), "has no SHA256SUMS"),
+    ],
+)
+def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "b.zip").write_bytes(content)
+    with pytest.raises(StoreError, match=words):
+        unpack(tmp_path / "b.zip", tmp_path)
+
+
+def test_what_is_no_run_is_refused(run: Path, tmp_path: Path) -> None:
+    (run / "docket.json").unlink()
+    with pytest.raises(StoreError, match=r"docket\.json: cannot be read: .*Expected the directory of a run that measured"):
+        write_bundle(run, tmp_path / "b.zip")
+    assert not (tmp_path / "b.zip").exists()

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.reporting.comparison import comparison_markdown, render_comparison, write_comparison
+
+LOSS = Estimate(0.25, 8, 0.1, 0.4, 0.9)
+CELL = CellChange("m", "d", "fog:mid", 8, 1.0, 0.75, LOSS, LOSS, ("q1", "q2"), ("q3",))
+FOUND = Comparison("a", "b", {"m": "n"}, (CELL,), (SweepChange("m", "d", 2, LOSS),), ("n-d-blur",), ("m-d-invert",))
+
+
+def test_the_table_has_numbers_intervals_and_counts() -> None:
+    lines = render_comparison(FOUND, width=160, color=False).splitlines()
+    (row,) = [line for line in lines if line.startswith("m-d-fog:mid")]
+    assert row.split() == ["m-d-fog:mid", "8", "1.000", "0.750", *["0.250", "[0.100,", "0.400]"] * 2, "2", "1"]
+    assert "only in a: n-d-blur" in lines
+    assert "only in b: m-d-invert" in lines
+
+
+def test_markdown_names_the_samples() -> None:
+    text = comparison_markdown(FOUND)
+    assert text.startswith("# `b` compared with `a`\n\nCompared: m with n.\n")
+    assert "| `m-d-fog:mid` | 8 | 1.000 | 0.750 | 0.250 | [0.100, 0.400] | 0.250 | [0.100, 0.400] | 2 | 1 |" in text
+    assert "- m-d-fog:mid: 2 newly broken (q1, q2); 1 newly fixed (q3)" in text
+
+
+def test_what_is_undefined_says_why() -> None:
+    gap = Estimate(math.nan, 7, reason="scores of 1 of 8 samples are missing")
+    found = dataclasses.replace(FOUND, cells=(dataclasses.replace(CELL, drop=gap, increase=None, now=math.nan),))
+    assert "m-d-fog:mid: scores of 1 of 8 samples are missing" in render_comparison(found, width=160, color=False)
+    assert found.to_dict()["cells"][0]["baseline_drop"]["value"] is None
+
+
+def test_long_comparisons_are_cut_and_say_so() -> None:
+    found = dataclasses.replace(FOUND, cells=(CELL,) * 43)
+    assert "3 more cells stand in comparison.json" in comparison_markdown(found)
+
+
+def test_both_files_are_written(tmp_path: Path) -> None:
+    write_comparison(tmp_path / "out", FOUND)
+    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["cells"][0]["broken"] == ["q1", "q2"]
+    assert (tmp_path / "out" / "comparison.md").read_text() == comparison_markdown(FOUND)

@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import html.parser
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.core.record import Reply
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting import RunFacts, write_report
+from pytest_vlmrobust.reporting.html import drawing, pictures, render_html
+from pytest_vlmrobust.reporting.wording import worst_first
+
+from .pages import DIGESTS, cell, example, run, store, summary
+
+NOTHING = RunFacts()
+VOID = {"meta", "img", "br", "input", "link", "hr"}
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "{{ 7 * 7 }} {% raw %}",
+    "<!-- --><![CDATA[ ]]>",
+    "\u202eevil\u2066",
+    "a\0b\x1b[31m",
+    "half \ud800 a pair",
+    "javascript:alert(1)",
+)
+
+
+class Outline(html.parser.HTMLParser):
+    """What a page consists of; refuses elements that are not closed in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.links += [value or "" for name, value in attrs if name == "href"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in {"script", "style"}:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    facts = RunFacts(
+        planned=30, selected=20, warnings=("a rule met no test",), pictures=store(tmp_path_factory.mktemp("pictures"))
+    )
+    return render_html(run(), facts, MANIFEST)
+
+
+MANIFEST: dict[str, object] = {
+    "run": "20260101-000000-1",
+    "options": ["--vlm=m", "--vlm-store=a store"],
+    "models": {"m": {"fingerprint": {"dtype": "float32"}}},
+    "policies": {
+        "m": {
+            "files": [{"name": "p.yaml", "sha256": "cd" * 32}],
+            "rules": [
+                {"id": "drop", "metric": "accuracy_drop", "bound": "-0.2..0.2", "reason": "because", "where": {"level": ["low"]}},
+                {"id": "idle", "metric": "pcri", "bound": "0.1", "evidence": "the paper"},
+            ],
+            "waivers": [{"id": "W1", "owner": "somebody", "expires": "2030-01-01", "cap": 0.5, "reason": "known weakness"}],
+        }
+    },
+}
+
+
+def data_of(page: str) -> Any:
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(block)
+
+
+def test_the_parts_stand_in_the_order_of_looking(page: str) -> None:
+    outline = Outline(page)
+    parts = ["limits", "sweeps", "observatory", "families", "policy", "manifest", "tests"]
+    assert [name for name in outline.ids if name in parts] == parts
+    assert outline.text.index("NO-GO") < outline.text.index("What limits this evidence")
+
+
+def test_ids_are_unique_and_links_lead_somewhere(page: str) -> None:
+    outline = Outline(page)
+    assert len(set(outline.ids)) == len(outline.ids)
+    inner = {link.removeprefix("#") for link in outline.links if link.startswith("#")}
+    assert inner <= set(outline.ids)
+    assert [link for link in outline.links if not link.startswith("#")] == []
+
+
+def test_the_decision_is_said_in_words_with_a_sign(page: str) -> None:
+    text = Outline(page).text
+    assert "NO-GO 2 verdicts broke a bound" in text
+    assert '<div class="icon" aria-hidden="true">✕</div>' in page
+
+
+def test_what_limits_the_evidence_is_said(page: str) -> None:
+    text = Outline(page).text
+    for sentence in (
+        "partial selection: 20 of 30 tests; the decision speaks for these only",
+        "stopped early: 6 of 20 selected tests left no verdict",
+        "1 tests beside the gate failed: the run is not GO, whatever the gate found",
+        "test_beside: it broke",
+        "a rule met no test",
+        "no rule could read 3 of 900 answers (0.3 %): these count as wrong",
+        "tests were measured only: no rule of the policy judges them",
+    ):
+        assert sentence in text
+
+
+def test_what_was_not_asked_is_said_and_drawn_nowhere() -> None:
+    unasked = cell("fog:low", "weather", "low", math.nan, Outcome.MEASURED, not_asked="it cannot do the task")
+    text = Outline(render_html([cell("clean"), unasked], NOTHING, {})).text
+    assert "1 tests were not asked" in text
+    assert "Not asked, 1 of 2 tests: it cannot do the task" in text
+    assert "Drop of accuracy by family" not in text
+
+
+def test_the_map_has_drops_with_marks_that_open_the_test(page: str) -> None:
+    (spot,) = re.findall(r"<td[^>]*><a role=\"button\"[^>]*fog%3Ahigh.*?</a></td>", page)
+    assert '<td class="h5">' in spot
+    assert 'href="#cell=m-d-fog%3Ahigh"' in spot
+    assert 'aria-label="fog:high: drop 40.0 points, FAIL"' in spot
+    assert "40.0 " in spot
+    assert "✕" in spot
+
+
+def test_the_policy_is_shown_as_applied(page: str) -> None:
+    text = Outline(page).text
+    assert f"p.yaml sha256 {'cd' * 32}" in text
+    assert "drop accuracy_drop −0.2 – 0.2 level low" in text  # noqa: RUF001 - as printed
+    assert "because" in text
+    assert "idle pcri 0.1 met no test the paper" in text
+    assert "W1 somebody 2030-01-01" in text
+    assert "0.5 known weakness invert" in text
+
+
+def test_without_a_manifest_the_records_speak() -> None:
+    text = Outline(render_html(run(), NOTHING, {})).text
+    assert "W1 see the reason see the reason accuracy_drop waived by W1 invert" in text
+    assert "holds no manifest" in text
+    assert "pytest --vlm=m 'suites/test_corruptions.py::test_cell[m-d-fog:high]'" in text
+
+
+def test_a_manifest_of_anything_is_survived() -> None:
+    odd = {"policies": {"m": [1]}, "options": "x", "models": None, "run": {"a": [{"b": True}]}}
+    assert "a.1.b yes" in Outline(render_html(run(), NOTHING, odd)).text
+
+
+def test_commands_repeat_the_options_of_the_run(page: str) -> None:
+    tests = {test["name"]: test for test in data_of(page)["tests"]}
+    again = "pytest --vlm=m '--vlm-store=a store' 'suites/test_corruptions.py::test_cell[m-d-fog:high]'"
+    assert tests["m-d-fog:high"]["command"] == again
+
+
+def test_thumbnails_are_there_once(page: str) -> None:
+    found = data_of(page)["pictures"]
+    assert len(found) == 3
+    for text in found:
+        content = base64.b64decode(text, validate=True)
+        assert content[8:12] == b"WEBP"
+        assert page.count(text) == 1
+
+
+def test_what_was_asked_is_there_once() -> None:
+    records = [cell(f"fog:{level}", "weather", level, examples=(example(),)) for level in ("low", "mid", "high")]
+    data = data_of(render_html(records, NOTHING, {}))
+    assert [one["question"] for one in data["asked"]] == ["What is it?"]
+    assert [test["examples"][0]["asked"] for test in data["tests"]] == [0, 0, 0]
+
+
+def test_of_too_many_samples_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_vlmrobust.reporting.html.data.MOST_EXAMPLES", 1)
+    mild = cell("fog:low", "weather", "low", 0.1, examples=(example(), example()))
+    bad = cell("fog:high", "weather", "high", 0.4, Outcome.FAIL, examples=(example(), example()))
+    tests = data_of(render_html([mild, bad], NOTHING, {}))["tests"]
+    assert [(one["name"], len(one["examples"]), one["elsewhere"]) for one in tests] == [
+        ("m-d-fog:high", 1, 1),
+        ("m-d-fog:low", 0, 2),
+    ]
+
+
+def test_of_too_many_thumbnails_the_worst_are_kept(tmp_path: Path) -> None:
+    folder = store(tmp_path)
+    size = max(path.stat().st_size for path in folder.iterdir())
+    kept = pictures.embedded(worst_first(run()), folder, budget=2 * size)
+    assert list(kept) == [f"{DIGESTS[name]}.webp" for name in ("clean", "fog")]
+
+
+def test_thumbnails_that_are_missing_are_counted(tmp_path: Path) -> None:
+    text = Outline(render_html(run(), RunFacts(pictures=tmp_path), {})).text
+    assert "3 of 3 thumbnails are not in this page" in text
+
+
+def test_a_picture_is_read_from_the_folder_and_nowhere_else(tmp_path: Path) -> None:
+    folder = store(tmp_path / "pictures")
+    (tmp_path / "secret.webp").write_bytes(b"RIFF0000WEBPsecret")
+    (folder / "0123abcd.webp").write_bytes(b"<svg onload=alert(1)>")
+    wanted = [("../secret.webp", "up"), ("0123abcd.webp", "no webp")]
+    shown = tuple(dataclasses.replace(example().pictures[0], file=name, caption=caption) for name, caption in wanted)
+    records = [cell("fog:high", "weather", "high", examples=(example(pictures=shown),))]
+    assert data_of(render_html(records, RunFacts(pictures=folder), {}))["pictures"] == []
+
+
+def test_patches_are_framed_by_more_than_colour(page: str) -> None:
+    assert '<div class="view framed right">' in page
+    assert "Answered from a patch only" in page
+    assert '<span class="hidden">right</span>' in page
+    assert page.count("not asked</span>") == 3
+
+
+def test_positions_are_a_table(page: str) -> None:
+    text = Outline(page).text
+    assert "each would give 25.0 %" in text
+    assert "10.0 % 40.0 % 30.0 % 20.0 %" in text
+
+
+def test_rungs_that_collapsed_are_marked(page: str) -> None:
+    text = Outline(page).text
+    assert "2 hollow points reached the model at the same size as another one" in text
+    assert text.count("same as another") == 2
+
+
+def test_people_are_said_to_be_the_papers(page: str) -> None:
+    text = Outline(page).text
+    assert "The ticks of people are the paper's, reached on the paper's own pictures, and judge nothing here." in text
+    assert "matching: above 95 %" in text
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_only_ever_text(text: str) -> None:
+    replies = (Reply("clean", text, text, text, 1.0), Reply(text, text, text, text, math.nan, "error"))
+    bad = example(question=text, sample=text, options={text: text}, target=text, category=text, replies=replies)
+    records = [
+        cell(
+            "fog:high", "weather", "high", 0.4, Outcome.FAIL, id=text, reason=text, notes=(text,), examples=(bad,), worst=(text,)
+        ),
+        cell(text, text, "low", model=text, dataset=text, nodeid=text, received=text, categories={text: 1.0}),
+        cell("patches:2", "patches", "2", examples=(dataclasses.replace(bad, kind="patch_only"),)),
+        summary("tail_share", 0.1, split=text, notes=(text,)),
+        summary("identity_accuracy", 0.1, task=text, dataset=text),
+    ]
+    page = render_html(records, RunFacts(warnings=(text,), policies={text: text}), {text: {text: [text]}, "options": [text]})
+    outline = Outline(page)
+    assert outline.tags.count("script") == 2
+    assert outline.tags.count("img") == 0
+    assert not [name for _, name, _ in outline.attributes if name.startswith("on") or name == "style"]
+    assert not [link for link in outline.links if not link.startswith("#")]
+    assert not set(page) & set("\0\x1b\u202e\u2066\ud800")
+    page.encode("utf-8")
+    assert data_of(page)["tests"]
+
+
+def test_long_answers_are_cut_and_say_so() -> None:
+    long = example(replies=(Reply("clean", "x" * 100_000, value=0.0),))
+    page = render_html([cell("fog:high", "weather", "high", examples=(long,))], NOTHING, {})
+    assert "… (98000 more characters)" in page
+    assert len(page) < 200_000
+
+
+def test_half_a_surrogate_does_not_stop_the_other_files(tmp_path: Path) -> None:
+    write_report(tmp_path, [cell("fog:high", "weather", "high", reason="\ud800")], NOTHING, None)
+    (written,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["records"]
+    assert written["reason"] == "\ud800"
+    assert "U+D800" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_page_forbids_everything_but_its_own(page: str) -> None:
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    style = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    script = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    for name, (content,) in (("style-src", style), ("script-src", script)):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{name} &#39;sha256-{digest}&#39;" in policy
+    assert policy.startswith("default-src &#39;none&#39;; img-src data:;")
+
+
+def test_nothing_is_loaded(page: str) -> None:
+    outline = Outline(page)
+    assert not [value for _, name, value in outline.attributes if name in {"src", "srcset", "action", "data", "poster"}]
+    assert re.findall(r"https?://(?!www\.w3\.org)", page) == []
+
+
+def test_the_same_records_give_the_same_bytes(page: str, tmp_path: Path) -> None:
+    facts = RunFacts(planned=30, selected=20, warnings=("a rule met no test",), pictures=store(tmp_path))
+    assert render_html(run(), facts, MANIFEST) == page
+
+
+def test_an_empty_run_has_a_page() -> None:
+    outline = Outline(render_html([], NOTHING, {}))
+    assert "INCONCLUSIVE" in outline.text
+    assert "Sweeps" not in outline.text
+
+
+def test_undefined_numbers_are_no_zeros() -> None:
+    page = render_html([cell("fog:high", "weather", "high", math.nan, Outcome.NOT_APPLICABLE, reason="no")], NOTHING, {})
+    assert '<td class="nan">' in page
+    assert "undefined" in page
+    assert not re.search(r"\bnan\b", Outline(page).text, re.IGNORECASE)
+
+
+def test_tests_that_share_an_id_have_addresses_of_their_own() -> None:
+    twins = [cell("fog:low", "weather", "low"), cell("fog:low", "weather", "low", nodeid="other.py::t")]
+    assert [test["name"] for test in data_of(render_html(twins, NOTHING, {}))["tests"]] == ["m-d-fog:low", "m-d-fog:low~2"]
+
+
+def test_without_the_extra_the_numbers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "available", lambda: False)
+    page = render_html(run(), NOTHING, {})
+    assert "<svg" not in page
+    assert "pip install 'pytest-vlmrobust[report]'" in page
+    assert "fog:high 0.400 [0.350, 0.450] 0.2 FAIL" in Outline(page).text
+
+
+def test_importing_the_reports_does_not_load_what_draws() -> None:
+    import subprocess
+
+    code = "import sys, pytest_vlmrobust.reporting; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,177 @@
+"""The page as a reader uses it, in a headless Chromium that has no network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.core.record import Reply
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting.html import render_html
+
+from .pages import cell, example, run, store
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: pip install playwright")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="the browser test needs Chromium on the path")
+EVIL = '</script><img src=x onerror="document.title=1"><script>document.title=2</script>'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    facts = RunFacts(pictures=store(folder / "pictures"))
+    replies = (Reply("clean", "A", "A", "letter", 1.0), Reply("snow:high", EVIL, "", "", 0.0, "unparsed"))
+    evil = cell("snow:high", "weather", "high", 0.5, Outcome.FAIL, examples=(example(question=EVIL, replies=replies),))
+    (folder / "report.html").write_text(render_html([*run(), evil], facts, {"options": ["--vlm=m"]}), encoding="utf-8")
+    return folder / "report.html"
+
+
+@pytest.fixture
+def page(browser: Any, report: Path) -> Iterator[Any]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(report.as_uri())
+    yield page
+    assert said == []  # a refusal by the page's own policy would stand here
+    assert [url for url in asked if not url.startswith(("data:", report.as_uri()))] == []
+    page.close()
+
+
+def test_a_click_on_the_map_opens_the_test(page: Any) -> None:
+    page.get_by_role("button", name="fog:high: drop 40.0 points, FAIL").click()
+    dialog = page.get_by_role("dialog")
+    assert page.url.endswith("#cell=m-d-fog%3Ahigh")
+    text = dialog.inner_text()
+    for said in (
+        "FAIL m-d-fog:high",
+        "accuracy_drop",
+        "0.400",
+        "[0.350, 0.450]",
+        "What is it?",
+        "a dog",
+        "I say B",
+        "final_letter",
+    ):
+        assert said in text
+    assert dialog.locator("img").count() == 2
+    assert dialog.locator("img").first.evaluate("image => image.decode().then(() => image.naturalWidth)") == 8
+
+
+def test_the_keyboard_is_enough(page: Any) -> None:
+    spot = page.get_by_role("button", name="fog:high: drop 40.0 points, FAIL")
+    spot.focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_role("dialog").is_visible()
+    page.keyboard.press("Escape")
+    assert page.get_by_role("dialog").count() == 0
+    assert "#" not in page.url
+    assert spot.evaluate("node => node === document.activeElement")
+
+
+def test_arrows_step_through_the_tests(page: Any, report: Path) -> None:
+    page.goto(report.as_uri() + "#cell=m-d-fog%3Ahigh")
+    page.keyboard.press("ArrowRight")
+    assert "m-d-fog%3Ahigh" not in page.url
+    page.keyboard.press("ArrowLeft")
+    assert page.url.endswith("#cell=m-d-fog%3Ahigh")
+
+
+def test_an_address_opens_a_test_and_an_unknown_one_opens_nothing(page: Any, report: Path) -> None:
+    page.goto(report.as_uri() + "#cell=m-d-patches%3A2")
+    page.reload()
+    assert "m-d-patches:2" in page.locator("#drill-title").inner_text()
+    page.goto(report.as_uri() + "#cell=%E0%A4%A")
+    assert page.get_by_role("dialog").count() == 0
+
+
+def test_hostile_answers_are_shown_and_do_nothing(page: Any, report: Path) -> None:
+    title = page.title()
+    page.goto(report.as_uri() + "#cell=m-d-snow%3Ahigh")
+    assert EVIL in page.get_by_role("dialog").inner_text()
+    assert "unparsed, counts as wrong" in page.get_by_role("dialog").inner_text()
+    assert page.title() == title
+
+
+def test_the_filter_narrows_the_table(page: Any) -> None:
+    page.get_by_label("Show tests whose line contains").fill("fog fail")
+    assert page.locator("#all tbody tr:visible").count() == 1
+    assert page.locator("#filtered").inner_text() == "1 of 16"
+
+
+def test_the_theme_can_be_switched(page: Any) -> None:
+    colors = set()
+    for name in ("auto", "light", "dark"):
+        assert page.locator("#theme").inner_text() == f"Theme: {name}"
+        colors.add((name == "dark", page.evaluate("getComputedStyle(document.body).backgroundColor")))
+        page.locator("#theme").click()
+    assert len(colors) == 2
+
+
+@pytest.mark.parametrize("width", [360, 390, 768])
+def test_a_narrow_page_does_not_scroll_sideways(page: Any, report: Path, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.goto(report.as_uri() + "#cell=m-d-fog%3Ahigh")
+    assert page.locator("#drill .body").evaluate("body => body.scrollWidth <= body.clientWidth")
+
+
+def test_text_stands_out_from_its_ground_in_both_themes(browser: Any, report: Path) -> None:
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme)
+        page.goto(report.as_uri())
+        faint = page.evaluate(FAINT)
+        page.close()
+        assert faint == [], scheme
+
+
+def test_without_javascript_the_tables_are_there(browser: Any, report: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert page.locator("#all tbody tr").count() == 16
+    page.locator(".spot").first.click()
+    assert page.locator("tr:target").count() == 1
+    context.close()
+
+
+FAINT = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const over = (colors) => {
+    canvas.globalCompositeOperation = "source-over";
+    for (const color of colors) { canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("main *, header *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!own || !node.checkVisibility() || node.closest("svg, .hidden")) continue;
+    const grounds = [];
+    for (let at = node; at; at = at.parentElement) grounds.unshift(getComputedStyle(at).backgroundColor);
+    const ground = light(over(grounds)), ink = light(over([...grounds, getComputedStyle(node).color]));
+    const contrast = (Math.max(ground, ink) + 0.05) / (Math.min(ground, ink) + 0.05);
+    if (contrast < 4.5) found.push(`${node.className || node.tagName} ${contrast.toFixed(2)} ${node.textContent.slice(0, 30)}`);
+  }
+  return [...new Set(found)];
+}"""

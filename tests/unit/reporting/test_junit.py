@@ -1,0 +1,172 @@
+"""JUnit from records alone, as readers of it are strict about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from pytest_vlmrobust.core.record import CHECK, Measure, Record
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.reporting.junit import LOST, junit_xml, names_of, properties, suite_properties, visible
+
+from .conftest import record
+
+ORIGINS = {
+    "run": "r1",
+    "version": "0.1.0",
+    "models": {"n": {}, "m": {}},
+    "settings": {"vlm_seed": 7},
+    "policies": {"n": {"sha256": "bb"}, "m": {"sha256": "aa"}},
+}
+
+
+def named(name: str, outcome: Outcome = Outcome.PASS, **changes: object) -> Record:
+    return dataclasses.replace(record(name, outcome), nodeid=f"suites/test_a.py::test_cell[{name}]", **changes)  # type: ignore[arg-type]
+
+
+ALL = [
+    named("pass"),
+    named("measured", Outcome.MEASURED),
+    named("fail", Outcome.FAIL),
+    named("open", Outcome.INCONCLUSIVE),
+    named("error", Outcome.ERROR, measures=(), reason="the model did not load"),
+    named("budget", Outcome.ERROR),
+    named("waived", Outcome.WAIVED, reason="known"),
+    named("none", Outcome.NOT_APPLICABLE, reason="no gain"),
+    Record(
+        CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a test beside the gate failed: no", nodeid="tests/test_b.py::test_x"
+    ),
+]
+
+
+def parsed(*arguments: object) -> ET.Element:
+    return ET.fromstring(junit_xml(*arguments))  # type: ignore[arg-type]
+
+
+def case(root: ET.Element, name: str) -> ET.Element:
+    (found,) = [one for one in root.iter("testcase") if f"[{name}]" in str(one.get("name"))]
+    return found
+
+
+def result(node: ET.Element) -> tuple[str, str | None] | None:
+    return next(((part.tag, part.get("type")) for part in node if part.tag != "properties"), None)
+
+
+def test_each_outcome_has_its_element() -> None:
+    root = parsed(ALL, {})
+    assert {
+        name: result(case(root, name)) for name in ("pass", "measured", "fail", "open", "error", "budget", "waived", "none")
+    } == {
+        "pass": None,
+        "measured": None,
+        "fail": ("failure", None),
+        "open": ("failure", None),
+        "error": ("error", None),
+        "budget": ("error", None),
+        "waived": ("skipped", "pytest.xfail"),
+        "none": ("skipped", "pytest.skip"),
+    }
+    counts = {name: root[0].get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "9", "failures": "3", "errors": "2", "skipped": "2"}
+
+
+def test_the_message_begins_with_the_numbers() -> None:
+    message = str(case(parsed(ALL, {}), "fail")[1].get("message"))
+    assert message.splitlines()[0] == "pytest_vlmrobust.ThresholdExceeded: accuracy_drop 0.100"
+
+
+def test_a_test_beside_the_gate_has_no_numbers() -> None:
+    (beside,) = [one for one in parsed(ALL, {}).iter("testcase") if one.get("classname") == "tests.test_b"]
+    assert [part.tag for part in beside] == ["failure"]
+
+
+def test_tests_that_left_nothing_are_errors() -> None:
+    root = parsed([], {}, ["suites/test_a.py::test_cell[x]"])
+    assert (root[0].get("tests"), root[0].get("errors")) == ("1", "1")
+    assert case(root, "x")[0].get("message") == LOST
+
+
+def test_what_xml_forbids_is_spelled_out() -> None:
+    hostile = 'a\x00\x1b[31m\x7f\ud800\ufffe<&"]]>'
+    root = parsed([named("x", Outcome.FAIL, reason=hostile)], {"vlm.model": hostile})
+    shown = 'a#x00#x1B[31m#x7F#xD800#xFFFE<&"]]>'
+    assert str(case(root, "x")[1].get("message")).splitlines()[0] == f"pytest_vlmrobust.ThresholdExceeded: {shown}"
+    assert str(case(root, "x")[1].text).splitlines()[0] == shown
+    assert root[0][0][0].get("value") == shown
+
+
+def test_readable_text_stays() -> None:
+    assert visible("größe\t\n\U0001f600") == "größe\t\n\U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "names"),
+    [
+        ("suites/deep/test_a.py::test_cell[m-d-fog:mid]", ("suites.deep.test_a", "test_cell[m-d-fog:mid]")),
+        ("test_a.py::TestX::test_y", ("test_a.TestX", "test_y")),
+        ("test_a.py::test_y[a/b.py::c]", ("test_a", "test_y[a/b.py::c]")),
+    ],
+)
+def test_names_are_those_of_pytest(nodeid: str, names: tuple[str, str]) -> None:
+    assert names_of(nodeid) == names
+
+
+def test_undefined_numbers_are_left_out() -> None:
+    found = dict(properties(dataclasses.replace(record("x"), measures=(Measure("rci", math.nan, math.inf),))))
+    assert not [name for name in found if name.startswith("vlm.metric")]
+
+
+def test_numbers_are_plain_decimals() -> None:
+    found = dict(properties(named("x", broken=("q1",), n_unparsed=1)))
+    assert (found["vlm.metric.accuracy_drop"], found["vlm.metric.accuracy_drop.threshold"]) == ("0.1", "0.2")
+    assert (found["vlm.n_broken"], found["vlm.n_fixed"], found["vlm.unparsed_rate"]) == ("1", "0", "0.01")
+
+
+def test_the_suite_says_what_determined_the_run() -> None:
+    found = suite_properties(ORIGINS, ALL, Decision.NO_GO)
+    assert found == {
+        "vlm.run": "r1",
+        "vlm.version": "0.1.0",
+        "vlm.model": "m n",
+        "vlm.dataset": "d",
+        "vlm.policy_sha256": "aa bb",
+        "vlm.seed": "7",
+        "vlm.verdict": "NO-GO",
+        "vlm.n_cells": "8",
+        "vlm.n_inferred": "480",
+    }
+    assert suite_properties({}, [], Decision.INCONCLUSIVE) == {
+        "vlm.verdict": "INCONCLUSIVE",
+        "vlm.n_cells": "0",
+        "vlm.n_inferred": "0",
+    }
+
+
+SUITE_ATTRIBUTES = {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname"}
+CASE_PARTS = {"skipped", "error", "failure", "system-out", "system-err"}
+
+
+def test_the_structure_is_that_of_xunit2_but_for_properties_of_tests() -> None:
+    """As the Jenkins xunit plugin publishes it (junit-10.xsd); there, a test case has no properties."""
+    root = parsed(ALL, suite_properties(ORIGINS, ALL, Decision.NO_GO), ["suites/test_a.py::test_cell[lost]"])
+    assert (root.tag, [one.tag for one in root]) == ("testsuites", ["testsuite"])
+    suite = root[0]
+    assert {"name", "tests", "failures", "errors"} <= set(suite.attrib) <= SUITE_ATTRIBUTES
+    assert [one.tag for one in suite] == ["properties", *["testcase"] * 10]
+    seen = set()
+    for one in suite.iter("testcase"):
+        assert set(one.attrib) == {"classname", "name", "time"}
+        assert float(str(one.get("time"))) >= 0.0
+        parts = [part for part in one if part.tag != "properties"]
+        assert {part.tag for part in parts} <= CASE_PARTS
+        assert all(set(part.attrib) <= {"type", "message"} for part in parts)
+        seen.add((one.get("classname"), one.get("name")))
+    assert len(seen) == 10
+    assert all(set(one.attrib) == {"name", "value"} for one in root.iter("property"))
+
+
+def test_the_same_records_give_the_same_bytes() -> None:
+    assert junit_xml(ALL, {"a": "b"}) == junit_xml(ALL, {"a": "b"})

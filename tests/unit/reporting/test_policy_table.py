@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_vlmrobust.policies import load_policy
+from pytest_vlmrobust.reporting.policy_table import render_policy
+
+POLICY = """\
+version: 1
+budgets: {max_unparsed_rate: 2%}
+coverage: {samples: 20%, suites: [corruptions, patches]}
+rules:
+  - {id: low, metric: accuracy_drop, where: {level: [low, mid]}, unless: {setting: "fog:low"}, max: 5pp, tier: warn}
+  - {id: "all", metric: pcri, within: [-0.4, 0.4], judge: point}
+  - {id: seen, metric: visual_gain, where: {dataset: "[abc]*", model: tiny}, min: 7pp}
+waivers:
+  - {id: W1, owner: jo, reason: known, expires: 2999-01-01, metric: accuracy_drop, where: {setting: fog}, cap: 9pp}
+"""
+EXPECTED = """\
+rule  metric         of                             bound  judged by        where
+low   accuracy_drop  low, mid unless fog:low      <= 0.05  interval, warns  p.yaml:5
+all   pcri           all                      -0.4 .. 0.4  point            p.yaml:6
+seen  visual_gain    tiny; [abc]*                 >= 0.07  interval         p.yaml:7
+
+waiver  metric         of    cap  until       where
+W1      accuracy_drop  fog  0.09  2999-01-01  p.yaml:9
+
+budgets: at most 0.0% failed inferences, 2.0% unreadable answers
+GO asks for all tests that are collected, among them those of corruptions, patches; 20% of the samples
+"""
+
+
+def render(path: Path, text: str) -> str:
+    path.write_text(text)
+    metrics = ["accuracy_drop", "pcri", "visual_gain"]
+    return render_policy(load_policy([path], known_metrics=metrics, root=path.parent), width=120, color=False)
+
+
+def test_all_that_a_policy_says(tmp_path: Path) -> None:
+    assert render(tmp_path / "p.yaml", POLICY) == EXPECTED
+
+
+def test_a_part_may_do(tmp_path: Path) -> None:
+    text = POLICY.replace("samples: 20%, suites: [corruptions, patches]", "samples: partial, tests: partial")
+    assert render(tmp_path / "p.yaml", text).endswith("GO asks for any selection of tests; any number of samples\n")
+    text = POLICY.replace("samples: 20%, suites: [corruptions, patches]", "samples: 500")
+    assert render(tmp_path / "p.yaml", text).endswith("GO asks for all tests that are collected; 500 of the samples\n")

@@ -1,0 +1,95 @@
+"""results.json and cells.csv are for programs: their layout is published and holds."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from typing import Any
+
+import jsonschema
+import pytest
+
+from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.repeatability import Repeatability
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting import RunFacts
+from pytest_vlmrobust.reporting.results import CSV_COLUMNS, cells_csv, results, results_schema
+
+from .conftest import record
+
+FULL = dataclasses.replace(
+    record("m-d-fog:mid", Outcome.FAIL, math.nan),
+    nodeid="suites/test_a.py::test_cell[m-d-fog:mid]",
+    categories={"even": 0.5, "odd": math.nan},
+    positions=(0.5, math.nan),
+    worst=("q1",),
+    broken=("q1",),
+    examples=(Example("q1", "newly_wrong", "Which?", {"A": "x"}, "A", "", (Reply("clean", "A"),), (Picture("f.webp"),)),),
+)
+FACTS = RunFacts(
+    planned=3, selected=3, shortfalls=("a suite is missing",), repeatability=(Repeatability("m", "d", 8, 1, rate=0.125),)
+)
+
+
+def checked(content: Any) -> None:
+    jsonschema.Draft202012Validator(results_schema()).validate(content)
+
+
+def test_the_schema_is_one_and_real_results_keep_it() -> None:
+    jsonschema.Draft202012Validator.check_schema(results_schema())
+    checked(results([FULL, record("a")], FACTS))
+    checked(results([], RunFacts()))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"decision": "MAYBE"}, "'MAYBE' is not one of"),
+        ({"missing": -1}, "-1 is less than the minimum"),
+        ({"schema": 99}, "1 was expected"),
+        ({"records": [{}]}, "'key' is a required property"),
+    ],
+)
+def test_the_schema_refuses_what_is_none(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(jsonschema.ValidationError, match=words):
+        checked({**results([FULL], FACTS), **change})
+
+
+def test_every_field_is_described_where_its_name_does_not_say_all() -> None:
+    parts = results_schema()["$defs"]
+    assert set(parts) == {"Record", "Measure", "Example", "Reply", "Picture", "Repeatability"}
+    lacking = [
+        f"{name}.{key}" for name, part in parts.items() for key, entry in part["properties"].items() if not entry["description"]
+    ]
+    assert not lacking
+
+
+def test_ids_stay_and_records_can_be_read_back() -> None:
+    (written,) = results([FULL], FACTS)["records"]
+    assert written["key"] == FULL.key == "suites/test_a.py::test_cell[m-d-fog:mid]"
+    assert Record.from_json(json.dumps(written)).to_json() == FULL.to_json()
+
+
+def rows(*records: Record) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(cells_csv(records))))
+
+
+def test_one_row_for_each_measure() -> None:
+    measures = (Measure("accuracy", 0.1 + 0.2, 0.1, 0.9, 8), Measure("accuracy_drop", math.nan, threshold="0.2", category="odd"))
+    first, second = rows(dataclasses.replace(FULL, measures=measures))
+    assert list(first) == list(CSV_COLUMNS)
+    assert (first["metric"], float(first["value"]), first["n"]) == ("accuracy", 0.1 + 0.2, "8")
+    assert (second["value"], second["low"], second["threshold"], second["category"]) == ("", "", "0.2", "odd")
+
+
+def test_a_record_without_measures_has_a_row() -> None:
+    (row,) = rows(Record("cell", "x", "m", "d", outcome=Outcome.ERROR))
+    assert (row["outcome"], row["metric"], row["value"]) == ("ERROR", "", "")
+
+
+def test_names_cannot_break_a_line() -> None:
+    (row,) = rows(dataclasses.replace(FULL, dataset='a,"b"\nc'))
+    assert row["dataset"] == 'a,"b"\nc'
