@@ -37,6 +37,7 @@ from pytest_vlmrobust.perturbations.record import Corruption
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
+from pytest_vlmrobust.reporting import results
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, LAWS
 
@@ -286,6 +287,16 @@ def schema_of_thresholds() -> str:
     return json.dumps(json_schema.thresholds_schema(known_metrics()), indent=2) + "\n"
 
 
+def schema_of_results() -> str:
+    """Returns the JSON Schema of results.json."""
+    return json.dumps(results.results_schema(), indent=2) + "\n"
+
+
+def columns() -> str:
+    """Returns the table of the columns of cells.csv."""
+    return table(("column", "holds"), [(f"`{name}`", about) for name, about in results.CSV_COLUMNS.items()])
+
+
 def described(header: Sequence[str], functions: Mapping[str, Callable[..., Any]]) -> str:
     """Returns the table of functions by name, with what the first line of each says."""
     return table(header, [(f"`{name}`", plain(first_line(function.__doc__))) for name, function in functions.items()])
@@ -315,7 +326,8 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         group: functools.partial(perturbations, group) for group in ("published", "sizes", "observatory", "standins", "others")
     },
     "docs/reference/files.md": {
-        kind.__name__.lower(): functools.partial(members, kind) for kind in (Record, Measure, Example, Reply, Picture)
+        **{kind.__name__.lower(): functools.partial(members, kind) for kind in (Record, Measure, Example, Reply, Picture)},
+        "columns": columns,
     },
     "docs/reference/thresholds.md": {"policies": policies},
     "docs/reference/models.md": {"models": models},
@@ -332,7 +344,10 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 }
 
 
-FILES: dict[str, Callable[[], str]] = {f"thresholds/{json_schema.FILE}": schema_of_thresholds}
+FILES: dict[str, Callable[[], str]] = {
+    f"thresholds/{json_schema.FILE}": schema_of_thresholds,
+    f"docs/reference/{results.SCHEMA_FILE}": schema_of_results,
+}
 """Files that are generated as a whole."""
 
 

@@ -232,6 +232,8 @@ def _verify(options: argparse.Namespace) -> int:
             return _told([*differences, f"nothing could be computed again: {error}".replace(folder, str(options.bundle))])
         for name, sha256 in found.policies.items():
             _say(f"policy of {name}: {sha256}")
+        if (made := run.manifest.get("version", __version__)) != __version__:
+            _say(f"note: the run was made by release {made}, and this is {__version__}: what differs may come from that")
         for note in found.notes:
             _say(f"note: {note}")
         differences += [*found.differences, *not_derived(run)]

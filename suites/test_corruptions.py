@@ -24,6 +24,7 @@ SUMMARY_METRICS = (
     "mean_helpful_flip_rate",
     "mean_severity_violation",
     "mean_severity_correlation",
+    "mean_baseline_drop",  # only with --vlm-baseline
 )
 
 

@@ -38,7 +38,6 @@ class FaceFolder:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
-        self._warned: set[tuple[str, int]] = set()
 
     @property
     def domain(self) -> str:
@@ -175,9 +174,8 @@ class FaceFolder:
 
     def _warn_of_small_group(self, group: str, count: int) -> None:
         members = sum(entity.group == group for entity in self.entities())
-        if members > count or (group, count) in self._warned:
+        if members > count:
             return
-        self._warned.add((group, count))
         warnings.warn(
             f"{self.folder}: {count} neighbours of the same group are wanted, and the group {group!r} has {members} "
             f"member{'s' if members > 1 else ''}: the others come from other groups, so that the group can tell who is meant. "

@@ -176,8 +176,7 @@ class Judge:
         record = self._record(
             about, measures, results, before, test=test, metric=about.metric, split=about.split, n=estimate.n, **facts
         )
-        asked = len(self.evaluator.samples(about.dataset))
-        return dataclasses.replace(record, reason=record.reason or estimate.reason, n_requested=asked)
+        return dataclasses.replace(record, reason=record.reason or estimate.reason)
 
     def _record(
         self, about: Planned, measures: Sequence[Measure], results: Sequence[CellResult], before: tuple[int, int], **facts: Any

@@ -93,10 +93,13 @@ class ViewMaker:
         perturb = perturbations.get(str(setting))
         seed = derive_seed(self._seed, sample.seeded_by or sample.id)
         chosen = range(len(sources)) if sample.perturbed is None else sample.perturbed
-        try:
-            rendered = {index: perturb.render(sources[index], seed=seed) for index in chosen}
-        except ImageError as error:
-            raise ImageError(f"sample {sample.id!r}: {error}") from error
+        rendered = {}
+        for index in chosen:
+            try:
+                rendered[index] = perturb.render(sources[index], seed=seed)
+            except ImageError as error:
+                where = getattr(sample.images[index], "where", "")  # file and row, of a picture that comes from a file
+                raise ImageError(f"{f'{where}: ' if where else ''}sample {sample.id!r}: {error}") from error
         count = view_count(setting)
         images = tuple(
             source if index not in rendered else rendered[index].image if count == 1 else rendered[index].image[view]

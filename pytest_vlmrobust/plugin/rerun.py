@@ -68,7 +68,7 @@ def find_rerun(gate: Gate) -> Rerun | None:
 
     for directory in newest_runs(gate.store_directory):
         records = read_records(directory)
-        if directory.name != gate.run_id and about(gate, records):
+        if about(gate, records):  # this run has no journal yet
             ended = Counter(str(record.outcome) for record in records)
             said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(ended.items()))
             chosen = tuple(one.nodeid for one in records if one.outcome is RERUN[verdicts] and one.nodeid)

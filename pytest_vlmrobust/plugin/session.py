@@ -453,9 +453,9 @@ def pytest_configure(config: pytest.Config) -> None:
     gate = Gate(Settings.from_config(config), config.rootpath, config.invocation_params.dir, str(given.get("workerid", "main")))
     gate.run_id = str(given.get("vlm_run_id", gate.run_id))  # one run, one directory, whoever works on it
     config.stash[GATE] = gate
-    gate.command = command_of(config) if gate.controls else None
     gate.narrowed = "--lf" if config.getoption("lf", default=False) else ""
     if gate.settings.vlm:
+        gate.command = command_of(config) if gate.controls else None
         if gate.settings.vlm_plan:
             without_workers(config)
         # what a data set notes about itself must reach the reader, and not end a run whose other warnings are errors

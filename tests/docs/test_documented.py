@@ -108,12 +108,12 @@ def test_keys_of_the_models_file(key: str) -> None:
     assert f"`{key}`" in page("models.md")
 
 
-@pytest.mark.parametrize("key", [*schema.TOP_KEYS, *schema.BUDGET_KEYS, *schema._RULE_KEYS, *schema._WAIVER_KEYS])
+@pytest.mark.parametrize("key", [*schema.TOP_KEYS, *schema.BUDGET_KEYS, *schema.RULE_KEYS, *schema.WAIVER_KEYS])
 def test_keys_of_a_thresholds_file(key: str) -> None:
     assert re.search(rf"`{key}`|\b{key}:", page("thresholds.md"))
 
 
-@pytest.mark.parametrize("key", schema._SCOPE_KEYS)
+@pytest.mark.parametrize("key", schema.SCOPE_KEYS)
 def test_keys_of_a_scope(key: str) -> None:
     assert f"`{key}`" in page("thresholds.md")
 

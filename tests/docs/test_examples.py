@@ -68,7 +68,7 @@ def test_yaml_files_are_read(block: Block, tmp_path: Path) -> None:
     if "version" in keys:
         policy = load_policy([file], known_metrics=known_metrics(), ambiguous=AMBIGUOUS)
         assert policy.rules
-        assert policy.waivers
+        assert policy.waivers or "waivers" not in keys
     elif keys == {"models"}:
         assert list(read_models(file)) == ["ours-v3", "hosted"]
     elif "kinds" in keys:

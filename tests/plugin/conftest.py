@@ -75,6 +75,12 @@ class Project:
         return run(*full)
 
 
+@pytest.fixture(autouse=True)
+def no_step_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gates in tests belong on no page of the job that runs these tests."""
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+
+
 @pytest.fixture(params=[(), ("-n0",), ("-n2",)], ids=["no xdist options", "n0", "n2"])
 def xdist_arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """How pytest is called: without xdist's options, with ``-n 0``, with ``-n 2``."""

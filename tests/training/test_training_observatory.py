@@ -63,10 +63,11 @@ def test_rows_with_several_pictures_are_those_that_transformers_makes(
     program: dict[str, Any], model: Any, rows: tuple[Any, ...]
 ) -> None:
     import torch
+
     from pytest_vlmrobust.backends.processors import Source, load_processor
 
     samples, _, batch, tokens = rows
-    processor = load_processor(Source(str(SHIPPED)), "auto")
+    processor = load_processor(Source(str(SHIPPED)), "pil")
     users = [[message([source.load() for source in one.images], prompt(one, "direct"))] for one in samples]
     inputs = processor.apply_chat_template(
         users, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
@@ -103,12 +104,14 @@ def test_guided_heads_are_the_attention_of_the_layer(program: dict[str, Any], mo
 
     _, where, batch, tokens = rows
     text = model.model.language_model
-    text.config._attn_implementation = "eager"
     with torch.no_grad():
         layers = program["network"].run(model, batch, tokens)
+        text.config._attn_implementation = "eager"
         ours = program["comparing"].attention(model, batch, layers, 1, where.ends).exp()
         position = batch.position.expand(3, len(batch.ids), -1)
-        theirs = text(inputs_embeds=layers[0], position_ids=position, output_attentions=True).attentions[1]
+        seen = torch.ones_like(batch.ids)
+        output = text(inputs_embeds=layers[0], position_ids=position, attention_mask=seen, output_attentions=True)
+        theirs = output.attentions[1]
     text.config._attn_implementation = "sdpa"
     assert torch.allclose(ours, theirs[:, program["comparing"].GUIDED][:, :, where.ends], atol=1e-5)
 

@@ -9,10 +9,16 @@ import pytest
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.shipped import shipped
-from pytest_vlmrobust.store import Journal, write_manifest
+from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
+from pytest_vlmrobust.store.docket import write_docket
 
 Captured = pytest.CaptureFixture[str]
 POLICY = """\
@@ -23,6 +29,12 @@ rules:
 waivers:
   - {id: W1, owner: jo, reason: known, expires: 2027-01-01, metric: accuracy_drop, where: {setting: fog}, cap: 9pp}
 """
+
+
+@pytest.fixture(autouse=True)
+def no_step_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These reports belong on no page of the job that runs these tests."""
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 
 
 def files(directory: Path) -> list[str]:
@@ -195,13 +207,73 @@ def test_report_of_a_killed_run_leaves_out_the_torn_line(tmp_path: Path, capsys:
         stream.write(b'{"test": "ce')
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 11
     assert capsys.readouterr().out.startswith("INCOMPLETE: 1 of 2 records")
-    assert files(tmp_path / "out") == ["report.html", "results.json", "summary.md"]
-    assert files(tmp_path) == ["manifest.json", "out/report.html", "out/results.json", "out/summary.md", "records.jsonl"]
+    written = ["cells.csv", "junit.xml", "model_card.md", "report.html", "results.json", "summary.md"]
+    assert files(tmp_path / "out") == written
+    assert files(tmp_path) == sorted(["manifest.json", "records.jsonl", *(f"out/{name}" for name in written)])
 
 
 def test_report_of_no_run(tmp_path: Path, capsys: Captured) -> None:
     assert main(["report", str(tmp_path / "nowhere")]) == 4
     assert "records.jsonl: cannot read the journal: No such file or directory" in capsys.readouterr().err
+
+
+def finished(run: Path, text: str = "B") -> Path:
+    """Leaves what a run does that measured one cell, but for its docket."""
+    write_manifest(run, {"run": run.name, "planned": 2, "selected": 2})
+    with Journal(run) as journal:
+        journal.append(
+            Record("cell", "m-d-clean", "m", "d", outcome=Outcome.PASS, nodeid="suite/test_a.py::test_cell[m-d-clean]")
+        )
+    with Evidence.open(run) as evidence:
+        evidence.put_samples("d", "x", [Sample("s", (), "?", "B", "choice", {"A": "a", "B": "b"})])
+        answer = Answer("k", Prediction(text, "generate"), Score(float(text == "B"), "letter", text))
+        evidence.put_cell(StoredCell(Cell("m", "d", CLEAN), 1, (answer,)))
+    return run
+
+
+def test_junit_of_a_killed_run(tmp_path: Path, capsys: Captured) -> None:
+    run = finished(tmp_path / "runs" / "r1")
+    write_docket(run, {"tests": [{"nodeid": f"suite/test_a.py::test_cell[{name}]"} for name in ("m-d-clean", "m-d-fog:low")]}, [])
+    assert main(["junit", str(run), "--out", str(tmp_path / "new" / "j.xml")]) == 0
+    assert capsys.readouterr().out == f"INCOMPLETE: 1 tests, 1 without a verdict, {tmp_path / 'new' / 'j.xml'}\n"
+    text = (tmp_path / "new" / "j.xml").read_text()
+    assert '<testcase classname="suite.test_a" name="test_cell[m-d-fog:low]" time="0.000"><error' in text.replace(
+        "<properties />", ""
+    )
+    assert main(["junit", str(run)]) == 0
+    assert (run / "junit.xml").read_text() == text
+
+
+def test_compare_says_what_broke(tmp_path: Path, capsys: Captured) -> None:
+    before, after = finished(tmp_path / "a"), finished(tmp_path / "b", "A")
+    assert main(["compare", str(before), str(after), "--out", str(tmp_path / "out"), "--model", "m"]) == 0
+    assert "m-d-clean  1  1.000  0.000" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert found["cells"][0]["broken"] == ["s"]
+    assert files(tmp_path / "out") == ["comparison.json", "comparison.md"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "a", "nowhere"], "'nowhere' holds no predictions.sqlite"),
+        (["compare", "a", "a", "--model", "n"], "--model: unknown model 'n'"),
+        (["junit", "nowhere"], "records.jsonl: cannot read the journal"),
+        (["bundle", "nowhere"], "records.jsonl: cannot read the journal"),
+        (["bundle", "a"], "docket.json: cannot be read: No such file or directory"),
+        (["verify", "nowhere.zip"], "nowhere.zip: cannot be read: "),
+        (["verify", "a/records.jsonl"], "Expected a ZIP file that vlmrobust bundle wrote"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line_and_four(
+    arguments: list[str], words: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    finished(tmp_path / "a")
+    assert main(arguments) == 4
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert words in said.err
 
 
 @pytest.fixture
@@ -276,7 +348,7 @@ def test_help_names_every_command(capsys: Captured) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    for command in ("init", "list", "check", "report", "show"):
+    for command in ("init", "list", "check", "report", "junit", "compare", "bundle", "verify", "show"):
         assert command in text
 
 

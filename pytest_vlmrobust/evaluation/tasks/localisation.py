@@ -10,11 +10,11 @@ has them all right, also when no picture is shown. ``guided_published`` and ``se
 the published numbers: blind copying answers the first with an overlap of 1, and the hint of the second is where it was told.
 
 Here the query is moved before the setting is applied: the same picture at 0.6 to 0.8 of its size and anywhere on the canvas, as
-follows from the seed and the identity alone, the same for the three tasks and under every setting. What ``guided`` tells then says
-what to look for and how its box is drawn, but not where it is. Copied boxes overlap with
-the true ones by 0.04 on average over the embedded faces (0.06 for the nose, less for the rest) and by 0.34 over the embedded
-words, whose boxes are large for the room that there is; the best there is without a look, one scale and one shift for all, gets
-0.06 and 0.40. Around a moved picture its outermost pixels go on: nothing shows where a word's white paper ends.
+follows from the seed and the identity alone, the same for the three tasks and under every setting. What ``guided`` tells then
+says what to look for and how its box is drawn, but not where it is. Copied boxes overlap with the true ones by 0.04 on average
+over the embedded faces (0.06 for the nose, less for the rest) and by 0.34 over the embedded words, whose boxes are large for the
+room that there is; the best there is without a look, one scale and one shift for all, gets 0.06 and 0.40. Around a moved picture
+its outermost pixels go on: nothing shows where a word's white paper ends.
 
 Illusions that are read from a folder must be there for the moved picture: ``Sample.images[1]`` of the task's samples.
 """

@@ -379,7 +379,7 @@ def guessed_by_group(candidates: list[list[str]]) -> dict[str, float]:
     }
 
 
-def test_a_group_that_is_too_small_takes_others_and_says_so_once(people: People) -> None:
+def test_a_group_that_is_too_small_takes_others_and_says_so(people: People) -> None:
     collection = read(people(["light", "light", "dark", "light", "dark"]))
     dark = collection.entities()[2]
     with pytest.warns(
@@ -389,7 +389,8 @@ def test_a_group_that_is_too_small_takes_others_and_says_so_once(people: People)
     assert "so that the group can tell who is meant. Add pictures of this group until it has 3" in str(caught[0].message)
     assert found[0] == "p4"
     assert found[1] in {"p0", "p1", "p3"}
-    assert names(collection.neighbours(collection.entities()[4], 2), collection)[0] == "p2"
+    with pytest.warns(DatasetWarning, match="the group 'dark' has 2 members"):  # again: the first may have been before any test
+        assert names(collection.neighbours(collection.entities()[4], 2), collection)[0] == "p2"
     assert names(collection.neighbours(dark, 1), collection) == ["p4"]
     with pytest.warns(DatasetWarning, match="3 neighbours of the same group are wanted, and the group 'light' has 3 members"):
         collection.neighbours(collection.entities()[0], 3)

@@ -115,3 +115,9 @@ def test_what_is_no_grid_is_refused(text: str, wrong: str) -> None:
         f"--vlm-patches {text!r}: {wrong} is no grid. Expected patches on a side, one or several of 2, 3, 4, 5, "
         "separated by commas"
     )
+
+
+def test_a_mean_since_an_earlier_run_is_planned_only_where_there_is_one() -> None:
+    models, metrics = named(model("m")), ["mean_drop", "mean_baseline_drop"]
+    assert [str(sweep) for sweep in plan_sweeps(models, ["d"], metrics)] == ["m-d-mean_drop"]
+    assert len(plan_sweeps(models, ["d"], metrics, baseline=True)) == 2

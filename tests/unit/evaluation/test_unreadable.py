@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.evaluation.unreadable import UNPARSED_INCREASE, unreadable_estimates
+from pytest_vlmrobust.evaluation.judged import UNPARSED_INCREASE
+from pytest_vlmrobust.evaluation.unreadable import unreadable_estimates
 
 from .conftest import World, cell
 

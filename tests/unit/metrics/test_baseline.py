@@ -14,6 +14,7 @@ from pytest_vlmrobust.metrics import (
     drop_increase,
     estimate,
     intervals,
+    mean_baseline_drop,
     names,
     paired_drop_interval,
 )
@@ -91,3 +92,29 @@ def test_names_and_scores_belong_together() -> None:
 def test_an_interval_needs_the_earlier_run() -> None:
     with pytest.raises(UsageError, match="the table has no scores of an earlier run under 'fog:low': pass baseline_by_setting"):
         intervals.baseline_drop(ScoreTable(np.ones(2), {"fog:low": np.ones(2)}), "fog:low", 0.9)
+
+
+def test_the_mean_over_settings_is_of_the_samples_own_means() -> None:
+    """By hand, of differences per sample 0.5, 0.5, 0, 0: mean 0.25, standard deviation 0.288675, t(0.95; 3) = 2.353363."""
+    now = {"fog:low": [0.0, 1.0, 1.0, 1.0], "fog:mid": [1.0, 0.0, 1.0, 0.0]}
+    then = {"fog:low": [1.0, 1.0, 1.0, 1.0], "fog:mid": [1.0, 1.0, 1.0, 0.0]}
+    assert mean_baseline_drop(now, then) == 0.25
+    result = estimate("mean_baseline_drop", ScoreTable(np.ones(4), now, baseline_by_setting=then))
+    half = 2.353363 * 0.288675 / 2.0
+    assert (result.value, result.low, result.high) == pytest.approx((0.25, 0.25 - half, 0.25 + half), abs=1e-5)
+
+
+def test_the_mean_over_one_setting_is_the_loss_under_it() -> None:
+    table = ScoreTable(np.ones(100), {"fog:low": NOW}, baseline_by_setting={"fog:low": THEN})
+    mean, single = estimate("mean_baseline_drop", table), estimate("baseline_drop", table, "fog:low")
+    assert (mean.value, mean.low, mean.high) == pytest.approx((single.value, single.low, single.high))
+
+
+def test_the_mean_needs_every_setting_in_the_earlier_run() -> None:
+    table = ScoreTable(np.ones(2), {"fog:low": [1, 0], "fog:mid": [1, 1]}, baseline_by_setting={"fog:low": [1, 1]})
+    result = estimate("mean_baseline_drop", table)
+    assert math.isnan(result.value)
+    assert result.reason == "the earlier run did not measure fog:mid"
+    assert (
+        estimate("mean_baseline_drop", ScoreTable(np.ones(1), {"fog:low": [1]})).reason == "there are no scores of an earlier run"
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.core.boxes import Localisation
+from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import ImageError, StoreError
 from pytest_vlmrobust.core.prediction import Prediction
@@ -110,3 +111,32 @@ def test_the_copy_is_one_file_that_can_be_read_alone(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "report").iterdir()] == ["predictions.sqlite"]
     with Evidence.open(tmp_path / "report", read_only=True) as copy:
         assert copy.get_cell(CELL).answers[0] == ANSWERS[0]
+
+
+def test_boxes_are_asked_for_in_the_coordinates_of_each_model(tmp_path: Path) -> None:
+    about = SAMPLES[1].localisation
+    assert about is not None
+    spoken = replace(SAMPLES[1], localisation=replace(about, space=BoxSpace("thousandths", 1000.0, 1000.0, "yx")))
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_samples("d", "x", [SAMPLES[0], spoken])
+        evidence.put_spaces("thousands", "d", [SAMPLES[0], spoken])
+        evidence.put_spaces("pixels", "d", SAMPLES)
+        assert evidence.samples("d", "thousands")[1] == spoken
+        assert evidence.samples("d", "pixels")[1] == evidence.samples("d")[1] == SAMPLES[1]
+
+
+def test_what_determined_the_answers_is_kept(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_model("tiny", {"weights": "abc", "dtype": "float32"})
+        evidence.put_model("tiny", {"weights": "abc", "dtype": "float32"})
+        evidence.put_samples("d", "x", SAMPLES, "f1")
+        assert evidence.models() == {"tiny": {"weights": "abc", "dtype": "float32"}}
+        assert evidence.corpus_metric("d") == "f1"
+        with pytest.raises(StoreError, match="asked nothing of the data set 'other'"):
+            evidence.corpus_metric("other")
+
+
+def test_what_a_setting_could_not_do_is_kept(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_cell(StoredCell(CELL, 1, ANSWERS, {"s1": ("too small: 10 pixels",)}))
+        assert evidence.get_cell(CELL).notes == {"s1": ("too small: 10 pixels",)}
