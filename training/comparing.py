@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 import torch
+from checkpoint import LAYERS
 from rows import Batch
 from torch import nn
 from torch.nn import functional
@@ -25,7 +26,9 @@ GUIDED = [2, 5]
 
 
 def deepened(model: Qwen2VLForConditionalGeneration) -> Qwen2VLForConditionalGeneration:
-    """Returns the same model with ``BELOW`` more layers below the others, which change nothing yet."""
+    """Returns the same model with ``BELOW`` more layers below the others, which change nothing yet; itself where it has them."""
+    if model.config.text_config.num_hidden_layers == LAYERS + BELOW:
+        return model
     config = copy.deepcopy(model.config)
     config.text_config.num_hidden_layers += BELOW
     config.text_config.layer_types = ["full_attention"] * config.text_config.num_hidden_layers

@@ -56,7 +56,7 @@ class Settings:
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
     vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
     vlm_report: str = option(
-        "", "write report.html, results.json, summary.md and manifest.json into this directory", metavar="DIR"
+        "", "write report.html, results.json, cells.csv, summary.md, model_card.md, junit.xml and more here", metavar="DIR"
     )
     vlm_reference: str = option(
         "no_image",

@@ -211,9 +211,7 @@ def _family(rng: np.random.Generator, group: str, *, evaluation: bool, size: int
     return _members(rng, base, _varied(rng), evaluation=evaluation, size=size)
 
 
-def _members(
-    rng: np.random.Generator, base: Portrait, varied: list[str], *, evaluation: bool, size: int
-) -> tuple[Portrait, ...]:
+def _members(rng: np.random.Generator, base: Portrait, varied: list[str], *, evaluation: bool, size: int) -> tuple[Portrait, ...]:
     """Returns portraits of one split that differ from each other in all of ``varied``, or too few where there are none left."""
     members: list[Portrait] = []
     for _ in range(_TRIES):

@@ -96,8 +96,8 @@ def test_an_interval_needs_the_earlier_run() -> None:
 
 def test_the_mean_over_settings_is_of_the_samples_own_means() -> None:
     """By hand, of differences per sample 0.5, 0.5, 0, 0: mean 0.25, standard deviation 0.288675, t(0.95; 3) = 2.353363."""
-    now = {"fog:low": [0.0, 1.0, 1.0, 1.0], "fog:mid": [1.0, 0.0, 1.0, 0.0]}
-    then = {"fog:low": [1.0, 1.0, 1.0, 1.0], "fog:mid": [1.0, 1.0, 1.0, 0.0]}
+    now = {"fog:low": np.array([0.0, 1.0, 1.0, 1.0]), "fog:mid": np.array([1.0, 0.0, 1.0, 0.0])}
+    then = {"fog:low": np.ones(4), "fog:mid": np.array([1.0, 1.0, 1.0, 0.0])}
     assert mean_baseline_drop(now, then) == 0.25
     result = estimate("mean_baseline_drop", ScoreTable(np.ones(4), now, baseline_by_setting=then))
     half = 2.353363 * 0.288675 / 2.0
@@ -111,7 +111,7 @@ def test_the_mean_over_one_setting_is_the_loss_under_it() -> None:
 
 
 def test_the_mean_needs_every_setting_in_the_earlier_run() -> None:
-    table = ScoreTable(np.ones(2), {"fog:low": [1, 0], "fog:mid": [1, 1]}, baseline_by_setting={"fog:low": [1, 1]})
+    table = ScoreTable(np.ones(2), {"fog:low": np.ones(2), "fog:mid": np.ones(2)}, baseline_by_setting={"fog:low": np.ones(2)})
     result = estimate("mean_baseline_drop", table)
     assert math.isnan(result.value)
     assert result.reason == "the earlier run did not measure fog:mid"
