@@ -20,7 +20,7 @@ from .faces_folder_rows import write_rows, written_box
 from .faces_folder_settings import FolderSettings, read_settings
 from .files import DatasetWarning
 from .images import FileImage
-from .similarity import PIXEL_STATISTICS, nearest, unit_rows
+from .similarity import CIRCLES, PIXEL_STATISTICS, circles, nearest, unit_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +38,7 @@ class FaceFolder:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
+        self._known_circles: dict[int, list[tuple[int, ...]]] = {}
 
     @property
     def domain(self) -> str:
@@ -74,7 +75,7 @@ class FaceFolder:
             DatasetError: as ``entities``.
             ImageError: a picture was removed meanwhile.
         """
-        return fingerprint([self.domain, self.hinted, self._compared_by, *map(_facts, self.entities())])
+        return fingerprint([self.domain, self.hinted, self._compared_by, CIRCLES, *map(_facts, self.entities())])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -108,15 +109,17 @@ class FaceFolder:
         return self._contents.entities
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
-        """Returns pictures of ``count`` others: those of its own group, nearest first, and after them, where there are too few,
-        those of other groups, with a ``DatasetWarning``.
+        """Returns pictures of ``count`` others: the rest of its circle, nearest first, or the nearest ones.
 
-        So the candidates of a question are of one group, which then tells nothing about which of them is meant.
+        A circle is ``count + 1`` of one group that are near each other, see ``similarity.circles``: all of them are shown
+        together, whichever of them is meant, so that neither the group nor the place among the candidates tells which one it is.
+        Who stands in no circle, at most ``count`` of a group, has the nearest of its group and, where those are too few, of
+        other groups, with a ``DatasetWarning``.
 
         Raises:
             DatasetError: there are fewer others, or no such identity.
             ModelError: the encoder cannot be loaded, or does not make one embedding of a picture.
-        """  # noqa: D205 - one sentence
+        """
         entities = self.entities()
         index = self._places.get(entity.id)
         if index is None:
@@ -126,7 +129,9 @@ class FaceFolder:
                 f"{self.folder} has {len(entities)} identities: expected {count + 1} or more, for {count} neighbours"
             )
         self._warn_of_small_group(entity.group, count)
-        found = nearest(self._rows, [other.group for other in entities], index)[:count]
+        order = nearest(self._rows, self._groups, index)
+        circle = next((members for members in self._circles(count + 1) if index in members), None)
+        found = order[:count] if circle is None else [place for place in order if place in circle]
         return tuple(entities[place].image for place in found)
 
     @cached_property
@@ -143,6 +148,15 @@ class FaceFolder:
     @cached_property
     def _places(self) -> dict[str, int]:
         return {entity.id: place for place, entity in enumerate(self.entities())}
+
+    @property
+    def _groups(self) -> list[str]:
+        return [entity.group for entity in self.entities()]
+
+    def _circles(self, size: int) -> list[tuple[int, ...]]:
+        if size not in self._known_circles:
+            self._known_circles[size] = circles(self._rows, self._groups, size)
+        return self._known_circles[size]
 
     @cached_property
     def _encoder(self) -> ImageEncoder | None:

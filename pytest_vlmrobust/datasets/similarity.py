@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 PIXEL_STATISTICS = "pixel statistics 1"
 """The name of ``pixel_features``; the number changes whenever they do."""
+CIRCLES = "circles 1"
+"""The way in which near ones are chosen; the number changes whenever it does."""
 _EDGE = 64
 _THUMBNAIL = 16
 _BINS = 8
@@ -61,6 +63,33 @@ def nearest(rows: NDArray[np.float64], groups: Sequence[str], index: int) -> lis
     foreign = np.asarray(groups) != groups[index]
     order = np.lexsort((-similarity, foreign))
     return [int(other) for other in order if other != index]
+
+
+def circles(rows: NDArray[np.float64], groups: Sequence[str], size: int) -> list[tuple[int, ...]]:
+    """Returns disjoint sets of ``size`` rows of one group that are near each other; what is left over stands in none.
+
+    Whoever is shown with the rest of its set is as often the one in the middle as any other is: of a row and those nearest to it
+    alone, it would be the row that is most like all others, which can be seen without knowing which one is meant.
+
+    Args:
+        rows: of length 1, shape (n, d).
+        groups: of each row.
+        size: of each set, at least 1.
+    """
+    import numpy as np
+
+    left = list(range(len(rows)))
+    found = []
+    while left:
+        first = left[0]
+        others = [row for row in left[1:] if groups[row] == groups[first]]
+        similarity = np.round(rows[others] @ rows[first], _DIGITS) if others else np.empty(0)
+        chosen = [others[place] for place in np.argsort(-similarity, kind="stable")[: size - 1]]
+        members = (first, *chosen)
+        if len(members) == size:
+            found.append(members)
+        left = [row for row in left if row not in members] if len(members) == size else left[1:]
+    return found
 
 
 def _unit(values: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -100,7 +100,7 @@ class Judge:
             worst=self._newly_wrong(cell, result),
             positions=positions(result),
             received=received(result) if LADDER_FAMILY in family.split("+") else "",
-            notes=(*noted(result), *bands(measures, cell.setting), *savings(result), *self._convention_notes(result)),
+            notes=(*noted(result), *bands(measures, cell.setting), *savings(result), *self._task_notes(result)),
             examples=examples(self._clean(cell), result, self.evaluator.album),
             **about,
         )
@@ -230,7 +230,7 @@ class Judge:
         """Returns why a model is not shown to do a task on the pictures as they are: then nothing is asked of changed ones."""
         return observatory.not_shown(self.evaluator, model, dataset) if self._is_task(dataset) else ""
 
-    def _convention_notes(self, result: CellResult) -> tuple[str, ...]:
+    def _task_notes(self, result: CellResult) -> tuple[str, ...]:
         if not self._is_task(result.cell.dataset):
             return ()
         model = result.cell.model

@@ -16,6 +16,7 @@ from pytest_vlmrobust.scoring import better_convention, box_coverage
 from .evaluator import CellResult
 from .families import Family
 from .measured import Measured
+from .tasks.material import NEIGHBOURS_BY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,9 +110,14 @@ def _cell(text: str) -> tuple[int, int]:
 
 
 def notes(model: str, convention: str, result: CellResult) -> tuple[str, ...]:
-    """Returns that another convention of boxes fits the answers about original pictures better, where it does."""
-    if result.cell.setting != CLEAN or not any(sample.localisation for sample in result.samples):
+    """Returns, of original pictures, by what near neighbours were chosen where that is known, and whether another convention of
+    boxes fits the answers better.
+    """  # noqa: D205 - one sentence
+    if result.cell.setting != CLEAN:
         return ()
+    if not any(sample.localisation for sample in result.samples):
+        chosen_by = dict.fromkeys(sample.keys.get(NEIGHBOURS_BY, "") for sample in result.samples)
+        return tuple(f"near neighbours were chosen by {name}" for name in chosen_by if name)
     said = better_convention(model, convention, result.samples, result.predictions)
     return (said,) if said else ()
 

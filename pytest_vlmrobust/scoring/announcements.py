@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .extraction import Outcome
+from .extraction import Outcome, Stop
 from .negation import negated
 from .options import Options
-from .patterns import WORD, any_of, word
-from .phrases import LONGEST_PHRASE, read_phrase
+from .patterns import HEDGE, WORD, any_of, word
+from .phrases import LETTER, LONGEST_PHRASE, read_phrase
 
 _BEST = ("correct", "right", "best", "final", "appropriate", "accurate", "likely", "suitable", "plausible")
 _OPTION = any_of("option", "choice", "letter", "response", "one")
@@ -55,6 +55,9 @@ CONCLUSION = re.compile(rf"{word(*_SO, *_SURE, *_IT_IS)}[\s,:]*(?:(?:it's|it is|
 MOST_TRIED = 20
 """Announcements that are tried, from the last one back."""
 _PAUSES = " \n,:=→⇒>-"
+_HEDGE = re.compile(HEDGE)
+_RIVAL = re.compile(rf"{LETTER}\)?[\s,.;?(]*(?:\b(?:or|and|but)\b[\s,]*)?(?:(?:more|most|quite|very) )?$")
+_RIVAL_REACH = 30
 _END_OF_SENTENCE = re.compile(r"[.!?](?:\s|$)")
 
 
@@ -77,8 +80,16 @@ def announced(pattern: re.Pattern[str], text: str, lowered: str, options: Option
         for phrase in _phrases(text, match.end()):
             outcome = read_phrase(phrase, options, expected=expected)
             if outcome:
-                return outcome
+                return Stop.AMBIGUOUS if _has_rival(text, lowered, match.start(), outcome, options) else outcome
     return None
+
+
+def _has_rival(text: str, lowered: str, start: int, outcome: Outcome, options: Options) -> bool:
+    """Says whether what ``start`` announces is but another possibility: the "maybe C" of "B or maybe C"."""
+    if not _HEDGE.match(lowered, start):
+        return False
+    rival = _RIVAL.search(text, max(0, start - _RIVAL_REACH), start)
+    return rival is not None and rival[1] in options.letters - {outcome} and not negated(text, *rival.span(1))
 
 
 def _phrases(text: str, start: int) -> Iterator[str]:

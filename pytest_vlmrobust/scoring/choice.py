@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from .announcements import ANSWER, CHOSEN, CONCLUSION, announced
+from .corrections import without_corrected
 from .extraction import Extraction, Ladder, Outcome, Stop, agreed, climb
 from .final_answers import final_answer, lesser_answer
 from .json_answers import Document, read_json
 from .negation import negated
 from .options import Options, ends_here
-from .patterns import WORD, any_of
+from .patterns import HEDGE, WORD, any_of
 from .phrases import LETTER, LONGEST_PHRASE, bare_letter, leading_letter, read_phrase, several_letters
 from .refusal import is_refusal
 from .spellings import with_cells, with_lettered_pictures
@@ -38,7 +39,7 @@ _BRACKETED = re.compile(r"[(\[\"']([A-Z])[)\]\"']")
 _NAMED = re.compile(rf"{any_of('option', 'choice', '选项')}\s?:?\s?[(\"']?([a-z])(?![{WORD}'])|([a-z])(?<![{WORD}][a-z])\s?选项")
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
 _LETTERED = re.compile(rf"(?<![{WORD}])\(?([A-Z])(?:\s*[.):]+|\s*\()\s*")
-_BETWEEN_ECHOES = re.compile(r"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?\(?", re.IGNORECASE)
+_BETWEEN_ECHOES = re.compile(rf"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?(?:{HEDGE}\b\s*)?\(?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
         return Extraction(None, "empty")
     rest = _without_recital(shown, prepared)
     document = read_json(straightened(said)) if "{" in said else Document()
-    return climb(CHOICE_RULES, Reading(said, rest, rest.lower(), prepared, document, recited=rest != shown))
+    kept = without_corrected(rest, prepared)
+    return climb(CHOICE_RULES, Reading(said, kept, kept.lower(), prepared, document, recited=rest != shown))
 
 
 def _respelled(said: str, options: Options) -> str:

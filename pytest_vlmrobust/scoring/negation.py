@@ -22,7 +22,7 @@ _DENIAL = (
 )
 _DENIED = re.compile(
     r"(?:\s*(?:,|and|or|&)\s*(?:options?\s+)?\(?[A-Z]\)?(?![A-Z])){0,9}\s*(?:\([^()\n]{0,60}\)\s*)?"
-    rf"(?:{_VERB}(?:n't\b|\s+(?:\w+\s+)?{_DENIAL}\b)|(?:选项)?是?(?:不|错))",
+    rf"(?:\?\s*no(?! doubt| question)\b|{_VERB}(?:n't\b|\s+(?:\w+\s+)?{_DENIAL}\b)|(?:选项)?是?(?:不|错))",
     re.IGNORECASE,
 )
 

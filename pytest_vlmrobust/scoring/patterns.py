@@ -10,6 +10,12 @@ WORD = r"A-Za-z0-9_\u00c0-\u024f\u0370-\u04ff"
 """Characters that a letter of an option must not touch; Chinese ones may: 选B项."""
 
 
+HEDGE = (
+    r"(?:(?:more|most|quite|very) )?(?:maybe|perhaps|possibly|probably|potentially|likely|alternatively|even|(?:could|might) be)"
+)
+"""Words with which a second answer is put beside the first: "B, or maybe C"."""
+
+
 def any_of(*alternatives: str) -> str:
     """Returns a pattern for one of ``alternatives``."""
     return f"(?:{'|'.join(alternatives)})"

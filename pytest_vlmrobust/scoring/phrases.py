@@ -7,7 +7,7 @@ import re
 from .extraction import Outcome, Stop
 from .negation import negated
 from .options import Options
-from .patterns import WORD
+from .patterns import HEDGE, WORD
 from .text import stripped
 
 LONGEST_PHRASE = 240
@@ -27,10 +27,13 @@ _END_OF_LETTER = re.compile(
 )
 _END_OF_SMALL_LETTER = re.compile(r"\s*$|[\"'>]*[.:)\]}](?:\s|$)|\s*\n")
 _LIST = re.compile(
-    rf"\W*(?:(?:either|both|option|options)\s+)?\(?(?P<one>[A-Za-z])\)?\s*(?:,\s*or|,\s*and|,|\?|/|&|\+|\bor\b|\band\b|和|或者|或|及|与)"
+    rf"\W*(?:(?:either|both|option|options)\s+)?\(?(?P<one>[A-Za-z])\)?\s*(?:"
+    r"(?:,\s*or|,\s*and|,|\?|/|&|\+|\(?\bor\b|\band\b|和|或者|或|及|与)"
+    rf"(?:\s*,?\s*{HEDGE}\b,?)?|[.,;(]?\s*(?:but )?{HEDGE}\b,?)"
     rf"\s*(?:(?:option|choice)\s+)?\(?(?P<other>[A-Za-z])(?![{WORD}'])(?!(?<=[AI])\s+[a-z])",
     re.IGNORECASE,
 )
+_RUN = re.compile(r"\W*([A-Z])((?:\s*[.)]+\s*\(?[A-Z])+)\W*")
 
 
 def bare_letter(phrase: str, options: Options) -> str | None:
@@ -40,12 +43,23 @@ def bare_letter(phrase: str, options: Options) -> str | None:
 
 
 def several_letters(phrase: str, options: Options) -> bool:
-    """Says whether ``phrase`` begins with more than one letter: "A or B", "A, B and C". A letter denied does not count."""
+    """Says whether ``phrase`` begins with more than one letter: "A or B", "A, maybe B", "A.B.C". A letter denied does not count."""
+    if _is_run(phrase, options):
+        return True
     match = _LIST.match(phrase)
     if not match or match["one"].isupper() != match["other"].isupper():
         return False
     letters = {match[name].upper() for name in ("one", "other") if not negated(phrase, *match.span(name))}
     return len(letters) == 2 and letters <= options.letters
+
+
+def _is_run(phrase: str, options: Options) -> bool:
+    """Says whether ``phrase`` is letters and full stops alone, and not a letter with the letter that is its text."""
+    match = _RUN.fullmatch(phrase)
+    if not match or options.exact(match[2]) == match[1]:
+        return False
+    letters = set(re.findall("[A-Z]", phrase))
+    return len(letters) > 1 and letters <= options.letters
 
 
 def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> Outcome:

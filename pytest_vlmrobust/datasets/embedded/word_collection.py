@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-VERSION = 1
+VERSION = 2
 """Changes whenever a pixel, a word or a neighbour changes."""
+SHOWN = 3
+"""How many of a family are shown together in matching and in a grid of four: each of them is meant equally often."""
 SMALLEST = 96
 """Side of a picture in which a word of ten letters can still be read, pixels."""
 
@@ -96,17 +98,19 @@ class WordCollection:
         return self._entities
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
-        """Returns other words at one edit in the style and size of this one, in the order of ``lookalikes``.
+        """Returns other words at one edit in the style and size of this one: those of its family first.
 
-        The first of many are the same as few. Their own prints may be of either split.
+        The first of many are the same as few. Their own prints may be of either split. The first two and the word itself are the
+        same three whichever of them is meant: that one is a word of the vocabulary and the others are not tells nothing then.
 
         Raises:
             DatasetError: the word is not of this collection, or has fewer neighbours.
         """
-        what = self._prints.get(entity.id)
-        if what is None:
+        what, family = self._prints.get(entity.id), self._families.get(entity.id)
+        if what is None or family is None:
             raise DatasetError(f"collection {self.name}: no word {entity.id!r}. Ask for neighbours of its own words.")
-        others = lookalikes(what.word, rng_for(self.seed, "word neighbours", entity.id))
+        own = lookalikes(what.word, rng_for(self.seed, "word neighbours", entity.id))
+        others = list(dict.fromkeys([*(word for word in family.others if word in own), *own]))
         if len(others) < count:
             found = f"{entity.id} has {len(others)} neighbours at one edit, {count} are wanted"
             raise DatasetError(f"collection {self.name}: {found}. Ask for fewer.")
@@ -117,15 +121,40 @@ class WordCollection:
         return BUILT_IN + (typefaces_in(self.fonts) if self.fonts is not None else ())
 
     @cached_property
-    def _prints(self) -> dict[str, Print]:
+    def _chosen(self) -> dict[str, tuple[Family, Style]]:
         rng = rng_for(self.seed, "word collection")
         chosen = _choose(rng, styles(rng, self._typefaces, self.count))
-        return {f"word-{number:04d}": printed(*choice, self.side) for number, choice in enumerate(chosen)}
+        return {f"word-{number:04d}": choice for number, choice in enumerate(chosen)}
+
+    @cached_property
+    def _families(self) -> dict[str, Family]:
+        return {name: family for name, (family, _) in self._chosen.items()}
+
+    @cached_property
+    def _prints(self) -> dict[str, Print]:
+        return {name: printed(family.meant, style, self.side) for name, (family, style) in self._chosen.items()}
 
     @cached_property
     def _entities(self) -> tuple[Entity, ...]:
         categories = {word: category for category, words in vocabulary().items() for word in words}
-        return tuple(_entity(name, what, categories[what.word]) for name, what in self._prints.items())
+        return tuple(_entity(name, what, categories[self._families[name].root]) for name, what in self._prints.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Words that are easily taken for one another, and which of them is meant."""
+
+    root: str
+    """The word of the vocabulary that the others come from."""
+    meant: str
+    others: tuple[str, ...]
+
+    @classmethod
+    def of(cls, root: str, rng: np.random.Generator) -> Family:
+        """Returns the family of a word; any of the first ``SHOWN`` is meant, all equally likely."""
+        members = (root, *lookalikes(root, rng))
+        meant = members[int(rng.integers(min(SHOWN, len(members))))]
+        return cls(root, meant, tuple(member for member in members if member != meant))
 
 
 def _entity(name: str, what: Print, category: str) -> Entity:
@@ -133,27 +162,33 @@ def _entity(name: str, what: Print, category: str) -> Entity:
     return Entity(name, what.word, PrintImage(what), (what.side, what.side), {"word": box}, category=category)
 
 
-def _choose(rng: np.random.Generator, wanted: Sequence[Style]) -> Iterator[tuple[str, Style]]:
-    """Yields a word for each style, from one category after the other, so that the two belong to the evaluation split.
+def _choose(rng: np.random.Generator, wanted: Sequence[Style]) -> Iterator[tuple[Family, Style]]:
+    """Yields a family for each style, from one category after the other, so that what is meant belongs to the evaluation split.
 
-    Every other word has a family of real words, where there is one: among made-up words, a real one could be told by being one.
+    Every other root has a family of real words, where there is one. No word is meant twice.
     """
     left = {category: [words[i] for i in rng.permutation(len(words))] for category, words in vocabulary().items()}
     order = [tuple(left)[i] for i in rng.permutation(len(left))]
+    meant: set[str] = set()
     for number, style in enumerate(wanted):
         turn = number % len(order)
-        word = _next_word([left[category] for category in order[turn:] + order[:turn]], style, confusable=number % 2 == 0)
-        yield word, style
+        pools = [left[category] for category in order[turn:] + order[:turn]]
+        family = _next_family(rng, pools, style, meant, confusable=number % 2 == 0)
+        meant.add(family.meant)
+        yield family, style
 
 
-def _next_word(pools: Sequence[list[str]], style: Style, *, confusable: bool) -> str:
-    """Takes a word out of the first pool that has one for the style."""
+def _next_family(
+    rng: np.random.Generator, pools: Sequence[list[str]], style: Style, taken: set[str], *, confusable: bool
+) -> Family:
+    """Takes a root out of the first pool that has one whose family fits the style."""
     for pool in pools:
-        fitting = [word for word in pool if style.holds_out(word)]
-        preferred = [word for word in fitting if has_real_family(word)] if confusable else []
-        for word in preferred or fitting:
-            pool.remove(word)
-            return word
+        preferred = [word for word in pool if has_real_family(word)] if confusable else []
+        for word in [*preferred, *(word for word in pool if word not in preferred)]:
+            family = Family.of(word, rng)
+            if style.holds_out(family.meant) and family.meant not in taken:
+                pool.remove(word)
+                return family
     raise DatasetError(f"words: none left for {style}. Ask for fewer words, or for another seed.")
 
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+NEIGHBOURS_BY = "neighbours_by"
+"""What a collection may say of itself: by what near neighbours are chosen, such as ``pixel statistics 1``."""
+
+
 @dataclass(frozen=True)
 class Material:
     """A collection, the collection of the other domain, and how tasks draw from both."""
@@ -59,8 +63,10 @@ class Material:
         return rng_for(self.seed, *use, entity.id)
 
     def keys(self, entity: Entity) -> dict[str, str]:
-        """Returns by what metrics group the samples about an identity: its id, and its group where that is known."""
-        return {"entity": entity.id, **({"group": entity.group} if entity.group else {})}
+        """Returns what is said of an identity's samples: its id, its group, and by what its neighbours were chosen, if known."""
+        chosen_by = str(getattr(self.collection, NEIGHBOURS_BY, ""))
+        found = {"entity": entity.id, "group": entity.group, NEIGHBOURS_BY: chosen_by}
+        return {name: value for name, value in found.items() if value}
 
     def near(self, entity: Entity, count: int) -> list[ImageSource]:
         """Returns pictures of ``count`` other identities that are easily taken for this one.

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.datasets.similarity import nearest, pixel_features, unit_rows
+from pytest_vlmrobust.datasets.similarity import circles, nearest, pixel_features, unit_rows
 
 
 def test_features_are_two_unit_vectors_and_do_not_depend_on_the_size() -> None:
@@ -61,3 +61,23 @@ def test_the_last_bits_of_a_processor_change_no_order() -> None:
 def test_rows_of_zeros_stay_as_they_are() -> None:
     rows = unit_rows(np.array([[0, 0], [3, 4]], np.float32))
     assert rows.tolist() == [[0, 0], [pytest.approx(0.6), pytest.approx(0.8)]]
+
+
+def test_circles_are_disjoint_of_one_group_and_near() -> None:
+    angles = np.array([0.0, 1.5, 0.1, 1.4, 0.2, 3.0, 1.6])
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    assert circles(rows, ["a"] * 7, 3) == [(0, 2, 4), (1, 3, 6)]
+    assert circles(rows, ["a", "a", "b", "b", "b", "a", "b"], 3) == [(0, 1, 5), (2, 4, 3)]
+    assert circles(rows, list("abcdefg"), 2) == []
+
+
+def test_within_circles_everybody_is_in_the_middle_as_often_as_meant() -> None:
+    rng = np.random.default_rng(3)
+    rows = unit_rows(rng.normal(size=(60, 8)))
+    hits = tries = 0
+    for members in circles(rows, ["x"] * 60, 3):
+        inside = rows[list(members)] @ rows[list(members)].sum(axis=0)
+        for place in range(3):  # each of them is the one that is meant once
+            hits += int(np.argmax(inside)) == place
+            tries += 1
+    assert (hits, tries) == (20, 60)

@@ -115,6 +115,5 @@ def test_the_mean_needs_every_setting_in_the_earlier_run() -> None:
     result = estimate("mean_baseline_drop", table)
     assert math.isnan(result.value)
     assert result.reason == "the earlier run did not measure fog:mid"
-    assert (
-        estimate("mean_baseline_drop", ScoreTable(np.ones(1), {"fog:low": [1]})).reason == "there are no scores of an earlier run"
-    )
+    without = ScoreTable(np.ones(1), {"fog:low": np.ones(1)})
+    assert estimate("mean_baseline_drop", without).reason == "there are no scores of an earlier run"

@@ -21,6 +21,7 @@ from pytest_vlmrobust.datasets.faces_folder import FaceFolder
 from pytest_vlmrobust.datasets.faces_folder_settings import EncoderName
 from pytest_vlmrobust.datasets.neural import encoder as module
 from pytest_vlmrobust.datasets.neural.encoder import BATCH, ImageEncoder
+from pytest_vlmrobust.datasets.similarity import circles
 
 People = Callable[..., Path]
 Encoder = Callable[[str], Path]
@@ -212,10 +213,13 @@ def test_neighbours_in_a_folder_are_those_of_the_encoder_and_it_is_loaded_once(
     monkeypatch.setattr(ImageEncoder, "_loaded", counted)
     rows = opened(model).embed(entity.image.load() for entity in collection.entities())
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    for place, entity in enumerate(collection.entities()):
-        order = [other for other in np.argsort(-(rows @ rows[place]), kind="stable") if other != place]
-        expected = [collection.entities()[other].image.identity() for other in order[:2]]
-        assert [picture.identity() for picture in collection.neighbours(entity, 2)] == expected
+    entities = collection.entities()
+    together = circles(rows, [entity.group for entity in entities], 3)
+    assert together
+    for members in together:
+        for place in members:
+            shown = {picture.identity() for picture in collection.neighbours(entities[place], 2)}
+            assert shown == {entities[other].image.identity() for other in members if other != place}
     assert calls == [model, folder / "clip"]
     assert collection.neighbours_by == f"encoder:clip@{opened(model).digest[:12]}"
     assert collection.digest != before
