@@ -50,15 +50,16 @@ def without_corrected(text: str, options: Options) -> str:
     """
     turns = [(_taken_back(text, match.start(), options), match.start("letter")) for match in _TURN.finditer(text.lower())]
     contrasts = [(match.start(), match.end()) for match in _NOT_BUT.finditer(text) if match[1] in options.letters]
+    kept_from = len(text)
     for start, end in sorted(turns + contrasts)[-_MOST_CHANGES:][::-1]:
-        if start >= 0 and _settled(text, end, options):
-            text = text[:start] + text[end:]
+        if start >= 0 and end <= kept_from and _settled(text, end, options):
+            text, kept_from = text[:start] + text[end:], start
     return text
 
 
 def _taken_back(text: str, turn: int, options: Options) -> int:
     """Returns where the letter stands that the change of mind at ``turn`` takes back; -1 for none."""
-    for match in reversed(list(_LETTER.finditer(text, max(0, turn - _REACH), turn))):
+    for match in _LETTER.finditer(text, max(0, turn - _REACH), turn):
         letter, between = match[1], bare(text[match.end() : turn].rstrip(" -"))
         if letter in options.letters and not (between and letter not in options.whole.get(between, ())):
             own_text = not between and options.begins(text[match.end() :], letter)

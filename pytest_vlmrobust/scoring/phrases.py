@@ -43,7 +43,7 @@ def bare_letter(phrase: str, options: Options) -> str | None:
 
 
 def several_letters(phrase: str, options: Options) -> bool:
-    """Says whether ``phrase`` begins with more than one letter: "A or B", "A, maybe B", "A.B.C". A letter denied does not count."""
+    """Says whether ``phrase`` begins with more than one letter: "A or B", "A, maybe B", "A.B.C". One denied does not count."""
     if _is_run(phrase, options):
         return True
     match = _LIST.match(phrase)

@@ -67,6 +67,7 @@ def test_of_a_correction_the_last_is_read(text: str) -> None:
         ("B. dog or maybe C", WITH_OR, "B"),
         ("cat or dog", WITH_OR, "A"),
         ("B. A", LETTERS, "B"),
+        ("A. Vitamin A. No, B.", {"A": "Vitamin A", "B": "Vitamin B"}, "B"),
         ("B. No", YES_OR_NO, "B"),
         ("B. No, it is not.", YES_OR_NO, "B"),
     ],
