@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.cell import Planned
     from pytest_vlmrobust.core.setting import Setting
 
-    from .session import Gate
+    from .gate import Gate
 
 FIXTURES = ("vlm_cell", "vlm_sweep", "vlm_family")
 NO_MODEL = (

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.policies import Policy, Rule, WaiverUse
 
-    from .session import Gate
+    from .gate import Gate
 
 
 def shortfalls(gate: Gate) -> list[str]:

@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.errors import UsageError
 from .stash import GATE
 
 if TYPE_CHECKING:
-    from .session import Gate
+    from .gate import Gate
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.docket import DocketTest
     from pytest_vlmrobust.policies import Policy
 
-    from .session import Gate
+    from .gate import Gate
 
 
 def write_docket(gate: Gate, policies: Mapping[str, Policy]) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_vlmrobust.core.setting import Setting
 
-    from .session import Gate
+    from .gate import Gate
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.model import ModelRef
     from pytest_vlmrobust.policies import Policy, Rule, Scope, Waiver
 
+    from .gate import Gate
     from .options import Settings
-    from .session import Gate
 
 _NOT_AGAIN = ("vlm_report", "vlm_update_baseline", "vlm_plan", "vlm_rerun", "vlm_aa", "vlm_aa_sample")
 """Options that write files, choose tests or ask more, which running one test again is not about."""

@@ -17,7 +17,7 @@ from .stash import GATE, RECORD
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.cell import Planned
 
-    from .session import Gate
+    from .gate import Gate
 
 _ATTRIBUTE = "vlm_record"
 """Extra attributes of a report travel from xdist's workers to its controller."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.forecast import Forecast
     from pytest_vlmrobust.evaluation.runs import Rate
 
-    from .session import Gate
+    from .gate import Gate
 
 _HEADER = ("model", "dataset", "cells", "samples", "forward passes", "in the store", "to infer", "time", "prompt tokens")
 _NAMES = 2

@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.repeatability import Repeatability
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import Rule
 
-    from .session import Gate
+    from .gate import Gate
 
 
 def check_repeating(gate: Gate) -> None:

@@ -16,7 +16,7 @@ from .options import RERUN
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
 
-    from .session import Gate
+    from .gate import Gate
 
 
 @dataclass(frozen=True, slots=True)

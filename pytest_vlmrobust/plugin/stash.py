@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
 
-    from .session import Gate
+    from .gate import Gate
 
 GATE: pytest.StashKey[Gate] = pytest.StashKey()
 RECORD: pytest.StashKey[Record] = pytest.StashKey()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_vlmrobust.core.model import ModelRef
 
-    from .session import Gate
+    from .gate import Gate
 
 _MOST = 5
 """Names in a line; the summary of pytest has them all."""

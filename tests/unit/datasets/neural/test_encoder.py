@@ -21,7 +21,7 @@ from pytest_vlmrobust.datasets.faces_folder import FaceFolder
 from pytest_vlmrobust.datasets.faces_folder_settings import EncoderName
 from pytest_vlmrobust.datasets.neural import encoder as module
 from pytest_vlmrobust.datasets.neural.encoder import BATCH, ImageEncoder
-from pytest_vlmrobust.datasets.similarity import circles
+from pytest_vlmrobust.datasets.similarity import circles, unit_rows
 
 People = Callable[..., Path]
 Encoder = Callable[[str], Path]
@@ -214,7 +214,7 @@ def test_neighbours_in_a_folder_are_those_of_the_encoder_and_it_is_loaded_once(
     rows = opened(model).embed(entity.image.load() for entity in collection.entities())
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     entities = collection.entities()
-    together = circles(rows, [entity.group for entity in entities], 3)
+    together = circles(unit_rows(rows), [entity.group for entity in entities], 3)
     assert together
     for members in together:
         for place in members:

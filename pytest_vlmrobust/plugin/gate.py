@@ -1,0 +1,429 @@
+"""The Gate: what one pytest process knows about its run; models and data are opened only when a test asks."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
+from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
+
+from .conditions import samples_asked, shortfalls
+from .docket import keep_baseline, write_docket
+from .options import ENVIRONMENT_DATA, Settings
+from .origins import origins
+from .progress import ProgressDisplay
+from .repeating import noise_warnings
+from .rerun import Rerun
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.backends import Backend
+    from pytest_vlmrobust.core.cell import Planned
+    from pytest_vlmrobust.core.model import ModelRef
+    from pytest_vlmrobust.core.record import Record
+    from pytest_vlmrobust.core.repeatability import Repeatability
+    from pytest_vlmrobust.core.setting import Setting
+    from pytest_vlmrobust.evaluation.baseline import Baseline
+    from pytest_vlmrobust.evaluation.data import RunData
+    from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
+    from pytest_vlmrobust.evaluation.judging import Judge
+    from pytest_vlmrobust.policies import JudgedTest, Policy
+    from pytest_vlmrobust.reporting import Command, RunFacts
+    from pytest_vlmrobust.store import Evidence, Journal
+
+
+NOT_CONCLUDED = "the run was not concluded, so that nobody knows what it left out: run it again, what it has answered is kept"
+_SMALL = 400
+"""A model that was trained on pictures of at most this long edge is shown the small embedded collections."""
+
+
+@dataclass
+class Gate:
+    """One run: its settings, and whatever has been opened for it so far.
+
+    ``refused`` is a mistake in what was asked for, found while tests were generated: raised once collection is over, where
+    pytest turns it into a usage error.
+    """
+
+    settings: Settings
+    root: Path
+    invocation: Path
+    worker: str = "main"
+    run_id: str = field(default_factory=lambda: time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}")
+    by_test: dict[str, Record] = field(default_factory=dict)
+    today: date = field(default_factory=date.today)
+    """Waivers expire by local date."""
+    refused: VlmRobustError | None = None
+    plan: list[Planned] = field(default_factory=list)
+    """What its tests are about, whatever is deselected: a verdict does not depend on which of them run."""
+    idle: set[str] = field(default_factory=set)
+    """Test functions that this run has nothing for, such as those about identities when only questions were named."""
+    planned: int = 0
+    selected: int = 0
+    items: list[pytest.Item] = field(default_factory=list)
+    """The gated tests that were selected."""
+    narrowed: str = ""
+    """An option by which whole files of tests may be left out, so that nobody knows how many; empty without one."""
+    display: ProgressDisplay | None = None
+    unwritten: str = ""
+    """Why a summary could not be put where it was asked for; empty when it could."""
+    command: Command | None = None
+    """How pytest was called, for whoever wants to run some of it again."""
+    repeatability: list[Repeatability] = field(default_factory=list)
+    """What the answers of this run are worth when they are asked for again, where somebody wanted to know."""
+    rerun: Rerun | None = None
+    """Which tests of an earlier run are to run again, where only those are."""
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The records of this run on disk, one line each, written as tests end."""
+        from pytest_vlmrobust.store import Journal
+
+        self.describe([NOT_CONCLUDED])
+        keep_baseline(self)
+        return Journal(self.run_directory)
+
+    def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
+        """Writes beside the journal what its records do not say: what was to run, and what the policies ask for beside."""
+        from pytest_vlmrobust.store import write_manifest
+
+        found = [about.to_dict() for about in self.repeatability]
+        counts = {"planned": self.planned, "selected": self.selected}
+        write_manifest(
+            self.run_directory, {**origins(self), **counts, "shortfalls": list(lacks), "repeatability": found, **conclusion}
+        )
+
+    @cached_property
+    def samples_asked(self) -> dict[str, tuple[int, int]]:
+        """Of each data set of which ``--vlm-sample`` left samples out: how many were asked, and how many there are."""
+        return samples_asked(self) if self.settings.vlm_sample else {}
+
+    @property
+    def run_directory(self) -> Path:
+        """Where the journal and the evidence of this run are."""
+        return self.store_directory / "runs" / self.run_id
+
+    @property
+    def controls(self) -> bool:
+        """Whether this process reports: true without xdist and on its controller, false on its workers."""
+        return self.worker == "main"
+
+    @property
+    def only_plans(self) -> bool:
+        """Whether the run says what it would do, and does nothing of it."""
+        return self.settings.vlm_plan and bool(self.settings.vlm)
+
+    @cached_property
+    def models(self) -> dict[str, ModelRef]:
+        """The models by the name that stands in test ids.
+
+        Raises:
+            UsageError: a model that cannot be found or described.
+        """
+        from pytest_vlmrobust.backends import model_ids, resolve
+
+        names = self.settings.vlm
+        models_file = self._path(self.settings.vlm_models) if self.settings.vlm_models else None
+        dtype = self.settings.vlm_dtype or None
+        return {
+            short: resolve(name, models_file=models_file, dtype=dtype)
+            for short, name in zip(model_ids(names), names, strict=True)
+        }
+
+    @cached_property
+    def data(self) -> RunData:
+        """What the run asks from."""
+        from pytest_vlmrobust.evaluation.data import RunData
+
+        small = all(ref.trained_long_edge is not None and ref.trained_long_edge <= _SMALL for ref in self.models.values())
+        return RunData(self.settings.vlm_dataset, self.data_directory, small=small)
+
+    @property
+    def datasets(self) -> dict[str, str]:
+        """What the user called each dataset and collection, by the name that stands in test ids; nothing is read for it.
+
+        Raises:
+            UsageError: two datasets would share a name.
+        """
+        return self.data.typed
+
+    @cached_property
+    def policies(self) -> dict[str, Policy]:
+        """The policy of each model.
+
+        Raises:
+            UsageError: a thresholds file that cannot be read or honoured.
+        """
+        from pytest_vlmrobust.evaluation.policy_files import policy_for
+
+        return {
+            name: policy_for(ref, self.settings.vlm_thresholds, self._path, self.invocation) for name, ref in self.models.items()
+        }
+
+    @cached_property
+    def reference(self) -> str | None:
+        """The model whose errors normalise the mean corruption error, ``None`` for the gated model without images.
+
+        Raises:
+            UsageError: no such model in this run.
+        """
+        from pytest_vlmrobust.core.errors import UnknownName
+
+        name = self.settings.vlm_reference
+        if name == "no_image":
+            return None
+        if name not in self.models:
+            raise UnknownName("reference model", name, [*self.models, "no_image"], where="--vlm-reference")
+        return name
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """What evaluates cells and leaves evidence of them.
+
+        Raises:
+            StoreError: the store, or the evidence of this run, cannot be opened.
+        """
+        from pytest_vlmrobust.evaluation.testimony import Testimony
+
+        self.unwitnessed.witness = Testimony(self.evidence, self.unwitnessed)
+        return self.unwitnessed
+
+    @cached_property
+    def unwitnessed(self) -> Evaluator:
+        """The same before there is any evidence; opens the store, and datasets and weights on first use.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
+        from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
+        from pytest_vlmrobust.store import Store
+        from pytest_vlmrobust.store.pictures import FOLDER
+
+        settings = self.settings
+        return Evaluator(
+            models=self.models,
+            datasets=self.data.factories,
+            open_backend=self.open_backend,
+            store=Store.open(self.store_directory, read_only=settings.vlm_offline),
+            options=EvaluationOptions(
+                seed=settings.vlm_seed,
+                sample=settings.vlm_sample or None,
+                offline=settings.vlm_offline,
+                batch_size=settings.vlm_batch_size,
+                threads=settings.vlm_threads,
+                patch_stop=settings.vlm_patch_stop,
+                pictures=self.store_directory / FOLDER,
+            ),
+            listener=self._progressed,
+        )
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The questions, answers and scores of this run, which its workers share."""
+        from pytest_vlmrobust.store import Evidence
+
+        return Evidence.open(self.run_directory)
+
+    @cached_property
+    def grids(self) -> tuple[int, ...]:
+        """How many patches on a side the suite of patches cuts pictures into.
+
+        Raises:
+            UsageError: no such grid.
+        """
+        from pytest_vlmrobust.evaluation.plan import read_grids
+
+        return read_grids(self.settings.vlm_patches)
+
+    def expanded(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
+        """Returns the settings that the names in a mark stand for on a dataset; no sample is read.
+
+        Raises:
+            VlmRobustError: there is no such dataset, or no such setting.
+        """
+        from pytest_vlmrobust.evaluation.plan import expand_settings
+
+        return expand_settings(names, self.data.open(dataset).native_long_edge, self.grids)
+
+    def sizes(self) -> dict[str, int]:
+        """Returns how many independent samples (source pictures) the run asks about, by dataset; unreadable ones are left out."""
+        from pytest_vlmrobust.datasets import sampling
+        from pytest_vlmrobust.datasets.files import DatasetWarning
+
+        found = {}
+        for short in dict.fromkeys(planned.dataset for planned in self.plan):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DatasetWarning)  # the evaluation says the same when it reads them
+                    chosen = sampling.chosen(self.data.open(short), self.settings.vlm_sample or None)
+            except VlmRobustError:
+                continue  # the tests that need it say why
+            found[short] = len({sample.group or sample.id for sample in chosen})
+        return {short: count for short, count in found.items() if count}
+
+    def open_backend(self, ref: ModelRef) -> Backend:
+        """Returns the backend of a model with the run's options; no weights are loaded yet."""
+        from pytest_vlmrobust.backends import BackendOptions, open_backend
+
+        settings = self.settings
+        options = BackendOptions(
+            device=settings.vlm_device,
+            batch_size=settings.vlm_batch_size,
+            offline=settings.vlm_offline,
+            digest_cache=self.store_directory / "digests.json",
+        )
+        return open_backend(ref, options)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """What turns measurements into records with verdicts."""
+        from pytest_vlmrobust.evaluation.families import families
+        from pytest_vlmrobust.evaluation.judging import Judge
+
+        members = families(self.models)
+        policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
+        policies = {
+            name: policy.planned(test for planned in self.plan if planned.model == name for test in self.judged(planned))
+            for name, policy in policies.items()
+        }
+        write_docket(self, policies)
+        return Judge(
+            self.evaluator,
+            policies,
+            self.today,
+            self.reference,
+            data=self.data,
+            families=members,
+            baseline=self.baseline,
+        )
+
+    @cached_property
+    def baseline(self) -> Baseline | None:
+        """The earlier run that cells are compared with.
+
+        Raises:
+            UsageError: the directory holds no evidence of a run, or none of a model of this one.
+        """
+        from pytest_vlmrobust.evaluation.baseline import Baseline
+
+        if not self.settings.vlm_baseline:
+            return None
+        directory = self._path(self.settings.vlm_baseline)
+        if self.settings.vlm_update_baseline and not directory.exists():
+            return None  # the first one
+        found = Baseline.open(directory)
+        for name in self.models:
+            found.model(name)
+        return found
+
+    def judged(self, planned: Planned) -> list[JudgedTest]:
+        """Returns what a planned test will be judged by."""
+        from pytest_vlmrobust.evaluation.judged import judged_tests
+
+        return judged_tests(planned, self.data.tasks, baseline=bool(self.settings.vlm_baseline))
+
+    @property
+    def store_directory(self) -> Path:
+        """Where predictions and runs live."""
+        return self._path(self.settings.vlm_store)
+
+    @property
+    def data_directory(self) -> Path | None:
+        """Where benchmark names are looked up."""
+        given = self.settings.vlm_data or next((os.environ[name] for name in ENVIRONMENT_DATA if os.environ.get(name)), "")
+        return self._path(given) if given else None
+
+    def check(self) -> None:
+        """Looks at everything the user named, without opening weights or data.
+
+        Raises:
+            UsageError: something of it cannot be used.
+        """
+        from pytest_vlmrobust.datasets import sampling
+
+        _ = self.policies, self.reference, self.grids, self.baseline
+        for ref in self.models.values():
+            self.open_backend(ref)
+        if self.settings.vlm_sample:
+            sampling.count_of(self.settings.vlm_sample, 1)
+        self.data.check()
+
+    def open_evaluator(self) -> Evaluator | None:
+        """Returns the evaluator if anybody has asked for it."""
+        return self.__dict__.get("unwitnessed")
+
+    @property
+    def decision(self) -> Decision:
+        """The decision of the run as far as it went."""
+        return self.facts().decision(self.records)
+
+    def facts(self, warnings: Sequence[str] = ()) -> RunFacts:
+        """Returns what is known about the run beside its records."""
+        from pytest_vlmrobust.reporting import RunFacts
+        from pytest_vlmrobust.store.docket import planned_tests
+        from pytest_vlmrobust.store.journal import FILE_NAME
+        from pytest_vlmrobust.store.pictures import FOLDER
+
+        warnings = [*warnings, *noise_warnings(self)]
+        policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in self.policies.items()}
+        return RunFacts(
+            policies,
+            self.planned,
+            self.selected,
+            warnings,
+            shortfalls(self),
+            self.store_directory / FOLDER,
+            command=self.command,
+            repeatability=self.repeatability,
+            kept=os.path.relpath(self.run_directory / FILE_NAME, self.invocation),
+            origins=origins(self),
+            tests=planned_tests(self.run_directory),
+        )
+
+    @property
+    def records(self) -> list[Record]:
+        """The records so far, in the order in which tests first ended; of a test that ran again, the last one."""
+        return list(self.by_test.values())
+
+    def finished(self, record: Record) -> None:
+        """Takes the record of a test that ended: into the journal first, then into memory and onto the display."""
+        self.by_test[record.key] = record
+        if self.controls:
+            try:
+                self.journal.append(record)
+            except StoreError as error:
+                pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
+        if self.display is not None:
+            self.display.finished(record, self.selected)
+
+    def close(self) -> None:
+        """Frees models and closes what is open."""
+        if self.display is not None:
+            self.display.close()
+            self.display = None
+        if "journal" in self.__dict__:
+            self.journal.close()
+        if "evidence" in self.__dict__:
+            self.evidence.close()
+        if self.__dict__.get("baseline") is not None:
+            self.__dict__["baseline"].close()
+        evaluator = self.open_evaluator()
+        if evaluator is not None:
+            evaluator.close()
+            evaluator.store.close()
+
+    def _path(self, text: str) -> Path:
+        return self.invocation / Path(text).expanduser()
+
+    def _progressed(self, progress: Progress) -> None:
+        if self.display is not None:
+            self.display.progressed(progress)
