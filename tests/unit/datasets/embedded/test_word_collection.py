@@ -230,3 +230,14 @@ def test_the_same_pictures_in_every_process() -> None:
     }
     assert len(answers) == 1
     assert len(answers.pop().strip()) == len(fingerprint([]))
+
+
+def test_being_a_word_of_the_language_does_not_tell_which_one_is_meant() -> None:
+    collection = WordCollection("many", side=160, count=200)
+    expected = []
+    for entity in collection.entities():
+        shown = [entity.label, *(image.what.word for image in collection.neighbours(entity, 2) if isinstance(image, PrintImage))]
+        words = [word for word in shown if word in known()]
+        assert words, shown  # the root is always among them
+        expected.append((entity.label in words) / len(words))
+    assert abs(sum(expected) / len(expected) - 1 / 3) < 0.08
