@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import cv2  # noqa: F401 - what a run in this process imports would be dropped after it, and compiled modules load only once
+import jinja2  # noqa: F401 - likewise
 import numpy as np
 import pytest
 import scipy.special  # noqa: F401 - likewise
 import yaml  # noqa: F401 - likewise
 from PIL import Image
+
+with contextlib.suppress(ImportError):  # an extra
+    import matplotlib.backends.backend_svg
+    import matplotlib.figure  # noqa: F401 - likewise
 
 SUITE = """
 import pytest

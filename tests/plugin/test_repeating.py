@@ -24,7 +24,12 @@ def fickle(self, requests):
     return [dataclasses.replace(a, text=f"{a.text}" if next(asked) < %d else "A") for a in answers]
 
 
-ScriptedBackend.infer = fickle
+def pytest_configure():
+    ScriptedBackend.infer = fickle
+
+
+def pytest_unconfigure():  # this run may share its process with others
+    ScriptedBackend.infer = infer
 """
 CELLS = 6
 
