@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 
 from .negation import negated
 from .options import Options
@@ -48,7 +49,8 @@ def without_corrected(text: str, options: Options) -> str:
     "The answer is A? No, B." becomes "The answer is B."; so do "A - wait, B", "A. cat. Actually, B. dog" and "not A but B". The
     letter taken back may have its own text behind it; the other must be settled on: "A. No, B is wrong" stays.
     """
-    turns = [(_taken_back(text, match.start(), options), match.start("letter")) for match in _TURN.finditer(text.lower())]
+    last_turns = deque(_TURN.finditer(text.lower()), maxlen=_MOST_CHANGES)
+    turns = [(_taken_back(text, match.start(), options), match.start("letter")) for match in last_turns]
     contrasts = [(match.start(), match.end()) for match in _NOT_BUT.finditer(text) if match[1] in options.letters]
     kept_from = len(text)
     for start, end in sorted(turns + contrasts)[-_MOST_CHANGES:][::-1]:
