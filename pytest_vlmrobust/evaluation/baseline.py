@@ -179,4 +179,5 @@ def best_scores(stored: StoredCell) -> list[float]:
 
 def _asked(sample: Sample) -> tuple[object, ...]:
     """Returns what makes two samples the same question, whatever their pictures are called."""
-    return sample.question, tuple(sample.options.items()), sample.target, len(sample.images)
+    boxes = None if sample.localisation is None else sorted(sample.localisation.boxes.items())
+    return sample.question, tuple(sample.options.items()), sample.target, len(sample.images), boxes
