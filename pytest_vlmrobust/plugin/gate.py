@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -58,7 +59,8 @@ class Gate:
     root: Path
     invocation: Path
     worker: str = "main"
-    run_id: str = field(default_factory=lambda: time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}")
+    run_id: str = field(default_factory=lambda: f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}")
+    """Names its directory: two runs share none, not even those that one process, or two containers, start in one second."""
     by_test: dict[str, Record] = field(default_factory=dict)
     today: date = field(default_factory=date.today)
     """Waivers expire by local date."""

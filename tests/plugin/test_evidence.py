@@ -10,8 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.store import Evidence
 
-from .conftest import Project
+from .conftest import Project, make_project
 
 Captured = pytest.CaptureFixture[str]
 WAIVER = """
@@ -143,3 +144,14 @@ def test_a_summary_that_cannot_be_written_is_said_and_no_verdict(project: Projec
     result = project.run()
     assert result.ret == 0
     result.stdout.fnmatch_lines(["$GITHUB_STEP_SUMMARY *the summary could not be added: No such file or directory"])
+
+
+def test_runs_of_one_process_and_one_second_share_no_directory(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = make_project(pytester, ())
+    monkeypatch.setattr("pytest_vlmrobust.plugin.gate.time.strftime", lambda *_: "20260101-120000")
+    for name in ("model", "other"):
+        project.script(name=name)
+        project.run(models=(name,))
+    runs = [*(project.path / ".vlmrobust" / "runs").iterdir()]
+    found = sorted(str({cell.model for cell in Evidence.open(run, read_only=True).cells()}) for run in runs)
+    assert found == ["{'model'}", "{'other'}"]
