@@ -146,7 +146,9 @@ def test_a_summary_that_cannot_be_written_is_said_and_no_verdict(project: Projec
     result.stdout.fnmatch_lines(["$GITHUB_STEP_SUMMARY *the summary could not be added: No such file or directory"])
 
 
-def test_runs_of_one_process_and_one_second_share_no_directory(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_one_process_and_one_second_share_no_directory(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = make_project(pytester, ())
     monkeypatch.setattr("pytest_vlmrobust.plugin.gate.time.strftime", lambda *_: "20260101-120000")
     for name in ("model", "other"):

@@ -1,0 +1,74 @@
+"""Known: `vlmrobust list` and `vlmrobust explain`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Callable
+
+from .parsing import Commands
+from .printing import say
+
+
+def add(commands: Commands) -> None:
+    """Adds them to the parser."""
+    listing = commands.add_parser("list", help="list what is known by name")
+    listing.add_argument("kind", choices=sorted(_LISTS), help="what to list")
+    listing.set_defaults(run=_list)
+
+    explain = commands.add_parser("explain", help="say what a metric is: formula, source, bounds, interval, what to beware of")
+    explain.add_argument("metric", nargs="?", metavar="METRIC", help="a metric (default: list all of them)")
+    explain.set_defaults(run=_explain)
+
+
+def _list(options: argparse.Namespace) -> int:
+    for name in _LISTS[options.kind]():
+        say(name)
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust import metrics
+    from pytest_vlmrobust.metrics.description import describe
+
+    if options.metric:
+        record = metrics.FAMILY_METRICS.get(options.metric) or metrics.get(options.metric)
+        say(describe(record).text(min(100, shutil.get_terminal_size().columns)))
+        return 0
+    summaries = {name: describe(metrics.get(name)).summary for name in metrics.names()}
+    summaries |= {name: describe(record).summary for name, record in metrics.FAMILY_METRICS.items()}
+    for name, summary in sorted(summaries.items()):
+        say(f"{name:<{max(map(len, summaries))}}  {summary}")
+    return 0
+
+
+def _models() -> list[str]:
+    from pytest_vlmrobust.backends.builtin import names
+
+    return list(names())
+
+
+def _datasets() -> list[str]:
+    from pytest_vlmrobust.datasets import names
+
+    return list(names())
+
+
+def _settings() -> list[str]:
+    from pytest_vlmrobust import perturbations
+
+    return perturbations.names("all")
+
+
+def _metrics() -> list[str]:
+    from pytest_vlmrobust import metrics
+
+    return metrics.names()
+
+
+_LISTS: dict[str, Callable[[], list[str]]] = {
+    "models": _models,
+    "datasets": _datasets,
+    "settings": _settings,
+    "metrics": _metrics,
+}

@@ -1,0 +1,24 @@
+"""Parsing: what the arguments of several commands have in common."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Protocol
+
+
+class Commands(Protocol):
+    """What a subject adds its commands to."""
+
+    def add_parser(self, name: str, *, help: str) -> argparse.ArgumentParser:  # noqa: A002 - argparse calls it so
+        """Adds one command."""
+
+
+def count(text: str) -> int:
+    """Returns a number of samples.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none, or below 1.
+    """
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of samples. Expected 1 or more")
+    return int(text)
