@@ -51,6 +51,24 @@ def benchmark_of(name: str) -> Benchmark | None:
     return next(exact, None) or next(similar, None)
 
 
+def resembled(name: str) -> str:
+    """Returns which benchmark a file name without ending speaks of among other words, and so does not mean; else "".
+
+    >>> resembled("our_MME_v2"), resembled("MME"), resembled("mmeasures")
+    ('MME', '', '')
+    """
+    if benchmark_of(name):
+        return ""
+    words = f"_{_words(name)}_"
+    return next(
+        (one.name for one in benchmarks().values() for own in (one.name, *one.file_names) if f"_{_words(own)}_" in words), ""
+    )
+
+
+def _words(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
 def hub_layout(hub_id: str, config: str = "") -> tuple[Benchmark, Layout] | None:
     """Returns the benchmark that a hub id means, and where it keeps what there: the layout of ``config`` before others."""
     found = [(one, layout) for one in benchmarks().values() for layout in one.hub if _is_one_of(hub_id, layout)]

@@ -30,6 +30,7 @@ from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.sample import ImageSource
 
 from .benchmark import Benchmark
+from .benchmark_registry import resembled
 from .drafts import LETTERS, Draft, finish
 from .files import Contents, Place, Problems
 from .images import FileImage, Span
@@ -114,7 +115,17 @@ class _Table:
         if not compat:
             self._note_differences(shown)
         self.notes.extend(self.mapped.notes(str(self.path)))
+        self.notes.extend(self._taken_plainly())
         return Contents(samples, self.image_files, tuple(self.notes))
+
+    def _taken_plainly(self) -> list[str]:
+        """Returns a note where the file is named like a benchmark, and not read as one."""
+        named = "" if self.mapped.benchmark.name else resembled(self.path.stem) or resembled(self.name)
+        if not named:
+            return []
+        plain = f"{self.path} is read as a plain table and measured by accuracy, though its name speaks of the benchmark {named}"
+        own = f"{self.path.stem}.benchmark.yaml beside it"
+        return [f"{plain}. If it is that one, call it {named}.tsv; else say how to read it in {own}"]
 
     def _row(self, record: Record) -> _Row | None:
         cells = dict(zip(self.header, record.fields, strict=False))

@@ -180,6 +180,15 @@ tsv:
 """
 
 
+def test_a_renamed_benchmark_is_not_measured_by_accuracy_in_silence(tmp_path: Path) -> None:
+    said = (
+        "our-mme-v2.tsv is read as a plain table and measured by accuracy, though its name speaks of the benchmark MME. If it is"
+    )
+    with pytest.warns(UserWarning, match=said):
+        read(tmp_path, "our-mme-v2", row())
+    read(tmp_path, "mmeasures", row())  # pytest makes a warning an error
+
+
 def test_a_record_of_ones_own_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "ours.benchmark.yaml").write_text(OWN)
     rows = [

@@ -71,8 +71,8 @@ def test_a_name_is_registered_once() -> None:
 
 
 def test_a_path(tmp_path: Path) -> None:
-    dataset = resolve(tsv(tmp_path / "some.data" / "POPE.v2.TSV"))
-    assert dataset.name == "POPE.v2"
+    dataset = resolve(tsv(tmp_path / "some.data" / "plans.v2.TSV"))
+    assert dataset.name == "plans.v2"
     assert dataset.native_long_edge is None
     assert len(dataset.samples()) == 1
 
