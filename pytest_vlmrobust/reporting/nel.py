@@ -1,0 +1,226 @@
+"""NeMo Evaluator: a run as the results that its `nel compare` and `nel gate` read, a benchmark for each data set and setting.
+
+The layout is that of https://docs.nvidia.com/nemo/evaluator/evaluation/result-format: a folder for each benchmark, with
+``eval-NAME.json`` for the whole and ``results.jsonl`` for the samples. Missing stays missing: a sample whose inference failed has
+no line, for the format has no word for it, and a benchmark without any line has no score.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pytest_vlmrobust import __version__
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
+from pytest_vlmrobust.core.fingerprint import canonical_json, fingerprint
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
+
+RESULTS = "results.jsonl"
+MEAN = "accuracy"
+"""The corpus metric that is what nel computes: the mean of scores."""
+_DIGITS = 13
+"""Hexadecimal digits of a problem's number: below 2**53, it survives programs that read JSON numbers as doubles."""
+_UNASKED = "unasked"
+"""The state of a view that was left out because an earlier one was right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What was written of one cell."""
+
+    name: str
+    """The test id without the model: two models are compared on equal names."""
+    dataset: str
+    """The data set by its short name."""
+    results: int
+    """Lines, one for each sample that has a score."""
+    unscored: int
+    """Samples without a line: an inference failed."""
+    corpus_metric: str
+    """What the data set reports as a whole; nel sees the mean of scores, whatever it is."""
+
+
+def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]:
+    """Writes the results of one model of a run into a new directory, in one step; returns what was written, sorted by name.
+
+    Args:
+        run: a directory below ``runs`` of a store, or one that ``--vlm-report`` wrote.
+        out: the directory to create.
+        model: a model of the run; the only one where nothing is said.
+
+    Raises:
+        UsageError: no run, nothing measured, several models and none named, or ``out`` exists.
+        UnknownName: the run has no such model.
+        DatasetError: two samples cannot be told apart by the number of their problem.
+        StoreError: the evidence cannot be read.
+        OSError: the directory cannot be written.
+    """
+    if not (run / EVIDENCE).is_file():
+        raise UsageError(
+            f"{str(run)!r} holds no {EVIDENCE}: expected the directory of a run, .vlmrobust/runs/RUN, or one that "
+            "--vlm-report wrote"
+        )
+    if out.exists():
+        raise UsageError(
+            f"{str(out)!r} exists: nel would take whatever it holds for results of this run. Name a directory that does not exist"
+        )
+    with Evidence.open(run, read_only=True) as evidence:
+        cells = _cells(evidence, run, model)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+            staged = Path(folder) / out.name
+            groups = groupby(cells, lambda cell: cell.dataset)
+            written = [one for dataset, group in groups for one in _write(evidence, dataset, group, run, staged)]
+            staged.replace(out)
+    return tuple(sorted(written, key=lambda one: one.name))
+
+
+def problem_number(sample: Sample) -> int:
+    """Returns the number of a problem in [0, 2**52): a function of a sample's id and of what it asks.
+
+    So it is the same in every run and whatever else was sampled, and a question that was changed under its id is another problem,
+    which nel pairs with nothing.
+    """
+    return int(fingerprint([sample.id, *sample.asked])[:_DIGITS], 16)
+
+
+def _cells(evidence: Evidence, run: Path, model: str) -> list[Cell]:
+    """Returns the cells of the model that is meant, sorted."""
+    cells = evidence.cells()
+    known = sorted({cell.model for cell in cells})
+    if not known:
+        raise UsageError(f"{str(run)!r}: the run measured nothing that could be exported")
+    if model and model not in known:
+        raise UnknownName("model", model, known, where="--model")
+    if not model and len(known) > 1:
+        raise UsageError(
+            f"{str(run)!r} has {len(known)} models, {', '.join(known)}, and nel compares one with one. "
+            "Name one of them with --model"
+        )
+    return [cell for cell in cells if cell.model == (model or known[0])]
+
+
+def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, out: Path) -> list[Benchmark]:
+    """Writes the benchmarks of one data set, each into a folder of its own."""
+    digest, metric = evidence.datasets()[dataset], evidence.corpus_metric(dataset)
+    problems = _problems(dataset, evidence.samples(dataset))
+    found = []
+    for cell in cells:
+        stored = evidence.get_cell(cell)
+        lines = _lines(problems, stored)
+        one = Benchmark(f"{dataset}-{cell.setting}", dataset, len(lines), len(problems) - len(lines), metric)
+        config = {
+            "benchmark": one.name,
+            "model": cell.model,
+            "dataset": dataset,
+            "dataset_digest": digest,
+            "corpus_metric": metric,
+            "setting": str(cell.setting),
+            "views": stored.views,
+            "pytest_vlmrobust": __version__,
+        }
+        _put(out, one, {"run_id": f"{run.resolve().name}/{cell}", "config": config, "benchmark": _whole(one, lines)}, lines)
+        found.append(one)
+    return found
+
+
+def _problems(dataset: str, samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """Returns what the lines of a sample have in common, whatever the setting."""
+    numbers: dict[int, str] = {}
+    for sample in samples:
+        number = problem_number(sample)
+        if number in numbers:
+            raise DatasetError(
+                f"{dataset}: the samples {numbers[number]!r} and {sample.id!r} would both be problem {number} of nel. "
+                "Give one of them another id"
+            )
+        numbers[number] = sample.id
+    return [_problem(number, sample) for number, sample in zip(numbers, samples, strict=True)]
+
+
+def _problem(number: int, sample: Sample) -> dict[str, Any]:
+    metadata = {"category": sample.category, "group": sample.group}
+    return {
+        "problem_idx": number,
+        "repeat": 0,
+        "expected_answer": _expected(sample),
+        "metadata": {name: value for name, value in metadata.items() if value},
+        "scoring_details": {"sample": sample.id},
+    }
+
+
+def _expected(sample: Sample) -> str:
+    if sample.localisation is not None:
+        return canonical_json(dict(sample.localisation.boxes))
+    return sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
+
+
+def _lines(problems: Sequence[Mapping[str, Any]], stored: StoredCell) -> list[dict[str, Any]]:
+    """Returns a line for each sample that has a score, in their order."""
+    starts = range(0, len(stored.answers), stored.views)
+    rows = (stored.answers[start : start + stored.views] for start in starts)
+    return [line for problem, row in zip(problems, rows, strict=True) if (line := _line(problem, row))]
+
+
+def _line(problem: Mapping[str, Any], answers: Sequence[Answer]) -> dict[str, Any] | None:
+    """Returns the line about a sample, from the first of its views that score best; none where an inference failed."""
+    asked = {view: answer for view, answer in enumerate(answers) if answer.score.state != _UNASKED}
+    if any(math.isnan(answer.score.value) for answer in asked.values()):
+        return None
+    view, best = max(asked.items(), key=lambda one: one[1].score.value)
+    seen = {"view": view, "views": len(answers)} if len(answers) > 1 else {}
+    return {
+        **problem,
+        "reward": best.score.value,
+        "model_response": best.prediction.text,
+        "extracted_answer": best.score.answer,
+        "scoring_details": {**problem["scoring_details"], "state": best.score.state, "rule": best.score.rule, **seen},
+    }
+
+
+def _whole(one: Benchmark, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what nel calls a benchmark.
+
+    Categories are left to the lines: nel takes a category that one of two benchmarks does not name for one with score 0.
+    """
+    scores = {"mean_reward": {"value": math.fsum(line["reward"] for line in lines) / len(lines)}} if lines else {}
+    return {"name": one.name, "samples": one.results, "unscored": one.unscored, "scores": scores}
+
+
+def _put(out: Path, one: Benchmark, whole: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> None:
+    name = _file_name(one.name)
+    folder = out / name
+    folder.mkdir(parents=True)
+    (folder / f"eval-{name}.json").write_text(f"{_json(whole)}\n", encoding="ascii", newline="\n")
+    (folder / RESULTS).write_text("".join(f"{_json(line)}\n" for line in lines), encoding="ascii", newline="\n")
+
+
+def _file_name(name: str) -> str:
+    """Returns the name of a benchmark as every file system takes it, another one for each.
+
+    >>> _file_name("mmbench-fog:mid+flip_h")
+    'mmbench-fog=mid+flip_h'
+    """
+    return quote(name, safe=":+").replace(":", "=")
+
+
+def _json(value: Any) -> str:
+    """Returns JSON in ASCII: nel would end a line at each of Unicode's line separators."""
+    return json.dumps(_spelled(value), allow_nan=False)
+
+
+def _spelled(value: Any) -> Any:
+    """Returns a value with halves of surrogate pairs, which nel could not print, spelled out."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return {key: _spelled(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,96 @@
+"""What a run exports is what it measured: another program that pairs it finds what we find."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.cli import main
+
+from .conftest import SAMPLES, Project
+
+Captured = pytest.CaptureFixture[str]
+
+
+def two_runs(project: Project) -> tuple[Path, Path]:
+    """An earlier model, and a later one that answers worse and once not at all."""
+    project.script({"setting": "invert", "sample": "q0", "answer": "A"}, name="old")
+    project.script(
+        {"setting": "invert", "sample": "q[1-3]", "answer": "A"},
+        {"setting": "grayscale", "sample": "q1", "answer": "\x1b[31m I could not\u2028<say> & will not."},
+        {"setting": "solarize:low", "sample": "q2", "error": "the endpoint is down"},
+        name="new",
+    )
+    for name in ("old", "new"):
+        project.run(f"--vlm-report={name}", models=(name,))
+    return project.path / "old", project.path / "new"
+
+
+def compared(project: Project, old: Path, new: Path) -> dict[str, dict[str, Any]]:
+    """Returns what `vlmrobust compare` says of each cell, from a process of its own: later runs import the same again."""
+    command = (sys.executable, "-m", "pytest_vlmrobust.cli", "compare", old, new, "--out", project.path / "compared")
+    assert project.pytester.run(*command).ret == 0
+    cells = json.loads((project.path / "compared" / "comparison.json").read_text(encoding="utf-8"))["cells"]
+    return {f"{cell['dataset']}-{cell['setting']}": cell for cell in cells}
+
+
+def exported(out: Path) -> dict[str, dict[int, float]]:
+    """Returns problem to reward of each benchmark, read as nel reads them."""
+    found = {}
+    for path in out.glob("*/eval-*.json"):
+        lines = map(json.loads, (path.parent / "results.jsonl").read_text(encoding="utf-8").splitlines())
+        found[json.loads(path.read_text())["benchmark"]["name"]] = {line["problem_idx"]: line["reward"] for line in lines}
+    return found
+
+
+def test_pairs_by_number_give_the_differences_that_we_find(project: Project, capsys: Captured) -> None:
+    old, new = two_runs(project)
+    capsys.readouterr()
+    for run in (old, new):
+        assert main(["export", str(run), "--to", "nel", "--out", f"{run}-nel"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{old}-nel: 6 benchmarks, 48 results",
+        f"{new}-nel: 6 benchmarks, 47 results",
+        "note: data-solarize:low: 1 of 8 samples left out: inferences failed, and nel has no word for that",
+    ]
+    then, now = exported(Path(f"{old}-nel")), exported(Path(f"{new}-nel"))
+    ours = compared(project, old, new)
+    assert ours.keys() == then.keys() == now.keys()
+    for name, cell in ours.items():
+        paired = then[name].keys() & now[name].keys()
+        losses = [then[name][number] - now[name][number] for number in paired]
+        assert len(paired) == cell["n"]
+        assert (sum(loss > 0 for loss in losses), sum(loss < 0 for loss in losses)) == (len(cell["broken"]), len(cell["fixed"]))
+        if cell["n"] == SAMPLES:
+            assert sum(losses) / SAMPLES == pytest.approx(cell["baseline_drop"]["value"])
+    assert [name for name, cell in ours.items() if cell["broken"]] == ["data-invert", "data-grayscale"]
+
+
+def test_a_run_of_two_models_is_exported_one_by_one(project: Project, capsys: Captured) -> None:
+    project.script(name="other")
+    project.run("--vlm-report=both", models=("model", "other"))
+    capsys.readouterr()
+    both, out = str(project.path / "both"), str(project.path / "nel")
+    assert main(["export", both, "--to", "nel", "--out", out]) == 4
+    assert "has 2 models, model, other, and nel compares one with one. Name one of them with --model" in capsys.readouterr().err
+    assert main(["export", both, "--to", "nel", "--out", out, "--model", "other"]) == 0
+    assert set(exported(Path(out))) == {
+        *("data-clean", "data-no_image", "data-grayscale", "data-flip_v", "data-invert", "data-solarize:low"),
+    }
+
+
+def test_the_metric_of_the_data_set_is_said_where_it_is_no_mean(project: Project, capsys: Captured) -> None:
+    project.run("--vlm-report=r")
+    connection = sqlite3.connect(project.path / "r" / "predictions.sqlite")
+    connection.execute("update datasets set metric = 'pope_f1'")
+    connection.commit()
+    connection.close()
+    capsys.readouterr()
+    assert main(["export", str(project.path / "r"), "--to", "nel", "--out", str(project.path / "nel")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:] == ["note: data: nel compares the mean of the samples' scores, which is not pope_f1"]
