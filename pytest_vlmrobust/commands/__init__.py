@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import bundles, changes, gallery, known, rules, shipping, written
+from . import bundles, changes, exports, gallery, known, ranks, rules, shipping, written
 
-SUBJECTS = (shipping, known, rules, written, changes, bundles, gallery)
+SUBJECTS = (shipping, known, rules, written, changes, ranks, bundles, exports, gallery)
 """In the order of ``vlmrobust --help``."""
 
 __all__ = ["SUBJECTS"]

@@ -5,9 +5,22 @@ from __future__ import annotations
 import argparse
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_vlmrobust.core.errors import UsageError
 
 from .parsing import Commands, count
 from .printing import in_color, say, width
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.policies import Policy
+
+
+class _Noise(NamedTuple):
+    """What an A/A measurement says about rules, line by line, and what of it is a warning."""
+
+    said: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def add(commands: Commands) -> None:
@@ -16,6 +29,12 @@ def add(commands: Commands) -> None:
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
     check.add_argument(
         "--samples", type=count, metavar="N", help="say which rules N independent samples of a data set hardly decide"
+    )
+    check.add_argument(
+        "--noise",
+        type=Path,
+        metavar="RUN",
+        help="say which rules are tighter than the noise of a run made with --vlm-aa",
     )
     check.add_argument("--strict", action="store_true", help="exit with 1 when there is a warning")
     check.set_defaults(run=_check)
@@ -30,11 +49,40 @@ def _check(options: argparse.Namespace) -> int:
 
     files = [thresholds_file(name, Path) for name in options.files]
     policy = load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
+    noise = _noise(options.noise, policy) if options.noise else _Noise()
     say(f"{len(policy.rules)} rules, {len(policy.waivers)} waivers, sha256 {policy.sha256}")
     say(f"\n{render_policy(policy, width=width(), color=in_color())}")
     if relative := [rule.id for rule in policy.rules if is_relative(rule)]:
         say(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
+    for line in noise.said:
+        say(line)
     findings = lint(policy, today=date.today(), samples=options.samples)  # noqa: DTZ011 - waivers expire by local date
-    for finding in findings:
+    warnings = [*map(str, findings), *noise.warnings]
+    for finding in warnings:
         say(f"warning: {finding}")
-    return int(options.strict and bool(findings))
+    return int(options.strict and bool(warnings))
+
+
+def _noise(directory: Path, policy: Policy) -> _Noise:
+    """Reads the A/A measurement of a run and sets it beside the rules of a policy.
+
+    Raises:
+        StoreError: the directory holds no run.
+        UsageError: the run has no such measurement.
+    """
+    from pytest_vlmrobust.evaluation.noise import not_compared, set_beside
+    from pytest_vlmrobust.reporting.noise import noise_lines, noise_warnings
+    from pytest_vlmrobust.reporting.runs import read_run
+
+    run = read_run(directory)
+    if not run.facts.repeatability:
+        command = run.facts.command.whole("--vlm-aa") if run.facts.command else "pytest --vlm=... --vlm-aa ..."
+        raise UsageError(
+            f"--noise {directory}: the run has no A/A measurement: its questions were asked once, or it ended before they were "
+            f"asked again. Make a run that has one: {command}"
+        )
+    found = [set_beside(about, policy.rules, run.records) for about in run.facts.repeatability]
+    known = [line for about in found if about.measured for line in noise_lines(about)]
+    unknown = [line for about in found if not about.measured for line in noise_lines(about)]
+    notes = [f"note: {sentence}" for sentence in not_compared(found, policy.rules, run.records)]
+    return _Noise((*known, *notes), (*noise_warnings(found), *unknown))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _SAME = 1e-9
 """Numbers closer than this are equal, as for the bounds of a policy."""
@@ -43,6 +43,12 @@ class Estimate:
         if self.at is not None:
             return self.at(confidence)
         return (self.low, self.high) if self.confidence >= confidence - _SAME else (math.nan, math.nan)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns value, interval, sample size and reason as what JSON can hold; numbers that are not finite are ``None``."""
+        numbers = {"value": self.value, "low": self.low, "high": self.high}
+        known = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+        return {**known, "n": self.n, "reason": self.reason}
 
 
 class SamplesNeeded(NamedTuple):

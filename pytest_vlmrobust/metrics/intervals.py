@@ -16,7 +16,7 @@ from .selections import low_settings, types
 from .statistics.clusters import Clusters
 from .statistics.contrasts import score_ratio_interval
 from .statistics.counts import count_interval
-from .statistics.differences import BoundTest, drop_test
+from .statistics.differences import BoundTest, drop_test, largest_bounds
 from .statistics.means import MeanTest
 from .statistics.proportions import proportion_interval
 from .statistics.quantiles import one_sided
@@ -177,15 +177,8 @@ def _bounds_of(test: BoundTest, confidence: float) -> Bounds:
 
 
 def _largest_bounds(table: ScoreTable, settings: tuple[str, ...], confidence: float) -> Bounds:
-    """Bounds the largest of m drops.
-
-    The upper bound is the largest of the m upper bounds, without correction: all drops are below a threshold only if each one is
-    shown to be (intersection-union). The lower bound is the largest of m lower bounds, each at a 2m-th of the error: Bonferroni,
-    halved because far out in its tail Tango's test errs up to 2.7 times as often as it says when helpful flips are rare.
-    """
-    tail, test = one_sided(confidence), drop_test(table.clean, table.matrix(settings), table.clusters)
-    tests = 1 if len(settings) == 1 else 2 * len(settings)
-    return float(test.lower(tail / tests).max()), float(test.upper(tail).max())
+    test = drop_test(table.clean, table.matrix(settings), table.clusters)
+    return largest_bounds([test], len(settings), one_sided(confidence))
 
 
 def _share_above(test: BoundTest, bound: float, tail: float) -> Bounds:

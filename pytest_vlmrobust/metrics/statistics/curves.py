@@ -141,9 +141,14 @@ class ContrastTest:
 
     def lower(self, tail: float, rng: np.random.Generator) -> float:
         """Returns a lower bound of the largest contrast, simultaneous over all (max-t)."""
+        return float(self.lowers(tail, rng).max())
+
+    def lowers(self, tail: float, rng: np.random.Generator) -> Array:
+        """Returns lower bounds of all contrasts, shape (M,), which hold together (max-t); minus infinity for a single cluster."""
         if self.df <= 0:
-            return -math.inf
-        return float((self.values - self._simultaneous(tail, rng) * self.errors).max())
+            return np.full(len(self.weights), -np.inf)
+        bounds: Array = self.values - self._simultaneous(tail, rng) * self.errors
+        return bounds
 
     def ratio_upper(self, denominator: Array, tail: float) -> float:
         """Returns an upper bound of the largest contrast over the contrast ``denominator`` (R,), known to be positive.

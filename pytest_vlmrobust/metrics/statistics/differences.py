@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +59,12 @@ class TangoTest:
         df = math.inf if clusters.independent else clusters.degrees_of_freedom
         return cls(harmful, helpful, len(differences) / effects, df)
 
+    @classmethod
+    def joined(cls, tests: Sequence[TangoTest]) -> TangoTest:
+        """Returns one test about the drops of several, in their order: much faster than each one; the fewest df count for all."""
+        harmful, helpful, n = (np.concatenate(one) for one in zip(*((t.harmful, t.helpful, t.n) for t in tests), strict=True))
+        return cls(harmful, helpful, n, min(test.df for test in tests))
+
     def lower(self, tail: float) -> Array:
         """Returns lower bounds of the drops, shape (m,)."""
         return tango_lower(self.harmful, self.helpful, self.n, critical_value(tail, self.df))
@@ -89,3 +96,15 @@ def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
     differences = clean[:, None] - perturbed
     binary = all(bool(((scores == 0.0) | (scores == 1.0)).all()) for scores in (clean, perturbed))
     return TangoTest.of(differences, clusters) if binary else MeanTest.of(differences, clusters)
+
+
+def largest_bounds(tests: Sequence[BoundTest], count: int, tail: float) -> tuple[float, float]:
+    """Bounds the largest of ``count`` true values, which the tests are about.
+
+    The upper bound is the largest of their upper bounds, without correction: all values are below a threshold only if each one is
+    shown to be (intersection-union). The lower bound is the largest of their lower bounds, each at a 2 ``count``-th of the error:
+    Bonferroni, halved because far out in its tail Tango's test errs up to 2.7 times as often as it says when helpful flips are
+    rare.
+    """
+    shares = 1 if count == 1 else 2 * count
+    return max(float(test.lower(tail / shares).max()) for test in tests), max(float(test.upper(tail).max()) for test in tests)

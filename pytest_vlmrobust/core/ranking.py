@@ -1,0 +1,178 @@
+"""Ranking: several models on the same samples under the same settings, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .estimate import Estimate
+
+RANKING_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One number that is known about each model."""
+
+    name: str
+    """That of the registered metric, where it is one."""
+    words: str
+    better: Literal["higher", "lower"]
+    ranks: bool = True
+    """Whether models can be ranked by it."""
+
+
+MEAN_ACCURACY = Quantity("mean_accuracy", "accuracy under settings", "higher")
+CLEAN_ACCURACY = Quantity("clean_accuracy", "clean accuracy", "higher")
+MEAN_DROP = Quantity("mean_drop", "mean drop", "lower")
+WORST_CASE_DROP = Quantity("worst_case_drop", "worst-case drop", "lower", ranks=False)
+MEAN_CORRUPTION_ERROR = Quantity("mean_corruption_error", "mCE", "lower")
+QUANTITIES = {one.name: one for one in (MEAN_ACCURACY, CLEAN_ACCURACY, MEAN_DROP, WORST_CASE_DROP, MEAN_CORRUPTION_ERROR)}
+"""What is known about each model, by name, in the order of columns.
+
+Nothing is ranked by the largest of many drops: the difference of two such maxima has no interval that is worth having.
+"""
+BY = tuple(name for name, one in QUANTITIES.items() if one.ranks)
+"""What models can be ranked by; the first one unless another is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One model among the others."""
+
+    model: str
+    values: Mapping[str, Estimate]
+    """Name of a quantity to its value with interval; an undefined one says why."""
+    rank: int | None = None
+    """One more than the models that are better: models that tie share the better rank. ``None`` where nothing is ranked."""
+    best: int | None = None
+    """The best rank that the samples do not rule out: one more than the models that are shown to be better."""
+    worst: int | None = None
+    """The worst one: all models but those that are shown to be worse."""
+    not_apart: tuple[str, ...] = ()
+    """Models that it cannot be told apart from."""
+    failed: int = 0
+    """Inferences of the cells that count which failed: they have no score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is known about two models: the first one's quantity minus the second one's, paired by sample."""
+
+    first: str
+    second: str
+    difference: Estimate
+    """Its interval holds together with those of all other pairs."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether the samples tell the two apart: the interval leaves 0 out."""
+        return self.difference.low > 0.0 or self.difference.high < 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyDrops:
+    """How much each model loses under one family of perturbations."""
+
+    family: str
+    settings: int
+    """Settings that the mean is taken over, of all data sets."""
+    drops: Mapping[str, Estimate]
+    """Model to its mean drop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """All models on one data set, or over all data sets."""
+
+    dataset: str
+    """Empty over all data sets."""
+    samples: int
+    settings: int
+    """Perturbed settings that count: those that all models were asked about; over all data sets their sum."""
+    standings: tuple[Standing, ...]
+    """Best first."""
+    differences: tuple[Difference, ...] = ()
+    """Every pair of models, once, the one that stands first first."""
+    families: tuple[FamilyDrops, ...] = ()
+    """The family that costs most, on average over models, first."""
+    notes: tuple[str, ...] = ()
+    """What limits it: failed inferences, quantities that are undefined and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Several models side by side."""
+
+    runs: tuple[str, ...]
+    """Where the runs are."""
+    models: tuple[str, ...]
+    by: str
+    """Name of the quantity that ranks."""
+    reference: str
+    """The model whose errors are the unit of mCE; empty where none was named."""
+    boards: tuple[Board, ...]
+    """Over all data sets first, where there are several, then one for each."""
+    left_out: tuple[str, ...] = ()
+    """What was measured and does not count: cells that not all models were asked about, and experiments of another kind."""
+    confidence: float = field(default=0.90)
+    """Level of each interval, and of all statements about ranks and pairs of a board together."""
+
+    @property
+    def quantity(self) -> Quantity:
+        """What ranks."""
+        return QUANTITIES[self.by]
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What is given, what ranks first; mCE only where it has a unit."""
+        given = [one for one in QUANTITIES.values() if self.reference or one is not MEAN_CORRUPTION_ERROR]
+        return sorted(given, key=lambda one: one.name != self.by)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the ranking as what JSON can hold; undefined numbers are ``None``."""
+        return {
+            "ranking_version": RANKING_VERSION,
+            "runs": list(self.runs),
+            "models": list(self.models),
+            "by": self.by,
+            "better": self.quantity.better,
+            "reference": self.reference or None,
+            "confidence": self.confidence,
+            "boards": [_board(one) for one in self.boards],
+            "left_out": list(self.left_out),
+        }
+
+
+def _board(board: Board) -> dict[str, Any]:
+    return {
+        "dataset": board.dataset or None,
+        "samples": board.samples,
+        "settings": board.settings,
+        "standings": [_standing(one) for one in board.standings],
+        "differences": [
+            {"first": one.first, "second": one.second, **one.difference.to_dict(), "apart": one.apart}
+            for one in board.differences
+        ],
+        "families": [
+            {"family": one.family, "settings": one.settings, "mean_drop": _estimates(one.drops)} for one in board.families
+        ],
+        "notes": list(board.notes),
+    }
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    return {
+        "model": standing.model,
+        "rank": standing.rank,
+        "rank_best": standing.best,
+        "rank_worst": standing.worst,
+        "not_apart": list(standing.not_apart),
+        "failed": standing.failed,
+        "values": _estimates(standing.values),
+    }
+
+
+def _estimates(by_name: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {name: one.to_dict() for name, one in by_name.items()}

@@ -1,0 +1,170 @@
+"""SideBySide: the scores of several models on the same samples under the same settings, and what they say about each model.
+
+Every number here rests on the same answers for all models: where one model's inference failed, that sample counts for none of
+them under that setting. Without failed inferences the values and intervals are those of the registered metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .scores import ROUNDING, Scores, as_scores, named, require_equal_lengths
+from .selections import types
+from .statistics.clusters import Clusters
+from .statistics.contests import Contest
+from .statistics.differences import BoundTest, TangoTest, drop_test
+from .table import ScoreTable
+
+Rows = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Means:
+    """Values of M models, shape (M,), with each sample's influence on them, shape (N, M), of mean 0."""
+
+    values: Scores
+    influences: Scores
+
+    def __add__(self, other: Means) -> Means:
+        return Means(self.values + other.values, self.influences + other.influences)
+
+    def over(self, count: int) -> Means:
+        """Returns them divided by a number."""
+        return Means(self.values / count, self.influences / count)
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Scores of M > 1 models on the same N samples, clean and under the same settings; NaN marks a failed inference.
+
+    Raises:
+        ValueError: other shapes, or a score outside [0, 1].
+    """
+
+    clean: Scores
+    """Shape (M, N)."""
+    by_setting: Mapping[str, Scores]
+    """Setting to scores, shape (M, N)."""
+    groups: Sequence[str] | None = None
+    """The source image of each sample; None when all samples are independent."""
+    clusters: Clusters = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clean", as_scores(self.clean, "clean", axes=2))
+        checked = {name: as_scores(scores, named("by_setting", name), axes=2) for name, scores in self.by_setting.items()}
+        object.__setattr__(self, "by_setting", checked)
+        for axis, noun in enumerate(("models", "samples")):
+            sizes = {named("by_setting", name): scores.shape[axis] for name, scores in checked.items()}
+            require_equal_lengths({f"clean ({noun})": self.clean.shape[axis], **sizes})
+        object.__setattr__(self, "clusters", Clusters.of(self.groups, self.samples))
+
+    @property
+    def models(self) -> int:
+        """How many models there are, M."""
+        return len(self.clean)
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are, N."""
+        return int(self.clean.shape[1])
+
+    def kept(self, setting: str = "") -> Rows:
+        """Returns which samples count under a setting: those that every model has a score for, there and clean; shape (N,)."""
+        scores = [self.clean, self.by_setting[setting]] if setting else [self.clean]
+        return np.array(~np.isnan(np.concatenate(scores)).any(axis=0))
+
+    def counted(self) -> tuple[str, ...]:
+        """Returns the settings under which at least one sample counts."""
+        return tuple(name for name in self.by_setting if self.kept(name).any())
+
+    def failed(self) -> list[int]:
+        """Returns how many inferences of each model failed, clean and under all settings."""
+        scores = [self.clean, *self.by_setting.values()]
+        return [int(sum(np.isnan(one[model]).sum() for one in scores)) for model in range(self.models)]
+
+    def clean_table(self, model: int) -> ScoreTable:
+        """Returns one model's clean scores of the samples that count."""
+        rows = self.kept()
+        groups = None if self.groups is None else [name for name, kept in zip(self.groups, rows, strict=True) if kept]
+        return ScoreTable(self.clean[model, rows], groups=groups)
+
+    def clean_accuracy(self) -> Contest:
+        """Mean clean score; needs a sample that counts."""
+        return self._contest(self._means(self.clean, self.kept()))
+
+    def mean_accuracy(self, settings: Sequence[str]) -> Contest:
+        """Mean score under each setting, averaged over at least one that counts."""
+        return self._contest(self._average([self._accuracy(name) for name in settings]))
+
+    def mean_drop(self, settings: Sequence[str]) -> Contest:
+        """Mean drop from clean to each setting, averaged over at least one that counts: the metric ``mean_drop``."""
+        drops = [self._means(self.clean - self.by_setting[name], self.kept(name)) for name in settings]
+        return self._contest(self._average(drops))
+
+    def mean_corruption_error(self, settings: Sequence[str], reference: int) -> Contest:
+        """Errors in units of a reference model's: the metric ``mean_corruption_error`` over at least one setting that counts.
+
+        The reference model has to make an error under each perturbation, see :meth:`perfect`.
+        """
+        ratios = [self._ratio(self._errors(levels), reference) for levels in types(settings).values()]
+        return self._contest(self._average(ratios))
+
+    def perfect(self, settings: Sequence[str], model: int) -> list[str]:
+        """Returns the perturbations under which a model makes no error."""
+        kinds = types(settings).items()
+        return [name for name, levels in kinds if not self._errors(levels).values[model] > ROUNDING]
+
+    def drops(self, settings: Sequence[str], model: int) -> dict[str, float]:
+        """Returns the drop of one model under each setting that counts."""
+        lost = {name: (self.clean - self.by_setting[name])[model, self.kept(name)] for name in settings}
+        return {name: float(values.mean()) for name, values in lost.items()}
+
+    def drop_tests(self, settings: Sequence[str], model: int) -> list[BoundTest]:
+        """Returns tests that together are about the drops of one model under settings that count."""
+        by_rows: dict[bytes, list[str]] = {}
+        for name in settings:
+            by_rows.setdefault(self.kept(name).tobytes(), []).append(name)
+        tests = [self._drop_test(names, model) for names in by_rows.values()]
+        binary = [test for test in tests if isinstance(test, TangoTest)]
+        graded = [test for test in tests if not isinstance(test, TangoTest)]
+        return [*([TangoTest.joined(binary)] if binary else []), *graded]
+
+    def _drop_test(self, settings: Sequence[str], model: int) -> BoundTest:
+        rows = np.flatnonzero(self.kept(settings[0]))
+        perturbed = np.stack([self.by_setting[name][model, rows] for name in settings], axis=1)
+        return drop_test(self.clean[model, rows], perturbed, self.clusters.within(rows))
+
+    def _contest(self, means: Means) -> Contest:
+        return Contest.of(means.values, means.influences, self.clusters)
+
+    def _accuracy(self, setting: str) -> Means:
+        return self._means(self.by_setting[setting], self.kept(setting))
+
+    def _errors(self, settings: Sequence[str]) -> Means:
+        """Returns one minus the accuracy, summed over settings."""
+        accuracies = reduce(Means.__add__, [self._accuracy(name) for name in settings])
+        return Means(len(settings) - accuracies.values, -accuracies.influences)
+
+    def _means(self, scores: Scores, rows: Rows) -> Means:
+        """Returns the mean over some samples; each of these moves it as much more as there are fewer of them."""
+        counted = scores[:, rows].T
+        values = counted.mean(axis=0)
+        influences = np.zeros((self.samples, self.models))
+        influences[rows] = (counted - values) * (self.samples / len(counted))
+        return Means(values, influences)
+
+    @staticmethod
+    def _ratio(errors: Means, reference: int) -> Means:
+        """Returns sums of errors over those of one model; the influence on a ratio E/R is (e - (E/R) r) / R."""
+        unit = float(errors.values[reference])
+        ratios = errors.values / unit
+        return Means(ratios, (errors.influences - ratios * errors.influences[:, [reference]]) / unit)
+
+    @staticmethod
+    def _average(parts: Sequence[Means]) -> Means:
+        return reduce(Means.__add__, parts).over(len(parts))

@@ -1,0 +1,103 @@
+"""Several models side by side: as a table for the terminal, in Markdown, as JSON and as a page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.ranking import Board, FamilyDrops, Ranking, Standing
+
+from .html.models import render_models
+from .tables import render_table
+from .writing import in_table, write_text
+
+JSON_FILE = "models.json"
+MARKDOWN_FILE = "models.md"
+PAGE = "models.html"
+OVER_ALL = "all data sets"
+
+
+def write_ranking(directory: Path, ranking: Ranking) -> None:
+    """Writes models.html, models.md and models.json into ``directory``, which is created.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    write_text(directory / JSON_FILE, json.dumps(ranking.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(directory / MARKDOWN_FILE, ranking_markdown(ranking))
+    write_text(directory / PAGE, render_models(ranking))
+
+
+def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:
+    """Returns the tables as text, the best model of each first, with what limits them below."""
+    parts = []
+    for board in ranking.boards:
+        rows = [_row(one, ranking) for one in board.standings]
+        table = render_table(_header(ranking), rows, names=1, width=max(80, width), color=color)
+        notes = [*(_not_apart(one) for one in board.standings if one.not_apart), *board.notes]
+        parts.append("\n".join([_title(board), table, *notes, ""]))
+    return "\n".join([*parts, *_below(ranking)]) + "\n"
+
+
+def ranking_markdown(ranking: Ranking) -> str:
+    """Returns the ranking in Markdown: of each board its models, best first, who cannot be told apart, and drops by family."""
+    lines = [f"# {len(ranking.models)} models side by side", "", *(f"- {in_table(line)}" for line in _below(ranking)), ""]
+    for board in ranking.boards:
+        lines += [f"## {in_table(_title(board))}", ""]
+        lines += _markdown(_header(ranking), [_row(one, ranking) for one in board.standings])
+        notes = [*(_not_apart(one) for one in board.standings if one.not_apart), *board.notes]
+        lines += [*(f"- {in_table(note)}" for note in notes), *([""] if notes else [])]
+        if board.families:
+            models = [one.model for one in board.standings]
+            lines += ["Mean drop by family of perturbations, the family that costs most first:", ""]
+            lines += _markdown(("family", "settings", *models), [_family(one, models) for one in board.families])
+    return "\n".join(lines)
+
+
+def _header(ranking: Ranking) -> tuple[str, ...]:
+    return ("model", "rank", "may be", *(one.words for one in ranking.quantities))
+
+
+def _row(standing: Standing, ranking: Ranking) -> tuple[str, ...]:
+    known = standing.rank is not None
+    ranks = (str(standing.rank), f"{standing.best} to {standing.worst}") if known else ("not ranked", "")
+    return (standing.model, *ranks, *(_value(standing.values[one.name]) for one in ranking.quantities))
+
+
+def _family(drops: FamilyDrops, models: Sequence[str]) -> tuple[str, ...]:
+    return (drops.family, str(drops.settings), *(_value(drops.drops[model]) for model in models))
+
+
+def _value(estimate: Estimate) -> str:
+    if math.isnan(estimate.value):
+        return "undefined"
+    interval = "" if math.isnan(estimate.low) else f" [{estimate.low:.3f}, {estimate.high:.3f}]"
+    return f"{estimate.value:.3f}{interval}"
+
+
+def _title(board: Board) -> str:
+    return f"{board.dataset or OVER_ALL}: {board.samples} samples, {board.settings} perturbed settings"
+
+
+def _not_apart(standing: Standing) -> str:
+    return f"{standing.model} cannot be told apart from {', '.join(standing.not_apart)}"
+
+
+def _below(ranking: Ranking) -> Iterable[str]:
+    level = f"{ranking.confidence:.0%}"
+    by = f"{ranking.quantity.words} ({ranking.by}), {ranking.quantity.better} is better"
+    yield f"ranked by {by}; runs: {', '.join(ranking.runs)}"
+    yield (
+        f"intervals: {level} each, samples of one source picture taken together; what is said about ranks and pairs of a table "
+        f"holds together at {level}"
+    )
+    yield from (f"left out: {line}" for line in ranking.left_out)
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(map(in_table, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
+    return [*lines, *(f"| {' | '.join(map(in_table, row))} |" for row in rows), ""]

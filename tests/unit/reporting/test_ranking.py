@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.reporting import RunFacts, write_report
+from pytest_vlmrobust.reporting.ranking import ranking_markdown, render_ranking, write_ranking
+
+from .pages import cell
+from .rankings import board, ranking, unranked
+
+
+def test_the_table_has_ranks_with_their_intervals_best_first() -> None:
+    lines = render_ranking(ranking(), width=160, color=False).splitlines()
+    assert lines[0] == "shapes: 40 samples, 4 perturbed settings"
+    assert lines[1].split("  ")[0] == "model"
+    assert "mCE" not in lines[1]
+    rows = [line for line in lines if line.startswith(("ann ", "bob ", "cy "))]
+    assert rows[0].split()[:7] == ["ann", "1", "1", "to", "2", "0.820", "[0.770,"]
+    assert [row.split()[0] for row in rows[:3]] == ["ann", "bob", "cy"]
+    assert "ann cannot be told apart from bob" in lines
+    assert "mCE is not given: no reference model was named" in lines
+    assert "ranked by accuracy under settings (mean_accuracy), higher is better; runs: runs/one" in lines
+    assert "left out: fog:low does not count" in lines
+
+
+@pytest.mark.parametrize(("by", "words"), [("mean_drop", "mean drop"), ("clean_accuracy", "clean accuracy")])
+def test_what_ranks_stands_first(by: str, words: str) -> None:
+    header = render_ranking(ranking(by=by), width=160, color=False).splitlines()[1]
+    assert header.partition("may be")[2].strip().startswith(words)
+
+
+def test_mce_has_a_column_where_it_has_a_unit() -> None:
+    assert "mCE" in render_ranking(ranking(reference="cy"), width=160, color=False).splitlines()[1]
+
+
+def test_what_is_not_ranked_says_so() -> None:
+    text = render_ranking(ranking(unranked()), width=160, color=False)
+    assert "ann    not ranked" in text
+    assert "undefined" in text
+    assert "nan" not in text
+    assert "nothing is given" in text
+
+
+def test_markdown_has_boards_families_and_what_was_left_out() -> None:
+    text = ranking_markdown(ranking(board(""), board("d|x")))
+    assert text.startswith("# 3 models side by side\n")
+    assert "## all data sets: 40 samples, 4 perturbed settings" in text
+    assert "## d\\|x: 40 samples" in text
+    assert "| ann | 1 | 1 to 2 | 0.820 [0.770, 0.870] |" in text
+    assert "| weather | 3 | 0.120 [0.070, 0.170] | -0.020 [-0.070, 0.030] | 0.550 [0.500, 0.600] |" in text
+    assert "- left out: fog:low does not count" in text
+
+
+def test_three_files_are_written(tmp_path: Path) -> None:
+    write_ranking(tmp_path / "out", ranking())
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["models.html", "models.json", "models.md"]
+    data = json.loads((tmp_path / "out" / "models.json").read_text())
+    assert [one["rank"] for one in data["boards"][0]["standings"]] == [1, 2, 3]
+    assert data["boards"][0]["differences"][0]["apart"] is False
+    assert data["boards"][0]["families"][0]["mean_drop"]["cy"]["value"] == 0.55
+
+
+def test_a_report_of_several_models_links_their_page(tmp_path: Path) -> None:
+    write_report(tmp_path / "one", [cell("clean")], RunFacts(), None)
+    assert not (tmp_path / "one" / "models.html").exists()
+    assert "models.html" not in (tmp_path / "one" / "report.html").read_text()
+    write_report(tmp_path / "two", [cell("clean")], RunFacts(ranking=ranking()), None)
+    assert (tmp_path / "two" / "models.html").is_file()
+    assert '<a href="models.html">Models</a>' in (tmp_path / "two" / "report.html").read_text()
