@@ -1,6 +1,7 @@
 """VLM-RobustBench: 49 augmentations in 133 settings, and what their drops add up to.
 
-`test_cell` gates one setting at a time; `test_sweep` gates the summary metrics, each over all settings.
+`test_cell` gates one setting at a time; `test_sweep` gates the summary metrics, each over all settings. `test_since_baseline`
+gates what all settings together lost since the run named by `--vlm-baseline`, and is there only with it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ SUMMARY_METRICS = (
     "mean_helpful_flip_rate",
     "mean_severity_violation",
     "mean_severity_correlation",
-    "mean_baseline_drop",  # only with --vlm-baseline
 )
 
 
@@ -38,4 +38,11 @@ def test_cell(vlm_cell: GatedTest) -> None:
 @pytest.mark.vlm_metrics(*SUMMARY_METRICS)
 def test_sweep(vlm_sweep: GatedTest) -> None:
     """One summary metric keeps its bounds."""
+    vlm_sweep.check()
+
+
+@pytest.mark.vlm_splits("robustbench")
+@pytest.mark.vlm_metrics("mean_baseline_drop")
+def test_since_baseline(vlm_sweep: GatedTest) -> None:
+    """The mean loss since an earlier run keeps its bounds."""
     vlm_sweep.check()

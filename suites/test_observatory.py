@@ -38,6 +38,14 @@ def test_robustness(vlm_sweep: GatedTest) -> None:
     vlm_sweep.check()
 
 
+@pytest.mark.vlm_tasks("matching", "pointing", "guided", "semi_guided")
+@pytest.mark.vlm_splits(*SPLITS)
+@pytest.mark.vlm_metrics("mean_baseline_drop")
+def test_since_baseline(vlm_sweep: GatedTest) -> None:
+    """What augmentations, and illusions, lost since an earlier run; there only with ``--vlm-baseline``."""
+    vlm_sweep.check()
+
+
 @pytest.mark.vlm_tasks("pointing")
 @pytest.mark.vlm_splits("clean", *SPLITS)
 @pytest.mark.vlm_metrics("split_position_gap")

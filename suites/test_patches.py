@@ -3,7 +3,8 @@
 Grids are those of ``--vlm-patches``, 2 x 2 and 3 x 3 by default. The score of a sample under ``patches:n`` is that of its best
 patch. PCRI reads the comparison as a property of the model, RCI as one of the data set. Part of a negative value is luck, as
 n * n attempts beat one: ``pcri_excess`` takes it out. ``--vlm-patch-stop`` gives the same numbers from fewer inferences, but for
-the map of positions.
+the map of positions. `test_since_baseline` gates what all grids together lost since the run named by `--vlm-baseline`, of each
+sample from its best patch, and is there only with it.
 """
 
 from __future__ import annotations
@@ -17,3 +18,10 @@ from pytest_vlmrobust.plugin import GatedTest
 def test_cell(vlm_cell: GatedTest) -> None:
     """One grid keeps its bounds."""
     vlm_cell.check()
+
+
+@pytest.mark.vlm_splits("patches")
+@pytest.mark.vlm_metrics("mean_baseline_drop")
+def test_since_baseline(vlm_sweep: GatedTest) -> None:
+    """The mean loss since an earlier run keeps its bounds."""
+    vlm_sweep.check()

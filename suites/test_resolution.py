@@ -3,7 +3,8 @@
 `test_cell` gates one rung at a time; `test_sweep` gates what the curve over all rungs says, also by category and sub-task. Rungs
 are twelfths of the size of a data set's pictures where all have one size, and 112 to 1344 pixels elsewhere. `test_preprocessing`
 pads and enlarges two low rungs before the model sees them (Table 3): more tokens, and nothing more to see. Super-resolution joins
-where a `conftest.py` registered a network for it.
+where a `conftest.py` registered a network for it. `test_since_baseline` gates what all rungs together lost since the run named by
+`--vlm-baseline`, and is there only with it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,13 @@ def test_cell(vlm_cell: GatedTest) -> None:
 @pytest.mark.vlm_metrics(*SUMMARY_METRICS)
 def test_sweep(vlm_sweep: GatedTest) -> None:
     """One property of the curve keeps its bounds."""
+    vlm_sweep.check()
+
+
+@pytest.mark.vlm_splits("ladder")
+@pytest.mark.vlm_metrics("mean_baseline_drop")
+def test_since_baseline(vlm_sweep: GatedTest) -> None:
+    """The mean loss since an earlier run keeps its bounds."""
     vlm_sweep.check()
 
 

@@ -32,7 +32,11 @@ class Entity:
 
 
 class Collection(Protocol):
-    """Identities of one domain. Ids are unique, and the order is the same in every process."""
+    """Identities of one domain. Ids are unique, and the order is the same in every process.
+
+    One may say more of itself: see ``notes``, ``notes_on_neighbours``, ``most_neighbours`` and ``how_to_add_boxes`` in this
+    module, which read what it has of these names.
+    """
 
     @property
     def name(self) -> str:
@@ -77,6 +81,40 @@ class Collection(Protocol):
             DatasetError: the collection has fewer others.
         """
         ...
+
+
+def notes(collection: Collection) -> tuple[str, ...]:
+    """Returns what a reader of the report should know about the data of a collection: its ``notes``, else nothing.
+
+    Raises:
+        DatasetError: the data are empty or malformed.
+    """
+    return tuple(getattr(collection, "notes", ()))
+
+
+def notes_on_neighbours(collection: Collection, count: int) -> tuple[str, ...]:
+    """Returns what a reader should know about ``count`` neighbours of each: its ``notes_on_neighbours(count)``, else nothing.
+
+    Raises:
+        DatasetError: the data are empty or malformed.
+    """
+    ask = getattr(collection, "notes_on_neighbours", None)
+    return tuple(ask(count)) if callable(ask) else ()
+
+
+def most_neighbours(collection: Collection) -> int | None:
+    """Returns how many neighbours it has for each of its identities; ``None`` where it does not say: it may draw any number.
+
+    Raises:
+        DatasetError: the data are empty or malformed.
+    """
+    found: int | None = getattr(collection, "most_neighbours", None)
+    return found
+
+
+def how_to_add_boxes(collection: Collection) -> str:
+    """Returns a sentence about where boxes of a collection come from, for those who lack them."""
+    return str(getattr(collection, "how_to_add_boxes", "Give them in the collection's annotations"))
 
 
 CollectionFactory = Callable[[], Collection]

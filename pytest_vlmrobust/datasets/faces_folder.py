@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import warnings
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +14,10 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource
 
 from .collection import Entity
-from .faces_folder_layout import tables_in
+from .faces_folder_layout import DOMAINS, EXTRA, SETTINGS, tables_in
 from .faces_folder_reading import FolderContents, FolderReader
 from .faces_folder_rows import write_rows, written_box
 from .faces_folder_settings import FolderSettings, read_settings
-from .files import DatasetWarning
 from .images import FileImage
 from .similarity import CIRCLES, PIXEL_STATISTICS, circles, nearest, unit_rows
 
@@ -79,12 +78,46 @@ class FaceFolder:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what a reader of the report should know about these data; each was also given as a ``DatasetWarning``.
+        """Returns what a reader of the report should know about these data. Whoever reports says it: nothing is warned of.
 
         Raises:
             DatasetError: as ``entities``.
         """
         return self._contents.notes
+
+    def notes_on_neighbours(self, count: int) -> tuple[str, ...]:
+        """Returns a note for each group of people that has fewer than ``count + 1`` members, so that it gives who is meant away.
+
+        Raises:
+            DatasetError: as ``entities``.
+        """
+        members = Counter(self._groups)
+        small = sorted(group for group, size in members.items() if size <= count) if len(members) > 1 else []
+        return tuple(
+            f"{self.folder}: {count} neighbours of the same group are wanted, and {_counted(group, members[group])}: the others "
+            f"come from other groups, so that the group can tell who is meant. Add pictures of it until it has {count + 1}"
+            for group in small
+        )
+
+    @property
+    def most_neighbours(self) -> int:
+        """How many others each identity has.
+
+        Raises:
+            DatasetError: as ``entities``.
+        """
+        return len(self.entities()) - 1
+
+    @property
+    def how_to_add_boxes(self) -> str:
+        """A sentence about where boxes come from.
+
+        Raises:
+            DatasetError: the settings cannot be read, or there is no table.
+        """
+        columns = ", ".join(DOMAINS[self.domain].attributes)
+        found = f", or name MediaPipe's model file as `landmarks` in {SETTINGS} (pip install '{EXTRA}')"
+        return f"Write the boxes ({columns}) into {self._table()}{found if self.domain == 'face' else ''}"
 
     @property
     def neighbours_by(self) -> str:
@@ -114,7 +147,7 @@ class FaceFolder:
         A circle is ``count + 1`` of one group that are near each other, see ``similarity.circles``: all of them are shown
         together, whichever of them is meant, so that neither the group nor the place among the candidates tells which one it is.
         Who stands in no circle, at most ``count`` of a group, has the nearest of its group and, where those are too few, of
-        other groups, with a ``DatasetWarning``.
+        other groups; ``notes_on_neighbours`` says so.
 
         Raises:
             DatasetError: there are fewer others, or no such identity.
@@ -128,7 +161,6 @@ class FaceFolder:
             raise DatasetError(
                 f"{self.folder} has {len(entities)} identities: expected {count + 1} or more, for {count} neighbours"
             )
-        self._warn_of_small_group(entity.group, count)
         order = nearest(self._rows, self._groups, index)
         circle = next((members for members in self._circles(count + 1) if index in members), None)
         found = order[:count] if circle is None else [place for place in order if place in circle]
@@ -140,10 +172,7 @@ class FaceFolder:
 
     @cached_property
     def _contents(self) -> FolderContents:
-        contents = FolderReader(self.folder, self._table(), self._settings).contents()
-        for note in contents.notes:
-            warnings.warn(note, DatasetWarning, stacklevel=3)
-        return contents
+        return FolderReader(self.folder, self._table(), self._settings).contents()
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -186,18 +215,6 @@ class FaceFolder:
             raise DatasetError(f"{self.folder} holds {names}: expected either faces.csv or faces.json")
         return tables[0]
 
-    def _warn_of_small_group(self, group: str, count: int) -> None:
-        members = sum(entity.group == group for entity in self.entities())
-        if members > count:
-            return
-        warnings.warn(
-            f"{self.folder}: {count} neighbours of the same group are wanted, and the group {group!r} has {members} "
-            f"member{'s' if members > 1 else ''}: the others come from other groups, so that the group can tell who is meant. "
-            f"Add pictures of this group until it has {count + 1}",
-            DatasetWarning,
-            stacklevel=3,
-        )
-
     def __repr__(self) -> str:
         return f"FaceFolder({str(self.folder)!r}, {self.name!r})"
 
@@ -221,6 +238,11 @@ def write_table(folder: str | Path, table: str | Path) -> None:
         raise UsageError(
             f"{target} cannot be written: {error.strerror or error}. Give the path of a file that is not there"
         ) from error
+
+
+def _counted(group: str, members: int) -> str:
+    has = f"has {members} member{'s' if members > 1 else ''}"
+    return f"the group {group!r} {has}" if group else f"the group of those for whom none is given {has}"
 
 
 def _written(entity: Entity, folder: Path) -> dict[str, str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 TABLES = ("faces.csv", "faces.json")
 SETTINGS = "faces.yaml"
+EXTRA = "pytest-vlmrobust[faces]"
+"""What brings MediaPipe."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,7 +21,7 @@ from .faces_folder_layout import SETTINGS
 from .faces_folder_rows import Row, read_rows
 from .faces_folder_settings import FolderSettings
 from .files import Place, Problems
-from .images import FileImage
+from .images import FileImage, is_turned
 from .similarity import pixel_features
 from .strict_json import is_text
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 LEAST_EDGE = 64
 """Width and height of a picture in pixels, at least: in less, a face is hardly one."""
 _BOX = "x1,y1,x2,y2 in pixels, with x1 < x2 and y1 < y2"
+_PIXEL = "a box of one pixel or more in width and height: edges are in pixels, not in shares of the picture"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_ID = 40
 _NUMBER = re.compile(r"\s*-?[0-9]+(\.[0-9]*)?\s*")
@@ -60,6 +62,8 @@ class _Draft:
     boxes: Mapping[str, Box]
     size: tuple[int, int] = (0, 0)
     """Zero where there is no picture to speak of."""
+    is_turned: bool = False
+    """Whether viewers show it turned."""
     features: NDArray[np.float64] | None = field(default=None, repr=False)
 
 
@@ -98,22 +102,21 @@ class FolderReader:
 
     def _text(self, row: Row, column: str) -> str:
         value = row.cells.get(column, "")
-        if is_text(value):
+        if is_text(value) and _can_be_written(str(value)):
             return str(value)
         self.problems.add(row.place, column, value, "text")
         return ""
 
     def _path(self, row: Row) -> Path:
         written = row.cells["file"]
-        if not isinstance(written, str):
+        if not isinstance(written, str) or not _can_be_written(written):
             self.problems.add(row.place, "file", written, "the path of a picture, relative to the folder")
             return self.folder
         path = self.folder / written
-        if not path.is_file():
-            there = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        if why := _why_no_file(path):
             downloads = " (nothing is downloaded: save the picture in the folder)" if "://" in written else ""
-            near = did_you_mean(path.name, there)
-            self.problems.add(row.place, "file", written, f"a picture; there is no file {path}{downloads}.{near}")
+            self.problems.add(row.place, "file", written, f"a picture; {why}{downloads}.{_near_file(path)}")
+            return self.folder
         return path
 
     def _boxes(self, row: Row) -> dict[str, Box]:
@@ -129,22 +132,25 @@ class FolderReader:
         if edges is None or not (edges[0] < edges[2] and edges[1] < edges[3]):
             self.problems.add(row.place, attribute, row.cells[attribute], _BOX)
             return None
+        if min(edges[2] - edges[0], edges[3] - edges[1]) < 1:
+            self.problems.add(row.place, attribute, row.cells[attribute], _PIXEL)
+            return None
         return edges
 
     def _check_repeats(self, drafts: Sequence[_Draft]) -> None:
-        identities: dict[str, Place] = {}
+        identities: dict[str, tuple[str, Place]] = {}
         files: dict[Path, Place] = {}
         groups: dict[str, tuple[str, Place]] = {}
         for draft in drafts:
-            first = identities.setdefault(draft.identity, draft.place)
+            spelled, first = identities.setdefault(_alike(draft.identity), (draft.identity, draft.place))
             if first is not draft.place:
-                self.problems.add(
-                    draft.place, "identity", draft.identity, f"one picture of each identity: line {first.line} has one already"
-                )
+                apart = f", as {spelled!r}: case, blanks and Unicode forms tell nobody apart" if spelled != draft.identity else ""
+                expected = f"one picture of each identity: line {first.line} has one already{apart}"
+                self.problems.add(draft.place, "identity", draft.identity, expected)
             first = files.setdefault(draft.path, draft.place)
-            if first is not draft.place:
+            if first is not draft.place and draft.path != self.folder:
                 self.problems.add(draft.place, "file", draft.path.name, f"a picture of its own: line {first.line} has this one")
-            spelled, first = groups.setdefault(draft.group.casefold(), (draft.group, draft.place))
+            spelled, first = groups.setdefault(_alike(draft.group), (draft.group, draft.place))
             if spelled != draft.group:
                 self.problems.add(draft.place, "group", draft.group, f"{spelled!r}, as it is spelled in line {first.line}")
 
@@ -166,8 +172,8 @@ class FolderReader:
 
     def _look(self, draft: _Draft, finder: FaceFinder | None) -> None:
         """Decodes the picture of a draft and notes what is wrong with it."""
-        if not draft.path.is_file():
-            return
+        if draft.path == self.folder:
+            return  # there is none, which was said
         try:
             picture = FileImage(draft.path, f"{draft.place}, {self.problems.part} 'file'").load()
         except ImageError as error:
@@ -177,7 +183,7 @@ class FolderReader:
         if min(width, height) < LEAST_EDGE:
             self.problems.add(draft.place, "file", f"{width} x {height} pixels", f"{LEAST_EDGE} x {LEAST_EDGE} pixels or more")
             return
-        draft.size = (width, height)
+        draft.size, draft.is_turned = (width, height), is_turned(draft.path)
         first = self._pixels.setdefault(pixels_digest(picture), draft.place)
         if first is not draft.place and first.row != draft.place.row:
             self.problems.add(
@@ -219,12 +225,42 @@ class FolderReader:
                 self.problems.add(draft.place, "file", found, f"{expected} as in most rows: the size must not tell who it is")
 
     def _notes(self, drafts: Sequence[_Draft]) -> Iterator[str]:
-        for what, lacking in (
-            ("group", [draft for draft in drafts if not draft.group]),
-            ("boxes", [draft for draft in drafts if not draft.boxes]),
-        ):
-            if 0 < len(lacking) < len(drafts):
-                yield f"{self.table}: {len(lacking)} of {len(drafts)} rows have no {what} (the first: {lacking[0].place})"
+        if turned := [draft for draft in drafts if draft.is_turned]:
+            yield (
+                f"{self.table}: {len(turned)} of {len(drafts)} pictures are to be shown turned, by their EXIF orientation, which "
+                f"is not applied: models see them as they are stored, and boxes are of that (the first: {turned[0].place}). Save "
+                "them upright"
+            )
+        lacking = [draft for draft in drafts if not draft.group]
+        if 0 < len(lacking) < len(drafts):
+            yield f"{self.table}: {len(lacking)} of {len(drafts)} rows have no group (the first: {lacking[0].place})"
+
+
+def _why_no_file(path: Path) -> str:
+    """Returns why there is no picture at a path, or an empty string."""
+    try:
+        if path.is_file():
+            return ""
+        return f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+    except OSError as error:
+        return f"{path} cannot be looked at: {error.strerror or error}"
+
+
+def _near_file(path: Path) -> str:
+    try:
+        return did_you_mean(path.name, [other.name for other in path.parent.iterdir() if other.is_file()])
+    except OSError:  # a hint is no must
+        return ""
+
+
+def _alike(name: str) -> str:
+    """Returns what names have in common that a reader takes for one: without case, extra blanks and Unicode forms."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def _can_be_written(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which JSON can hold and no file of a report can."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _four(value: Any) -> Box | None:

@@ -149,6 +149,14 @@ def decode(data: bytes, where: str) -> NDArray[np.uint8]:
         ) from error
 
 
+def is_turned(path: Path) -> bool:
+    """Whether viewers show a picture in a file turned or mirrored, by its EXIF orientation, which ``decode`` does not apply."""
+    from PIL import ExifTags, Image
+
+    with Image.open(path) as image:
+        return image.getexif().get(ExifTags.Base.Orientation, 1) not in (0, 1)
+
+
 def _of_bearable_size(image: Image.Image) -> Image.Image:
     if image.width * image.height > MOST_PIXELS:
         raise ValueError(f"{image.width} x {image.height} pixels are more than {MOST_PIXELS}: make the picture smaller")

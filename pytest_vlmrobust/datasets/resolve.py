@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.fingerprint import file_digest
 
 from .benchmark import Benchmark
 from .benchmark_registry import benchmark_of, benchmarks
+from .collection import COLLECTIONS
 from .faces_folder_layout import TABLES, tables_in
 from .protocol import Dataset
 from .registry import DATASETS
@@ -142,7 +143,17 @@ def _only_file(folder: Path) -> Path:
             "Observatory are made of it, by suites/test_observatory.py. Expected a .tsv or a .jsonl for questions"
         )
     there = sorted(path.name for path in folder.iterdir())
-    raise DatasetError(f"{folder} holds no .tsv and no .jsonl: expected exactly one. It holds {_list(there)}")
+    raise DatasetError(
+        f"{folder} holds no .tsv and no .jsonl, nor {' or '.join(TABLES)}: expected exactly one of them.{_misnamed(there)} "
+        f"It holds {_list(there)}"
+    )
+
+
+def _misnamed(names: Iterable[str]) -> str:
+    """Returns a hint at a file that looks like a table of identities under another name, or an empty string."""
+    tables = (name for name in names if Path(name).suffix.lower() in (".csv", ".json", ".xlsx", ".ods"))
+    found = next(tables, None)
+    return f" A table of identities is called {' or '.join(TABLES)}, and there is {found}." if found else ""
 
 
 def find(typed: str, data_dir: Path | None) -> Path | None:
@@ -162,14 +173,22 @@ def _data_folders(data_dir: Path | None) -> list[Path]:
 
 
 def _not_found(typed: str, data_dir: Path | None) -> str:
+    if typed in COLLECTIONS:
+        return (
+            f"{typed!r} is a collection of identities and asks no questions: the tasks of the Observatory are made of it, by "
+            f"suites/test_observatory.py. Expected a data set of questions: {_list(DATASETS.names())}, a .tsv, a .jsonl or "
+            "a folder"
+        )
     folders = _data_folders(data_dir)
     files = [file for benchmark in benchmarks().values() for file in benchmark.file_names]
-    known = [*DATASETS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
+    known = [*DATASETS.names(), *COLLECTIONS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
     nowhere = "" if folders else " No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA."
     return (
-        f"data set {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}. "
-        f"Looked for {looked}.{nowhere} Expected a registered name, a .tsv, a .jsonl or a folder{_of_benchmark(typed)}"
+        f"data set {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}; "
+        f"collections of identities: {_list(COLLECTIONS.names())}. "
+        f"Looked for {looked}.{nowhere} Expected a registered name, a .tsv, a .jsonl, or a folder with one of them or "
+        f"with {' or '.join(TABLES)} for identities{_of_benchmark(typed)}"
     )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import overload
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.seeding import SUBSET_SEED, derive_seed
+from pytest_vlmrobust.core.seeding import SUBSET_SEED, derive_seed, rank_seed
 
 from .protocol import Dataset, keeps_groups
 
@@ -45,7 +46,7 @@ class Subset(Sequence[Sample]):
 def chosen(dataset: Dataset, spec: str | None) -> Sequence[Sample]:
     """Returns the samples of a data set that a run asks about: a subset, or all where nothing is asked for.
 
-    Of a data set that keeps its groups whole groups are taken.
+    Of a data set that keeps its groups whole groups are taken, and a count is of groups.
 
     Raises:
         UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
@@ -64,12 +65,14 @@ def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, whole
     smaller are found again in the store.
 
     With ``whole_groups`` all samples of a group are taken or none, which its name decides about; its category is that of its
-    first sample. A count is of samples still: as many groups are taken as there is room for, by their mean size, and at least
-    one. A percentage is of groups.
+    first sample. Count and percentage are of groups: six identities are six questions where each is asked about once, and 24
+    where each is asked about with the answer in each of four places. Groups of a category are taken in the order of
+    ``rank_seed``, by which tasks lay out identities.
 
     Args:
         samples: the whole data set, in any order.
-        spec: a count (``"200"``) or a percentage (``"20%"``, rounded to the nearest count, at least one).
+        spec: a count (``"200"``) or a percentage (``"20%"``, rounded to the nearest count, at least one), of samples or of
+            whole groups.
         seed: another seed, another subset.
         whole_groups: whether samples of one ``Sample.group`` belong together.
 
@@ -78,19 +81,20 @@ def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, whole
         DatasetError: there are no samples.
     """
     everything = sorted(samples, key=lambda sample: sample.id)
-    asked = count_of(spec, len(everything))
     units: defaultdict[str, list[Sample]] = defaultdict(list)
     for sample in everything:
         units[(sample.group if whole_groups else "") or sample.id].append(sample)
     strata: defaultdict[str, list[str]] = defaultdict(list)
     for name, members in units.items():
         strata[members[0].category].append(name)
-    count = count_of(spec, len(units)) if "%" in spec else max(1, asked * len(units) // len(everything))
+    count = count_of(spec, len(units))
     shares = _shares({name: len(members) for name, members in strata.items()}, min(count, len(units)))
-    drawn = {name for category, members in strata.items() for name in _first(members, shares[category], seed)}
+    order = partial(rank_seed, seed) if whole_groups else partial(derive_seed, seed, "subset")
+    drawn = {name for category, members in strata.items() for name in _first(members, shares[category], order)}
     kept = {sample.id for name in drawn for sample in units[name]}
     taken = tuple(sample for sample in everything if sample.id in kept)
-    note = f"{asked} samples were asked for, and there are {len(everything)}: all are taken" if asked > len(everything) else ""
+    what = "groups of samples" if whole_groups else "samples"
+    note = f"{count} {what} were asked for, and there are {len(units)}: all are taken" if count > len(units) else ""
     return Subset(taken, spec, len(everything), note)
 
 
@@ -121,5 +125,5 @@ def _shares(sizes: Mapping[str, int], count: int) -> dict[str, int]:
     return shares
 
 
-def _first(names: Sequence[str], count: int, seed: int) -> list[str]:
-    return sorted(names, key=lambda name: (derive_seed(seed, "subset", name), name))[:count]
+def _first(names: Sequence[str], count: int, order: Callable[[str], int]) -> list[str]:
+    return sorted(names, key=lambda name: (order(name), name))[:count]

@@ -24,7 +24,17 @@ _REACH = 120
 """Characters before an object or a list in which the name of its attribute may stand."""
 
 _N = r"\s*([+-]?\d{1,20}(?:\.\d{0,20})?\s?%?)\s*"
-_TUPLE = re.compile(rf"\({_N},{_N}(?:\)\s*,\s*\(|,){_N},{_N}\)")
+_M = r"([+-]?\d{1,20}(?:\.\d{0,20})?\s?%?)"
+_COMMAS, _BLANKS, _EITHER = (rf"\s{{0,9}}{separator}\s{{0,9}}".join([_M] * 4) for separator in (",", r"[;\s]", r"[,;\s]"))
+_UNNAMED_TAG = re.compile(r"(?<!>)(?<!>\s)<b?box>\s*+", re.IGNORECASE)
+_UNLISTED: Final = (
+    re.compile(rf"(?P<before>)\({_N},{_N}(?:\)\s*,?\s*\(|,){_N},{_N}\)"),
+    re.compile(rf"(?P<before><b?box>\s*+){_EITHER}(?=\s*+</b?box>)", re.IGNORECASE),
+    re.compile(rf"(?P<before>)\[\s*+{_BLANKS}\s*\]"),
+    re.compile(rf"(?P<before>[:=]\s*+){_COMMAS}(?=[^\S\n]*+(?:[\n;}}]|,\s*+[\"'A-Za-z]|\.?\s*+\Z))"),
+    re.compile(rf"(?P<before>\A)[\s\"'`]*+{_EITHER}[\s\"'`.]*+\Z"),
+)
+"""Four numbers of a box that are no JSON list: two points or a tuple, in a tag, with blanks, after a name, a whole answer."""
 _FILLER = r"(?:</[\w ]{1,40}>|[\W_]|(?<![^\W_])(?:and|the|then|also|box|ref|json)(?![^\W_]))*"
 
 BOX_RULES: Final[Mapping[str, Callable[[Shown, Asked], Statements]]] = {
@@ -68,11 +78,18 @@ def extract_boxes(text: str, attributes: Collection[str]) -> BoxExtraction:
     shown = straightened(said if answer is None else answer)
     if not shown.strip():
         return BoxExtraction(None, "empty")
-    listed = _TUPLE.sub(r"[\1,\2,\3,\4]", shown)
+    listed = _listed(shown)
     document = read_json(listed)
     if document.cut is not None:
         return BoxExtraction(None, Stop.TRUNCATED.value)
     return _last_answer(listed, document, Asked.of(attributes))
+
+
+def _listed(text: str) -> str:
+    """Returns a text with boxes that stand in it in other ways than as JSON, such as tuples, as lists."""
+    for pattern in _UNLISTED:
+        text = pattern.sub(r"\g<before>[\2,\3,\4,\5]", text)
+    return _UNNAMED_TAG.sub("", text)
 
 
 @dataclass(frozen=True, slots=True)

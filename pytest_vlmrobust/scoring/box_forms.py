@@ -28,6 +28,12 @@ _CORNERS: Final = (
 )
 _EXTENTS: Final = (("x", "y", "width", "height"), ("x", "y", "w", "h"))
 _POINTS: Final = ("topleft", "bottomright")
+_POSITIONS: Final = range(4)
+_LONGEST_TEXT = 120
+"""Characters of a text that is one box, at most."""
+_TAG = re.compile(r"</?(?:b?box)>|<\|box_(?:start|end)\|>", re.IGNORECASE)
+_UNIT = re.compile(r"(?<=\d)\s*(%|)(?:px|pixels)?(?![\w%])")
+_BETWEEN = re.compile(r"[\s,;:=()\[\]{}]+")
 _BOX_KEYS: Final = ("bbox2d", "box2d", "bbox", "box", "boundingbox", "coordinates", "coords", "rect")
 _LABEL_KEYS: Final = ("label", "attribute", "name", "feature", "class", "object", "category", "part")
 _NOTHING: Final = frozenset({"", "none", "null", "n/a", "not found", "not visible"})
@@ -133,8 +139,8 @@ def none_found(shown: Shown, asked: Asked) -> Statements:
 def box_in(value: Any) -> Statement:
     """Returns the box that ``value`` is or holds, None where it says that there is none."""
     if isinstance(value, str):
-        inside = _unquoted(value)
-        return None if value.strip().casefold() in _NOTHING else Stop.NONE if inside is None else box_in(inside)
+        inside = _unquoted(_TAG.sub(" ", value))
+        return None if value.strip().casefold() in _NOTHING else _box_of_text(value) if inside is None else box_in(inside)
     if value is None or value in ([], {}):
         return None
     if isinstance(value, dict):
@@ -154,6 +160,16 @@ def _box_of_mapping(members: Mapping[str, Any]) -> Statement:
     return next((box_in(members[name]) for name in _BOX_KEYS if name in members), Stop.NONE)
 
 
+def _box_of_text(text: str) -> Statement:
+    """Returns the box that is all of a text: ``10%, 60%, 40%, 90%``, ``10 60 40 90``, ``(10,60),(40,90)``, ``x1=10, …``."""
+    if len(text) > _LONGEST_TEXT:
+        return Stop.NONE
+    parts = [part for part in _BETWEEN.split(_UNIT.sub(r"\1", _TAG.sub(" ", text))) if part]
+    if len(parts) == 2 * len(_POSITIONS):
+        return _box_of_mapping({_bare(name): number for name, number in zip(parts[::2], parts[1::2], strict=True)})
+    return _raw(parts) if len(parts) == len(_POSITIONS) else Stop.NONE
+
+
 def _extended(box: Statement) -> Statement:
     if not isinstance(box, RawBox):
         return box
@@ -166,7 +182,8 @@ def _box_of_list(value: list[Any]) -> Statement:
     numbers = points if len(value) == 2 and len(points) == 4 else value
     if len(numbers) == 4 and not any(isinstance(number, list | dict) for number in numbers):
         return _raw(numbers)
-    boxes = {box_in(item) if isinstance(item, list | dict) else Stop.NONE for item in value}
+    readable = list | dict | str if len(value) == 1 else list | dict
+    boxes = {box_in(item) if isinstance(item, readable) else Stop.NONE for item in value}
     if len(boxes) == 1:
         return boxes.pop()
     return Stop.AMBIGUOUS if all(isinstance(box, RawBox) for box in boxes) else Stop.NONE

@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 from pytest_vlmrobust.datasets import resolve_collection
 from pytest_vlmrobust.evaluation.tasks import task_dataset
+from pytest_vlmrobust.evaluation.verification import verify
+from pytest_vlmrobust.store import last_records
 
 from .people import People
 
@@ -32,6 +37,7 @@ rules:
   - {id: thinking, metric: thinking_gain, min: 0pp}
   - {id: size, metric: scale_consistency, min: 100%}
 """
+RELATIVE = "version: 1\ndefaults: {judge: point}\nrules:\n"
 CONFTEST = """
 from people import People
 
@@ -167,6 +173,26 @@ def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observ
     assert value(records["idle-people.pointing-identity_accuracy-clean"]) == 0.25
 
 
+def test_what_was_lost_since_an_earlier_run_is_gated_by_split(observatory: Observatory) -> None:
+    posterize, halftone = SPLITS
+    observatory.keep("test_cell", "test_since_baseline")
+    observatory.script("then")
+    observatory.run("--vlm=scripted:then.yaml", "--vlm-report=then").assert_outcomes(passed=CELLS)
+    missed = rules("matching", "Which option", lambda sample: "BCDA"["ABCD".index(right(sample))], posterize)
+    observatory.script("now", *missed[:4])
+    scope = f"where: {{setting: {posterize}}}"
+    observatory.write("policy.yaml", f"{RELATIVE}  - {{id: mean, metric: mean_baseline_drop, {scope}, max: 10pp}}\n")
+    result = observatory.run("--vlm=scripted:now.yaml", "--vlm-baseline=then", "-k", "since_baseline")
+    result.assert_outcomes(failed=1, passed=4 * 2 - 1, deselected=CELLS)
+    records = observatory.records
+    lost = 4 / len(missed)
+    assert value(records[f"now-people.matching-mean_baseline_drop-{posterize}"]) == pytest.approx(lost)
+    outcomes = {
+        split: {records[f"now-people.{task}-mean_baseline_drop-{split}"]["outcome"] for task in TASKS} for split in SPLITS
+    }
+    assert outcomes == {posterize: {"FAIL", "PASS"}, halftone: {"MEASURED"}}
+
+
 def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observatory) -> None:
     wrong = [{**rule, "answer": "BCDA"["ABCD".index(str(rule["answer"]))]} for rule in MATCHING]
     observatory.script("small", *wrong[:4])
@@ -198,3 +224,75 @@ def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observa
         assert value(records[f"oracle-people.matching-scale_consistency-{split}"]) == 1.0
         assert value(records[f"oracle-people.guided-scale_gain-{split}"]) == pytest.approx(0.0, abs=1e-6)
     assert {record["outcome"] for record in records.values()} <= {"PASS", "MEASURED"}
+
+
+class Folder:
+    """A folder of six people, of whom some have boxes, and the suite on originals alone."""
+
+    NOTES = ("1 of 6 rows have no group", "the group 'b' has 1 member", "none is given has 1 member")
+
+    def __init__(self, observatory: Observatory, boxed: int) -> None:
+        self.observatory, path = observatory, observatory.path / "crew"
+        path.mkdir()
+        lines = ["file,identity,group,left_eye,right_eye,nose,mouth"]
+        for number, group in enumerate(("a", "a", "a", "a", "b", "")):
+            pixels = np.random.default_rng(number).integers(0, 256, (96, 96, 3), np.uint8)
+            Image.fromarray(pixels).save(path / f"{number}.png")
+            boxes = '"20,30,40,40","50,30,70,40","40,40,50,60","30,70,60,80"' if number < boxed else ",,,"
+            lines.append(f"{number}.png,p{number},{group},{boxes}")
+        (path / "faces.csv").write_text("\n".join(lines), encoding="utf-8")
+        observatory.keep("test_cell", "test_hint")
+        observatory.write("idle.yaml", json.dumps({"default": "A"}))
+
+    def run(self, *arguments: str) -> pytest.RunResult:
+        options = ["--vlm-thresholds=policy.yaml", "--vlm-report=report", "-p", "no:randomly", "-Werror"]
+        run = self.observatory.pytester.runpytest_subprocess
+        return run(*options, "--vlm=scripted:idle.yaml", "--vlm-dataset=crew", "suite", *arguments)
+
+
+def test_without_boxes_what_asks_for_them_does_not_apply_and_says_what_to_add(observatory: Observatory) -> None:
+    result = Folder(observatory, boxed=0).run()
+    assert result.ret == EXIT_CODES[Decision.INCONCLUSIVE]  # nothing was judged
+    result.assert_outcomes(passed=4, skipped=4 + 8 + 3)
+    records = observatory.records
+    boxed = [record for record in records.values() if "guided" in record["id"]]
+    assert len(boxed) == 2 * 4 + 3
+    assert {(record["outcome"], record["n_requested"]) for record in boxed} == {("NOT_APPLICABLE", 0)}
+    for record in boxed:
+        reason = record["reason"]
+        assert "boxes are asked for, and none of 6 identities has them (the first, 'p0', has no boxes). Write the boxes" in reason
+        assert "or name MediaPipe's model file as `landmarks` in faces.yaml (pip install 'pytest-vlmrobust[faces]')" in reason
+    assert {record["outcome"] for record in records.values() if "guided" not in record["id"]} <= {"MEASURED", "NOT_APPLICABLE"}
+    assert "left out" not in result.stdout.str()
+    (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
+    found = verify(run, last_records(run))
+    assert (found.differences, found.records) == ((), len(records))
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "workers"])
+def test_what_a_folder_notes_is_said_once(observatory: Observatory, workers: tuple[str, ...]) -> None:
+    result = Folder(observatory, boxed=4).run(*workers)
+    assert result.ret == EXIT_CODES[Decision.INCONCLUSIVE]
+    text = result.stdout.str() + result.stderr.str()
+    left_out = "crew: 2 of 6 identities are left out where boxes are asked for (the first, 'p4', has no boxes)"
+    assert [text.count(note) for note in (*Folder.NOTES, left_out)] == [1, 1, 1, 1]
+    assert "DatasetWarning" not in text
+    assert observatory.records["idle-crew.guided-clean"]["n_requested"] == 4
+
+
+def test_notes_are_about_what_runs_and_stand_in_the_plan(observatory: Observatory) -> None:
+    folder = Folder(observatory, boxed=0)
+    text = folder.run("-k", "guided", "--vlm-plan").stdout.str()
+    assert [text.count(note) for note in Folder.NOTES] == [1, 0, 0]
+    assert text.count("nothing is asked: crew.guided: boxes are asked for, and none of 6 identities has them") == 1
+    text = folder.run("-k", "matching", "--vlm-plan").stdout.str()
+    assert [text.count(note) for note in Folder.NOTES] == [1, 1, 1]
+    assert "nothing is asked" not in text
+
+
+def test_one_task_of_a_folder_cannot_be_named_as_data(observatory: Observatory) -> None:
+    result = Folder(observatory, boxed=0).run("--vlm-dataset=crew.guided")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        ["ERROR: --vlm-dataset 'crew.guided': *choose tests with -k crew.guided. But nothing can be asked *"]
+    )

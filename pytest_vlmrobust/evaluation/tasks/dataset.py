@@ -6,37 +6,62 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.seeding import SUBSET_SEED
-from pytest_vlmrobust.datasets.collection import Collection
+from pytest_vlmrobust.datasets.collection import (
+    Collection,
+    Entity,
+    how_to_add_boxes,
+    most_neighbours,
+    notes,
+    notes_on_neighbours,
+)
 
 from .collage import cell_size
-from .localisation import guided, guided_published, semi_guided, semi_guided_published, unguided
-from .matching import matching, matching_published
+from .localisation import (
+    boxes_for_all,
+    boxes_for_rest,
+    guided,
+    guided_published,
+    semi_guided,
+    semi_guided_published,
+    unguided,
+)
+from .matching import NEAR, matching, matching_published
 from .material import Material
-from .pointing import pointing
+from .pointing import near_count, pointing
 
 VERSION = 1
 """Changes whenever a question, a layout or a choice of candidates changes."""
 
-Maker = Callable[[Material], Iterable[Sample]]
-
 GRIDS: Mapping[str, int] = {"pointing": 2, "pointing_3x3": 3, "pointing_4x4": 4}
 """Task to the number of rows, and of columns, of its collage."""
 
-TASKS: Mapping[str, Maker] = {
-    "matching": matching,
-    "matching_published": matching_published,
-    **{name: partial(pointing, side=side) for name, side in GRIDS.items()},
-    "guided": guided,
-    "semi_guided": semi_guided,
-    "unguided": unguided,
-    "guided_published": guided_published,
-    "semi_guided_published": semi_guided_published,
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What makes the samples of a task, and what it needs for that."""
+
+    samples: Callable[[Material], Iterable[Sample]]
+    near: int = 0
+    """Near neighbours that it shows of each identity."""
+    lacking: Callable[[Entity, str], str] = lambda _entity, _hinted: ""
+    """Returns which boxes an identity lacks for it, given what the collection hints at; those who lack some are left out."""
+
+
+TASKS: Mapping[str, Task] = {
+    "matching": Task(matching, NEAR),
+    "matching_published": Task(matching_published, NEAR),
+    **{name: Task(partial(pointing, side=side), near_count(side)) for name, side in GRIDS.items()},
+    "guided": Task(guided, lacking=boxes_for_all),
+    "semi_guided": Task(semi_guided, lacking=boxes_for_rest),
+    "unguided": Task(unguided, lacking=boxes_for_rest),
+    "guided_published": Task(guided_published, lacking=boxes_for_all),
+    "semi_guided_published": Task(semi_guided_published, lacking=boxes_for_rest),
 }
-"""Task to what makes its samples; a new one is one row."""
+"""Every task; a new one is one row."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +81,7 @@ class TaskDataset:
 
     @property
     def keeps_groups(self) -> bool:
-        """True: an identity is pointed to in every cell or not at all, and all tasks ask about the same ones."""
+        """True: an identity is pointed to in every cell or not at all; a smaller data set has the same ones for every task."""
         return True
 
     @property
@@ -87,9 +112,63 @@ class TaskDataset:
         """
         return self._samples
 
+    @property
+    def lacking(self) -> str:
+        """Returns what the collection lacks, so that the task asks nothing of it, and what to do; an empty string for nothing.
+
+        Raises:
+            DatasetError: the collection cannot be read.
+        """
+        task, most = TASKS[self.task], most_neighbours(self.collection)
+        if most is not None and most < task.near:
+            return (
+                f"{self.name}: {task.near} near neighbours are shown beside who is meant, and {self.collection.name!r} has "
+                f"{_identities(most + 1)}. Add pictures of others until it has {task.near + 1}"
+            )
+        unboxed = self._unboxed
+        if len(unboxed) < len(self.collection.entities()) or not unboxed:
+            return ""
+        first, lacks = next(iter(unboxed.items()))
+        return (
+            f"{self.name}: boxes are asked for, and none of {_identities(len(unboxed))} has them (the first, {first!r}, has "
+            f"{lacks}). {how_to_add_boxes(self.collection)}. Matching and pointing need no boxes"
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Returns what a reader of the report should know about these data, those of the collection first.
+
+        Raises:
+            DatasetError: the collection cannot be read.
+        """
+        found = notes(self.collection)
+        if self.lacking:
+            return found
+        unboxed, total = self._unboxed, len(self.collection.entities())
+        if unboxed:
+            first, lacks = next(iter(unboxed.items()))
+            left_out = f"{len(unboxed)} of {_identities(total)} are left out where boxes are asked for"
+            why = f"the first, {first!r}, has {lacks}"
+            found += (f"{self.collection.name}: {left_out} ({why}). {how_to_add_boxes(self.collection)}",)
+        near = TASKS[self.task].near
+        return found + (notes_on_neighbours(self.collection, near) if near else ())
+
+    @property
+    def _unboxed(self) -> dict[str, str]:
+        """Which boxes identities lack, by id; those that lack none are not in it."""
+        lacking, hinted = TASKS[self.task].lacking, self.collection.hinted
+        found = {entity.id: lacking(entity, hinted) for entity in self.collection.entities()}
+        return {name: lacks for name, lacks in found.items() if lacks}
+
     @cached_property
     def _samples(self) -> tuple[Sample, ...]:
-        return tuple(TASKS[self.task](Material(self.name, self.collection, self.other, self.seed, self.id_prefix)))
+        if self.lacking:
+            raise DatasetError(self.lacking)
+        return tuple(TASKS[self.task].samples(Material(self.name, self.collection, self.other, self.seed, self.id_prefix)))
+
+
+def _identities(count: int) -> str:
+    return "1 identity" if count == 1 else f"{count} identities"
 
 
 def task_dataset(

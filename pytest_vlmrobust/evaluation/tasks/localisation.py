@@ -26,7 +26,6 @@ from functools import partial
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.boxes import Box, Localisation
-from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.datasets.collection import Entity
 from pytest_vlmrobust.perturbations.registry import REGISTRY
@@ -48,14 +47,11 @@ def question(noun: str, *, is_moved: bool) -> str:
 
 
 def _samples(material: Material, *, split: _Split, is_moved: bool) -> Iterator[Sample]:
-    """Yields one sample for each identity.
-
-    Raises:
-        DatasetError: an identity lacks the boxes that are told or asked for.
-    """
+    """Yields one sample for each identity of which the boxes are known that are told and asked for."""
     moving = _moving()
     for entity in material.entities:
-        _check_boxes(material, entity, split)
+        if _lacking(entity, material.collection.hinted, split=split):
+            continue
         move = drawn_move(entity.size, material.rng(entity, "moved")) if is_moved else None
         yield _sample(material, entity, split, move, moving)
 
@@ -109,22 +105,20 @@ def _sample(material: Material, entity: Entity, split: _Split, move: Move | None
     )
 
 
-def _check_boxes(material: Material, entity: Entity, split: _Split) -> None:
-    """Refuses an identity of which a box is unknown: to leave it out would change the question from task to task."""
-    hinted = material.collection.hinted
+def _lacking(entity: Entity, hinted: str, *, split: _Split) -> str:
+    """Returns which boxes an identity lacks, or an empty string; with and without a hint the same identities are asked about."""
     needs_hint = split is not _everything and hinted != CORNER
     if not entity.boxes:
-        lacking = "no boxes"
-    elif needs_hint and hinted not in entity.boxes:
-        lacking = f"no box of {hinted!r}, only of {', '.join(map(repr, sorted(entity.boxes)))}"
-    elif needs_hint and len(entity.boxes) == 1:
-        lacking = f"a box of {hinted!r} and no other: nothing is left to ask for"
-    else:
-        return
-    raise DatasetError(
-        f"{material.where}: {entity.id!r} has {lacking}. Give its boxes in the collection's annotations, or take it out; "
-        "matching and pointing need no boxes"
-    )
+        return "no boxes"
+    if needs_hint and hinted not in entity.boxes:
+        return f"no box of {hinted!r}, only of {', '.join(map(repr, sorted(entity.boxes)))}"
+    if needs_hint and len(entity.boxes) == 1:
+        return f"a box of {hinted!r} and no other: nothing is left to ask for"
+    return ""
+
+
+boxes_for_all = partial(_lacking, split=_everything)
+boxes_for_rest = partial(_lacking, split=_one_hint)
 
 
 def _moving() -> frozenset[str]:

@@ -26,6 +26,8 @@ from .layout import arranged, other_place
 from .material import Material
 
 LETTERS = "ABCD"
+NEAR = len(LETTERS) - 2
+"""Near neighbours among the candidates, beside who is meant and the picture of the other domain."""
 
 
 def question(noun: str) -> str:
@@ -43,7 +45,7 @@ def _samples(material: Material, *, target_only: bool) -> Iterator[Sample]:
     """
     for rank, entity in material.ranked():
         target = rank % len(LETTERS)
-        near, strange = material.near(entity, len(LETTERS) - 2), material.strange(entity)
+        near, strange = material.near(entity, NEAR), material.strange(entity)
         fixed = {target: entity.image, other_place(target, rank // len(LETTERS), len(LETTERS)): strange}
         candidates = arranged(material.rng(entity, "matching"), fixed, near)
         material.check_distinct(entity, candidates)

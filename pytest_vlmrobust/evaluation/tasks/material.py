@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.sample import ImageSource
-from pytest_vlmrobust.core.seeding import derive_seed, rng_for
+from pytest_vlmrobust.core.seeding import derive_seed, rank_seed, rng_for
 from pytest_vlmrobust.datasets.collection import Collection, Entity
 
 from .fitting import Fitted
@@ -54,7 +54,7 @@ class Material:
         Ranks are shuffled by the seed within people of one group, so that layouts which go round by rank are balanced over
         all and nearly so in each group; they are the same for every task.
         """
-        order = sorted(self.entities, key=lambda one: (one.group, derive_seed(self.seed, "rank", one.id), one.id))
+        order = sorted(self.entities, key=lambda one: (one.group, rank_seed(self.seed, one.id), one.id))
         ranks = {entity.id: rank for rank, entity in enumerate(order)}
         return ((ranks[entity.id], entity) for entity in self.entities)
 

@@ -17,6 +17,11 @@ from .layout import arranged, other_place
 from .material import Material
 
 
+def near_count(side: int) -> int:
+    """Returns how many near neighbours a collage shows, beside who is meant and the picture of the other domain."""
+    return side * side - 2
+
+
 def question(noun: str, side: int) -> str:
     """Returns the question, with the places of the support picture and of the collage."""
     return (
@@ -42,7 +47,7 @@ def pointing(material: Material, *, side: int) -> Iterator[Sample]:
         DatasetError: an identity has fewer than ``side * side - 2`` neighbours, or there is nothing of the other domain.
     """
     for rank, entity in material.ranked():
-        near, strange = material.near(entity, side * side - 2), material.strange(entity)
+        near, strange = material.near(entity, near_count(side)), material.strange(entity)
         material.check_distinct(entity, [entity.image, strange, *near])
         for cell in range(side * side):
             fixed = {cell: entity.image, other_place(cell, rank, side * side): strange}

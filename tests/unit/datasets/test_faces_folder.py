@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.datasets.faces_folder import FaceFolder, write_table
-from pytest_vlmrobust.datasets.files import DatasetWarning
 
 People = Callable[..., Path]
 Face = Callable[..., NDArray[np.uint8]]
@@ -309,16 +308,17 @@ def test_a_small_file_of_a_hundred_megapixels(people: People) -> None:
     assert "10000 x 10000 pixels are more than 89478485" in line
 
 
-def test_rows_without_groups_or_boxes_among_others_are_noted(people: People) -> None:
+def test_rows_without_groups_among_others_are_noted_and_nothing_is_warned_of(people: People) -> None:
     folder = append(people(["light", "light"]), "2.png,c,,,,,")
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (96, 96, 3), dtype=np.uint8)).save(folder / "2.png")
     collection = read(folder)
-    with pytest.warns(DatasetWarning) as caught:
-        entities = collection.entities()
-    at = f"{folder / 'faces.csv'}: 1 of 3 rows have no"
-    first = f"(the first: {folder / 'faces.csv'}:4, file '2.png')"
-    assert collection.notes == (f"{at} group {first}", f"{at} boxes {first}")
-    assert [str(warning.message) for warning in caught] == list(collection.notes)
+    entities = collection.entities()
+    table = folder / "faces.csv"
+    assert collection.notes == (f"{table}: 1 of 3 rows have no group (the first: {table}:4, file '2.png')",)
+    assert collection.how_to_add_boxes == (
+        f"Write the boxes (left_eye, right_eye, nose, mouth) into {table}, or name MediaPipe's model file as `landmarks` in "
+        "faces.yaml (pip install 'pytest-vlmrobust[faces]')"
+    )
     assert (entities[2].group, entities[2].boxes) == ("", {})
 
 
@@ -382,24 +382,75 @@ def guessed_by_group(candidates: list[list[str]]) -> dict[str, float]:
 def test_a_group_that_is_too_small_takes_others_and_says_so(people: People) -> None:
     collection = read(people(["light", "light", "dark", "light", "dark"]))
     dark = collection.entities()[2]
-    with pytest.warns(
-        DatasetWarning, match="2 neighbours of the same group are wanted, and the group 'dark' has 2 members: the o"
-    ) as caught:
-        found = names(collection.neighbours(dark, 2), collection)
-    assert "so that the group can tell who is meant. Add pictures of this group until it has 3" in str(caught[0].message)
+    found = names(collection.neighbours(dark, 2), collection)
+    (note,) = collection.notes_on_neighbours(2)
+    assert "people: 2 neighbours of the same group are wanted, and the group 'dark' has 2 members: the others come" in note
+    assert "so that the group can tell who is meant. Add pictures of it until it has 3" in note
     assert found[0] == "p4"
     assert found[1] in {"p0", "p1", "p3"}
-    with pytest.warns(DatasetWarning, match="the group 'dark' has 2 members"):  # again: the first may have been before any test
-        assert names(collection.neighbours(collection.entities()[4], 2), collection)[0] == "p2"
+    assert names(collection.neighbours(collection.entities()[4], 2), collection)[0] == "p2"
+    assert collection.notes_on_neighbours(1) == ()
     assert names(collection.neighbours(dark, 1), collection) == ["p4"]
-    with pytest.warns(DatasetWarning, match="3 neighbours of the same group are wanted, and the group 'light' has 3 members"):
-        collection.neighbours(collection.entities()[0], 3)
+    assert (
+        "3 neighbours of the same group are wanted, and the group 'light' has 3 members" in collection.notes_on_neighbours(3)[1]
+    )
 
 
 def test_a_group_of_one(people: People) -> None:
     collection = read(people(["light", "light", "dark", "light"]))
-    with pytest.warns(DatasetWarning, match="the group 'dark' has 1 member: the others come from other groups"):
-        assert len(collection.neighbours(collection.entities()[2], 2)) == 2
+    assert "the group 'dark' has 1 member: the others come from other groups" in collection.notes_on_neighbours(2)[0]
+    assert len(collection.neighbours(collection.entities()[2], 2)) == 2
+
+
+def test_those_without_a_group_are_one_too_and_a_single_group_tells_nothing(people: People) -> None:
+    (note,) = read(people(["light", "light", "", "light"])).notes_on_neighbours(2)
+    assert "and the group of those for whom none is given has 1 member: the others come" in note
+    assert read(people(["light", "light"], "alike")).notes_on_neighbours(2) == ()
+
+
+@pytest.mark.parametrize("again", ["P0", "p0 ", "\uff50\uff10"], ids=["case", "blank", "wide"])
+def test_names_that_a_reader_takes_for_one_are_one_identity(people: People, again: str) -> None:
+    folder = people(["light"] * 3)
+    table = folder / "faces.csv"
+    table.write_text(table.read_text(encoding="utf-8").replace("p2", again), encoding="utf-8")
+    _, line = refused(folder)
+    assert f"column 'identity': found {again.strip()!r}, expected one picture of each identity: line 2 has one already" in line
+    assert ("case, blanks and Unicode forms tell nobody apart" in line) == (again.strip() != "p0")
+
+
+def test_shares_of_the_picture_are_no_pixels(people: People) -> None:
+    _, line = refused(append(people(["light"]), f"0.png,b,light,{boxes(nose='0.4,0.4,0.6,0.7')}"))[:2]
+    assert (
+        "column 'nose': found '0.4,0.4,0.6,0.7', expected a box of one pixel or more in width and height: edges are in " in line
+    )
+
+
+def test_names_of_files_that_no_file_can_have(people: People) -> None:
+    folder = people(["light"] * 3)
+    rows: list[dict[str, object]] = [
+        {"file": "a" * 300, "identity": "a"},
+        {"file": ".", "identity": "b"},
+        {"file": "\ud800", "identity": "c"},
+        {"file": "0.png", "identity": "\udfff"},
+    ]
+    lines = "\n".join(refused(as_json(folder, rows)))
+    assert f"expected a picture; {folder / ('a' * 300)} cannot be looked at: File name too long." in lines
+    assert f"key 'file': found '.', expected a picture; {folder} is a folder." in lines
+    assert "key 'file': found '\\ud800', expected the path of a picture, relative to the folder" in lines
+    assert "key 'identity': found '\\udfff', expected text" in lines
+
+
+def test_pictures_that_viewers_turn_are_noted(people: People) -> None:
+    folder = people(["light"] * 3)
+    with Image.open(folder / "1.png") as picture:
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = 6
+        picture.save(folder / "1.png", exif=exif)
+    (note,) = read(folder).notes
+    assert note.startswith(
+        f"{folder / 'faces.csv'}: 1 of 3 pictures are to be shown turned, by their EXIF orientation, which is no"
+    )
+    assert note.endswith(f"(the first: {folder / 'faces.csv'}:3, file '1.png'). Save them upright")
 
 
 def test_too_few_identities_and_somebody_else(people: People) -> None:

@@ -90,8 +90,27 @@ def test_a_folder_with_two_files_and_with_none(tmp_path: Path) -> None:
         resolve(tmp_path / "bench")
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "a.csv").write_text("")
-    with pytest.raises(DatasetError, match=r"empty holds no \.tsv and no \.jsonl: expected exactly one. It holds a\.csv"):
+    with pytest.raises(
+        DatasetError, match=r"empty holds no \.tsv and no \.jsonl, nor faces\.csv or faces\.json: expec"
+    ) as caught:
         resolve(tmp_path / "empty")
+    assert str(caught.value).endswith(
+        "A table of identities is called faces.csv or faces.json, and there is a.csv. It holds a.csv"
+    )
+
+
+def test_a_misspelt_collection_is_answered_with_the_nearest_and_with_all() -> None:
+    with pytest.raises(DatasetError) as caught:
+        resolve("face_160")
+    text = str(caught.value)
+    assert text.startswith("data set 'face_160' was not found. Did you mean 'faces_160'? Registered: shapes, ")
+    assert "; collections of identities: faces, faces_160, words, words_160. Looked for " in text
+    assert "or a folder with one of them or with faces.csv or faces.json for identities" in text
+
+
+def test_a_registered_collection_asks_no_questions() -> None:
+    with pytest.raises(DatasetError, match=r"'faces_160' is a collection of identities and asks no questions: .*: shapes, "):
+        resolve("faces_160")
 
 
 def test_a_path_to_something_else(tmp_path: Path) -> None:

@@ -60,7 +60,25 @@ def test_a_smaller_data_set_has_whole_identities_the_same_for_every_task() -> No
     assert [len(samples) for samples in taken.values()] == [6, 24, 6]
     assert len({frozenset(sample.group for sample in samples) for samples in taken.values()}) == 1
     assert Counter(sample.category for sample in taken["pointing"]) == {"female": 12, "male": 12}
-    assert len(sampling.chosen(task_dataset("pointing", faces(), words()), "6")) == 4
+
+
+def test_a_number_of_samples_is_one_of_identities_the_same_for_every_task() -> None:
+    tasks = ("matching", "pointing", "guided")
+    taken = {task: list(sampling.chosen(task_dataset(task, faces(), words()), "6")) for task in tasks}
+    assert [len(samples) for samples in taken.values()] == [6, 24, 6]
+    assert len({frozenset(sample.group for sample in samples) for samples in taken.values()}) == 1
+    assert set(Counter(sample.keys["position"] for sample in taken["pointing"]).values()) == {6}
+    assert all(count == 4 for count in Counter(sample.group for sample in taken["pointing"]).values())
+
+
+@pytest.mark.parametrize("count", ["8", "12", "17", "50%"])
+def test_letters_are_balanced_in_a_smaller_data_set_too(count: str) -> None:
+    """In each group they differ by one at most."""
+    samples = sampling.chosen(task_dataset("matching", faces(count=40), words()), count)
+    for group in ("female", "male"):
+        targets = [sample.target for sample in samples if sample.category == group]
+        counts = [targets.count(letter) for letter in "ABCD"]
+        assert max(counts) - min(counts) <= 1
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -148,8 +166,8 @@ def test_strata_are_categories_and_else_groups() -> None:
 
 
 TOO_FEW = (
-    "faces.pointing_4x4: 14 near neighbours of 'faces-0000' are needed, and faces has 7 others, not 14. "
-    "Add identities to the collection, or ask for a task with fewer candidates"
+    "faces.pointing_4x4: 14 near neighbours are shown beside who is meant, and 'faces' has 8 identities. Add pictures of others "
+    "until it has 15"
 )
 ONE_DOMAIN = (
     "faces.matching: one candidate comes from another domain, and 'people' is of the same one, 'face'. "
@@ -185,6 +203,20 @@ def test_a_collection_that_gives_too_few_neighbours_without_a_word_is_refused() 
 
     with pytest.raises(DatasetError, match="2 near neighbours of 'faces-0000' are needed, and the collection gave 1"):
         task_dataset("matching", Mean(), words()).samples()
+
+
+def test_a_collection_that_refuses_neighbours_says_why() -> None:
+    class Poor(FakeCollection):
+        def neighbours(self, entity, count):  # type: ignore[no-untyped-def]
+            raise DatasetError(f"there are no {count} others of {entity.id}")
+
+    expected = (
+        "faces.pointing: 2 near neighbours of 'faces-0000' are needed, and there are no 2 others of faces-0000. Add identities "
+        "to the collection, or ask for a task with fewer candidates"
+    )
+    with pytest.raises(DatasetError) as caught:
+        task_dataset("pointing", Poor(), words()).samples()
+    assert str(caught.value) == expected
 
 
 def test_localisation_needs_nothing_of_the_other_domain() -> None:

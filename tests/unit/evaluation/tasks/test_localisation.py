@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.datasets.collection import Entity
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.evaluation.tasks.moved import Moved
 from pytest_vlmrobust.evaluation.views import ViewMaker
@@ -94,13 +97,33 @@ def test_what_moves_things_makes_other_boxes_right_and_what_blurs_them_does_not(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_an_identity_without_boxes_is_refused(task: str) -> None:
-    with pytest.raises(DatasetError) as error:
-        samples_of(task, faces(boxes={}))
-    assert str(error.value) == (
-        f"faces.{task}: 'faces-0000' has no boxes. Give its boxes in the collection's annotations, or take it out; "
-        "matching and pointing need no boxes"
+def test_nothing_is_asked_where_nobody_has_boxes(task: str) -> None:
+    made = task_dataset(task, faces(boxes={}), words())
+    assert made.lacking == (
+        f"faces.{task}: boxes are asked for, and none of 12 identities has them (the first, 'faces-0000', has no boxes). Give "
+        "them in the collection's annotations. Matching and pointing need no boxes"
     )
+    assert made.notes == ()
+    with pytest.raises(DatasetError) as error:
+        made.samples()
+    assert str(error.value) == made.lacking
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_who_has_no_boxes_is_left_out_and_counted(task: str) -> None:
+    class Some(FakeCollection):
+        def entities(self) -> list[Entity]:
+            return [replace(one, boxes=FACE_BOXES if place % 3 else {}) for place, one in enumerate(super().entities())]
+
+    some, everyone = task_dataset(task, Some(), words()), task_dataset(task, faces(), words())
+    assert list(some.samples()) == [sample for place, sample in enumerate(everyone.samples()) if place % 3]
+    assert some.lacking == ""
+    (note,) = some.notes
+    assert note == (
+        "faces: 4 of 12 identities are left out where boxes are asked for (the first, 'faces-0000', has no boxes). Give them in "
+        "the collection's annotations"
+    )
+    assert everyone.notes == task_dataset("matching", Some(), words()).notes == ()
 
 
 @pytest.mark.parametrize("task", ["semi_guided", "unguided"])
