@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,13 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.setting import CLEAN, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, StoredCell
 
 from .judged import baseline_metrics
+from .measured import Questions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +37,8 @@ class Baseline:
         self._cells = set(self.evidence.cells())
         self._models = sorted({cell.model for cell in self._cells})
         self._samples: dict[str, tuple[Sample, ...]] = {}
+        self._pictures = {name: self.evidence.pictures(name) for name in self.evidence.datasets()}
+        self._paired: dict[str, _Pairing] = {}
 
     @classmethod
     def open(cls, run: Path) -> Baseline:
@@ -73,78 +76,115 @@ class Baseline:
         """Whether the earlier run has answers of this cell."""
         return self._then(cell) in self._cells
 
-    def scores(self, cell: Cell, samples: Sequence[Sample]) -> NDArray[np.float64]:
-        """Returns the earlier scores of ``samples``, shape (N,), of several views the best one's; NaN where an inference failed.
+    @property
+    def without_pictures(self) -> tuple[str, ...]:
+        """The data sets of which the earlier run does not say what pictures it showed: an older release, or no clean cell."""
+        return tuple(name for name, found in self._pictures.items() if not found)
+
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        """Returns what the earlier run asked of a data set.
 
         Raises:
-            DatasetError: the earlier run asked other samples.
+            StoreError: it asked nothing of it, or it cannot be read.
+        """
+        if dataset not in self._samples:
+            self._samples[dataset] = self.evidence.samples(dataset)
+        return self._samples[dataset]
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        """Returns what tells the pictures of its samples from others, by id, as far as the earlier run kept it."""
+        return self._pictures.get(dataset, {})
+
+    def scores(self, cell: Cell, now: Questions) -> NDArray[np.float64]:
+        """Returns the earlier scores of the samples of now, shape (N,), of several views the best one's.
+
+        NaN stands where an inference failed. Where either run does not know its pictures, nothing is said about them.
+
+        Raises:
+            DatasetError: the earlier run asked other samples, or about other pictures.
         """
         import numpy as np
 
-        stored = self.evidence.get_cell(self._then(cell))
-        then = self._asked(cell.dataset)
-        self._check_same(cell.dataset, then, samples)
-        place = {sample.id: index for index, sample in enumerate(then)}
-        best = best_scores(stored)
-        return np.array([best[place[sample.id]] for sample in samples], float)
+        best = best_scores(self.evidence.get_cell(self._then(cell)))
+        return np.array([best[place] for place in self._places(cell.dataset, now)], float)
 
     def close(self) -> None:
         """Closes the evidence."""
         self.evidence.close()
 
-    def _asked(self, dataset: str) -> tuple[Sample, ...]:
-        if dataset not in self._samples:
-            self._samples[dataset] = self.evidence.samples(dataset)
-        return self._samples[dataset]
-
     def _then(self, cell: Cell) -> Cell:
         return Cell(self.model(cell.model), cell.dataset, cell.setting)
 
-    def _check_same(self, dataset: str, then: Sequence[Sample], now: Sequence[Sample]) -> None:
-        """Refuses pairs that are none: other ids, or another question or answer under the same id."""
-        before, after = ({sample.id: _asked(sample) for sample in samples} for samples in (then, now))
-        gone, new = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
-        changed = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
-        said = [
-            f"{len(ids)} {what} ({', '.join(ids[:_MOST])}{', …' if len(ids) > _MOST else ''})"
-            for ids, what in ((new, "are not in the baseline"), (gone, "are only there"), (changed, "ask something else there"))
-            if ids
-        ]
+    def _places(self, dataset: str, now: Questions) -> tuple[int, ...]:
+        """Returns where the earlier run has each sample of now; looked up once for as long as these stay the same objects."""
+        samples, pictures = now.samples(dataset), now.pictures(dataset)
+        paired = self._paired.get(dataset)
+        if paired is None or paired.samples is not samples or paired.pictures is not pictures:
+            self._check_same(dataset, samples, pictures)
+            place = {sample.id: index for index, sample in enumerate(self.samples(dataset))}
+            paired = _Pairing(samples, pictures, tuple(place[sample.id] for sample in samples))
+            self._paired[dataset] = paired
+        return paired.places
+
+    def _check_same(self, dataset: str, samples: Sequence[Sample], pictures: Mapping[str, PictureDigests]) -> None:
+        """Refuses pairs that are none: other ids, or another question, answer or picture under the same id."""
+        before, after = ({sample.id: _asked(sample) for sample in each} for each in (self.samples(dataset), samples))
+        shown = self.pictures(dataset)
+        common = before.keys() & after.keys()
+        differ = {
+            "are not in the baseline": after.keys() - before.keys(),
+            "are only there": before.keys() - after.keys(),
+            "ask something else there": {name for name in common if before[name] != after[name]},
+            "show other pictures there": {
+                name for name in common & shown.keys() & pictures.keys() if not shown[name].same_as(pictures[name])
+            },
+        }
+        said = [f"{len(ids)} {what} ({_some(ids)})" for what, ids in differ.items() if ids]
         if said:
             raise DatasetError(
-                f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(said)}. "
-                "Expected the same samples in both runs: the same data set and the same --vlm-sample"
+                f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(said)}. Expected the "
+                "same samples in both runs: the same data set with the same pictures, and the same --vlm-sample. Where questions "
+                "or pictures were changed on purpose, run the earlier model on them and compare with that run"
             )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairing:
+    """Which sample of the earlier run belongs to each sample of now."""
+
+    samples: Sequence[Sample]
+    pictures: Mapping[str, PictureDigests]
+    places: tuple[int, ...]
+
+
 def baseline_estimates(
-    baseline: Baseline, cell: Cell, table: ScoreTable, samples: Sequence[Sample], confidence: float
+    baseline: Baseline, cell: Cell, table: ScoreTable, now: Questions, confidence: float
 ) -> list[tuple[str, Estimate]]:
     """Returns what a cell lost since the baseline, paired by sample; not applicable where the baseline did not measure it.
 
     Raises:
-        DatasetError: the baseline asked other samples.
+        DatasetError: the baseline asked other samples, or about other pictures.
     """
     clean = Cell(cell.model, cell.dataset, CLEAN)
     lacking = [one for one in (cell, clean) if not baseline.measured(one)]
     if lacking:
         reason = f"the baseline did not measure {lacking[0].dataset} under {lacking[0].setting}"
         return [(name, Estimate(float("nan"), 0, valid=False, reason=reason)) for name in baseline_metrics()]
-    scores = {str(one.setting): baseline.scores(one, samples) for one in (clean, cell)}
+    scores = {str(one.setting): baseline.scores(one, now) for one in (clean, cell)}
     paired = replace(table, baseline_by_setting=scores)
     return [
         (name, metrics.estimate(name, paired, setting=str(cell.setting), confidence=confidence)) for name in baseline_metrics()
     ]
 
 
-def baseline_scores(baseline: Baseline, model: str, dataset: str, samples: Sequence[Sample], table: ScoreTable) -> dict[str, Any]:
+def baseline_scores(baseline: Baseline, model: str, dataset: str, now: Questions, table: ScoreTable) -> dict[str, Any]:
     """Returns the earlier scores under the settings of a table, of those that the earlier run measured.
 
     Raises:
-        DatasetError: the baseline asked other samples.
+        DatasetError: the baseline asked other samples, or about other pictures.
     """
     cells = (Cell(model, dataset, Setting.parse(name)) for name in table.by_setting)
-    return {str(cell.setting): baseline.scores(cell, samples) for cell in cells if baseline.measured(cell)}
+    return {str(cell.setting): baseline.scores(cell, now) for cell in cells if baseline.measured(cell)}
 
 
 def not_compared(metric: str, table: ScoreTable) -> str:
@@ -156,15 +196,15 @@ def not_compared(metric: str, table: ScoreTable) -> str:
     return f"the baseline did not measure {lacking[0]}{more}" if lacking else ""
 
 
-def changed(baseline: Baseline, cell: Cell, samples: Sequence[Sample], values: NDArray[np.float64]) -> metrics.ChangedSamples:
+def changed(baseline: Baseline, cell: Cell, now: Questions, values: NDArray[np.float64]) -> metrics.ChangedSamples:
     """Returns the samples that a cell answers worse than the baseline did, and better; none where that did not measure it.
 
     Raises:
-        DatasetError: the baseline asked other samples.
+        DatasetError: the baseline asked other samples, or about other pictures.
     """
     if not baseline.measured(cell):
         return metrics.ChangedSamples((), (), ())
-    return metrics.changed_samples([sample.id for sample in samples], baseline.scores(cell, samples), values)
+    return metrics.changed_samples([sample.id for sample in now.samples(cell.dataset)], baseline.scores(cell, now), values)
 
 
 def best_scores(stored: StoredCell) -> list[float]:
@@ -175,6 +215,10 @@ def best_scores(stored: StoredCell) -> list[float]:
     values = [answer.score.value if answer.score.state != "unasked" else 0.0 for answer in stored.answers]
     rows = [values[start : start + stored.views] for start in range(0, len(values), stored.views)]
     return [float("nan") if any(value != value for value in row) else max(row) for row in rows]  # noqa: PLR0124 - NaN
+
+
+def _some(ids: set[str]) -> str:
+    return ", ".join(sorted(ids)[:_MOST]) + (", …" if len(ids) > _MOST else "")
 
 
 def _asked(sample: Sample) -> tuple[object, ...]:

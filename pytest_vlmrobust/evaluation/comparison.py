@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.store import Evidence
 
 from .baseline import Baseline, best_scores
 
@@ -47,7 +46,7 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
     then, now = Baseline.open(before), Baseline.open(after)
     try:
         pairs = _models(then, now, model)
-        found = [_Pair(then, now.evidence, name, confidence) for name in pairs]
+        found = [_Pair(then, now, name, confidence) for name in pairs]
         cells = [change for pair in found for change in pair.cells()]
         if not cells:
             raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no data set under the same setting")
@@ -62,6 +61,7 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
             only_before=_unmatched(then.evidence.cells(), {_of(pairs[cell.model], cell) for cell in ours}),
             only_after=_unmatched(ours, {cell for cell in ours if then.measured(cell)}),
             confidence=confidence,
+            notes=_not_compared({str(before): then, str(after): now}, {change.dataset for change in cells}),
         )
     finally:
         then.close()
@@ -83,6 +83,17 @@ def _unmatched(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> tuple[s
     return tuple(str(cell) for cell in sorted(set(cells) - matched))
 
 
+def _not_compared(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
+    """Returns, a sentence for each run, that it does not say which pictures it showed."""
+    lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
+    return tuple(
+        f"{name} does not say which pictures of {', '.join(found)} it showed (an older release, or no clean cell): whether "
+        "they are the same was not compared"
+        for name, found in lacking.items()
+        if found
+    )
+
+
 def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
     """What is unknown comes first: nobody can say that it is not the worst."""
     return not math.isnan(drop.value), -drop.value if drop.finite else 0.0, name
@@ -93,7 +104,7 @@ class _Pair:
     """One model of the later run against its model of the earlier one."""
 
     then: Baseline
-    now: Evidence
+    now: Baseline
     model: str
     confidence: float
 
@@ -108,16 +119,16 @@ class _Pair:
         return [self._sweep(dataset, cells) for dataset, cells in by_dataset.items()]
 
     def _common(self) -> list[Cell]:
-        return [cell for cell in self.now.cells() if cell.model == self.model and self.then.measured(cell)]
+        return [cell for cell in self.now.evidence.cells() if cell.model == self.model and self.then.measured(cell)]
 
     def _cell(self, cell: Cell) -> CellChange:
         import numpy as np
 
         samples = self.now.samples(cell.dataset)
-        before, after = self.then.scores(cell, samples), self._scores(cell)
+        before, after = self.then.scores(cell, self.now), self._scores(cell)
         changed = metrics.changed_samples([sample.id for sample in samples], before, after)
         clean = _of(self.model, Cell("", cell.dataset, CLEAN))
-        paired = cell != clean and self.then.measured(clean) and clean in self.now.cells()
+        paired = cell != clean and self.then.measured(clean) and clean in self.now.evidence.cells()
         table = self._table(cell.dataset, [cell], clean if paired else cell)
         return CellChange(
             model=cell.model,
@@ -142,7 +153,7 @@ class _Pair:
     def _table(self, dataset: str, cells: Sequence[Cell], clean: Cell) -> ScoreTable:
         """Returns the scores of both runs; ``clean`` stands in for the clean cell where nothing is computed from it."""
         samples = self.now.samples(dataset)
-        then = {str(cell.setting): self.then.scores(cell, samples) for cell in {*cells, clean}}
+        then = {str(cell.setting): self.then.scores(cell, self.now) for cell in {*cells, clean}}
         return ScoreTable(
             clean=self._scores(clean),
             by_setting={str(cell.setting): self._scores(cell) for cell in cells},
@@ -153,7 +164,7 @@ class _Pair:
     def _scores(self, cell: Cell) -> NDArray[np.float64]:
         import numpy as np
 
-        return np.array(best_scores(self.now.get_cell(cell)), float)
+        return np.array(best_scores(self.now.evidence.get_cell(cell)), float)
 
 
 def _groups(samples: Sequence[Sample]) -> list[str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import DatasetError, UsageError, VlmRobustError
 from pytest_vlmrobust.datasets import DATASETS, Collection, Dataset, dataset_id, resolve, resolve_collection
 
-from .tasks import TASKS, task_dataset
+from .tasks import TASKS, TaskDataset, task_dataset
 
 QUESTIONS = ("shapes", "words")
 COLLECTIONS = ("faces", "words")
@@ -33,6 +35,10 @@ class TaskData(Protocol):
 
     def unhinted(self, name: str) -> str:
         """Returns the data set that asks the same as ``name`` and tells nothing."""
+        ...
+
+    def lacking(self, name: str) -> str:
+        """Returns why the task of ``name`` asks nothing of its collection, and what to do; an empty string where it does."""
         ...
 
 
@@ -107,7 +113,11 @@ class RunData:
             VlmRobustError: something of it does not exist.
         """
         for typed in self.questions.values():
-            resolve(typed, data_dir=self.data_dir)
+            try:
+                resolve(typed, data_dir=self.data_dir)
+            except DatasetError:
+                self._refuse_task(typed)
+                raise
         for typed in self.collections.values():
             self._collection(typed)
 
@@ -119,7 +129,49 @@ class RunData:
         """
         return unhinted(name, self.tasks)
 
-    def _of_task(self, typed: str, task: str) -> Dataset:
+    def lacking(self, name: str) -> str:
+        """Returns why the task of ``name`` asks nothing of its collection, and what to do; an empty string where it does.
+
+        Raises:
+            VlmRobustError: the collection cannot be read.
+        """
+        return "" if name not in self.tasks else self._made(name).lacking
+
+    def notes(self, names: Iterable[str]) -> list[str]:
+        """Returns what a reader should know about data sets that tasks make of collections, each note once.
+
+        Those that cannot be read are left out: the tests that need them say why.
+        """
+        found: dict[str, None] = {}
+        for name in names:
+            if name in self.tasks:
+                with contextlib.suppress(VlmRobustError):
+                    found |= dict.fromkeys(self._made(name).notes)
+        return list(found)
+
+    def _made(self, name: str) -> TaskDataset:
+        task = self.tasks[name]
+        return self._of_task(self.collections[name.removesuffix(f".{task}")], task)
+
+    def _refuse_task(self, typed: str) -> None:
+        """Refuses what was meant as one task of a collection.
+
+        Raises:
+            UsageError: it was.
+        """
+        name, _, task = typed.rpartition(".")
+        collection = self._collection(name) if name else None
+        meant = task if task in TASKS else next(iter(difflib.get_close_matches(task, TASKS, n=1)), "")
+        if collection is None or not meant:
+            return
+        lacking = self._of_task(name, meant).lacking
+        raise UsageError(
+            f"--vlm-dataset {typed!r}: no data set has this name. {name!r} is a collection of identities, and which tasks are "
+            f"asked of it stands in the vlm_tasks marks of a suite. Give --vlm-dataset={name}, and choose tests with "
+            f"-k {collection.name}.{meant}{f'. But nothing can be asked there. {lacking}' if lacking else ''}"
+        )
+
+    def _of_task(self, typed: str, task: str) -> TaskDataset:
         collection = self._collection(typed)
         if collection is None:
             raise UsageError(f"{typed!r} is no collection of identities")

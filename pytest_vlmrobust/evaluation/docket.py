@@ -37,6 +37,8 @@ class StoredTasks:
     """Which data sets were made of collections, and what was asked in each."""
 
     tasks: Mapping[str, str]
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Of those of which nothing was asked, why."""
 
     def unhinted(self, name: str) -> str:
         """Returns the data set that asks the same as ``name`` and tells nothing.
@@ -45,6 +47,10 @@ class StoredTasks:
             UsageError: there is none.
         """
         return unhinted(name, self.tasks)
+
+    def lacking(self, name: str) -> str:
+        """Returns why the task of ``name`` asked nothing of its collection; an empty string where it did."""
+        return self.lacks.get(name, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class Docket:
     tests: tuple[DocketTest, ...]
     reference: str | None = None
     tasks: Mapping[str, str] = field(default_factory=dict)
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """Of data sets of which nothing is asked, what their collections lack."""
     baseline: bool = False
     """Whether cells are compared with an earlier run."""
     applied: Mapping[str, str] = field(default_factory=dict)
@@ -76,6 +84,7 @@ class Docket:
             "baseline": self.baseline,
             "models": {name: asdict(ref) for name, ref in self.models.items()},
             "tasks": dict(self.tasks),
+            "lacking": dict(self.lacking),
             "policies": {name: _policy_entry(policy) for name, policy in self.policies.items()},
             "tests": [_test_entry(test) for test in self.tests],
         }
@@ -103,6 +112,7 @@ class Docket:
                 tests=tuple(_test(entry) for entry in data["tests"]),
                 reference=data["reference"],
                 tasks=data["tasks"],
+                lacking=data.get("lacking", {}),
                 baseline=data["baseline"],
                 applied={name: entry["sha256"] for name, entry in data["policies"].items()},
             )

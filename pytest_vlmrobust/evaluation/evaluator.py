@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustEr
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.prediction import Prediction, Request
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
 from pytest_vlmrobust.core.setting import NO_IMAGE, Setting
@@ -155,6 +155,7 @@ class Evaluator:
     def __post_init__(self) -> None:
         self._results: dict[Cell, CellResult] = {}
         self._samples: dict[str, tuple[Sample, ...]] = {}
+        self._pictures: dict[str, Mapping[str, PictureDigests]] = {}
         self._failed: dict[str, VlmRobustError] = {}
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
@@ -188,6 +189,21 @@ class Evaluator:
                 self._failed[dataset] = error
                 raise
         return self._samples[dataset]
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        """Returns what tells the pictures of its samples from others, by id, of those that a model was shown as they are.
+
+        Raises:
+            DatasetError: there are no samples.
+            ImageError: a picture cannot be found.
+        """
+        if dataset not in self._pictures:
+            samples = self.samples(dataset)
+            found = self._views.picture_digests(samples, self.store.get_digests)
+            if len(found) < len(samples):
+                return found
+            self._pictures[dataset] = found
+        return self._pictures[dataset]
 
     def _chosen(self, dataset: str) -> tuple[Sample, ...]:
         samples = tuple(sampling.chosen(self.dataset(dataset), self.options.sample))

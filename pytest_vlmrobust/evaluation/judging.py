@@ -78,7 +78,7 @@ class Judge:
         family, level = family_and_level(cell.setting)
         about: dict[str, Any] = {"test": "cell", "setting": str(cell.setting), "family": family, "level": level}
         refusal = self._not_shown(cell.model, cell.dataset)
-        if refusal and cell.setting not in (CLEAN, NO_IMAGE):
+        if self._lacking(cell.dataset) or (refusal and cell.setting not in (CLEAN, NO_IMAGE)):
             estimate = Estimate(float("nan"), 0, valid=False, reason=refusal)
             named = [test for test in judged_tests(cell, self._tasks) if test.metric != LABEL_PRESERVING_DROP]
             measures = [self._measure(cell.model, test, estimate) for test in named]
@@ -86,7 +86,7 @@ class Judge:
         result = self.evaluator.result(cell)
         measures = self._measures(cell, result, family, level)
         measures += self._budget_measures(cell.model, result, excused=refusal)
-        since = changed(self.baseline, cell, result.samples, result.values) if self.baseline else None
+        since = changed(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
         return self._record(
             cell,
             measures,
@@ -112,6 +112,8 @@ class Judge:
             InfrastructureError: a cell that it needs could not be measured.
         """
         before = self._counts()
+        if lacking := self._lacking(sweep.dataset):
+            return self._unasked("sweep", sweep, lacking)
         needs = set(metrics.get(sweep.metric).needs)
         baselines_suffice = needs <= {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE}
         perturbed = [] if baselines_suffice else [s for s in settings if s not in (CLEAN, NO_IMAGE) or sweep.split]
@@ -142,6 +144,8 @@ class Judge:
             InfrastructureError: a cell that it needs could not be measured.
         """
         before = self._counts()
+        if lacking := self._lacking(about.dataset):
+            return self._unasked(FAMILY, about, lacking)
         family = self.families[about.family]
         refusals = [self._not_shown(name, about.dataset) for name in family.members]
         asked = observatory.BASELINES if all(refusals) else settings
@@ -156,6 +160,13 @@ class Judge:
         estimate = metrics.FAMILY_METRICS[about.metric].estimate(family.parameters, scores, groups, self.confidence)
         said = (observatory.members_note(about, family, scores),)
         return self._summary(FAMILY, about, estimate, every, before, notes=said)
+
+    def _unasked(self, test: str, about: SweepMetric | FamilyMetric, why: str) -> Record:
+        """Returns the record of a summary metric over a data set of which nothing is asked."""
+        nothing = Estimate(float("nan"), 0, valid=False, reason=why)
+        measure = self._measure(about.model, JudgedTest(about.model, about.dataset, about.metric, about.split), nothing)
+        facts = {"test": test, "metric": about.metric, "split": about.split, "not_asked": why}
+        return self._record(about, [measure], (), self._counts(), **facts)
 
     def _summary(
         self,
@@ -213,7 +224,7 @@ class Judge:
             *gain_estimates(self.evaluator, result, self.confidence),
             *unreadable_estimates(self._clean(cell), result, self.confidence),
             *(observatory.extra_estimates(result) if self._is_task(cell.dataset) else ()),
-            *(baseline_estimates(self.baseline, cell, table, result.samples, self.confidence) if self.baseline else ()),
+            *(baseline_estimates(self.baseline, cell, table, self.evaluator, self.confidence) if self.baseline else ()),
         ]
         tests = [JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level) for name, _ in estimates]
         measures = [self._measure(cell.model, test, estimate) for test, (_, estimate) in zip(tests, estimates, strict=True)]
@@ -226,9 +237,15 @@ class Judge:
     def _is_task(self, dataset: str) -> bool:
         return dataset in self._tasks
 
+    def _lacking(self, dataset: str) -> str:
+        """Returns what a collection lacks, so that a task asks nothing of it."""
+        return "" if self.data is None else self.data.lacking(dataset)
+
     def _not_shown(self, model: str, dataset: str) -> str:
         """Returns why a model is not shown to do a task on the pictures as they are: then nothing is asked of changed ones."""
-        return observatory.not_shown(self.evaluator, model, dataset) if self._is_task(dataset) else ""
+        if not self._is_task(dataset):
+            return ""
+        return self._lacking(dataset) or observatory.not_shown(self.evaluator, model, dataset)
 
     def _task_notes(self, result: CellResult) -> tuple[str, ...]:
         if not self._is_task(result.cell.dataset):
@@ -246,8 +263,8 @@ class Judge:
         if metrics.Needs.BASE_BY_SETTING in needs:
             added["base_by_setting"] = self._values(twin(self.evaluator.models, sweep.model), sweep.dataset, asked)
         if metrics.Needs.BASELINE_BY_SETTING in needs and self.baseline is not None:
-            samples = self.evaluator.samples(sweep.dataset)
-            added["baseline_by_setting"] = baseline_scores(self.baseline, sweep.model, sweep.dataset, samples, table)
+            scores = baseline_scores(self.baseline, sweep.model, sweep.dataset, self.evaluator, table)
+            added["baseline_by_setting"] = scores
         return dataclasses.replace(table, **added)
 
     def _values(self, model: str, dataset: str, settings: Iterable[Setting]) -> dict[str, NDArray[np.float64]]:

@@ -14,9 +14,11 @@ from pytest_vlmrobust.perturbations.catalog import SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.policies import NO_LEVEL, JudgedTest, Scope
 
-from .plan import expand_settings
+from .plan import LADDER, PATCHES, expand_settings
 from .preprocessed import PREPROCESSING
 
+_SETS = (*SETS, LADDER, PATCHES, PREPROCESSING)
+"""Sets of settings, which a summary metric may be taken over."""
 _LARGEST = 4096
 """Levels that are numbers are tried up to this one."""
 _FIELDS = ("setting", "family", "level")
@@ -36,7 +38,7 @@ class KnownNames:
         planned = list(tests)
         listed = [perturbations.info(name) for name in _registered()]
         return cls(
-            frozenset((*SETS, CLEAN_NAME, NO_IMAGE_NAME, *_registered(), *(test.setting for test in planned))),
+            frozenset((*_SETS, CLEAN_NAME, NO_IMAGE_NAME, *_registered(), *(test.setting for test in planned))),
             frozenset((*(about.family for about in listed), *(test.family for test in planned))) - {""},
             frozenset((*(about.level or NO_LEVEL for about in listed), *(test.level or NO_LEVEL for test in planned))),
         )

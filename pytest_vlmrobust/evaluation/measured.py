@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 
@@ -26,7 +26,22 @@ class Thumbnails(Protocol):
         ...
 
 
-class Measured(Protocol):
+class Questions(Protocol):
+    """What a run asks of its data sets."""
+
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        """Returns the samples of a data set that the run asks about; the same object each time."""
+        ...
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        """Returns what tells their pictures from others, by sample id; those are missing that were not shown as they are.
+
+        The same object each time, once none is missing.
+        """
+        ...
+
+
+class Measured(Questions, Protocol):
     """The answers and scores of cells, and what is known about the models and data sets that they are about."""
 
     @property
@@ -51,10 +66,6 @@ class Measured(Protocol):
 
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a data set as a whole."""
-        ...
-
-    def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples of a data set that the run asks about."""
         ...
 
     def result(self, cell: Cell) -> CellResult:

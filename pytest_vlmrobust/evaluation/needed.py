@@ -21,6 +21,8 @@ def needed_cells(
 ) -> list[Cell]:
     """Returns the cells that a test evaluates: all that it can, for a model may turn out not to do a task and is asked less then.
 
+    Of a collection that lacks what the task needs nothing is asked.
+
     Args:
         planned: what the test is about.
         settings: those that its summary metric is taken over; nothing for a cell.
@@ -28,6 +30,8 @@ def needed_cells(
         data: what the run asks from.
         reference: the model whose errors normalise the mean corruption error; ``None`` where none is needed.
     """
+    if data.lacking(planned.dataset):
+        return []
     if isinstance(planned, Cell):
         rung = [Setting(planned.setting.steps[:1])] if is_preprocessed(planned.setting) else []
         return [Cell(planned.model, planned.dataset, setting) for setting in (*BASELINES, planned.setting, *rung)]

@@ -71,7 +71,7 @@ def known_metrics() -> dict[str, MetricFacts]:
     from pytest_vlmrobust import metrics
     from pytest_vlmrobust.policies import MetricFacts
 
-    from .judged import LABEL_PRESERVING_DROP, OBSERVATORY, PREPROCESSING_GAIN, UNPARSED_INCREASE
+    from .judged import BASELINE, LABEL_PRESERVING_DROP, OBSERVATORY, PREPROCESSING_GAIN, UNPARSED_INCREASE
     from .observatory import COVERAGE, DISTANCE, FIXATION
     from .strata import MACRO, has_macro
     from .whole import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
@@ -79,7 +79,7 @@ def known_metrics() -> dict[str, MetricFacts]:
     records = {name: metrics.get(name) for name in metrics.names()}
     facts = {
         name: MetricFacts(
-            record.unit, record.better, record.scope, record.interval is not None, split=record.suite == OBSERVATORY
+            record.unit, record.better, record.scope, record.interval is not None, split=record.suite in (OBSERVATORY, BASELINE)
         )
         for name, record in records.items()
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.scoring import score
@@ -63,6 +63,7 @@ class Replay:
     """Answers whose score is another one, in the order in which cells were asked for."""
     _results: dict[Cell, CellResult] = field(default_factory=dict)
     _samples: dict[tuple[str, str], tuple[Sample, ...]] = field(default_factory=dict)
+    _pictures: dict[str, Mapping[str, PictureDigests]] = field(default_factory=dict)
 
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a data set as a whole.
@@ -79,6 +80,12 @@ class Replay:
             StoreError: it asked nothing of it.
         """
         return self._asked("", dataset)
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        """Returns what tells the pictures of its samples from others, by id; nothing where an older release did not keep it."""
+        if dataset not in self._pictures:
+            self._pictures[dataset] = self.evidence.pictures(dataset)
+        return self._pictures[dataset]
 
     def result(self, cell: Cell) -> CellResult:
         """Returns the answers of a cell with their scores of now.

@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import median
 
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.store import read_journal
 from pytest_vlmrobust.store.journal import FILE_NAME
 
 
@@ -25,20 +24,15 @@ class Rate:
     """The data set of those cells."""
 
 
-def newest_runs(store: Path) -> list[Path]:
-    """Returns the directories of runs that have a journal, the newest first: by the time in their names, then by its change."""
-    journals = (store / "runs").glob(f"*/{FILE_NAME}")
+def newest_runs(places: Iterable[Path]) -> list[Path]:
+    """Returns the directories of runs that have a journal, the newest first: by the time in their names, then by its change.
+
+    Args:
+        places: directories that hold one directory for each run; those that are not there hold none.
+    """
+    journals = (path for place in places for path in place.glob(f"*/{FILE_NAME}"))
     dated = sorted(journals, key=lambda path: (path.parent.name.rpartition("-")[0], path.stat().st_mtime_ns), reverse=True)
     return [path.parent for path in dated]
-
-
-def read_records(directory: Path) -> list[Record]:
-    """Returns the records of a run; of a test that ran again, the last one.
-
-    Raises:
-        StoreError: they cannot be read.
-    """
-    return list({record.key: record for record in read_journal(directory)}.values())
 
 
 def measured_rate(runs: Iterable[tuple[str, Sequence[Record]]], model: str, dataset: str) -> Rate | None:

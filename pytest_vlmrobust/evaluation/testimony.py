@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pytest_vlmrobust.core.sample import PictureDigests
+from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
@@ -18,6 +20,10 @@ class Source(Protocol):
 
     def dataset(self, name: str) -> Dataset:
         """Returns the data set called ``name``."""
+        ...
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        """Returns what tells the pictures of its samples from others, by id, of those that were shown as they are."""
         ...
 
     def model_fingerprint(self, model: str) -> Mapping[str, Any]:
@@ -36,6 +42,8 @@ class Testimony:
     def __call__(self, result: CellResult) -> None:
         """Stores the answers of a cell; before the first one of a model and a data set, what they are.
 
+        With the clean cell goes what tells pictures from others: by then it is known, whatever made or remembered them.
+
         Raises:
             StoreError: the evidence cannot be written.
         """
@@ -46,5 +54,7 @@ class Testimony:
             self.evidence.put_samples(name, dataset.digest, result.samples, corpus_metric(dataset))
             self.evidence.put_spaces(model, name, result.samples)
             self._known.add((model, name))
+        if result.cell.setting == CLEAN:
+            self.evidence.put_pictures(name, self.source.pictures(name))
         rows = zip(result.keys, result.predictions, result.scores, strict=True)
         self.evidence.put_cell(StoredCell(result.cell, result.views, tuple(Answer(*row) for row in rows), result.notes))

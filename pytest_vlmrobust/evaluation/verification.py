@@ -76,7 +76,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
                 docket.policies,
                 docket.today,
                 docket.reference,
-                data=StoredTasks(docket.tasks),
+                data=StoredTasks(docket.tasks, docket.lacking),
                 families=families(docket.models),
                 baseline=baseline,
             )

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
-from pytest_vlmrobust.core.sample import ImageSource, Sample
+from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
 from pytest_vlmrobust.core.seeding import derive_seed
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 T = TypeVar("T")
+KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
+"""From recipes to the digests of the pixels that they gave before, of those that did."""
 
 _SOURCE_BYTES = 256 * 2**20
 
@@ -111,6 +114,24 @@ class ViewMaker:
             digests=tuple(pixels_digest(image) for image in images),
             notes=tuple(dict.fromkeys(note for one in rendered.values() for note in one.notes)),
         )
+
+    def picture_digests(self, samples: Sequence[Sample], known: KnownDigests) -> dict[str, PictureDigests]:
+        """Returns what tells the pictures of samples from others, by sample id; no picture is read for it.
+
+        Args:
+            samples: those are left out whose clean view was not made before.
+            known: gives the digests of the pixels of recipes, as far as they are known.
+
+        Raises:
+            ImageError: a source picture cannot be found.
+        """
+        recipes = {sample.id: self.recipe(sample, CLEAN) for sample in samples}
+        pixels = known(set(recipes.values()))
+        return {
+            sample.id: PictureDigests(fingerprint([one.identity() for one in sample.images]), fingerprint(list(shown)))
+            for sample in samples
+            if (shown := pixels.get(recipes[sample.id]))
+        }
 
     def _source(self, source: ImageSource) -> NDArray[np.uint8]:
         """Returns the source picture, kept for the other settings as long as memory allows."""

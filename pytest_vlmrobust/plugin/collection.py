@@ -127,6 +127,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         gate.rerun.choose(config, items)
     gate.items = [item for item in items if is_gated(item)]
     gate.selected = len(gate.items)
+    gate.data_notes = gate.data.notes(dict.fromkeys(about(item).dataset for item in gate.items)) if gate.items else []
+
+
+def about(item: pytest.Item) -> Planned:
+    """Returns what a gated test is about."""
+    params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
+    planned: Planned = next(params[name] for name in FIXTURES if name in params)
+    return planned
 
 
 def is_gated(item: pytest.Item) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,7 +62,25 @@ def command_of(config: pytest.Config) -> Command:
     from pytest_vlmrobust.reporting import Command
 
     called = config.invocation_params
-    return Command(*split(called.args, config.option.file_or_dir), config.rootpath, called.dir)
+    root, here = seen_from_both(config.rootpath, called.dir)
+    return Command(*split(called.args, config.option.file_or_dir), root, here)
+
+
+def command_at_worker(sent: object) -> Command | None:
+    """Returns what the controller of xdist knows about it and sent: a worker is called another way."""
+    from pytest_vlmrobust.reporting import Command
+
+    return Command.read(sent)
+
+
+def seen_from_both(one: Path, other: Path) -> tuple[Path, Path]:
+    """Returns two directories as they are seen from the nearest one that holds both, so that no report says where that is.
+
+    >>> [str(path) for path in seen_from_both(Path("/home/me/gate"), Path("/home/me/gate/suites"))]
+    ['.', 'suites']
+    """
+    both = os.path.commonpath([one, other])
+    return one.relative_to(both), other.relative_to(both)
 
 
 def split(words: Sequence[str | os.PathLike[str]], positional: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -40,12 +40,12 @@ def shortfalls(gate: Gate) -> list[str]:
 def policy_warnings(gate: Gate) -> list[str]:
     """Returns what the run says about its policies and does not hold against it.
 
-    That is waivers that can go, rules about things that do not exist or an earlier run that was not named, and (in a whole run)
-    rules that met no test.
+    That is waivers that can go, rules about things that do not exist or an earlier run that was not named, an earlier run that
+    does not say what it showed, and (in a whole run) rules that met no test.
     """
     from pytest_vlmrobust.policies import WaiverState, unmatched_rules
 
-    found = []
+    found = _pictures_not_compared(gate)
     for name, policy in gate.policies.items():
         found += [*_no_release_decision(name, policy), *_misspelt_rules(gate, policy)]
         uses = _uses(gate, name, policy)
@@ -172,6 +172,16 @@ def _relative_rules(gate: Gate, policy: Policy) -> list[Rule]:
     if gate.settings.vlm_baseline:
         return []
     return [rule for rule in policy.rules if is_relative(rule)]
+
+
+def _pictures_not_compared(gate: Gate) -> list[str]:
+    """Returns that nobody knows whether the earlier run was about the same pictures, where it does not say."""
+    asked = {record.dataset for record in gate.records}
+    names = [name for name in gate.baseline.without_pictures if name in asked] if gate.baseline else []
+    if not names:
+        return []
+    said = f"the baseline does not say which pictures of {', '.join(names)} it showed (an older release, or no clean cell)"
+    return [f"{said}: whether they are the same was not compared. Run the earlier model again with this release to have it"]
 
 
 def _without_baseline(rule: Rule) -> str:

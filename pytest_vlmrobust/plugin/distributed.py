@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tells a worker which run it belongs to, and which tests run again."""
+    """Tells a worker which run it belongs to, how pytest was called, and which tests run again."""
     gate = node.config.stash[GATE]
     node.workerinput["vlm_run_id"] = gate.run_id
+    node.workerinput["vlm_command"] = gate.command.to_dict() if gate.command else {}
     node.workerinput["vlm_rerun"] = gate.rerun.to_worker() if gate.rerun else {}
 
 
@@ -31,11 +32,12 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's argument
-    """Tells the controller how many gated tests its workers planned and selected; each worker knows all of them."""
+    """Tells the controller how many gated tests its workers planned and selected, and what the data note; each knows all."""
     output = getattr(node, "workeroutput", {})
     gate = node.config.stash[GATE]
     if "vlm_counts" in output:
         gate.planned, gate.selected = output["vlm_counts"]
+    gate.data_notes = list(dict.fromkeys([*gate.data_notes, *output.get("vlm_notes", ())]))
     if output.get("vlm_refused"):
         gate.refused = UsageError(output["vlm_refused"])
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import VlmRobustError
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.docket import DocketTest
@@ -32,8 +34,21 @@ def write_docket(gate: Gate, policies: Mapping[str, Policy]) -> None:
         tests=tuple(_test(gate, item) for item in gate.items),
         reference=gate.reference,
         tasks={name: task for name, task in gate.data.tasks.items() if name in asked},
+        lacking=lacking(gate, asked),
         baseline=gate.baseline is not None,
     ).write(gate.run_directory)
+
+
+def lacking(gate: Gate, names: Iterable[str]) -> dict[str, str]:
+    """Returns, for each data set of which nothing can be asked, what its collection lacks and what to do.
+
+    Those that cannot be read are left out: the tests that need them say why.
+    """
+    found = {}
+    for name in sorted(names):
+        with contextlib.suppress(VlmRobustError):
+            found[name] = gate.data.lacking(name)
+    return {name: why for name, why in found.items() if why}
 
 
 def keep_baseline(gate: Gate) -> None:
@@ -51,9 +66,8 @@ def keep_baseline(gate: Gate) -> None:
 def _test(gate: Gate, item: pytest.Item) -> DocketTest:
     from pytest_vlmrobust.evaluation.docket import DocketTest
 
-    from .collection import FIXTURES, settings_of
+    from .collection import about, settings_of
 
-    params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
-    about = next(params[name] for name in FIXTURES if name in params)
-    settings = () if isinstance(about, Cell) else settings_of(gate, item, about.dataset, about.split)
-    return DocketTest(item.nodeid, about, settings)
+    planned = about(item)
+    settings = () if isinstance(planned, Cell) else settings_of(gate, item, planned.dataset, planned.split)
+    return DocketTest(item.nodeid, planned, settings)

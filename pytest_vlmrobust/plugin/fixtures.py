@@ -28,6 +28,8 @@ class GatedTest:
     """What was measured and concluded about one cell or sweep metric."""
 
     record: Record
+    again: str = ""
+    """The command line that runs the test alone; empty where nobody knows it."""
 
     def check(self) -> None:
         """Ends the test as the verdict says: pass, fail, xfail where waived, skip where not applicable.
@@ -41,9 +43,9 @@ class GatedTest:
 
         record = self.record
         if record.outcome is Outcome.FAIL:
-            raise ThresholdExceeded(explain(record))
+            raise ThresholdExceeded(explain(record, self.again))
         if record.outcome is Outcome.INCONCLUSIVE:
-            raise NotDecided(explain(record))
+            raise NotDecided(explain(record, self.again))
         if record.outcome is Outcome.WAIVED:
             pytest.xfail(record.reason)
         if record.outcome is Outcome.NOT_APPLICABLE:
@@ -78,15 +80,22 @@ def _settings(request: pytest.FixtureRequest, gate: Gate) -> tuple[Setting, ...]
 
 
 def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
+    """Returns what was measured and concluded.
+
+    Raises:
+        BackendError: too many inferences failed for a verdict.
+        VlmRobustError: nothing could be measured.
+    """
     from pytest_vlmrobust.reporting.explanation import explain
     from pytest_vlmrobust.reporting.junit import properties
 
     node = request.node
     try:
         record = dataclasses.replace(measure(), nodeid=node.nodeid)
+        again = command.one(record) if (command := request.config.stash[GATE].command) else ""
         if record.outcome is Outcome.ERROR:
             node.stash[RECORD] = record
-            raise BackendError(explain(record))
+            raise BackendError(explain(record, again))
     except VlmRobustError as error:
         if RECORD in node.stash:
             node.user_properties.extend(properties(node.stash[RECORD]))
@@ -96,4 +105,4 @@ def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Reco
         raise
     node.stash[RECORD] = record
     node.user_properties.extend(properties(record))
-    return GatedTest(record)
+    return GatedTest(record, again)

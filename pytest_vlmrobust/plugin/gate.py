@@ -22,8 +22,8 @@ from .conditions import samples_asked, shortfalls
 from .docket import keep_baseline, write_docket
 from .options import ENVIRONMENT_DATA, Settings
 from .origins import origins
+from .places import RUNS, check_places, runs_of, store_is_writable
 from .progress import ProgressDisplay
-from .repeating import noise_warnings
 from .rerun import Rerun
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class Gate:
     selected: int = 0
     items: list[pytest.Item] = field(default_factory=list)
     """The gated tests that were selected."""
+    data_notes: list[str] = field(default_factory=list)
+    """What the collections that selected tests ask about say of themselves, each note once."""
     narrowed: str = ""
     """An option by which whole files of tests may be left out, so that nobody knows how many; empty without one."""
     display: ProgressDisplay | None = None
@@ -100,9 +102,12 @@ class Gate:
 
         found = [about.to_dict() for about in self.repeatability]
         counts = {"planned": self.planned, "selected": self.selected}
-        write_manifest(
-            self.run_directory, {**origins(self), **counts, "shortfalls": list(lacks), "repeatability": found, **conclusion}
-        )
+        more = {
+            "shortfalls": list(lacks),
+            "repeatability": found,
+            "store": os.path.relpath(self.store_directory, self.run_directory),
+        }
+        write_manifest(self.run_directory, {**origins(self), **counts, **more, **conclusion})
 
     @cached_property
     def samples_asked(self) -> dict[str, tuple[int, int]]:
@@ -112,7 +117,17 @@ class Gate:
     @property
     def run_directory(self) -> Path:
         """Where the journal and the evidence of this run are."""
-        return self.store_directory / "runs" / self.run_id
+        return self.runs / self.run_id
+
+    @cached_property
+    def runs(self) -> Path:
+        """Where the directories of runs like this one are."""
+        return runs_of(self)
+
+    @property
+    def earlier_runs(self) -> list[Path]:
+        """Where the directories of earlier runs may be."""
+        return list(dict.fromkeys((self.store_directory / RUNS, self.runs)))
 
     @property
     def controls(self) -> bool:
@@ -215,7 +230,7 @@ class Gate:
             models=self.models,
             datasets=self.data.factories,
             open_backend=self.open_backend,
-            store=Store.open(self.store_directory, read_only=settings.vlm_offline),
+            store=Store.open(self.store_directory, read_only=settings.vlm_offline or not store_is_writable(self)),
             options=EvaluationOptions(
                 seed=settings.vlm_seed,
                 sample=settings.vlm_sample or None,
@@ -352,6 +367,7 @@ class Gate:
         """
         from pytest_vlmrobust.datasets import sampling
 
+        check_places(self)
         _ = self.policies, self.reference, self.grids, self.baseline
         for ref in self.models.values():
             self.open_backend(ref)
@@ -371,11 +387,12 @@ class Gate:
     def facts(self, warnings: Sequence[str] = ()) -> RunFacts:
         """Returns what is known about the run beside its records."""
         from pytest_vlmrobust.reporting import RunFacts
+        from pytest_vlmrobust.reporting.noise import noise_warnings
         from pytest_vlmrobust.store.docket import planned_tests
         from pytest_vlmrobust.store.journal import FILE_NAME
         from pytest_vlmrobust.store.pictures import FOLDER
 
-        warnings = [*warnings, *noise_warnings(self)]
+        warnings = [*self.data_notes, *warnings, *noise_warnings(self.repeatability)]
         policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in self.policies.items()}
         return RunFacts(
             policies,

@@ -12,14 +12,10 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.policies import Policy, Rule, Scope, Waiver
 
     from .gate import Gate
-    from .options import Settings
-
-_NOT_AGAIN = ("vlm_report", "vlm_update_baseline", "vlm_plan", "vlm_rerun", "vlm_aa", "vlm_aa_sample")
-"""Options that write files, choose tests or ask more, which running one test again is not about."""
 
 
 def origins(gate: Gate) -> dict[str, object]:
-    """Returns versions, options, models and policies of a run; no weights are loaded for it."""
+    """Returns versions, options, the command line, models and policies of a run; no weights are loaded for it."""
     import pytest_vlmrobust
 
     return {
@@ -29,28 +25,10 @@ def origins(gate: Gate) -> dict[str, object]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "settings": dataclasses.asdict(gate.settings),
-        "options": options(gate.settings),
+        "command": gate.command.to_dict() if gate.command else {},
         "models": {name: model_origin(ref) for name, ref in gate.models.items()},
         "policies": {name: policy_content(policy) for name, policy in gate.policies.items()},
     }
-
-
-def options(settings: Settings) -> list[str]:
-    """Returns the options that make a run like this one, those left at their defaults left out.
-
-    >>> from pytest_vlmrobust.plugin.options import Settings
-    >>> options(Settings(vlm=("tiny",), vlm_offline=True, vlm_report="out"))
-    ['--vlm=tiny', '--vlm-offline']
-    """
-    found = []
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if field.name in _NOT_AGAIN or value == field.default:
-            continue
-        name = f"--{field.name.replace('_', '-')}"
-        values = value if isinstance(value, tuple) else (value,)
-        found += [name if one is True else f"{name}={one}" for one in values]
-    return found
 
 
 def model_origin(ref: ModelRef) -> dict[str, object]:

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import VlmRobustError
 
+from .docket import lacking
 from .stash import GATE
 
 if TYPE_CHECKING:
@@ -50,11 +51,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def plan_text(gate: Gate, items: Iterable[pytest.Item], *, width: int, color: bool) -> str:
     """Returns the plan of the gated tests among ``items``: a line for each model and data set, then what stands behind it."""
     from pytest_vlmrobust.evaluation.forecast import forecasts
-    from pytest_vlmrobust.evaluation.runs import measured_rate, newest_runs, read_records
+    from pytest_vlmrobust.evaluation.runs import measured_rate, newest_runs
     from pytest_vlmrobust.reporting.tables import render_table
+    from pytest_vlmrobust.store import last_records
 
     cells = cells_of(gate, items)
-    runs = [(path.name, read_records(path)) for path in newest_runs(gate.store_directory)]
+    runs = [(path.name, last_records(path)) for path in newest_runs(gate.earlier_runs)]
     try:
         found = forecasts(gate.unwitnessed, cells, partial(measured_rate, runs))
     except VlmRobustError as error:
@@ -90,6 +92,8 @@ def _row(one: Forecast) -> tuple[str, ...]:
 
 def _explained(gate: Gate, found: Sequence[Forecast]) -> list[str]:
     """Returns what the numbers of the plan rest on, and what nobody knows."""
+    from .collection import about
+
     tests = f"{gate.selected} of {gate.planned} gated tests; nothing was asked, and a plan is never GO: exit code 5"
     passes, missing = sum(one.passes for one in found), sum(one.missing for one in found)
     lines = [f"in all {passes:,} forward passes, {missing:,} of them at most to infer", *_unrendered(found)]
@@ -99,6 +103,8 @@ def _explained(gate: Gate, found: Sequence[Forecast]) -> list[str]:
     lines += [f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {said}" for said, names in alike.items()]
     if any(one.dataset in gate.data.tasks for one in found):
         lines.append("fewer passes where a model is not shown to do a task on the original pictures: its settings are not asked")
+    lines += [f"nothing is asked: {why}" for why in lacking(gate, {about(item).dataset for item in gate.items}).values()]
+    lines += [f"warning: {note}" for note in gate.data_notes]
     if gate.settings.vlm_patch_stop:
         lines.append("fewer passes of patches, for --vlm-patch-stop ends a sample at its first right one")
     return [*lines, _disk(gate, passes, missing), tests]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.repeatability import Repeatability
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.policies import Rule
-
     from .gate import Gate
 
 
@@ -35,6 +32,7 @@ def repeat(gate: Gate) -> list[Repeatability]:
 
 
 def _repeated(gate: Gate, model: str, dataset: str, process: str) -> Repeatability:
+    from pytest_vlmrobust.evaluation.noise import set_beside
     from pytest_vlmrobust.evaluation.repeat import measure
 
     try:
@@ -42,35 +40,4 @@ def _repeated(gate: Gate, model: str, dataset: str, process: str) -> Repeatabili
         found = measure(gate.unwitnessed, gate.evidence, (model, dataset), most=most, process=process)
     except VlmRobustError as error:
         return Repeatability(model, dataset, problem=str(error))
-    rules = [rule for rule in _rules(gate, found) if rule.metric in found.noise]
-    return dataclasses.replace(found, beside=tuple(_beside(rule, found) for rule in rules))
-
-
-def _rules(gate: Gate, about: Repeatability) -> list[Rule]:
-    """Returns the rules of a model's policy that are about what was measured on a data set."""
-    from pytest_vlmrobust.policies import JudgedTest
-
-    tests = [
-        JudgedTest(one.model, one.dataset, measure.metric, one.setting or one.split, one.family, one.level, measure.category)
-        for one in gate.records
-        if (one.model, one.dataset) == (about.model, about.dataset)
-        for measure in one.measures
-    ]
-    return [rule for rule in gate.policies[about.model].rules if any(rule.bounds(test) for test in tests)]
-
-
-def _beside(rule: Rule, about: Repeatability) -> str:
-    measured, most = about.noise[rule.metric], about.noise_high[rule.metric]
-    return f"rule {rule.id}: {rule.metric} bounded by {rule.bound}, noise {measured:.3f} (at most {most:.3f})"
-
-
-def noise_warnings(gate: Gate) -> list[str]:
-    """Returns, a sentence for each, the rules that the same model may break by answering twice."""
-    from pytest_vlmrobust.evaluation.policy_lint import tighter_than_noise
-
-    return [
-        f"{about.model}-{about.dataset}: {finding}"
-        for about in gate.repeatability
-        if about.repeated
-        for finding in tighter_than_noise(_rules(gate, about), about.noise)
-    ]
+    return set_beside(found, gate.policies[model].rules, gate.records)

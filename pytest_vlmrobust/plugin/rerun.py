@@ -12,6 +12,7 @@ import pytest
 from pytest_vlmrobust.core.errors import UsageError
 
 from .options import RERUN
+from .places import RUNS
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
@@ -64,17 +65,19 @@ def find_rerun(gate: Gate) -> Rerun | None:
     verdicts = gate.settings.vlm_rerun
     if not verdicts:
         return None
-    from pytest_vlmrobust.evaluation.runs import newest_runs, read_records
+    from pytest_vlmrobust.evaluation.runs import newest_runs
+    from pytest_vlmrobust.store import last_records
 
-    for directory in newest_runs(gate.store_directory):
-        records = read_records(directory)
+    for directory in newest_runs(gate.earlier_runs):
+        records = last_records(directory)
         if about(gate, records):  # this run has no journal yet
             ended = Counter(str(record.outcome) for record in records)
             said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(ended.items()))
             chosen = tuple(one.nodeid for one in records if one.outcome is RERUN[verdicts] and one.nodeid)
             return Rerun(verdicts, directory.name, chosen, said)
+    places = " or ".join(str(place.parent if place.name == RUNS else place) for place in gate.earlier_runs)
     raise UsageError(
-        f"--vlm-rerun {verdicts}: {gate.store_directory} has no earlier run about {', '.join(gate.models)}. "
+        f"--vlm-rerun {verdicts}: {places} has no earlier run about {', '.join(gate.models)}. "
         "Run once without --vlm-rerun, or name the store of that run with --vlm-store"
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import VlmRobustError
 
-from .command import command_of
+from .command import command_at_worker, command_of
 from .gate import Gate
 from .options import Settings
 from .planning import without_workers
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[GATE] = gate
     gate.narrowed = "--lf" if config.getoption("lf", default=False) else ""
     if gate.settings.vlm:
-        gate.command = command_of(config) if gate.controls else None
+        gate.command = command_of(config) if gate.controls else command_at_worker(given["vlm_command"])
         if gate.settings.vlm_plan:
             without_workers(config)
         # what a data set notes about itself must reach the reader, and not end a run whose other warnings are errors

@@ -15,6 +15,8 @@ from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 from .conditions import policy_warnings
 from .junit import add_suite_properties
 from .origins import model_origin, origins
+from .places import kept_elsewhere
+from .ranking import with_ranking
 from .repeating import repeat
 from .stash import GATE
 
@@ -41,7 +43,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     for name, policy in gate.policies.items():
         files = ", ".join(file.name for file in policy.files)
         lines.append(f"vlm: policy of {name}: {files} (sha256 {policy.sha256[:12]}), {len(policy.waivers)} waivers")
-    return [*lines, *([f"vlm: {gate.rerun}"] if gate.rerun else [])]
+    return [*lines, *(f"vlm: {said}" for said in (kept_elsewhere(gate), gate.rerun) if said)]
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -74,7 +76,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         gate.display.clear()
     if not gate.controls:
         session.config.workeroutput.update(  # type: ignore[attr-defined]  # xdist's
-            vlm_counts=(gate.planned, gate.selected), vlm_refused=str(gate.refused or "")
+            vlm_counts=(gate.planned, gate.selected), vlm_refused=str(gate.refused or ""), vlm_notes=gate.data_notes
         )
         return
     if gate.refused is not None:
@@ -108,7 +110,7 @@ def _conclude(session: pytest.Session, gate: Gate, exitstatus: int) -> None:
         from pytest_vlmrobust.reporting import write_report
 
         directory = gate.invocation / gate.settings.vlm_report
-        write_report(directory, gate.records, facts, manifest(gate))
+        write_report(directory, gate.records, with_ranking(gate, facts), manifest(gate))
         gate.evidence.copy_to(directory)
     if gate.settings.vlm_update_baseline and decision is Decision.GO:
         _update_baseline(gate)
@@ -142,8 +144,7 @@ def suite_facts(gate: Gate) -> dict[str, str]:
     """Returns what the JUnit suite element says about the whole run."""
     from pytest_vlmrobust.reporting.junit import suite_properties
 
-    facts = gate.facts()
-    return suite_properties({**origins(gate), "shortfalls": facts.shortfalls}, gate.records, facts.decision(gate.records))
+    return suite_properties(origins(gate), gate.records, gate.facts())
 
 
 def manifest(gate: Gate) -> dict[str, object]:

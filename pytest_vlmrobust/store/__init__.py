@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from .evidence import Answer, Evidence, StoredCell
-from .journal import Journal, read_journal
+from .journal import Journal, last_records, read_journal
 from .manifest import read_manifest, write_manifest
 from .pictures import Pictures
 from .predictions import Store
 
-__all__ = ["Answer", "Evidence", "Journal", "Pictures", "Store", "StoredCell", "read_journal", "read_manifest", "write_manifest"]
+__all__ = [
+    "Answer",
+    "Evidence",
+    "Journal",
+    "Pictures",
+    "Store",
+    "StoredCell",
+    "last_records",
+    "read_journal",
+    "read_manifest",
+    "write_manifest",
+]

@@ -10,27 +10,33 @@ import math
 import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.errors import ImageError, StoreError
+from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import Setting
 
-from .database import FILE_NAME, Layout, connect, explained, transaction
+from .database import FILE_NAME, Layout, connect, explained, has_table, transaction
 from .predictions import decoded, encoded
+from .questions import in_spaces, sample_from_json, sample_to_json
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+_PICTURES = """
+    create table pictures (
+        dataset text not null,
+        sample text not null,
+        sources text not null,
+        pixels text not null,
+        primary key (dataset, sample)
+    ) without rowid
+    """
+"""New in version 2: what tells the pictures of a sample from others. Of runs of version 1 nobody knows."""
 _TABLES = (
     """
     create table models (
@@ -54,6 +60,7 @@ _TABLES = (
         primary key (dataset, place)
     ) without rowid
     """,
+    _PICTURES,
     """
     create table spaces (
         model text not null,
@@ -87,7 +94,7 @@ _TABLES = (
     ) without rowid
     """,
 )
-LAYOUT = Layout(0x564C4D45, 1, _TABLES)  # "VLME"
+LAYOUT = Layout(0x564C4D45, 2, _TABLES, {"pictures": _PICTURES})  # "VLME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +115,6 @@ class StoredCell:
     answers: tuple[Answer, ...]
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Sample id to what the setting could not do to its pictures."""
-
-
-@dataclass(frozen=True, slots=True)
-class _AbsentImage:
-    """Stands where a sample had a picture: evidence holds none."""
-
-    sample: str
-
-    def load(self) -> NDArray[np.uint8]:
-        raise ImageError(f"sample {self.sample!r}: the evidence of a run holds no pictures. Read them from the data set")
-
-    def identity(self) -> str:
-        raise ImageError(
-            f"sample {self.sample!r}: the evidence of a run holds no pictures, so that none can be told from another"
-        )
 
 
 class Evidence:
@@ -182,12 +174,40 @@ class Evidence:
         Raises:
             StoreError: it cannot be written.
         """
-        rows = [(dataset, place, sample.id, _to_json(sample)) for place, sample in enumerate(samples)]
+        rows = [(dataset, place, sample.id, sample_to_json(sample)) for place, sample in enumerate(samples)]
         with self._lock, explained(self.path, "write"), transaction(self._connection):
             self._connection.execute(
                 "insert or ignore into datasets (name, digest, metric) values (?, ?, ?)", (dataset, digest, metric)
             )
             self._connection.executemany("insert or ignore into samples (dataset, place, id, content) values (?, ?, ?, ?)", rows)
+
+    def put_pictures(self, dataset: str, pictures: Mapping[str, PictureDigests]) -> None:
+        """Stores what tells the pictures of samples from others, by sample id; the same again changes nothing.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        rows = [(dataset, sample, found.sources, found.pixels) for sample, found in pictures.items()]
+        with self._lock, explained(self.path, "write"), transaction(self._connection):
+            self._connection.executemany(
+                "insert or ignore into pictures (dataset, sample, sources, pixels) values (?, ?, ?, ?)", rows
+            )
+
+    def pictures(self, dataset: str) -> dict[str, PictureDigests]:
+        """Returns what tells the pictures of samples from others, by sample id, of those that were shown without a setting.
+
+        None of them where an older release wrote the file.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            if not has_table(self._connection, "pictures"):
+                return {}
+            rows = self._connection.execute(
+                "select sample, sources, pixels from pictures where dataset = ?", (dataset,)
+            ).fetchall()
+        return {sample: PictureDigests(sources, pixels) for sample, sources, pixels in rows}
 
     def put_spaces(self, model: str, dataset: str, samples: Sequence[Sample]) -> None:
         """Stores in which coordinates a model is told boxes and answers with them; nothing where no sample asks for any.
@@ -252,6 +272,19 @@ class Evidence:
         notes = {sample: tuple(said) for sample, said in json.loads(found[2]).items()}
         return StoredCell(cell, found[1], tuple(self._answer(row) for row in rows), notes)
 
+    def get_scores(self, cell: Cell) -> list[float]:
+        """Returns the scores of a cell's answers in the order of :meth:`get_cell`, NaN where an inference failed, and no texts.
+
+        Raises:
+            StoreError: there are none, or they cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            number = self._number((cell.model, cell.dataset, str(cell.setting)))
+            rows = self._connection.execute("select value from answers where cell = ? order by place", (number,)).fetchall()
+        if number is None:
+            raise StoreError(f"{self.path}: the run has no answers of {cell}")
+        return [math.nan if value is None else value for (value,) in rows]
+
     def datasets(self) -> dict[str, str]:
         """Returns the digest of each data set that was asked from, by its name in test ids."""
         with self._lock, explained(self.path, "read"):
@@ -284,8 +317,8 @@ class Evidence:
             ).fetchone()
         if not rows:
             raise StoreError(f"{self.path}: the run asked nothing of the data set {dataset!r}")
-        samples = tuple(_from_json(content) for (content,) in rows)
-        return _in_spaces(samples, json.loads(spaces[0])) if spaces else samples
+        samples = tuple(sample_from_json(content) for (content,) in rows)
+        return in_spaces(samples, json.loads(spaces[0])) if spaces else samples
 
     def copy_to(self, directory: Path) -> Path:
         """Writes a whole and settled copy into another directory, replacing the one that may be there; returns its path.
@@ -321,33 +354,3 @@ def _row(answer: Answer) -> tuple[str, str, float | None, str, str, str | None]:
     score = answer.score
     value = None if math.isnan(score.value) else score.value
     return answer.key, encoded(answer.prediction), value, score.state, score.rule, score.answer
-
-
-def _to_json(sample: Sample) -> str:
-    about = sample.localisation and replace(sample.localisation, space=None)
-    bare = asdict(replace(sample, images=(), localisation=about))
-    return json.dumps({**bare, "images": len(sample.images), "changed_by": sorted(sample.changed_by)})
-
-
-def _from_json(content: str) -> Sample:
-    data = json.loads(content)
-    data["images"] = tuple(_AbsentImage(data["id"]) for _ in range(data["images"]))
-    data["changed_by"] = frozenset(data["changed_by"])
-    data["target"] = data["target"] if isinstance(data["target"], str) else tuple(data["target"])
-    data["perturbed"] = None if data["perturbed"] is None else tuple(data["perturbed"])
-    data["localisation"] = None if data["localisation"] is None else _localisation(data["localisation"])
-    return Sample(**data)
-
-
-def _localisation(data: Mapping[str, Any]) -> Localisation:
-    boxes, given = ({name: tuple(box) for name, box in data[key].items()} for key in ("boxes", "given"))
-    return Localisation(tuple(data["size"]), boxes, given, given_in=data["given_in"])
-
-
-def _in_spaces(samples: Sequence[Sample], spaces: Sequence[Mapping[str, Any] | None]) -> tuple[Sample, ...]:
-    return tuple(
-        sample
-        if space is None or sample.localisation is None
-        else replace(sample, localisation=replace(sample.localisation, space=BoxSpace(**space)))
-        for sample, space in zip(samples, spaces, strict=True)
-    )

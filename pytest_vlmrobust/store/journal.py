@@ -78,6 +78,15 @@ def read_journal(directory: Path) -> list[Record]:
     return [_read_line(path, number, line) for number, line in enumerate(lines, start=1)]
 
 
+def last_records(directory: Path) -> list[Record]:
+    """Returns one record for each test of a run, in the order in which tests first ended: the last one.
+
+    Raises:
+        StoreError: there is no journal, or a whole line is no record; names file and line.
+    """
+    return list({record.key: record for record in read_journal(directory)}.values())
+
+
 def _read_line(path: Path, number: int, line: bytes) -> Record:
     try:
         return Record.from_json(line.decode())

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.store import Evidence
 
@@ -80,6 +84,100 @@ def test_other_samples_are_no_verdict(compared: Project) -> None:
     result = compared.run("--vlm-baseline=first")
     assert result.ret == 11
     result.stdout.fnmatch_lines(["*the baseline cannot be compared on data: of 8 samples here, 4 are not in the baseline*"])
+
+
+def test_exchanged_pictures_are_no_verdict_and_named(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    folder = compared.path / "pictures"
+    (folder / "3.png").rename(folder / "old.png")
+    shutil.copy(folder / "6.png", folder / "3.png")
+    result = compared.run("--vlm-baseline=first", "--vlm-report=out")
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(
+        ["*the baseline cannot be compared on data: of 8 samples here, 1 show other pictures there (q3)*the same pictures*"]
+    )
+    unrelated = ("worst_case_drop", "visual_gain")
+    assert {str(one.outcome) for one in records(compared).values() if one.metric not in unrelated} == {"ERROR"}
+    assert main(["compare", str(compared.path / "first"), str(compared.path / "out")]) == 4
+
+
+def test_a_folder_that_moved_and_a_column_that_changed_are_the_same_pictures(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    folder = compared.path / "pictures"
+    for file in folder.iterdir():
+        with Image.open(file) as picture:
+            picture.save(file, compress_level=0)  # other bytes, the same pixels
+    folder.rename(compared.path / "moved")
+    text = (compared.path / "data.jsonl").read_text(encoding="utf-8")
+    compared.write("data.jsonl", text.replace('"pictures/', '"moved/').replace('"even"', '"renamed"'))
+    result = compared.run("--vlm-baseline=first", "--vlm-store=another")
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("*was not compared*")
+
+
+def test_an_older_baseline_is_compared_with_a_warning(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    file = sqlite3.connect(compared.path / "first" / "predictions.sqlite")
+    file.execute("drop table pictures")
+    file.execute("pragma user_version = 1")
+    file.close()
+    result = compared.run("--vlm-baseline=first")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["*the baseline does not say which pictures of data it showed (an older release, or no clean cell): whether they*"]
+    )
+
+
+SHIPPED = Path(__file__).parents[2] / "suites"
+SPLITS = {"corruptions": "grayscale", "resolution": "ladder", "patches": "patches"}
+"""Shipped suite to what its mean is taken over: corruptions are shortened to one."""
+
+
+MEAN = """
+version: 1
+defaults: {judge: point}
+rules:
+  - {id: mean, metric: mean_baseline_drop, max: 2pp}
+"""
+
+
+@pytest.fixture
+def shipped(compared: Project) -> Project:
+    (compared.path / "suite" / "test_suite.py").unlink()
+    for suite in SPLITS:
+        text = (SHIPPED / f"test_{suite}.py").read_text(encoding="utf-8")
+        compared.write(f"suite/test_{suite}.py", text.replace('"robustbench"', '"grayscale"'))
+    for file in (compared.path / "pictures").iterdir():  # larger than the lowest rung, which then is a picture of its own
+        with Image.open(file) as picture:
+            picture.resize((160, 120)).save(file)
+    compared.write("policy.yaml", MEAN)
+    return compared
+
+
+def test_the_mean_since_the_baseline_is_gated_in_each_shipped_suite(shipped: Project) -> None:
+    result = shipped.run("--vlm-report=first", "-k", "test_cell or since_baseline")
+    result.assert_outcomes(passed=3 + 12 + 2, deselected=result.parseoutcomes()["deselected"])  # no mean without a baseline
+    shipped.script(
+        *({"setting": setting, "sample": "q[0-3]", "answer": "A"} for setting in ("grayscale", "patches:2")),
+        {"setting": "resolution:112", "sample": "q[0-3]", "answer": "A"},
+        name="newer",
+    )
+    result = shipped.run("--vlm-baseline=first", "--vlm-report=out", "-k", "since_baseline", models=("newer",))
+    result.assert_outcomes(failed=3, deselected=result.parseoutcomes()["deselected"])
+    found = {record.split: record.measures[0] for record in records(shipped).values()}
+    assert {split: measure.value for split, measure in found.items()} == pytest.approx(
+        {"grayscale": 0.5, "ladder": 0.5 / 12, "patches": 0.25}
+    )
+    assert {measure.rule for measure in found.values()} == {"mean"}
+
+
+def test_a_rule_may_be_about_the_sweep_of_one_suite(shipped: Project) -> None:
+    shipped.run("--vlm-report=first", "-k", "test_cell and not resolution")
+    shipped.script({"setting": "*", "sample": "q[0-3]", "answer": "A"}, name="newer")
+    shipped.write("policy.yaml", MEAN.replace("max:", "unless: {setting: patches}, max:"))
+    shipped.run("--vlm-baseline=first", "--vlm-report=out", "-k", "since_baseline", models=("newer",))
+    outcomes = {record.split: str(record.outcome) for record in records(shipped).values()}
+    assert outcomes == {"grayscale": "FAIL", "ladder": "NOT_APPLICABLE", "patches": "MEASURED"}
 
 
 def test_a_baseline_that_is_none_ends_the_run_at_once(compared: Project) -> None:

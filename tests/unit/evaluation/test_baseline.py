@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import SweepMetric
@@ -23,7 +26,7 @@ from pytest_vlmrobust.evaluation.policy_files import known_metrics
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Evidence
 
-from .conftest import TODAY, World, cell, sample
+from .conftest import TODAY, MemoryImage, World, cell, picture, sample
 
 SETTINGS = ("clean", "no_image", "flip_h", "flip_v")
 RULES = """
@@ -123,6 +126,82 @@ def test_other_samples_are_refused(world: World, change: Callable[[list[object]]
     world.samples[:] = change(list(world.samples))  # type: ignore[assignment]
     with pytest.raises(DatasetError, match=f"the baseline cannot be compared on data: .*{words}.*the same --vlm-sample"):
         judged(world, then).cell(cell("flip_v"))
+
+
+class Elsewhere(MemoryImage):
+    """The same pixels under another identity, as a picture has that was packed otherwise."""
+
+    def identity(self) -> str:
+        return f"elsewhere {super().identity()}"
+
+
+class Decoded(MemoryImage):
+    """Other pixels under the same identity, as a picture has that another release of a decoder reads."""
+
+    def load(self) -> NDArray[np.uint8]:
+        return super().load() ^ np.uint8(1)
+
+
+def test_exchanged_pictures_are_refused_and_named(world: World) -> None:
+    then = measured(world, "then")
+    world.samples[1], world.samples[4] = (
+        dataclasses.replace(world.samples[one], images=world.samples[other].images) for one, other in ((1, 4), (4, 1))
+    )
+    judge = judged(world, then)
+    words = (
+        r"of 6 samples here, 2 show other pictures there \(q1, q4\)\. Expected .* the same pictures, and the same --vlm-sample\. "
+        "Where questions or pictures were changed on purpose, run the earlier model on them and compare with that run"
+    )
+    settings = [Setting.parse("flip_v")]
+    with pytest.raises(DatasetError, match=words):
+        judge.cell(cell("flip_v"))
+    with pytest.raises(DatasetError, match=words):
+        judge.cell(cell("clean"))
+    with pytest.raises(DatasetError, match=words):
+        judge.sweep(SweepMetric("model", "data", "mean_baseline_drop"), settings)
+
+
+@pytest.mark.parametrize("kind", [Elsewhere, Decoded])
+def test_the_same_pictures_may_lie_elsewhere_or_be_decoded_otherwise(world: World, kind: type[MemoryImage]) -> None:
+    then = measured(world, "then")
+    world.samples[:] = [
+        dataclasses.replace(one, images=(kind(picture(number)),), category="renamed") for number, one in enumerate(world.samples)
+    ]
+    record = judged(world, then).cell(cell("flip_v"))
+    assert (measure(record, "baseline_drop").value, record.outcome) == (0.0, Outcome.PASS)
+
+
+def test_part_of_the_samples_has_the_same_digests_as_all(world: World) -> None:
+    everything = world.witnessed("all")
+    everything.result(cell("clean"))
+    del world.samples[3:]
+    part = world.witnessed("part")
+    part.result(cell("clean"))
+    assert {name: everything.pictures("data")[name] for name in ("q0", "q1", "q2")} == part.pictures("data")
+
+
+def test_digests_of_pictures_are_known_once_they_were_shown_and_cost_no_reading(world: World) -> None:
+    evaluator = world.witnessed("run")
+    evaluator.result(cell("no_image"))
+    assert evaluator.pictures("data") == world.kept[0].pictures("data") == {}
+    evaluator.result(cell("clean"))
+    loaded = [one.images[0].loaded for one in world.samples]  # type: ignore[attr-defined]
+    assert len(evaluator.pictures("data")) == 6
+    assert evaluator.pictures("data") is evaluator.pictures("data")
+    assert world.kept[0].pictures("data") == evaluator.pictures("data")
+    assert [one.images[0].loaded for one in world.samples] == loaded  # type: ignore[attr-defined]
+
+
+def test_a_baseline_that_does_not_say_what_it_showed_is_compared_all_the_same(world: World) -> None:
+    then = measured(world, "then")
+    with sqlite3.connect(then / "predictions.sqlite") as evidence:
+        evidence.execute("drop table pictures")
+    evidence.close()
+    world.samples[0] = dataclasses.replace(world.samples[0], images=world.samples[1].images)
+    judge = judged(world, then)
+    assert judge.baseline is not None
+    assert judge.baseline.without_pictures == ("data",)
+    assert judge.cell(cell("flip_v")).outcome is Outcome.PASS
 
 
 def test_the_order_of_samples_does_not_matter(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -79,3 +80,20 @@ def test_what_cannot_be_compared_is_refused(world: World) -> None:
     world.samples.pop()
     with pytest.raises(DatasetError, match="cannot be compared on data"):
         compare(one, measured(world, "three", ("clean",)))
+
+
+def test_runs_about_other_pictures_are_refused(world: World) -> None:
+    before = measured(world, "before")
+    world.samples[2] = replace(world.samples[2], images=world.samples[0].images)
+    with pytest.raises(DatasetError, match=r"1 show other pictures there \(q2\)"):
+        compare(before, measured(world, "after"))
+
+
+def test_that_pictures_could_not_be_compared_is_said(world: World) -> None:
+    before, after = measured(world, "before", ("flip_v",)), measured(world, "after", ("clean", "flip_v"))
+    assert compare(after, after).notes == ()
+    words = "does not say which pictures of data it showed (an older release, or no clean cell): whether they are the same"
+    for pair, lacking in (((before, after), [before]), ((after, before), [before]), ((before, before), [before])):
+        found = compare(*pair)
+        assert [note.startswith(f"{run} {words}") for note, run in zip(found.notes, lacking, strict=True)] == [True]
+        assert found.to_dict()["notes"] == list(found.notes)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.evaluation.data import RunData
+from pytest_vlmrobust.evaluation.needed import needed_cells
 from pytest_vlmrobust.evaluation.tasks import TASKS
 
 
@@ -62,3 +67,46 @@ def test_two_names_that_would_look_alike_are_refused(tmp_path: Path) -> None:
 def test_what_does_not_exist_is_said_by_check() -> None:
     with pytest.raises(DatasetError, match="'shaeps' was not found"):
         RunData(("shaeps",)).check()
+
+
+def folder_of(path: Path, *, boxed: bool) -> Path:
+    path.mkdir()
+    boxes = ',"20,30,40,40","50,30,70,40","40,40,50,60","30,70,60,80"' if boxed else ",,,,"
+    lines = ["file,identity,left_eye,right_eye,nose,mouth"]
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 256, (96, 96, 3), np.uint8)
+        Image.fromarray(pixels).save(path / f"{number}.png")
+        lines.append(f"{number}.png,p{number}{boxes}")
+    (path / "faces.csv").write_text("\n".join(lines))
+    return path
+
+
+def test_what_a_folder_lacks_is_known_of_each_task(tmp_path: Path) -> None:
+    data = RunData((str(folder_of(tmp_path / "bare", boxed=False)), str(folder_of(tmp_path / "boxed", boxed=True)), "shapes"))
+    lacking = {name for name in (*data.tasks, "shapes") if data.lacking(name)}
+    boxes = ("guided", "semi_guided", "unguided", "guided_published", "semi_guided_published")
+    large = {f"{folder}.{task}" for folder in ("bare", "boxed") for task in ("pointing_3x3", "pointing_4x4")}
+    assert lacking == {f"bare.{task}" for task in boxes} | large
+    assert str(tmp_path / "bare" / "faces.csv") in data.lacking("bare.guided")
+    assert "'boxed' has 3 identities. Add pictures of others until it has 8" in data.lacking("boxed.pointing_3x3")
+
+
+def test_of_what_is_lacking_nothing_is_asked(tmp_path: Path) -> None:
+    data = RunData((str(folder_of(tmp_path / "bare", boxed=False)),))
+    assert needed_cells(Cell("m", "bare.guided", CLEAN), [], {}, data) == []
+    assert needed_cells(Cell("m", "bare.matching", CLEAN), [], {}, data) != []
+
+
+@pytest.mark.parametrize("typed", ["guided", "guidde"])
+def test_a_task_is_not_named_with_its_collection(tmp_path: Path, typed: str) -> None:
+    folder = folder_of(tmp_path / "bare", boxed=False)
+    with pytest.raises(UsageError) as caught:
+        RunData((f"{folder}.{typed}",)).check()
+    text = str(caught.value)
+    assert text.startswith(f"--vlm-dataset '{folder}.{typed}': no data set has this name. '{folder}' is a collection of")
+    assert f"Give --vlm-dataset={folder}, and choose tests with -k bare.guided. But nothing can be asked there. bare.g" in text
+    assert "Write the boxes (left_eye, right_eye, nose, mouth) into" in text
+    with pytest.raises(UsageError, match=r"choose tests with -k faces_160\.guided$"):
+        RunData((f"faces_160.{typed}",)).check()
+    with pytest.raises(DatasetError, match=r"'faces_160\.v2' was not found"):
+        RunData(("faces_160.v2",)).check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import ImageError, StoreError
 from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
@@ -77,6 +78,63 @@ def test_pictures_are_not_kept_and_say_so(tmp_path: Path) -> None:
 
     with pytest.raises(ImageError, match="'s1': the evidence of a run holds no pictures"):
         image.load()
+
+
+def test_what_tells_pictures_apart_is_kept(tmp_path: Path) -> None:
+    found = {"s1": PictureDigests("aa", "bb"), "s2": PictureDigests("cc", "dd")}
+    with Evidence.open(tmp_path / "run") as evidence:
+        evidence.put_pictures("d", found)
+        evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb")})
+        assert evidence.pictures("d") == found
+        assert evidence.pictures("other") == {}
+        evidence.copy_to(tmp_path / "copy")
+    with Evidence.open(tmp_path / "copy", read_only=True) as copy:
+        assert copy.pictures("d") == found
+
+
+def test_pictures_are_the_same_by_their_source_or_by_their_pixels() -> None:
+    one = PictureDigests("file", "pixels")
+    assert one.same_as(PictureDigests("packed otherwise", "pixels"))
+    assert one.same_as(PictureDigests("file", "decoded by another release"))
+    assert not one.same_as(PictureDigests("other file", "other pixels"))
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_of_the_pictures_of_an_older_release_nothing_is_known(tmp_path: Path, read_only: bool) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_samples("d", "x", SAMPLES)
+        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
+    connection = sqlite3.connect(tmp_path / "predictions.sqlite")
+    connection.execute("drop table pictures")
+    connection.execute("pragma user_version = 1")
+    connection.commit()
+    connection.close()
+    with Evidence.open(tmp_path, read_only=read_only) as evidence:
+        assert evidence.pictures("d") == {}
+        assert evidence.get_cell(CELL).answers[0] == ANSWERS[0]
+        if not read_only:
+            evidence.put_pictures("d", {"s1": PictureDigests("aa", "bb")})
+            assert list(evidence.pictures("d")) == ["s1"]
+
+
+def test_evidence_of_a_newer_release_is_refused(tmp_path: Path) -> None:
+    Evidence.open(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "predictions.sqlite")
+    assert connection.execute("pragma user_version").fetchone() == (2,)
+    connection.execute("pragma user_version = 3")
+    connection.close()
+    with pytest.raises(StoreError, match=r"has schema 3, and this release reads schema 2\. Upgrade pytest-vlmrobust"):
+        Evidence.open(tmp_path, read_only=True)
+
+
+def test_scores_alone_can_be_had_without_texts(tmp_path: Path) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
+        right, failed = evidence.get_scores(CELL)
+        assert right == 1.0
+        assert math.isnan(failed)
+        with pytest.raises(StoreError, match=r"the run has no answers of tiny-faces\.matching-fog:low"):
+            evidence.get_scores(replace(CELL, setting=Setting.parse("fog:low")))
 
 
 def test_a_cell_that_is_evaluated_again_replaces_its_answers(tmp_path: Path) -> None:

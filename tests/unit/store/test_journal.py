@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.store import Journal, read_journal
+from pytest_vlmrobust.store import Journal, last_records, read_journal
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
 
@@ -34,6 +35,16 @@ def test_records_come_back_in_order(tmp_path: Path) -> None:
         (one.id, one.measures[0].reason) for one in written
     ]
     assert read_journal(tmp_path / "run")[0] == written[0]
+
+
+def test_of_a_test_that_ran_again_the_last_record_counts(tmp_path: Path) -> None:
+    first, other, last = record("a"), record("b"), replace(record("a"), n=7)
+    with Journal(tmp_path) as journal:
+        for one in (first, other, last):
+            journal.append(one)
+    assert last_records(tmp_path) == [last, other]
+    with pytest.raises(StoreError, match=r"records\.jsonl: cannot read the journal"):
+        last_records(tmp_path / "nowhere")
 
 
 def test_an_undefined_value_comes_back_undefined(tmp_path: Path) -> None:

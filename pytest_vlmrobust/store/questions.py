@@ -1,0 +1,64 @@
+"""Questions: a sample as evidence keeps it, in JSON and without its pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
+from pytest_vlmrobust.core.errors import ImageError
+from pytest_vlmrobust.core.sample import Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class _AbsentImage:
+    """Stands where a sample had a picture: evidence holds none."""
+
+    sample: str
+
+    def load(self) -> NDArray[np.uint8]:
+        raise ImageError(f"sample {self.sample!r}: the evidence of a run holds no pictures. Read them from the data set")
+
+    def identity(self) -> str:
+        raise ImageError(
+            f"sample {self.sample!r}: the evidence of a run holds no pictures, so that none can be told from another"
+        )
+
+
+def sample_to_json(sample: Sample) -> str:
+    """Returns a sample as JSON: of its pictures how many there are, and no coordinates in which a model speaks of boxes."""
+    about = sample.localisation and replace(sample.localisation, space=None)
+    bare = asdict(replace(sample, images=(), localisation=about))
+    return json.dumps({**bare, "images": len(sample.images), "changed_by": sorted(sample.changed_by)})
+
+
+def sample_from_json(content: str) -> Sample:
+    """Reads what :func:`sample_to_json` wrote; the pictures of the sample cannot be loaded."""
+    data = json.loads(content)
+    data["images"] = tuple(_AbsentImage(data["id"]) for _ in range(data["images"]))
+    data["changed_by"] = frozenset(data["changed_by"])
+    data["target"] = data["target"] if isinstance(data["target"], str) else tuple(data["target"])
+    data["perturbed"] = None if data["perturbed"] is None else tuple(data["perturbed"])
+    data["localisation"] = None if data["localisation"] is None else _localisation(data["localisation"])
+    return Sample(**data)
+
+
+def _localisation(data: Mapping[str, Any]) -> Localisation:
+    boxes, given = ({name: tuple(box) for name, box in data[key].items()} for key in ("boxes", "given"))
+    return Localisation(tuple(data["size"]), boxes, given, given_in=data["given_in"])
+
+
+def in_spaces(samples: Sequence[Sample], spaces: Sequence[Mapping[str, Any] | None]) -> tuple[Sample, ...]:
+    """Returns the samples with boxes asked for in the coordinates of a model, one entry a sample, ``None`` for those without."""
+    return tuple(
+        sample
+        if space is None or sample.localisation is None
+        else replace(sample, localisation=replace(sample.localisation, space=BoxSpace(**space)))
+        for sample, space in zip(samples, spaces, strict=True)
+    )
