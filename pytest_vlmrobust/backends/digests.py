@@ -106,8 +106,13 @@ class DigestCache:
         return found
 
     def save(self) -> None:
-        """Writes the cache if it learnt something; the file is replaced in one step, so that readers never see half of it."""
+        """Writes the cache if it learnt something; the file is replaced in one step, so that readers never see half of it.
+
+        In a directory that can only be read nothing is remembered: the same files are hashed again by the next run.
+        """
         if self._path is None or not self._changed:
+            return
+        if self._path.parent.is_dir() and not os.access(self._path.parent, os.W_OK):
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")

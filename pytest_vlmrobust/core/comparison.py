@@ -73,6 +73,8 @@ class Comparison:
     """Cells that only the later run has."""
     confidence: float = field(default=0.90)
     """Level of the intervals."""
+    notes: tuple[str, ...] = ()
+    """What could not be made sure of."""
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the comparison as what JSON can hold; undefined numbers are ``None``."""
@@ -86,6 +88,7 @@ class Comparison:
             "cells": [_cell(one) for one in self.cells],
             "only_before": list(self.only_before),
             "only_after": list(self.only_after),
+            "notes": list(self.notes),
         }
 
 
@@ -97,8 +100,8 @@ def _cell(change: CellChange) -> dict[str, Any]:
         "n": change.n,
         "then": _number(change.then),
         "now": _number(change.now),
-        "baseline_drop": _estimate(change.drop),
-        "drop_increase": None if change.increase is None else _estimate(change.increase),
+        "baseline_drop": change.drop.to_dict(),
+        "drop_increase": None if change.increase is None else change.increase.to_dict(),
         "broken": list(change.broken),
         "fixed": list(change.fixed),
     }
@@ -109,13 +112,8 @@ def _sweep(change: SweepChange) -> dict[str, Any]:
         "model": change.model,
         "dataset": change.dataset,
         "settings": change.settings,
-        "mean_baseline_drop": _estimate(change.drop),
+        "mean_baseline_drop": change.drop.to_dict(),
     }
-
-
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    numbers = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-    return {**{name: _number(value) for name, value in numbers.items()}, "n": estimate.n, "reason": estimate.reason}
 
 
 def _number(value: float) -> float | None:

@@ -44,8 +44,15 @@ class Repeatability:
     """What was other the second time."""
     beside: tuple[str, ...] = ()
     """The thresholds that such noise is about, a sentence each."""
+    tighter: tuple[str, ...] = ()
+    """Those of them that the noise alone could break, a sentence each."""
     problem: str = ""
     """Why nothing was measured; empty when something was."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything was; without that, nothing is known about the noise, least of all that there is none."""
+        return self.repeated > 0 and not self.problem
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it JSON-safe; NaN becomes ``None``."""
@@ -55,4 +62,5 @@ class Repeatability:
     def from_dict(cls, data: Mapping[str, Any]) -> Repeatability:
         """Reads what :meth:`to_dict` returned."""
         numbers = {name: math.nan if data[name] is None else data[name] for name in ("rate", "low", "high")}
-        return cls(**{**data, **numbers, "beside": tuple(data["beside"])})
+        sentences = {name: tuple(data.get(name, ())) for name in ("beside", "tighter")}
+        return cls(**{**data, **numbers, **sentences})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .boxes import Localisation
 
@@ -31,6 +31,24 @@ class ImageSource(Protocol):
             ImageError: as ``load``.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PictureDigests:
+    """What tells the pictures of a sample from others; SHA-256, in hex, over all of them in their order."""
+
+    sources: str
+    """Of their identities: of a picture in a file, of its bytes and the decoder's version."""
+    pixels: str
+    """Of the pixels that were shown without any setting."""
+
+    def same_as(self, other: PictureDigests) -> bool:
+        """Whether both are about the same pictures.
+
+        One digest is enough: a picture that was moved or packed otherwise keeps its pixels, and one that another release of a
+        decoder reads a shade differently keeps its source.
+        """
+        return self.sources == other.sources or self.pixels == other.pixels
 
 
 IMAGE_MARK = "\ufffc"
@@ -76,6 +94,12 @@ class Sample:
     where nothing is said."""
     localisation: Localisation | None = None
     """Of a sample that asks for boxes: where things are."""
+
+    @property
+    def asked(self) -> tuple[Any, ...]:
+        """What makes two samples the same question, whatever their pictures are called: JSON-safe."""
+        boxes = None if self.localisation is None else sorted(self.localisation.boxes.items())
+        return self.question, tuple(self.options.items()), self.target, len(self.images), boxes
 
     @property
     def chance(self) -> float:

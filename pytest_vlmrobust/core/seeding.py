@@ -24,6 +24,14 @@ def derive_seed(seed: int, *parts: str) -> int:
     return int.from_bytes(digest.digest()[:8], "little")
 
 
+def rank_seed(seed: int, name: str) -> int:
+    """Returns what identities are ordered by, where tasks lay them out and where a smaller data set takes some of them.
+
+    It is one order, so that the first ones of it are laid out in balance as well.
+    """
+    return derive_seed(seed, "rank", name)
+
+
 def rng_for(seed: int, *parts: str) -> np.random.Generator:
     """Returns a generator that depends on ``seed`` and ``parts`` and on nothing else."""
     import numpy as np

@@ -88,6 +88,7 @@ def _below(comparison: Comparison) -> list[str]:
             more = f" and {len(cells) - _LEFT_OUT} more" if len(cells) > _LEFT_OUT else ""
             lines.append(f"only in {run}: {', '.join(cells[:_LEFT_OUT])}{more}")
     lines += [f"{one.name}: {one.drop.reason}" for one in comparison.cells if math.isnan(one.drop.value)]
+    lines += comparison.notes
     level = f"intervals: {comparison.confidence:.0%}, paired by sample, samples of one source picture taken together"
     return [*lines, f"{level}; a drop above 0 is a loss"]
 

@@ -11,14 +11,20 @@ _WIDTH = 28
 _MOST = 5
 
 
-def explain(record: Record) -> str:
-    """Returns the failure message of a test, or what it says where nothing failed."""
+def explain(record: Record, again: str = "") -> str:
+    """Returns the failure message of a test, or what it says where nothing failed.
+
+    Args:
+        record: of the test.
+        again: the command line that runs the test alone; left out where nobody knows it.
+    """
     lines = [record.reason, *(_measured(measure) for measure in record.measures)]
     counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {record.n_errors} errors"
     lines.append(_line("answers", counts))
     changes = {"newly wrong": record.worst, "broken since the baseline": record.broken, "fixed since the baseline": record.fixed}
     lines += [_line(title, _listed(ids)) for title, ids in changes.items() if ids]
-    return "\n".join([*lines, _line("again", f"the same command with -k {record.id!r}")])
+    lines += [_line("again", again)] if again else []
+    return "\n".join(lines)
 
 
 def _listed(ids: Sequence[str]) -> str:

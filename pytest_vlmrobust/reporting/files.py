@@ -1,4 +1,4 @@
-"""The files of a report: report.html, results.json, cells.csv, summary.md, model_card.md, junit.xml, manifest.json."""
+"""Files of a report: report.html, results.json, cells.csv, summary.md, model_card.md, junit.xml, manifest.json; models.html."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pytest_vlmrobust.store import write_manifest
 
 from . import junit, model_card, results
 from .html import render_html
+from .noise import noise_table
+from .ranking import write_ranking
 from .wording import EXPLAINED, RunFacts, because, counted, noted, row, selection, since_baseline, worst_first
 from .writing import in_table, write_text
 
@@ -30,8 +32,10 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
         write_manifest(directory, manifest)
     write_text(directory / SUMMARY, summary(records, facts))
     write_text(directory / model_card.FILE_NAME, model_card.model_card(records, facts, origins))
-    suite = junit.suite_properties({**origins, "shortfalls": facts.shortfalls}, records, facts.decision(records))
-    write_text(directory / junit.FILE_NAME, junit.junit_xml(records, suite, facts.lost(records)))
+    suite = junit.suite_properties(origins, records, facts)
+    write_text(directory / junit.FILE_NAME, junit.junit_xml(records, suite, facts.lost(records), facts.command))
+    if facts.ranking is not None:
+        write_ranking(directory, facts.ranking)
     write_text(directory / REPORT, render_html(records, facts, origins))
 
 
@@ -49,6 +53,8 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         lines += ["", f"{len(records) - most} more tests stand in results.json."]
     if reasons := [one for one in worst_first(records)[:most] if one.deciding in EXPLAINED]:
         lines += ["", *(f"- {one.outcome} `{in_table(one.id)}`: {in_table(one.reason)}" for one in reasons)]
+    if noise := noise_table(facts.repeatability):
+        lines += ["", *noise]
     if notes := noted(worst_first(records)):
         lines += ["", *(f"- {in_table(note)}" for note in notes)]
     return "\n".join(lines) + "\n"

@@ -9,9 +9,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.core.repeatability import Repeatability
+from pytest_vlmrobust.core.verdict import Outcome
 
 from .explanation import explain
+from .rerun import Command
+from .wording import RunFacts
 
 FILE_NAME = "junit.xml"
 LOST = "the run ended before this test left a verdict"
@@ -54,15 +57,14 @@ def properties(record: Record) -> list[tuple[str, str]]:
     return [(name, value) for name, value in found.items() if value]
 
 
-def suite_properties(origins: Mapping[str, Any], records: Iterable[Record], decision: Decision) -> dict[str, str]:
+def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], facts: RunFacts) -> dict[str, str]:
     """Returns what the suite element says about the whole run.
 
     Args:
         origins: the manifest of the run; what it lacks is left out.
         records: one for each test that ended.
-        decision: the decision of the run.
+        facts: what is known about the run beside them.
     """
-    records = list(records)
     policies = origins.get("policies", {})
     found = {
         "vlm.run": str(origins.get("run", "")),
@@ -71,23 +73,40 @@ def suite_properties(origins: Mapping[str, Any], records: Iterable[Record], deci
         "vlm.dataset": " ".join(sorted({record.dataset for record in records} - {""})),
         "vlm.policy_sha256": " ".join(str(policies[name].get("sha256", "")) for name in sorted(policies)),
         "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
-        "vlm.verdict": str(decision),
-        "vlm.shortfalls": "; ".join(origins.get("shortfalls", ())),
+        "vlm.verdict": str(facts.decision(records)),
+        "vlm.shortfalls": "; ".join(facts.shortfalls),
         "vlm.n_cells": str(sum(record.test == "cell" for record in records)),
         "vlm.n_inferred": str(sum(record.n_inferred for record in records)),
     }
+    for about in facts.repeatability:
+        found |= _repeated(about)
     return {name: value for name, value in found.items() if value}
 
 
-def junit_xml(records: Sequence[Record], suite: Mapping[str, str], lost: Iterable[str] = ()) -> str:
+def _repeated(about: Repeatability) -> dict[str, str]:
+    """Returns what is said of the answers of a model about a data set that were asked for twice."""
+    name = f"vlm.aa.{about.model}-{about.dataset}"
+    if about.problem:
+        return {f"{name}.problem": about.problem}
+    if not about.measured:
+        return {f"{name}.repeated": "0"}
+    counts = {f"{name}.repeated": str(about.repeated), f"{name}.flipped": str(about.flipped)}
+    numbers = {f"{name}.flip_rate": about.rate, f"{name}.low": about.low, f"{name}.high": about.high}
+    return {**counts, **{key: decimal(value) for key, value in numbers.items()}}
+
+
+def junit_xml(
+    records: Sequence[Record], suite: Mapping[str, str], lost: Iterable[str] = (), command: Command | None = None
+) -> str:
     """Returns a JUnit file; the same records give the same text, for it says nothing about when and where.
 
     Args:
         records: one for each test that ended.
         suite: properties of the whole run.
         lost: node ids of tests that were to run and left no record: they are errors.
+        command: how pytest was called; failure messages then say how to run a test again.
     """
-    cases = [*map(_case, records), *map(_lost_case, lost)]
+    cases = [*(_case(record, command) for record in records), *map(_lost_case, lost)]
     counts = {name: str(sum(case.find(kind) is not None for case in cases)) for kind, name in _KINDS.items()}
     seconds = sum(record.seconds for record in records)
     node = ET.Element("testsuite", {"name": "pytest", **counts, "tests": str(len(cases)), "time": f"{seconds:.3f}"})
@@ -129,17 +148,18 @@ def names_of(nodeid: str) -> tuple[str, str]:
     return ".".join([module, *classes]), name + bracket + parameters
 
 
-def _case(record: Record) -> ET.Element:
+def _case(record: Record, command: Command | None) -> ET.Element:
+    again = command.one(record) if command else ""
     node = _named_case(record.key, record.seconds)
     if record.test != CHECK:
         _add_properties(node, properties(record))
     if record.test == CHECK:
         _add_result(node, "failure", record.reason, record.reason)
     elif record.outcome in _RAISED:
-        message = explain(record)
+        message = explain(record, again)
         _add_result(node, "failure", f"{_RAISED[record.outcome]}: {message}", message)
     elif record.outcome is Outcome.ERROR:
-        message = explain(record) if record.measures else record.reason
+        message = explain(record, again) if record.measures else record.reason
         _add_result(node, "error", f'failed on setup with "{message}"', message)
     elif record.outcome is Outcome.WAIVED:
         _add_result(node, "skipped", record.reason, type="pytest.xfail")

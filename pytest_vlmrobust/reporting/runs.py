@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,17 @@ from typing import Any
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Decision
-from pytest_vlmrobust.store import read_journal, read_manifest
+from pytest_vlmrobust.store import last_records, read_manifest
 from pytest_vlmrobust.store.docket import planned_tests
 from pytest_vlmrobust.store.pictures import FOLDER
 
 from .junit import junit_xml, suite_properties
+from .noise import noise_warnings
+from .rerun import Command
 from .wording import RunFacts
+
+_STORE = Path("..", "..")
+"""From a run's directory to its store, where its manifest does not say: that of a run kept elsewhere does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,8 @@ class RunFiles:
     @property
     def junit(self) -> str:
         """The run as a JUnit file."""
-        return junit_xml(
-            self.records, suite_properties(self.manifest, self.records, self.decision), self.facts.lost(self.records)
-        )
+        suite = suite_properties(self.manifest, self.records, self.facts)
+        return junit_xml(self.records, suite, self.facts.lost(self.records), self.facts.command)
 
 
 def read_run(directory: Path) -> RunFiles:
@@ -51,20 +55,18 @@ def read_run(directory: Path) -> RunFiles:
     Raises:
         StoreError: journal or manifest are absent or cannot be read.
     """
-    records = tuple(last_records(read_journal(directory)))
+    records = tuple(last_records(directory))
     manifest = read_manifest(directory)
+    repeatability = tuple(map(Repeatability.from_dict, manifest.get("repeatability", ())))
     facts = RunFacts(
         planned=manifest["planned"],
         selected=manifest["selected"],
         shortfalls=manifest.get("shortfalls", ()),
-        pictures=directory.parent.parent / FOLDER,
+        pictures=directory / manifest.get("store", _STORE) / FOLDER,
         origins=manifest,
         tests=planned_tests(directory),
-        repeatability=tuple(map(Repeatability.from_dict, manifest.get("repeatability", ()))),
+        repeatability=repeatability,
+        warnings=noise_warnings(repeatability),
+        command=Command.read(manifest.get("command")),
     )
     return RunFiles(directory, records, facts, manifest)
-
-
-def last_records(records: Sequence[Record]) -> list[Record]:
-    """Returns one record for each test, in the order in which tests first ended: the last one."""
-    return list({record.key: record for record in records}.values())

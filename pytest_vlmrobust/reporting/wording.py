@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_vlmrobust.core.ranking import Ranking
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.core.repeatability import Repeatability
+from pytest_vlmrobust.core.setting import CLEAN_NAME
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 
 from .across_models import agreement
@@ -54,6 +56,8 @@ class RunFacts:
 
     tests: Sequence[str] = ()
     """Node ids of the tests that were to run; none where nobody knows."""
+    ranking: Ranking | None = None
+    """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
 
     def lost(self, records: Sequence[Record]) -> list[str]:
         """Returns the node ids of tests that were to run and left no record, of a run that knows its tests."""
@@ -122,12 +126,14 @@ def noted(records: Iterable[Record], most: int = 8) -> list[str]:
     """
     records = list(records)
     having: dict[str, list[str]] = {}
-    for record in records:
+    for record in sorted(records, key=lambda record: record.setting != CLEAN_NAME):  # what they say explains the others
         for note in record.notes:
             having.setdefault(note, []).append(record.id)
     lines = [f"{ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}: {note}" for note, ids in having.items()]
     more = [f"{len(lines) - most} more notes stand in results.json"] if len(lines) > most else []
-    return [*not_asked(records), *lines[:most], *more, *agreement(records)]
+    clean = {note for record in records if record.setting == CLEAN_NAME for note in record.notes}
+    first = sum(note in clean for note in list(having)[:most])
+    return [*lines[:first], *not_asked(records), *lines[first:most], *more, *agreement(records)]
 
 
 def since_baseline(records: Iterable[Record]) -> list[str]:

@@ -14,11 +14,13 @@ from pytest_vlmrobust.backends import models_file
 from pytest_vlmrobust.backends.generation import Generation
 from pytest_vlmrobust.core import errors, verdict
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.datasets import faces_folder_layout, faces_folder_rows, faces_folder_settings, jsonl
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import schema
+from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.junit import properties, suite_properties
 from pytest_vlmrobust.testing.running import PROFILES, VARIABLE
 
@@ -84,8 +86,9 @@ def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
     origins = {"run": "r", "version": "1", "models": {"m": {}}, "settings": {"vlm_seed": 1}, "policies": {"m": {"sha256": "a"}}}
     record = Record("cell", "i", "m", "d")
     of_the_suite = page("junit.md").partition("## Of the test suite")[2]
-    written = suite_properties({**origins, "shortfalls": ["x"]}, [record], Decision.GO)
-    assert set(written) == set(re.findall(r"`(vlm\.[\w.]+)`", of_the_suite))
+    twice = [Repeatability("MODEL", "DATASET", 1, rate=0.0, low=0.0, high=0.9), Repeatability("MODEL", "DATASET", problem="x")]
+    written = suite_properties(origins, [record], RunFacts(shortfalls=["x"], repeatability=twice))
+    assert set(written) == set(re.findall(r"`(vlm\.[\w.-]+)`", of_the_suite))
 
 
 @pytest.mark.parametrize("name", [*FOLDER_COLUMNS, *faces_folder_settings.KEYS, *faces_folder_layout.TABLES, "word", "corner"])

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
+
+from pytest_vlmrobust.cli import main
 
 from .conftest import SAMPLES, Project
 
@@ -31,12 +35,39 @@ def pytest_configure():
 def pytest_unconfigure():  # this run may share its process with others
     ScriptedBackend.infer = infer
 """
+GONE = """
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.errors import BackendError
+
+answered = []
+infer = ScriptedBackend.infer
+
+
+def gone(self, requests):
+    if len(answered) >= %d:
+        raise BackendError("the model is gone")
+    answered.extend(infer(self, requests))
+    return answered[-len(requests):]
+
+
+def pytest_configure():
+    ScriptedBackend.infer = gone
+
+
+def pytest_unconfigure():  # this run may share its process with others
+    ScriptedBackend.infer = infer
+"""
 CELLS = 6
 
 
 def results(project: Project) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((project.path / "out" / "results.json").read_text())
     return found
+
+
+def noise_properties(file: Path) -> dict[str, str]:
+    found = {str(one.get("name")): str(one.get("value")) for one in ET.parse(file).getroot().iter("property")}
+    return {name: value for name, value in found.items() if name.startswith("vlm.aa.")}
 
 
 def stored(project: Project) -> list[tuple[str, str]]:
@@ -59,6 +90,7 @@ def test_a_model_that_repeats_itself_has_no_noise(any_project: Project) -> None:
     )
     (about,) = results(any_project)["repeatability"]
     assert (about["model"], about["dataset"], about["repeated"], about["flipped"]) == ("model", "data", CELLS * SAMPLES, 0)
+    assert (about["tighter"], len(about["beside"])) == ([], 1)
     assert "tighter than the noise" not in result.stdout.str()
 
 
@@ -74,8 +106,51 @@ def test_a_model_that_does_not_is_said_to_and_the_verdict_and_the_store_stand(pr
             "warning model-data: policy.yaml:5: rule drop (accuracy_drop * is tighter than the noise of*",
         ]
     )
+    (about,) = results(project)["repeatability"]
+    assert about["tighter"][0].startswith("policy.yaml:5: rule drop (accuracy_drop 0.2) is tighter than the noise of")
     assert {json.loads(answer)["text"] for _, answer in stored(project)} == {"A", "B"}
     assert sum(json.loads(answer)["text"] == "B" for _, answer in stored(project)) == flipped
+
+
+def test_every_report_says_it_and_says_it_again(any_project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    any_project.write("conftest.py", FICKLE % (CELLS * SAMPLES))
+    any_project.run("--vlm-aa", "--vlm-report=out", "--junitxml=junit.xml")
+    (run,) = (any_project.path / ".vlmrobust" / "runs").iterdir()
+    assert main(["report", str(run), "--out", str(any_project.path / "again")]) == 0
+    pages = [any_project.path / name / "report.html" for name in ("out", "again")]
+    assert all(" of answers flipped" in page.read_text(encoding="utf-8") for page in pages)
+    first, second = ((any_project.path / name / "summary.md").read_bytes() for name in ("out", "again"))
+    assert first == second
+    assert b"\n| `model-data` | 48 | " in first
+    changed = "-n2" not in any_project.arguments  # with workers another process asks again, and its answers begin anew
+    assert (b"\n- warning: model-data: policy.yaml:5: rule drop" in first) == changed
+    said = [noise_properties(any_project.path / name) for name in ("junit.xml", "out/junit.xml", "again/junit.xml")]
+    assert said[0] == said[1] == said[2]
+    assert said[0]["vlm.aa.model-data.repeated"] == "48"
+    assert float(said[0]["vlm.aa.model-data.low"]) <= float(said[0]["vlm.aa.model-data.flip_rate"])
+    capsys.readouterr()
+    assert main(["check", str(any_project.path / "policy.yaml"), "--noise", str(run)]) == 0
+    assert "A/A model-data: " in capsys.readouterr().out
+
+
+def test_without_it_another_policy_cannot_be_set_beside_the_noise(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.run()
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    assert main(["check", "tiny", "--noise", str(run)]) == 4
+    command = (
+        "pytest --vlm=scripted:model.yaml --vlm-dataset=data.jsonl --vlm-thresholds=policy.yaml -p no:randomly --vlm-aa suite"
+    )
+    assert capsys.readouterr().err.endswith(f"Make a run that has one: {command}\n")
+
+
+def test_a_model_that_is_gone_leaves_no_noise_and_says_so(project: Project) -> None:
+    project.write("conftest.py", GONE % (CELLS * SAMPLES))
+    result = project.run("--vlm-aa", "--vlm-report=out")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["A/A model-data: not measured: the model is gone"])
+    (about,) = results(project)["repeatability"]
+    assert (about["problem"], about["rate"], about["tighter"]) == ("the model is gone", None, [])
+    assert "The noise is not known" in (project.path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_sample_is_spread_over_the_cells(project: Project) -> None:

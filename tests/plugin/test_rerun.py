@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
+import re
 import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
+
+from pytest_vlmrobust.cli import main
 
 from .conftest import Project
 
@@ -13,7 +24,9 @@ BROKEN = ({"setting": "invert", "answer": "A"}, {"setting": "flip_v", "answer": 
 
 
 def commands(result: pytest.RunResult) -> list[list[str]]:
-    return [shlex.split(line.rpartition("again: ")[2]) for line in result.outlines if "pytest --vlm" in line]
+    """Returns the commands that the table at the end gives."""
+    table = itertools.dropwhile(lambda line: "vision-language model robustness" not in line, result.outlines)
+    return [shlex.split(line.rpartition("again: ")[2]) for line in table if "pytest --vlm" in line]
 
 
 def header(result: pytest.RunResult) -> str:
@@ -126,3 +139,44 @@ def test_from_another_directory_the_command_still_finds_its_test(project: Projec
     (words,) = commands(first)
     assert words[-1] == "test_suite.py::test_cell[model-data-invert]"
     project.pytester.runpytest(*words[1:]).assert_outcomes(failed=1)
+
+
+def in_messages(text: str) -> list[str]:
+    return re.findall(r"^ +again +(pytest .*)$", text, re.MULTILINE)
+
+
+def test_failure_message_terminal_page_and_junit_give_the_same_command(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"})
+    first = any_project.run("--vlm-report=out", "--junitxml=junit.xml", "-k", "invert or worst")
+    every = {shlex.join(words) for words in commands(first) if "::" in words[-1]}
+    assert len(every) == 2
+    assert set(in_messages(first.stdout.str())) == every
+    for file in ("junit.xml", "out/junit.xml"):
+        failures = ET.parse(any_project.path / file).getroot().iter("failure")
+        assert {command for one in failures for command in in_messages(str(one.text))} == every
+    (run,) = (any_project.path / ".vlmrobust" / "runs").iterdir()
+    main(["report", str(run), "--out", str(any_project.path / "again")])
+    for name in ("out", "again"):
+        page = (any_project.path / name / "report.html").read_text(encoding="utf-8")
+        (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+        assert {test["command"] for test in json.loads(data)["tests"]} >= every
+
+
+SHELL = shutil.which("bash") or ""
+
+
+@pytest.mark.skipif(not SHELL, reason="needs bash")
+def test_pasted_into_a_shell_the_command_runs_that_test_alone(project: Project) -> None:
+    """With everything in it that a shell could take for something else."""
+    name = "it's $HOME (1)"
+    (project.path / "data.jsonl").rename(project.path / f"{name}.jsonl")
+    project.script({"setting": "invert", "answer": "A"}, {"setting": "solarize:low", "answer": "A"})
+    arguments = ["--vlm=scripted:model.yaml", f"--vlm-dataset={name}.jsonl", "--vlm-thresholds=policy.yaml", "-p", "no:randomly"]
+    first = project.pytester.runpytest(*arguments, "suite", "-k", "solarize")
+    (command,) = in_messages(first.stdout.str())
+    assert "[" in command
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
+    done = subprocess.run([SHELL, "-c", command], cwd=project.path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "collected 1 item" in done.stdout
+    assert in_messages(done.stdout) == [command]

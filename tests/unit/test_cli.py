@@ -11,7 +11,8 @@ from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN
@@ -137,6 +138,89 @@ def test_check_says_which_rules_need_an_earlier_run(tmp_path: Path, capsys: Capt
     assert "note: kept: compared with an earlier run, and not applicable without --vlm-baseline RUN" in said
 
 
+NOISY = Repeatability("m", "d", 200, 20, 20, 0, 2, 100, 0.1, 0.07, 0.14, {"accuracy_drop": 0.0877}, {"accuracy_drop": 0.104})
+
+
+def asked_twice(run: Path, *found: Repeatability, **more: object) -> str:
+    """Writes a run with A/A comparisons, and returns its directory."""
+    write_manifest(run, {"planned": 1, "selected": 1, "repeatability": [about.to_dict() for about in found], **more})
+    with Journal(run) as journal:
+        for level in ("low", "high"):
+            measures = (Measure("accuracy_drop", 0.1), Measure("accuracy", 0.8))
+            journal.append(
+                Record(
+                    "cell",
+                    f"m-d-fog:{level}",
+                    "m",
+                    "d",
+                    f"fog:{level}",
+                    "weather",
+                    level,
+                    outcome=Outcome.PASS,
+                    measures=measures,
+                )
+            )
+    return str(run)
+
+
+def test_check_sets_rules_beside_the_noise(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rules = POLICY.replace("2027", "2999").replace(
+        "waivers:", "  - {id: else, metric: accuracy_drop, where: {model: n}, max: 1pp}\nwaivers:"
+    )
+    Path("policy.yaml").write_text(rules)
+    run = asked_twice(tmp_path / "run", NOISY)
+    assert main(["check", "policy.yaml", "--noise", run]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert (
+        "A/A m-d: 20 of 200 answers flipped (10.00%, 90 % interval 7.00% to 14.00%), 20 were worded differently; 2 cells, " in out
+    )
+    assert "     rule low: accuracy_drop bounded by 0.05, noise 0.088 (at most 0.104)" in out
+    assert "note: else: not compared with that noise, as the run measured nothing on a whole data set that they bound" in out
+    assert "note: 1 of 3 rules are about other metrics than accuracy_drop, whose noise is not known" in out
+    warnings = [line for line in out if line.startswith("warning")]
+    (warning,) = warnings
+    assert warning.startswith("warning: m-d: policy.yaml:3: rule low (accuracy_drop 0.05) is tighter than the noise of 0.0877")
+    assert main(["check", "policy.yaml", "--noise", run, "--strict"]) == 1
+    Path("policy.yaml").write_text(rules.replace("5pp", "9pp"))
+    assert main(["check", "policy.yaml", "--noise", run, "--strict"]) == 0
+
+
+def test_check_says_that_the_noise_was_not_measured(tmp_path: Path, capsys: Captured) -> None:
+    run = asked_twice(tmp_path / "run", Repeatability("m", "d", problem="the model is lost"))
+    assert main(["check", "default", "--noise", run]) == 0
+    assert "warning: A/A m-d: not measured: the model is lost" in capsys.readouterr().out.splitlines()
+    assert main(["check", "default", "--noise", run, "--strict"]) == 1
+    run = asked_twice(tmp_path / "other", Repeatability("m", "d", failed=200), NOISY)
+    assert main(["check", "robustbench", "--noise", run, "--strict"]) == 1
+    said = capsys.readouterr().out
+    assert "warning: A/A m-d: not measured: no answer could be asked for again (200 inferences failed)" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "command"),
+    [
+        ({}, "pytest --vlm=... --vlm-aa ..."),
+        (
+            {"command": {"options": ["--vlm=m", "--vlm-store=a b"], "paths": ["suites"], "root": ".", "here": "."}},
+            "pytest --vlm=m '--vlm-store=a b' --vlm-aa suites",
+        ),
+    ],
+)
+def test_check_says_how_to_measure_the_noise(more: dict[str, object], command: str, tmp_path: Path, capsys: Captured) -> None:
+    run = asked_twice(tmp_path / "run", **more)
+    assert main(["check", "default", "--noise", run]) == 4
+    said = capsys.readouterr()
+    assert not said.out
+    assert said.err.startswith(f"vlmrobust: --noise {run}: the run has no A/A measurement: its questions were asked once")
+    assert said.err.endswith(f"Make a run that has one: {command}\n")
+
+
+def test_check_wants_the_noise_of_a_run(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["check", "default", "--noise", str(tmp_path / "none")]) == 4
+    assert f"{tmp_path / 'none'}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("samples", ["0", "-3", "many", "2.5"])
 def test_check_refuses_what_is_no_number_of_samples(samples: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit):
@@ -253,9 +337,30 @@ def test_compare_says_what_broke(tmp_path: Path, capsys: Captured) -> None:
     assert files(tmp_path / "out") == ["comparison.json", "comparison.md"]
 
 
+def test_rank_puts_models_side_by_side(tmp_path: Path, capsys: Captured) -> None:
+    good, bad = finished(tmp_path / "a"), finished(tmp_path / "b", "A")
+    again = [f"good={good}", f"bad={bad}", "--by", "clean_accuracy"]
+    assert main(["rank", *again, "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert said.index("good/m") < said.index("bad/m")
+    assert "d: 1 samples, 0 perturbed settings" in said
+    assert files(tmp_path / "out") == ["models.html", "models.json", "models.md"]
+    assert json.loads((tmp_path / "out" / "models.json").read_text())["models"] == ["good/m", "bad/m"]
+
+
+def test_a_directory_is_what_it_is_whatever_its_name(tmp_path: Path, capsys: Captured) -> None:
+    finished(tmp_path / "x=y")
+    assert main(["rank", str(tmp_path / "x=y")]) == 4
+    assert "a ranking needs two models or more, found m" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["rank", "a", "a"], "the model 'm' is in 'a' and in 'a'"),
+        (["rank", "a", "nowhere"], "'nowhere' holds no predictions.sqlite"),
+        (["rank", "x=a", "y=a"], "there is nothing that all of x/m, y/m were asked"),
+        (["rank", "x=a", "y=a", "--reference", "z"], "--reference: unknown reference model 'z'"),
         (["compare", "a", "nowhere"], "'nowhere' holds no predictions.sqlite"),
         (["compare", "a", "a", "--model", "n"], "--model: unknown model 'n'"),
         (["junit", "nowhere"], "records.jsonl: cannot read the journal"),
@@ -348,7 +453,7 @@ def test_help_names_every_command(capsys: Captured) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    for command in ("init", "list", "check", "report", "junit", "compare", "bundle", "verify", "show"):
+    for command in ("init", "list", "check", "report", "junit", "compare", "rank", "bundle", "verify", "show"):
         assert command in text
 
 

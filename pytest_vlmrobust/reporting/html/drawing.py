@@ -104,6 +104,32 @@ def ranking(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, zero: bo
     return _drawn(draw, _ROW * len(bars) + 46, prefix, label)
 
 
+def dots(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, whole: bool = False) -> Markup:
+    """Draws values below each other with their intervals, on an axis that holds these and no more.
+
+    Args:
+        bars: what is drawn; of each, value and interval.
+        axis: what the axis is called.
+        prefix: what ids begin with.
+        label: what the drawing shows, for those who do not see it.
+        whole: whether only whole numbers are values.
+    """
+
+    def draw(axes: Axes) -> None:
+        places = range(len(bars))
+        axes.hlines(places, [bar.low for bar in bars], [bar.high for bar in bars], colors=C["line"], linewidth=2.4, zorder=3)
+        axes.scatter([bar.value for bar in bars], places, s=40, c=C["ink"], zorder=4)
+        axes.set_ylim(len(bars) - 0.4, -0.6)
+        axes.set_yticks(list(places), [_label(bar.label) for bar in bars])
+        axes.set_xlabel(axis)
+        axes.grid(axis="x", color=C["grid"], linewidth=0.8)
+        if whole:
+            axes.set_xticks(range(1, len(bars) + 1))
+            axes.set_xlim(0.5, len(bars) + 0.5)
+
+    return _drawn(draw, _ROW * len(bars) + 46, prefix, label)
+
+
 def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: str, label: str) -> Markup:
     """Draws accuracy against the size of the pictures with its band; ``lines`` are named levels to compare with."""
 

@@ -37,7 +37,7 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     found += _not_applicable(records)
     found += [Limit(warning) for warning in facts.warnings]
     found += _warned(records)
-    found += [Limit(" ".join(line.strip() for line in noise_lines(about))) for about in facts.repeatability]
+    found += _repeated(facts)
     found += _ungated(records)
     found += _about_samples_only(records)
     notes = [note for note in noted(records, most=_MOST) if note not in not_asked(records)]
@@ -96,6 +96,13 @@ def _not_applicable(records: Iterable[Record]) -> list[Limit]:
 def _warned(records: Iterable[Record]) -> list[Limit]:
     said = [f"{record.id}: {one.reason}" for record in records for one in record.measures if WARNING in one.reason]
     return _counted(said, "{n} verdicts come with a warning: of a rule that warns and does not block")
+
+
+def _repeated(facts: RunFacts) -> list[Limit]:
+    """Returns how many answers flip when they are asked for again; the section on noise says what follows."""
+    if not facts.repeatability:
+        return [Limit("how many answers flip when they are asked for again was not measured: --vlm-aa does")]
+    return [Limit(noise_lines(about)[0]) for about in facts.repeatability]
 
 
 def _ungated(records: Iterable[Record]) -> list[Limit]:

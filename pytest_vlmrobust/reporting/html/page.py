@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
 from pytest_vlmrobust.core.record import FAMILY, Record
 
 from ..wording import QUIET, RunFacts, because, headline, worst_first
-from . import charts, drawing, gaps, heatmap, patches, pictures, policy, rerun, sweeps, words
+from . import charts, gaps, heatmap, noise, parts, patches, pictures, policy, sweeps, words
 from .data import addresses, drill_down
 from .limits import Limit, limits
 from .reading import flat, mapping
@@ -26,6 +21,9 @@ _BREACHES = 15
 """Tests listed at the top; the table of all tests has the rest."""
 _OPEN = 6
 """Sweeps that are unfolded at once; of more, only those with a breach are."""
+
+_ELSEWHERE = ("policies", "repeatability", "command")
+"""Parts of a manifest that the page shows in a section about them."""
 
 
 def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object]) -> str:
@@ -39,13 +37,14 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     ordered = worst_first(records)
     decision = facts.decision(records)
     names = addresses(ordered)
-    again = rerun.commands(ordered, facts, manifest)
+    again = {record.key: facts.command.one(record) for record in ordered} if facts.command else {}
     thumbnails = pictures.embedded(ordered, facts.pictures)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"
     places = {name: at for at, name in enumerate(thumbnails)}
     environment.globals["place"] = lambda file: places.get(file, "none")
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"
+    script = parts.asset("common.js") + parts.asset("script.js")
     return environment.get_template("page.html").render(
         decision=decision,
         reason=because(decision, records, facts),
@@ -58,16 +57,15 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
         sweeps=_sections(records),
         families=[one for one in ordered if one.test == FAMILY],
         observatory=_observatory(records),
+        floors=noise.floors(facts.repeatability),
         policies=policy.applied(ordered, facts, manifest),
         manifest=_manifest(manifest),
         run=str(manifest.get("run") or ""),
-        command=rerun.whole(manifest),
-        example=next(iter(again.values()), ""),
+        command=facts.command.whole() if facts.command else "",
+        example=next(filter(None, again.values()), ""),
         data=drill_down(ordered, thumbnails, again),
-        drawable=drawing.available(),
-        security=_security(),
-        style=_asset("style.css"),
-        script=_asset("script.js"),
+        security=parts.security(parts.asset("style.css"), script),
+        script=script,
     )
 
 
@@ -105,62 +103,17 @@ def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[
 
 
 def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Returns the manifest by part; the policies have a place of their own."""
-    parts: dict[str, Mapping[str, object]] = {
-        "run": {name: value for name, value in manifest.items() if not isinstance(value, Mapping)}
+    """Returns the manifest by part, without what has a place of its own in the page."""
+    left = {name: value for name, value in manifest.items() if name not in _ELSEWHERE}
+    found: dict[str, Mapping[str, object]] = {
+        "run": {name: value for name, value in left.items() if not isinstance(value, Mapping)}
     }
-    parts |= {name: mapping(value) for name, value in manifest.items() if isinstance(value, Mapping) and name != "policies"}
-    return [(name, list(flat(value))) for name, value in parts.items() if value]
-
-
-@cache
-def _asset(name: str) -> Markup:
-    """Returns a file of the package that is written into the page as it is."""
-    return Markup(files(__package__).joinpath(name).read_text(encoding="utf-8"))  # noqa: S704 - the package's own
-
-
-def _security() -> str:
-    """Returns what the page may do: show pictures that it holds, and use its own style and script."""
-    hashed = {name: _hashed(_asset(name)) for name in ("style.css", "script.js")}
-    return (
-        "default-src 'none'; img-src data:; "
-        f"style-src '{hashed['style.css']}'; script-src '{hashed['script.js']}'; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hashed(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    found |= {name: mapping(value) for name, value in left.items() if isinstance(value, Mapping)}
+    return [(name, list(flat(value))) for name, value in found.items() if value]
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_readable,
-    )
-    environment.filters |= {
-        "points": words.points,
-        "share": words.share,
-        "number": words.number,
-        "interval": words.interval,
-        "bound": words.bound,
-        "bound_text": words.bound_text,
-        "named": words.named,
-    }
-    environment.globals |= {
-        "marks": words.MARKS,
-        "decisions": words.DECISIONS,
-        "kinds": patches.KINDS,
-        "shade": heatmap.shade,
-        "headline": headline,
-        "extra": drawing.EXTRA,
-    }
+    environment = parts.environment()
+    environment.filters |= {"bound": words.bound, "bound_text": words.bound_text, "named": words.named}
+    environment.globals |= {"decisions": words.DECISIONS, "kinds": patches.KINDS, "headline": headline}
     return environment
-
-
-def _readable(value: Any) -> Any:
-    """Returns a value as it is printed: text from outside is made readable before it is escaped."""
-    return words.shown(str(value)) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,4 +1,3 @@
-"use strict";
 /* What comes from models and data sets is only ever set as text. */
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -156,8 +155,6 @@
     }
   };
   const show = () => {
-    const part = document.getElementById(location.hash.slice(1));
-    if (part instanceof HTMLDetailsElement) part.open = true;
     const index = byName.get(asked());
     if (index === undefined) {
       if (dialog.open) dialog.close();
@@ -205,32 +202,6 @@
   });
   addEventListener("popstate", show);
   addEventListener("hashchange", show);
-
-  /* Light, dark, or as the system has it. */
-  const themes = ["auto", "light", "dark"];
-  const theme = document.getElementById("theme");
-  const stored = () => {
-    try {
-      return localStorage.getItem("vlmrobust-theme");
-    } catch {
-      return null; // some browsers keep nothing for files
-    }
-  };
-  const dress = (name) => {
-    document.documentElement.dataset.theme = name;
-    theme.textContent = `Theme: ${name}`;
-  };
-  theme.hidden = false;
-  dress(themes.includes(stored()) ? stored() : "auto");
-  theme.addEventListener("click", () => {
-    const next = themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % themes.length];
-    dress(next);
-    try {
-      localStorage.setItem("vlmrobust-theme", next);
-    } catch {
-      /* it then lasts as long as the page */
-    }
-  });
 
   /* The table of all tests, narrowed down. */
   const filter = document.getElementById("filter");

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 
@@ -71,8 +72,8 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}f}".replace("-", _MINUS) if math.isfinite(value) else "undefined"
 
 
-def interval(measure: Measure) -> str:
-    """Returns the interval of a measure; an empty string where there is none."""
+def interval(measure: Measure | Estimate) -> str:
+    """Returns the interval of what was measured; an empty string where there is none."""
     if math.isnan(measure.low) or math.isnan(measure.high):
         return ""
     return f"[{number(measure.low)}, {number(measure.high)}]"

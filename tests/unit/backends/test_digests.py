@@ -58,6 +58,15 @@ def test_hashes_a_changed_file_again(folder: Path, tmp_path: Path) -> None:
     assert {name for name in first if first[name] != second[name]} == {"model.safetensors"}
 
 
+def test_a_directory_that_can_only_be_read_keeps_its_cache(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "digests.json"
+    first = checkpoint_digests(folder, cache)
+    cache.write_text("{}")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert checkpoint_digests(folder, cache) == first
+    assert cache.read_text() == "{}"
+
+
 @pytest.mark.parametrize("damage", ["{", "[]", '{"a": 1}', '{"a": ["x", 1, 2]}', ""])
 def test_a_damaged_cache_is_written_anew(folder: Path, tmp_path: Path, damage: str) -> None:
     cache = tmp_path / "digests.json"

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting import Command
 from pytest_vlmrobust.store.pictures import Pictures
 
+COMMAND = Command(("--vlm=m", "--vlm-store=a store"), ("suites",))
 DIGESTS = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("clean", "fog", "patch")}
 
 
@@ -78,6 +81,19 @@ def run() -> list[Record]:
         summary("scale_gain", 0.1, test=FAMILY, id="fam-d-scale_gain", model="fam", notes=("small 0.5, large 0.6",)),
         Record(CHECK, "test_beside", "", "", outcome=Outcome.ERROR, reason="it broke", nodeid="t.py::test_beside"),
     ]
+
+
+def asked_twice(rules: int = 2) -> tuple[Repeatability, Repeatability]:
+    """Returns an A/A comparison beside so many rules, one of which is tighter than the noise, and one that failed."""
+    beside = tuple(f"rule r{number}: accuracy_drop bounded by 0.2, noise 0.120 (at most 0.210)" for number in range(rules))
+    measured = Repeatability(
+        **{"model": "m", "dataset": "d", "repeated": 200, "flipped": 13, "reworded": 21, "failed": 1, "cells": 7, "samples": 100},
+        **{"rate": 0.065, "low": 0.0388, "high": 0.1013, "noise": {"accuracy_drop": 0.12}, "noise_high": {"accuracy_drop": 0.21}},
+        conditions="batches of 8 in place of 16, another order",
+        beside=beside,
+        tighter=("p.yaml:4: rule r0 (accuracy_drop 0.1) is tighter than the noise",),
+    )
+    return measured, Repeatability("m", "faces.matching", problem="the model is lost")
 
 
 def store(folder: Path) -> Path:

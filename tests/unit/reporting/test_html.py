@@ -15,11 +15,11 @@ import pytest
 
 from pytest_vlmrobust.core.record import Reply
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.reporting import RunFacts, write_report
+from pytest_vlmrobust.reporting import Command, RunFacts, write_report
 from pytest_vlmrobust.reporting.html import drawing, pictures, render_html
 from pytest_vlmrobust.reporting.wording import worst_first
 
-from .pages import DIGESTS, cell, example, run, store, summary
+from .pages import COMMAND, DIGESTS, asked_twice, cell, example, run, store, summary
 
 NOTHING = RunFacts()
 VOID = {"meta", "img", "br", "input", "link", "hr"}
@@ -78,14 +78,19 @@ class Outline(html.parser.HTMLParser):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     facts = RunFacts(
-        planned=30, selected=20, warnings=("a rule met no test",), pictures=store(tmp_path_factory.mktemp("pictures"))
+        planned=30,
+        selected=20,
+        warnings=("a rule met no test",),
+        pictures=store(tmp_path_factory.mktemp("pictures")),
+        command=COMMAND,
     )
     return render_html(run(), facts, MANIFEST)
 
 
 MANIFEST: dict[str, object] = {
     "run": "20260101-000000-1",
-    "options": ["--vlm=m", "--vlm-store=a store"],
+    "command": {"options": ["--not-the-one-that-counts"]},
+    "repeatability": [{"model": "in a section of its own"}],
     "models": {"m": {"fingerprint": {"dtype": "float32"}}},
     "policies": {
         "m": {
@@ -171,11 +176,12 @@ def test_without_a_manifest_the_records_speak() -> None:
     text = Outline(render_html(run(), NOTHING, {})).text
     assert "W1 see the reason see the reason accuracy_drop waived by W1 invert" in text
     assert "holds no manifest" in text
-    assert "pytest --vlm=m 'suites/test_corruptions.py::test_cell[m-d-fog:high]'" in text
+    assert "How pytest was called is not known." in text
+    assert "pytest --vlm" not in text
 
 
 def test_a_manifest_of_anything_is_survived() -> None:
-    odd = {"policies": {"m": [1]}, "options": "x", "models": None, "run": {"a": [{"b": True}]}}
+    odd = {"policies": {"m": [1]}, "command": "x", "repeatability": 3, "models": None, "run": {"a": [{"b": True}]}}
     assert "a.1.b yes" in Outline(render_html(run(), NOTHING, odd)).text
 
 
@@ -183,6 +189,47 @@ def test_commands_repeat_the_options_of_the_run(page: str) -> None:
     tests = {test["name"]: test for test in data_of(page)["tests"]}
     again = "pytest --vlm=m '--vlm-store=a store' 'suites/test_corruptions.py::test_cell[m-d-fog:high]'"
     assert tests["m-d-fog:high"]["command"] == again
+    text = Outline(page).text
+    assert "All tests of the run's files, whichever it chose of them: pytest --vlm=m '--vlm-store=a store' suites" in text
+    assert "own line: pytest --vlm=m '--vlm-store=a store' " in text
+    assert "--not-the-one-that-counts" not in page
+
+
+def test_what_was_asked_twice_stands_beside_the_thresholds() -> None:
+    page = render_html(run(), RunFacts(repeatability=asked_twice(), warnings=("m-d: r0 is tight",)), MANIFEST)
+    outline = Outline(page)
+    assert outline.ids.index("families") < outline.ids.index("noise") < outline.ids.index("policy")
+    text = outline.text
+    for said in (
+        "6.50 % of answers flipped 90 % interval 3.88 % to 10.13 %",
+        "asked again 200 answers from 7 cells",
+        "scored differently 13",
+        "worded differently 21",
+        "inferences that failed 1",
+        "the second time batches of 8 in place of 16, another order",
+        "accuracy_drop 0.120 0.210",
+        "! warning: p.yaml:4: rule r0 (accuracy_drop 0.1) is tighter than the noise",
+        "rule r1: accuracy_drop bounded by 0.2, noise 0.120 (at most 0.210)",
+        "m on faces.matching Not measured: the model is lost. The noise is not known, which is not the same as none.",
+    ):
+        assert said in text
+    limits = text.partition("What limits this evidence")[2].partition("Sweeps: one model")[0]
+    assert "A/A m-d: 13 of 200 answers flipped" in limits
+    assert "A/A m-faces.matching: not measured: the model is lost" in limits
+    assert "rule r1" not in limits
+    assert "in a section of its own" not in text
+
+
+def test_many_rules_beside_the_noise_are_folded() -> None:
+    text = Outline(render_html(run(), RunFacts(repeatability=asked_twice(9)), {})).text
+    assert "9 rules, 1 of them tighter than the noise" in text
+
+
+def test_a_run_that_asked_once_says_so_in_one_line(page: str) -> None:
+    outline = Outline(page)
+    assert "noise" not in outline.ids
+    assert "#noise" not in page
+    assert outline.text.count("how many answers flip when they are asked for again was not measured: --vlm-aa does") == 1
 
 
 def test_thumbnails_are_there_once(page: str) -> None:
@@ -272,7 +319,16 @@ def test_hostile_text_is_only_ever_text(text: str) -> None:
         summary("tail_share", 0.1, split=text, notes=(text,)),
         summary("identity_accuracy", 0.1, task=text, dataset=text),
     ]
-    page = render_html(records, RunFacts(warnings=(text,), policies={text: text}), {text: {text: [text]}, "options": [text]})
+    measured, failed = asked_twice()
+    named = dataclasses.replace(measured, model=text, dataset=text, conditions=text, beside=(text,), tighter=(text,))
+    named = dataclasses.replace(named, noise={text: 0.1}, noise_high={text: 0.2})
+    facts = RunFacts(
+        warnings=(text,),
+        policies={text: text},
+        command=Command((text,), (text,)),
+        repeatability=(named, dataclasses.replace(failed, problem=text)),
+    )
+    page = render_html(records, facts, {text: {text: [text]}, "command": [text]})
     outline = Outline(page)
     assert outline.tags.count("script") == 2
     assert outline.tags.count("img") == 0
@@ -314,7 +370,7 @@ def test_nothing_is_loaded(page: str) -> None:
 
 
 def test_the_same_records_give_the_same_bytes(page: str, tmp_path: Path) -> None:
-    facts = RunFacts(planned=30, selected=20, warnings=("a rule met no test",), pictures=store(tmp_path))
+    facts = RunFacts(planned=30, selected=20, warnings=("a rule met no test",), pictures=store(tmp_path), command=COMMAND)
     assert render_html(run(), facts, MANIFEST) == page
 
 

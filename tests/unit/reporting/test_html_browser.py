@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.html import render_html
 
-from .pages import cell, example, run, store
+from .pages import COMMAND, asked_twice, cell, example, run, store
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: pip install playwright")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
@@ -33,10 +33,10 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    facts = RunFacts(pictures=store(folder / "pictures"))
+    facts = RunFacts(pictures=store(folder / "pictures"), command=COMMAND, repeatability=asked_twice(9))
     replies = (Reply("clean", "A", "A", "letter", 1.0), Reply("snow:high", EVIL, "", "", 0.0, "unparsed"))
     evil = cell("snow:high", "weather", "high", 0.5, Outcome.FAIL, examples=(example(question=EVIL, replies=replies),))
-    (folder / "report.html").write_text(render_html([*run(), evil], facts, {"options": ["--vlm=m"]}), encoding="utf-8")
+    (folder / "report.html").write_text(render_html([*run(), evil], facts, {}), encoding="utf-8")
     return folder / "report.html"
 
 

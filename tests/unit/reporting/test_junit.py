@@ -9,7 +9,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.core.repeatability import Repeatability
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting import Command, RunFacts
 from pytest_vlmrobust.reporting.junit import LOST, junit_xml, names_of, properties, suite_properties, visible
 
 from .conftest import record
@@ -126,7 +128,7 @@ def test_numbers_are_plain_decimals() -> None:
 
 
 def test_the_suite_says_what_determined_the_run() -> None:
-    found = suite_properties(ORIGINS, ALL, Decision.NO_GO)
+    found = suite_properties(ORIGINS, ALL, RunFacts(shortfalls=("a", "b")))
     assert found == {
         "vlm.run": "r1",
         "vlm.version": "0.1.0",
@@ -135,14 +137,45 @@ def test_the_suite_says_what_determined_the_run() -> None:
         "vlm.policy_sha256": "aa bb",
         "vlm.seed": "7",
         "vlm.verdict": "NO-GO",
+        "vlm.shortfalls": "a; b",
         "vlm.n_cells": "8",
         "vlm.n_inferred": "480",
     }
-    assert suite_properties({}, [], Decision.INCONCLUSIVE) == {
+    assert suite_properties({}, [], RunFacts()) == {
         "vlm.verdict": "INCONCLUSIVE",
         "vlm.n_cells": "0",
         "vlm.n_inferred": "0",
     }
+
+
+def test_the_suite_says_how_often_answers_flip() -> None:
+    found = (
+        Repeatability("m", "d", 2000, 3, rate=0.0015, low=0.000408, high=0.0038723),
+        Repeatability("m", "e", failed=200),
+        Repeatability("n", "d", problem="the model is lost"),
+    )
+    said = suite_properties({}, [], RunFacts(repeatability=found))
+    assert {name: value for name, value in said.items() if ".aa." in name} == {
+        "vlm.aa.m-d.repeated": "2000",
+        "vlm.aa.m-d.flipped": "3",
+        "vlm.aa.m-d.flip_rate": "0.0015",
+        "vlm.aa.m-d.low": "0.000408",
+        "vlm.aa.m-d.high": "0.003872",
+        "vlm.aa.m-e.repeated": "0",  # none came back: there is no rate, and no flip was looked for
+        "vlm.aa.n-d.problem": "the model is lost",
+    }
+
+
+def test_the_message_ends_with_the_command_that_runs_the_test_again() -> None:
+    root = ET.fromstring(junit_xml(ALL, {}, command=Command(("--vlm=m", "--vlm-store=a store"), ("suites",))))
+    command = "pytest --vlm=m '--vlm-store=a store' 'suites/test_a.py::test_cell[{}]'"
+    for name in ("fail", "open", "budget"):
+        said = str(case(root, name)[1].text).splitlines()[-1]
+        assert said.split(maxsplit=1) == ["again", command.format(name)]
+
+
+def test_without_a_known_command_none_is_given() -> None:
+    assert "again" not in junit_xml(ALL, {})
 
 
 SUITE_ATTRIBUTES = {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname"}
@@ -151,7 +184,7 @@ CASE_PARTS = {"skipped", "error", "failure", "system-out", "system-err"}
 
 def test_the_structure_is_that_of_xunit2_but_for_properties_of_tests() -> None:
     """As the Jenkins xunit plugin publishes it (junit-10.xsd); there, a test case has no properties."""
-    root = parsed(ALL, suite_properties(ORIGINS, ALL, Decision.NO_GO), ["suites/test_a.py::test_cell[lost]"])
+    root = parsed(ALL, suite_properties(ORIGINS, ALL, RunFacts()), ["suites/test_a.py::test_cell[lost]"])
     assert (root.tag, [one.tag for one in root]) == ("testsuites", ["testsuite"])
     suite = root[0]
     assert {"name", "tests", "failures", "errors"} <= set(suite.attrib) <= SUITE_ATTRIBUTES

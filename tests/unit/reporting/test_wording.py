@@ -101,3 +101,19 @@ def test_notes_name_their_test_and_the_rest_is_counted() -> None:
         "7 more notes stand in results.json",
     ]
     assert noted([record("quiet")]) == []
+
+
+def test_what_is_said_of_original_pictures_comes_before_what_it_explains() -> None:
+    """A wrong convention of boxes is why a task does not apply."""
+    records = [
+        record("dropped", setting="fog:low", notes=("too small",)),
+        record("unasked", Outcome.NOT_APPLICABLE, not_asked="not shown to do the task"),
+        *(record(f"other-{number}", setting="fog:low", notes=(f"note {number}",)) for number in range(9)),
+        record("original", Outcome.MEASURED, setting="clean", notes=("boxes fit 'thousandths' better",)),
+    ]
+    assert noted(records)[:3] == [
+        "original: boxes fit 'thousandths' better",
+        "m-d: 1 tests do not apply: not shown to do the task",
+        "dropped: too small",
+    ]
+    assert len(noted(records)) == 1 + 8 + 1

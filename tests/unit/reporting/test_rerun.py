@@ -1,0 +1,52 @@
+"""Command lines that run tests again, and what is kept of them with a run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting import Command
+from pytest_vlmrobust.reporting.explanation import explain
+
+from .conftest import record
+
+COMMAND = Command(("--vlm=my model", "-p", "no:x"), ("suites", "more"), Path("gate"), Path("gate/suites"))
+NODE = 'suites/test_a.py::test_cell[m-d-it\'s $HOME `x` "q":mid]'
+
+
+def test_every_word_reaches_the_shell_as_it_was() -> None:
+    words = shlex.split(COMMAND.one(record("a", nodeid=NODE)))
+    assert words == ["pytest", "--vlm=my model", "-p", "no:x", NODE.removeprefix("suites/")]
+
+
+def test_of_a_test_without_a_node_id_there_is_none() -> None:
+    assert COMMAND.one(record("a")) == ""
+
+
+def test_the_whole_run_with_more_options() -> None:
+    assert COMMAND.whole() == "pytest '--vlm=my model' -p no:x suites more"
+    assert COMMAND.whole("--vlm-aa") == "pytest '--vlm=my model' -p no:x --vlm-aa suites more"
+    assert COMMAND.several("errors") == "pytest '--vlm=my model' -p no:x --vlm-rerun=errors suites more"
+
+
+def test_it_is_kept_with_the_run() -> None:
+    assert Command.read(json.loads(json.dumps(COMMAND.to_dict()))) == COMMAND
+    assert Command.read(Command().to_dict()) == Command()
+
+
+@pytest.mark.parametrize(
+    "odd", [None, 3, "pytest", [], {}, {**COMMAND.to_dict(), "paths": 3}, {**COMMAND.to_dict(), "root": None}, {"options": []}]
+)
+def test_anything_else_is_none(odd: object) -> None:
+    assert Command.read(odd) is None
+
+
+def test_the_failure_message_ends_with_the_command() -> None:
+    broken = record("m-d-fog:mid", Outcome.FAIL, nodeid=NODE)
+    assert explain(broken, COMMAND.one(broken)).splitlines()[-1] == f"    {'again':<28} {COMMAND.one(broken)}"
+    assert "again" not in explain(broken)
+    assert "-k" not in explain(broken)
