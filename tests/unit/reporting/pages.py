@@ -87,8 +87,19 @@ def asked_twice(rules: int = 2) -> tuple[Repeatability, Repeatability]:
     """Returns an A/A comparison beside so many rules, one of which is tighter than the noise, and one that failed."""
     beside = tuple(f"rule r{number}: accuracy_drop bounded by 0.2, noise 0.120 (at most 0.210)" for number in range(rules))
     measured = Repeatability(
-        **{"model": "m", "dataset": "d", "repeated": 200, "flipped": 13, "reworded": 21, "failed": 1, "cells": 7, "samples": 100},
-        **{"rate": 0.065, "low": 0.0388, "high": 0.1013, "noise": {"accuracy_drop": 0.12}, "noise_high": {"accuracy_drop": 0.21}},
+        model="m",
+        dataset="d",
+        repeated=200,
+        flipped=13,
+        reworded=21,
+        failed=1,
+        cells=7,
+        samples=100,
+        rate=0.065,
+        low=0.0388,
+        high=0.1013,
+        noise={"accuracy_drop": 0.12},
+        noise_high={"accuracy_drop": 0.21},
         conditions="batches of 8 in place of 16, another order",
         beside=beside,
         tighter=("p.yaml:4: rule r0 (accuracy_drop 0.1) is tighter than the noise",),
