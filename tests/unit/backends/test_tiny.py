@@ -10,7 +10,9 @@ from pytest_vlmrobust.backends import Backend, BackendOptions, open_backend, res
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets import resolve as resolve_dataset
+from pytest_vlmrobust.datasets import resolve_collection
 from pytest_vlmrobust.evaluation.prompts import prompt, scorable_choices
+from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.perturbations import get
 from pytest_vlmrobust.scoring import score
 
@@ -25,8 +27,7 @@ def tiny() -> Iterator[Backend]:
 def accuracy(backend: Backend, samples: list[Sample], setting: str) -> float:
     requests = []
     for sample in samples:
-        image = None if setting == "no_image" else get(setting)(sample.images[0].load(), seed=1)
-        images = () if image is None else (image,)
+        images = () if setting == "no_image" else tuple(get(setting)(image.load(), seed=1) for image in sample.images)
         requests.append(Request(sample.id, images, prompt(sample, "direct"), scorable_choices(sample, "direct")))
     scores = [score(sample, prediction) for sample, prediction in zip(samples, backend.infer(requests), strict=True)]
     assert all(one.rule == "letter_logits" for one in scores)
@@ -38,6 +39,17 @@ def test_it_sees(tiny: Backend, name: str) -> None:
     samples = list(resolve_dataset(name).samples())
     clean, blind = accuracy(tiny, samples, "clean"), accuracy(tiny, samples, "no_image")
     assert clean >= 0.80
+    assert clean - blind >= 0.40
+
+
+@pytest.mark.parametrize("names", [("faces_160", "words_160"), ("words_160", "faces_160")])
+def test_it_compares(tiny: Backend, names: tuple[str, str]) -> None:
+    asked, other = (resolve_collection(name) for name in names)
+    assert asked
+    assert other
+    samples = list(task_dataset("matching", asked, other).samples())
+    clean, blind = accuracy(tiny, samples, "clean"), accuracy(tiny, samples, "no_image")
+    assert clean >= 0.75
     assert clean - blind >= 0.40
 
 
