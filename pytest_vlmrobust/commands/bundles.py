@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_vlmrobust import __version__
-from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 
 from .parsing import Commands
 from .printing import say
+
+_OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading values of other types than a run writes may raise."""
+_UNTOLD = (
+    "fingerprints of models, digests of data sets and of pictures, keys of answers, and versions and options in manifest.json "
+    "were not compared: nothing in a bundle gives them again"
+)
 
 
 def add(commands: Commands) -> None:
@@ -30,41 +39,81 @@ def _bundle(options: argparse.Namespace) -> int:
 
     out = options.out or Path(f"{options.run_directory.resolve().name}.zip")
     names = write_bundle(options.run_directory, out)
-    say(f"{out}: {len(names)} files, {out.stat().st_size} bytes")
+    say(f"{out}: {quantity(len(names), 'file')}, {quantity(out.stat().st_size, 'byte')}")
     return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
     import tempfile
 
-    from pytest_vlmrobust.evaluation.verification import verify
-    from pytest_vlmrobust.reporting.bundle import not_derived, unpack
-    from pytest_vlmrobust.reporting.runs import read_run
+    from pytest_vlmrobust.reporting.unpacking import unpack
 
     with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
         unpacked = Path(folder)
         differences = unpack(options.bundle, unpacked)
         try:
-            run = read_run(unpacked)
-            found = verify(unpacked, run.records, unrecorded=run.unrecorded)
+            differences += _compared(unpacked)
         except VlmRobustError as error:
+            said = _located(str(error), folder, options.bundle)
             if not differences:
-                raise
-            return _told([*differences, f"nothing could be computed again: {error}".replace(folder, str(options.bundle))])
-        for name, sha256 in found.policies.items():
-            say(f"policy of {name}: {sha256}")
-        if (made := run.manifest.get("version", __version__)) != __version__:
-            say(f"note: the run was made by release {made}, and this is {__version__}: what differs may come from that")
-        for note in found.notes:
-            say(f"note: {note}")
-        differences += [*found.differences, *not_derived(run)]
-        say(f"{run.decision}: {found.answers} answers scored again, {found.records} of {len(run.records)} records computed again")
-        return _told([one.replace(folder, str(options.bundle)) for one in differences])
+                raise StoreError(said) from error
+            differences.append(f"nothing could be computed again: {said}")
+        return _told([_located(one, folder, options.bundle) for one in differences])
+
+
+def _compared(unpacked: Path) -> list[str]:
+    """Says what can be said of an unpacked bundle, and returns what differs.
+
+    Raises:
+        VlmRobustError: it cannot be read; the message names the file.
+    """
+    from pytest_vlmrobust.evaluation.consistency import contradictions, repeated
+    from pytest_vlmrobust.evaluation.verification import verify
+    from pytest_vlmrobust.reporting.bundle import not_derived, pages
+    from pytest_vlmrobust.reporting.runs import read_run
+
+    with _damaged(unpacked, "manifest.json, docket.json or records.jsonl"):
+        run = read_run(unpacked)
+        decision, unrecorded = run.decision, run.unrecorded
+        wrong, notes = repeated(unpacked)
+    with _damaged(unpacked, "docket.json, predictions.sqlite or a file in policies"):
+        found = verify(unpacked, run.records, unrecorded=unrecorded)
+    with _damaged(unpacked, "manifest.json or docket.json"):
+        contradicted = contradictions(unpacked, run.manifest)
+        differences = [*wrong, *found.differences, *contradicted, *not_derived(run)]
+    for name, sha256 in found.policies.items():
+        say(f"policy of {name}: {sha256}")
+    if (made := run.manifest.get("version", __version__)) != __version__:
+        say(f"note: the run was made by release {made}, and this is {__version__}: what differs may come from that")
+    drawn = (f"{name} was not compared: vlmrobust report draws what the records give" for name in pages(unpacked))
+    for note in [*notes, *found.notes, *drawn, _UNTOLD]:
+        say(f"note: {note}")
+    say(
+        f"{decision}: {quantity(found.answers, 'answer')} scored again, "
+        f"{found.records} of {quantity(len(run.records), 'record')} computed again"
+    )
+    return differences
+
+
+@contextlib.contextmanager
+def _damaged(unpacked: Path, names: str) -> Iterator[None]:
+    """Turns what a file that no run wrote leads to into a StoreError that names where it may be."""
+    try:
+        yield
+    except _OF_DAMAGE as error:
+        raise StoreError(
+            f"{unpacked}/{names}: is not what a run of this release wrote ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _located(said: str, folder: str, bundle: Path) -> str:
+    """Returns a sentence with the bundle in the place of the folder that it was unpacked into."""
+    return said.replace(f"{folder}/", f"{bundle}: ").replace(folder, str(bundle))
 
 
 def _told(differences: Sequence[str]) -> int:
     """Says what differs, and returns the exit code of a verification."""
     for difference in differences:
         say(f"DIFFERS  {difference}")
-    say(f"{len(differences)} differences" if differences else "all agrees")
+    say(quantity(len(differences), "difference") if differences else "everything agrees")
     return int(bool(differences))

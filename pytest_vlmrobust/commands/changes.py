@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from .parsing import Commands
-from .printing import in_color, say, width
+from .printing import in_color, show, width
 
 
 def add(commands: Commands) -> None:
@@ -26,5 +26,5 @@ def _compare(options: argparse.Namespace) -> int:
     found = compare(options.before, options.after, model=options.model)
     if options.out:
         write_comparison(options.out, found)
-    say(render_comparison(found, width=width(), color=in_color()).rstrip("\n"))
+    show(render_comparison(found, width=width(), color=in_color()).rstrip("\n"))
     return 0

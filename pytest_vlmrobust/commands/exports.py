@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from pytest_vlmrobust.core.counting import quantity
+
 from .parsing import Commands
 from .printing import say
 
@@ -33,7 +35,10 @@ def _nel(options: argparse.Namespace) -> None:
     for one in written:
         if one.unscored:
             asked = one.results + one.unscored
-            say(f"note: {one.name}: {one.unscored} of {asked} samples left out: inferences failed, and nel has no word for that")
+            say(
+                f"note: {one.name}: {one.unscored} of {quantity(asked, 'sample')} left out: "
+                "inferences failed, and nel has no word for that"
+            )
     for dataset, metric in sorted({(one.dataset, one.corpus_metric) for one in written}):
         if metric != MEAN:
             say(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")

@@ -6,6 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
 
 from .parsing import Commands
@@ -25,9 +26,9 @@ def add(commands: Commands) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.perturbations.gallery import printable, show
+    from pytest_vlmrobust.perturbations.gallery import show
 
     begun = time.perf_counter()
     made = show(options.image, options.out, sets=options.set, settings=options.setting, seed=options.seed, tile=options.tile)
-    say(f"{printable(str(options.out))}: {made.count} settings in {time.perf_counter() - begun:.1f} s")
+    say(f"{options.out}: {quantity(made.count, 'setting')} in {time.perf_counter() - begun:.1f} s")
     return 0

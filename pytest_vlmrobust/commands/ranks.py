@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.ranking import BY
 
 from .parsing import Commands
-from .printing import in_color, say, width
+from .printing import in_color, show, width
 
 
 def add(commands: Commands) -> None:
@@ -33,7 +33,7 @@ def _rank(options: argparse.Namespace) -> int:
     found = rank([_named(run) for run in options.runs], by=options.by, reference=options.reference)
     if options.out:
         write_ranking(options.out, found)
-    say(render_ranking(found, width=width(), color=in_color()).rstrip("\n"))
+    show(render_ranking(found, width=width(), color=in_color()).rstrip("\n"))
     return 0
 
 

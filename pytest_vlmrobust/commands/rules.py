@@ -7,10 +7,11 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import UsageError
 
 from .parsing import Commands, count
-from .printing import in_color, say, width
+from .printing import in_color, say, show, width
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import Policy
@@ -50,8 +51,8 @@ def _check(options: argparse.Namespace) -> int:
     files = [thresholds_file(name, Path) for name in options.files]
     policy = load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
     noise = _noise(options.noise, policy) if options.noise else _Noise()
-    say(f"{len(policy.rules)} rules, {len(policy.waivers)} waivers, sha256 {policy.sha256}")
-    say(f"\n{render_policy(policy, width=width(), color=in_color())}")
+    say(f"{quantity(len(policy.rules), 'rule')}, {quantity(len(policy.waivers), 'waiver')}, sha256 {policy.sha256}")
+    show(f"\n{render_policy(policy, width=width(), color=in_color())}")
     if relative := [rule.id for rule in policy.rules if is_relative(rule)]:
         say(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
     for line in noise.said:

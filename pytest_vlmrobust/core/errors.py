@@ -22,11 +22,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from .printing import printable
+
+_LONGEST = 20_000
+"""Characters of a message: it may quote what others wrote."""
+
 
 class VlmRobustError(Exception):
-    """The root of every error that the project raises on purpose."""
+    """The root of every error that the project raises on purpose.
+
+    As text, whatever it quotes is printable: a message ends on a terminal, in a log, or both.
+    """
 
     __module__ = "pytest_vlmrobust"
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), _LONGEST, kept="\n")
 
 
 class UsageError(VlmRobustError):

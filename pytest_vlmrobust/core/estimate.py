@@ -63,8 +63,11 @@ def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8) -> S
 
     The distance from the value to the interval's end shrinks with the square root of the sample size; with z the normal quantile
     of one of its tails, ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2`` samples decide with probability
-    ``power``. That is the usual calculation for means, ratios and flip rates. For the largest drop it is a little low, because
-    the largest of noisy drops is; for counts of settings it is no more than an order of magnitude.
+    ``power``. That is the usual calculation for means, ratios and flip rates. Where nothing varies, as without a single flip, the
+    interval shrinks with the sample size itself, and no chance is left to allow for; how far an estimate is on the way there is
+    told from its intervals at two levels, whose widths then differ as the squares of their quantiles do. For the largest drop
+    the count is a little low, because the largest of noisy drops is; for counts of settings it is no more than an order of
+    magnitude.
 
     Args:
         estimate: a value with its interval.
@@ -115,5 +118,22 @@ def _samples_to_leave(estimate: Estimate, end: float, power: float) -> SamplesNe
         return SamplesNeeded(estimate.n)
     quantile = NormalDist().inv_cdf
     tail = quantile((1.0 + estimate.confidence) / 2.0)
-    factor = (tail + quantile(power)) / tail
-    return SamplesNeeded(math.ceil(estimate.n * (factor * half / distance) ** 2))
+    growth = _growth(estimate, end, tail)
+    factor = 1.0 + (2.0 - growth) * quantile(power) / tail
+    return SamplesNeeded(math.ceil(estimate.n * (factor * half / distance) ** (2.0 / growth)))
+
+
+def _growth(estimate: Estimate, end: float, tail: float) -> float:
+    """Returns with which power of the normal quantile an interval widens: 1 as a rule, 2 where nothing varies."""
+    from statistics import NormalDist
+
+    normal = NormalDist()
+
+    def half(quantile: float) -> float:
+        low, high = estimate.at(2.0 * normal.cdf(quantile) - 1.0) if estimate.at else (math.nan, math.nan)
+        return high - estimate.value if estimate.value < end else estimate.value - low
+
+    wide, narrow = half(tail), half(tail / 2.0)
+    if not (math.isfinite(wide) and math.isfinite(narrow)) or not 0.0 < narrow < wide:
+        return 1.0
+    return min(2.0, max(1.0, math.log(wide / narrow) / math.log(2.0)))

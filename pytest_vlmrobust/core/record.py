@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 FAMILY = "family"
 """The kind of a record about several models of one family."""
 CHECK = "check"
-"""The kind of a record that is about no cell and no sweep: a test beside the gate that failed."""
+"""The kind of a record that is about no cell and no sweep: what failed beside the gate, in a test, its teardown or a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Measure:
     """
 
     metric: str
-    """Its name; also ``error_rate`` and ``unparsed_rate``, where a budget is broken."""
+    """Its name; also ``error_rate`` and ``unparsed_rate``, where a budget is broken, and ``blind_unparsed_rate``, where answers
+    without the pictures could not be read."""
     value: float
     """Its value, a fraction where the metric's unit is one."""
     low: float = math.nan
@@ -53,6 +54,12 @@ class Measure:
     ``dataset``, these samples alone (its value was judged); empty when no rule applied."""
     samples_needed: int | None = None
     """About how many samples in all would decide what is undecided; ``null`` when that cannot be told or all is decided."""
+
+    @property
+    def called(self) -> str:
+        """Its name for a reader, with its category; of what scored no answer at all, and so measured no metric, ``answers``."""
+        name = self.metric or "answers"
+        return f"{name} ({self.category})" if self.category else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,8 @@ class Record:
     """What is known about one test after it ran."""
 
     test: str
-    """``cell``, ``sweep``, ``family``, or ``check``: a test beside the gate that failed, so that the run is not GO."""
+    """``cell``, ``sweep``, ``family``, or ``check``: what failed beside the gate (a test, its teardown, a file that cannot be
+    collected), so that the run is not GO."""
     id: str
     """The parametrised part of the test id: ``tiny-shapes-fog:mid``."""
     model: str
@@ -148,6 +156,8 @@ class Record:
     """Answers asked for: one for each sample, and under ``patches:n`` n * n, or fewer where a run stops at the right one."""
     n_unparsed: int = 0
     """Answers that no rule could read; they count as wrong."""
+    n_guessed: int = 0
+    """Answers without the pictures that no rule could read; each counts what a guess does, and none against a budget."""
     n_errors: int = 0
     """Inferences that failed; they have no score."""
     n_inferred: int = 0
@@ -191,8 +201,11 @@ class Record:
 
     @property
     def key(self) -> str:
-        """What makes two records be about the same test: a test that ran again replaces its record."""
-        return self.nodeid or f"{self.test} {self.id}"
+        """What makes two records be about the same test: a test that ran again replaces its record.
+
+        What failed beside the gate is told apart from what a test measured: a gated test may have both.
+        """
+        return self.nodeid if self.nodeid and self.test != CHECK else f"{self.test} {self.id}"
 
     def to_json(self) -> str:
         """Returns the record as one line of JSON; NaN becomes ``null``."""

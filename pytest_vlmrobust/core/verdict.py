@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+WARNING = "warning: "
+"""How the reason of a verdict begins that speaks up and does not block."""
+
 
 class Outcome(StrEnum):
     """What the gate concluded about one test."""
@@ -64,10 +67,11 @@ class NotDecided(AssertionError):
 EXIT_CODES = {Decision.GO: 0, Decision.NO_GO: 1, Decision.INCONCLUSIVE: 10, Decision.INCOMPLETE: 11}
 
 
-def decide(outcomes: Iterable[Outcome], *, missing: int = 0, shortfalls: int = 0) -> Decision:
+def decide(outcomes: Iterable[Outcome], *, missing: int = 0, shortfalls: int = 0, stopped: bool = False) -> Decision:
     """Returns the decision of a run: Kleene's AND over its verdicts, where a breach outranks everything.
 
     ``missing`` counts tests that were to run and left no verdict (the run was stopped or killed): with any, a run is never GO.
+    ``stopped`` says that something ended pytest before its end, even where every test had left its verdict: likewise.
     ``shortfalls`` counts what the policy asks of a run and this one lacks: with any, what would be GO is INCONCLUSIVE.
     A run without a single PASS or WAIVED verdict has gated nothing and is never GO either.
 
@@ -81,7 +85,7 @@ def decide(outcomes: Iterable[Outcome], *, missing: int = 0, shortfalls: int = 0
     seen = set(outcomes)
     if Outcome.FAIL in seen:
         return Decision.NO_GO
-    if Outcome.ERROR in seen or missing > 0:
+    if Outcome.ERROR in seen or missing > 0 or stopped:
         return Decision.INCOMPLETE
     if Outcome.INCONCLUSIVE in seen or Outcome.NOT_APPLICABLE in seen or shortfalls > 0:
         return Decision.INCONCLUSIVE

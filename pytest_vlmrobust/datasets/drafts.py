@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_vlmrobust.core.printing import without_halves
 from pytest_vlmrobust.core.sample import ImageSource, Sample
 
 from .files import Place, Problems
@@ -48,7 +49,7 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
     Raises:
         DatasetError: there are problems, these ones or any that were noted before.
     """
-    _note_repeated_ids(drafts, problems, id_column)
+    _note_unfit_ids(drafts, problems, id_column)
     without = [draft for draft in drafts if not draft.options and not draft.task]
     default = "yes_no" if all(_is_yes_no(draft.answer) for draft in without) else "open"
     samples = tuple(_sample(draft, draft.task or ("choice" if draft.options else default), problems) for draft in drafts)
@@ -56,11 +57,13 @@ def finish(drafts: Sequence[Draft], problems: Problems, id_column: str) -> tuple
     return samples
 
 
-def _note_repeated_ids(drafts: Sequence[Draft], problems: Problems, id_column: str) -> None:
+def _note_unfit_ids(drafts: Sequence[Draft], problems: Problems, id_column: str) -> None:
     first: dict[str, int] = {}
     for draft in drafts:
         if not draft.id:
             problems.add(draft.place, id_column, "", "a value: predictions are kept under it")
+        elif without_halves(draft.id) != draft.id:
+            problems.add(draft.place, id_column, draft.id, "text without half of a surrogate pair, which no file can hold")
         elif draft.id in first:
             problems.add(draft.place, id_column, draft.id, f"a value of its own (line {first[draft.id]} has it too)")
         else:

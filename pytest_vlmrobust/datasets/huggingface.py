@@ -18,6 +18,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, UsageError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource, Sample
@@ -227,7 +228,8 @@ class _HubTable:
             raise DatasetError(f"{self.source} has no row with a question and a picture: expected one at least")
         notes = self.rows.notes(str(self.source))
         if bare := self.without_picture:
-            notes.append(f"{self.source}: {len(bare)} rows have no picture and are left out (the first: {bare[0]})")
+            lacking = quantity(len(bare), "row has no picture and is", "rows have no picture and are")
+            notes.append(f"{self.source}: {lacking} left out (the first: {bare[0]})")
         return Contents(samples, {}, tuple(notes))
 
     def _read(self) -> Iterator[tuple[int, dict[str, Any]]]:

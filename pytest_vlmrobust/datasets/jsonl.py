@@ -154,7 +154,7 @@ class _Row:
 
     def draft(self) -> Draft:
         pictures = _pictures(self.row)
-        own_group = hashlib.sha256("\n".join(map(str, pictures)).encode()).hexdigest()[:16]
+        own_group = hashlib.sha256("\n".join(map(str, pictures)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return Draft(
             place=self.place,
             id=self._text("id"),
@@ -239,7 +239,7 @@ class _Row:
             self.lines.image_files[written] = path
             return FileImage(path, where)
         if written.startswith("data:") or _BASE64.fullmatch(written):
-            return JsonlImage(self.span, number, hashlib.sha256(written.encode()).hexdigest(), where)
+            return JsonlImage(self.span, number, hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest(), where)
         downloads = " (nothing is downloaded: save the picture beside the file)" if "://" in written else ""
         self.lines.problems.add(self.place, key, written, f"an image file, a data: URL or base64; no file {path}{downloads}")
         return None

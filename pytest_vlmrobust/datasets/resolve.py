@@ -38,7 +38,8 @@ def dataset_id(name_or_path: str) -> str:
     last = Path(name_or_path.removeprefix(HUB)).absolute().name
     stem = last[: -len(Path(last).suffix)] if Path(last).suffix.lower() in SUFFIXES else last
     safe = _UNSAFE.sub("-", stem).strip("-.")[:_LONGEST_ID]
-    return safe or f"dataset-{hashlib.sha256(name_or_path.encode()).hexdigest()[:8]}"
+    whole = name_or_path.encode("utf-8", "surrogatepass")
+    return safe or f"dataset-{hashlib.sha256(whole).hexdigest()[:8]}"
 
 
 def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: str = "") -> Dataset:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import ImageSource
 
@@ -95,7 +96,8 @@ class Rows:
     def notes(self, where: str) -> list[str]:
         """Returns what was left out and what was asked in another way, each with its count."""
         found = [
-            f"{where}: {count} rows are left out: their {column!r} is {value!r} ({self.layout.drop[column][value]})"
+            f"{where}: {quantity(count, 'row is left out: its', 'rows are left out: their')} "
+            f"{column!r} is {value!r} ({self.layout.drop[column][value]})"
             for (column, value), count in self.dropped.items()
         ]
         if self.unlisted:
@@ -181,7 +183,7 @@ class Rows:
         if text_of(cells.get("g_index")):
             return text_of(cells["g_index"])
         if self.layout.columns_of("group"):
-            return hashlib.sha256(self._value("group", cells).encode()).hexdigest()[:GROUP_DIGITS]
+            return hashlib.sha256(self._value("group", cells).encode("utf-8", "surrogatepass")).hexdigest()[:GROUP_DIGITS]
         own_id = self._value("id", cells)
         if (self.circular or self.benchmark.circular) and own_id.isdecimal():
             return str(int(own_id) % CIRCULAR_STRIDE)

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.sample import ImageSource
 
@@ -152,7 +153,8 @@ class _Table:
     def _with_pictures(self) -> list[_Row]:
         bare = [row for row in self.read if not row.has_picture]
         if bare:
-            self.notes.append(f"{self.path}: {len(bare)} rows have no picture and are left out (the first: {bare[0].place})")
+            lacking = quantity(len(bare), "row has no picture and is", "rows have no picture and are")
+            self.notes.append(f"{self.path}: {lacking} left out (the first: {bare[0].place})")
         return [row for row in self.read if row.has_picture]
 
     def _draft(self, row: _Row, number: int, shown: Mapping[str, str] | None) -> Draft:
@@ -229,7 +231,8 @@ class _Table:
             place, column, ours, theirs = differing[0]
             instead = f"shows {theirs!r}" if theirs else "leaves it out"
             self.notes.append(
-                f"{self.path}: VLMEvalKit's prompt differs in {len(differing)} cells (the first: {place}, column {column!r}: the "
+                f"{self.path}: VLMEvalKit's prompt differs in {quantity(len(differing), 'cell')} "
+                f"(the first: {place}, column {column!r}: the "
                 f"file says {ours!r}, VLMEvalKit {instead}). Questions are asked as the file says; "
                 f"compat={COMPAT!r} asks them as VLMEvalKit does"
             )

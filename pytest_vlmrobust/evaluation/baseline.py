@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
@@ -16,6 +17,7 @@ from pytest_vlmrobust.core.setting import CLEAN, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, StoredCell
 
+from .guesses import counted
 from .judged import baseline_metrics
 from .measured import Questions
 
@@ -105,7 +107,7 @@ class Baseline:
         """
         import numpy as np
 
-        best = best_scores(self.evidence.get_cell(self._then(cell)))
+        best = best_scores(self.evidence.get_cell(self._then(cell)), self.samples(cell.dataset))
         return np.array([best[place] for place in self._places(cell.dataset, now)], float)
 
     def close(self) -> None:
@@ -192,7 +194,7 @@ def not_compared(metric: str, table: ScoreTable) -> str:
     if metrics.Needs.BASELINE_BY_SETTING not in metrics.get(metric).needs:
         return ""
     lacking = [name for name in table.by_setting if name not in (table.baseline_by_setting or {})]
-    more = f" and {len(lacking) - 1} more settings" if len(lacking) > 1 else ""
+    more = f" and {quantity(len(lacking) - 1, 'more setting')}" if len(lacking) > 1 else ""
     return f"the baseline did not measure {lacking[0]}{more}" if lacking else ""
 
 
@@ -207,12 +209,15 @@ def changed(baseline: Baseline, cell: Cell, now: Questions, values: NDArray[np.f
     return metrics.changed_samples([sample.id for sample in now.samples(cell.dataset)], baseline.scores(cell, now), values)
 
 
-def best_scores(stored: StoredCell) -> list[float]:
-    """Returns the score of each sample, of several views the best one's, NaN where an inference failed.
+def best_scores(stored: StoredCell, samples: Sequence[Sample]) -> list[float]:
+    """Returns what each sample counts for, of several views the best one, NaN where an inference failed.
 
-    A view that was not asked about, because an earlier one was right, takes no part.
+    A view that was not asked about, because an earlier one was right, takes no part. As in the run itself, an answer without the
+    pictures that cannot be read is a guess.
     """
-    values = [answer.score.value if answer.score.state != "unasked" else 0.0 for answer in stored.answers]
+    scores = [answer.score for answer in stored.answers]
+    worth = counted(stored.cell.setting, samples, scores)
+    values = [value if score.state != "unasked" else 0.0 for value, score in zip(worth, scores, strict=True)]
     rows = [values[start : start + stored.views] for start in range(0, len(values), stored.views)]
     return [float("nan") if any(value != value for value in row) else max(row) for row in rows]  # noqa: PLR0124 - NaN
 

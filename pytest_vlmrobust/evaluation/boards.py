@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core import ranking
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.ranking import QUANTITIES, Board, Difference, FamilyDrops, Standing
 from pytest_vlmrobust.core.seeding import SUBSET_SEED, rng_for
@@ -145,7 +146,7 @@ def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:
     if not counts:
         return ()
     asked = table.samples * (1 + len(table.by_setting))
-    said = [f"{count} of {asked} inferences of {name} failed" for name, count in counts]
+    said = [f"{count} of {quantity(asked, 'inference')} of {name} failed" for name, count in counts]
     lost = sum(int((~table.kept(name)).sum()) for name in ("", *table.by_setting))
     return (f"{', '.join(said)}: {lost} of {asked} pairs of a sample and a setting, clean included, count for no model",)
 

@@ -164,7 +164,7 @@ class _Pair:
     def _scores(self, cell: Cell) -> NDArray[np.float64]:
         import numpy as np
 
-        return np.array(best_scores(self.now.evidence.get_cell(cell)), float)
+        return np.array(best_scores(self.now.evidence.get_cell(cell), self.now.samples(cell.dataset)), float)
 
 
 def _groups(samples: Sequence[Sample]) -> list[str]:

@@ -29,6 +29,7 @@ from pytest_vlmrobust.scoring import check_scoring, score
 from pytest_vlmrobust.store import Pictures, Store
 
 from .album import Album
+from .guesses import counted, is_guess
 from .leases import LEASE_SECONDS, is_gone, owner_name
 from .measured import score_table
 from .pipeline import Pipeline
@@ -99,10 +100,13 @@ class CellResult:
 
     @property
     def by_view(self) -> NDArray[np.float64]:
-        """Scores as numbers, shape (N, views); NaN where an inference failed or none was made."""
+        """Scores as numbers, shape (N, views); NaN where an inference failed or none was made.
+
+        What cannot be read counts 0, and without the pictures what a guess does: see :mod:`guesses`.
+        """
         import numpy as np
 
-        return np.array([score.value for score in self.scores], float).reshape(len(self.samples), self.views)
+        return np.array(counted(self.cell.setting, self.samples, self.scores), float).reshape(len(self.samples), self.views)
 
     @property
     def attempts(self) -> NDArray[np.float64]:
@@ -116,6 +120,17 @@ class CellResult:
     def n_unasked(self) -> int:
         """How many views were not asked about."""
         return self.count(UNASKED_STATE)
+
+    @property
+    def n_guessed(self) -> int:
+        """How many answers without the pictures count as guesses, because they cannot be read."""
+        pairs = zip(self.samples, self.scores, strict=True) if self.views == 1 else ()
+        return sum(is_guess(self.cell.setting, sample, score) for sample, score in pairs)
+
+    @property
+    def n_unparsed(self) -> int:
+        """How many answers count as wrong, because they cannot be read."""
+        return self.count("unparsed") - self.n_guessed
 
     def count(self, state: str) -> int:
         """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``, ``unasked``)."""

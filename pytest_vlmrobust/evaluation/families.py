@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.model import ModelRef
 
-THINKING = "thinking"
+DIRECT, THINKING = "direct", "thinking"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,30 @@ def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
 
 
 def twin(models: Mapping[str, ModelRef], name: str) -> str:
-    """Returns the model of the run that is the thinking model ``name`` without thinking; an empty string without one."""
+    """Returns the model of the run that is the thinking model ``name`` without thinking; an empty string without one.
+
+    One that answers directly comes before one that is asked for its reasons.
+
+    Raises:
+        UsageError: several models could be meant.
+    """
     own = models[name]
     if own.prompt_mode != THINKING or not own.family:
         return ""
-    alike = (
-        other
+    of_size = {
+        other: ref
         for other, ref in models.items()
         if ref.prompt_mode != THINKING and (ref.family, ref.parameters_billion) == (own.family, own.parameters_billion)
-    )
-    return next(alike, "")
+    }
+    alike = [other for other, ref in of_size.items() if ref.prompt_mode == DIRECT] or [*of_size]
+    if len(alike) > 1:
+        raise UsageError(
+            f"the thinking model {name!r} could be compared with {' or '.join(map(repr, sorted(alike)))}, which have its family "
+            f"{own.family!r} and its size. Gate them in runs of their own, or give one another family in the models file"
+        )
+    return next(iter(alike), "")
 
 
 def _called(ref: ModelRef) -> str:
     """A family that is asked in another mode than the direct one is another family: sizes are compared like for like."""
-    return ref.family if ref.prompt_mode == "direct" else f"{ref.family}-{ref.prompt_mode}"
+    return ref.family if ref.prompt_mode == DIRECT else f"{ref.family}-{ref.prompt_mode}"

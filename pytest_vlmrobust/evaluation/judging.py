@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, SweepMetric
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.printing import on_one_line
 from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.setting import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_NAME, Setting
 from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.metrics.completeness import arrays_read
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
@@ -25,17 +27,17 @@ from .evaluator import CellResult
 from .examples import examples
 from .families import Family, twin
 from .gains import gain_estimates
+from .guesses import reads_blind, said_of_guesses
 from .judged import LABEL_PRESERVING_DROP, cell_metrics, family_and_level, judged_tests
 from .measured import Measured, chances, score_table
 from .parts import (
     bands,
-    budget_measure,
+    blind_unparsed,
+    budget_measures,
     by_category,
-    commonest_error,
     decisive,
     label_preserving,
     noted,
-    part_of_not_doing,
 )
 from .rungs import LADDER_FAMILY, collapsed_rungs, received
 from .stopping import best_is_enough, positions, savings, undefined
@@ -85,7 +87,7 @@ class Judge:
             return self._record(cell, measures, (), before, not_asked=refusal, **about)
         result = self.evaluator.result(cell)
         measures = self._measures(cell, result, family, level)
-        measures += self._budget_measures(cell.model, result, excused=refusal)
+        measures += [*budget_measures(self.policies[cell.model].budgets, [result], excused=refusal), *blind_unparsed(result)]
         since = changed(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
         return self._record(
             cell,
@@ -100,7 +102,13 @@ class Judge:
             worst=self._newly_wrong(cell, result),
             positions=positions(result),
             received=received(result) if LADDER_FAMILY in family.split("+") else "",
-            notes=(*noted(result), *bands(measures, cell.setting), *savings(result), *self._task_notes(result)),
+            notes=(
+                *noted(result),
+                *bands(measures, cell.setting),
+                *savings(result),
+                *self._task_notes(result),
+                *self._guess_notes(cell, measures),
+            ),
             examples=examples(self._clean(cell), result, self.evaluator.album),
             **about,
         )
@@ -123,6 +131,7 @@ class Judge:
             n = len(self.evaluator.samples(sweep.dataset))
             estimate, more = Estimate(float("nan"), n, valid=False, reason=refusal), []
             said: tuple[str, ...] = ()
+            used: Sequence[Setting] = (CLEAN, NO_IMAGE)
         else:
             table = self._sweep_table(sweep, needs, asked)
             refusal = observatory.not_offered(sweep.metric, table)
@@ -130,9 +139,10 @@ class Judge:
             unfit = refusal or not_compared(sweep.metric, table)
             estimate = dataclasses.replace(estimate, valid=False, reason=unfit) if unfit else estimate
             more, said = self._by_stratum(sweep, table), observatory.compared(sweep.metric, table)
-        results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, s)) for s in dict.fromkeys((CLEAN, NO_IMAGE, *asked))]
+            used = self._read(sweep, table, asked)
+        results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
         by_stratum = {one.category: one.value for one in more if one.category}
-        notes = (*collapsed_rungs(results), *said)
+        notes = (*collapsed_rungs(results), *said, *said_of_guesses(results))
         return self._summary(
             "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
         )
@@ -182,7 +192,7 @@ class Judge:
         judged = JudgedTest(about.model, about.dataset, about.metric, about.split)
         members = self.families[about.family].members if isinstance(about, FamilyMetric) else (about.model,)
         excused = next(filter(None, (self._not_shown(name, about.dataset) for name in members)), "")
-        budgets = self._budget_measures(about.model, *results, excused=excused)
+        budgets = budget_measures(self.policies[about.model].budgets, results, excused=excused)
         measures = [self._measure(about.model, judged, estimate), *more, *budgets]
         record = self._record(
             about, measures, results, before, test=test, metric=about.metric, split=about.split, n=estimate.n, **facts
@@ -202,9 +212,10 @@ class Judge:
             dataset=about.dataset,
             task=self._tasks.get(about.dataset, ""),
             outcome=Outcome.NOT_APPLICABLE if unasked else verdict.outcome,
-            reason=verdict.reason if verdict.rule else facts.get("not_asked") or verdict.reason,
+            reason=on_one_line(verdict.reason if verdict.rule else facts.get("not_asked") or verdict.reason),
             n_requested=sum(result.n_requested for result in results),
-            n_unparsed=sum(result.count("unparsed") for result in results),
+            n_unparsed=sum(result.n_unparsed for result in results),
+            n_guessed=sum(result.n_guessed for result in results),
             n_errors=sum(result.count("error") for result in results),
             n_inferred=inferred - before[0],
             n_recalled=recalled - before[1],
@@ -252,6 +263,22 @@ class Judge:
             return ()
         model = result.cell.model
         return observatory.notes(model, self.evaluator.models[model].box_convention, result)
+
+    def _guess_notes(self, cell: Cell, measures: Sequence[Measure]) -> tuple[str, ...]:
+        """Returns how many answers without the pictures are guesses, where something of a cell is compared with them."""
+        if cell.setting != NO_IMAGE and not reads_blind([measure.metric for measure in measures]):
+            return ()
+        return said_of_guesses([self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE))])
+
+    def _read(self, sweep: SweepMetric, table: ScoreTable, asked: Sequence[Setting]) -> list[Setting]:
+        """Returns the settings under which a model gave the answers that a summary metric of it is computed from."""
+        metric = metrics.get(sweep.metric)
+        read = set(arrays_read(metric, table, None))
+        if self._is_task(sweep.dataset):  # whether it is done at all comes first
+            read |= {CLEAN_NAME, NO_IMAGE_NAME}
+        if metrics.Needs.REFERENCE_BY_SETTING in metric.needs and self.reference is None:
+            read.add(NO_IMAGE_NAME)
+        return [setting for setting in dict.fromkeys((CLEAN, NO_IMAGE, *asked)) if str(setting) in read]
 
     def _sweep_table(self, sweep: SweepMetric, needs: set[metrics.Needs], settings: Sequence[Setting]) -> ScoreTable:
         """Returns the scores that a summary metric is computed from, with those of a companion where it needs one."""
@@ -350,21 +377,6 @@ class Judge:
         measure = self.policies[model].measure(test, estimate, today=self.today)
         undefined = float("nan")  # a number that does not apply is not shown as one
         return measure if estimate.valid else dataclasses.replace(measure, value=undefined, low=undefined, high=undefined)
-
-    def _budget_measures(self, model: str, *results: CellResult, excused: str = "") -> list[Measure]:
-        """Judges failed and unreadable answers; a kept budget says nothing.
-
-        Of a task that the model is not shown to do, ``excused`` says so: that its answers cannot be read is part of that.
-        """
-        asked = sum(result.n_requested for result in results)
-        failed = sum(result.count("error") for result in results)
-        unread = sum(result.count("unparsed") for result in results)
-        verdicts = self.policies[model].budgets.judge(
-            n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=unread
-        )
-        shares = {"error_rate": (failed, asked), "unparsed_rate": (unread, asked - failed)}
-        found = [budget_measure(verdict, *shares.get(verdict.metric, (0, 0)), commonest_error(results)) for verdict in verdicts]
-        return [part_of_not_doing(one, excused) if excused and one.metric == "unparsed_rate" else one for one in found]
 
     def _clean(self, cell: Cell) -> CellResult:
         return self.evaluator.result(Cell(cell.model, cell.dataset, CLEAN))

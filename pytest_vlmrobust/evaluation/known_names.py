@@ -57,7 +57,10 @@ class KnownNames:
         scope = replace(Scope(), **{field: (glob,)})
         known = {"setting": self.settings, "family": self.families, "level": self.levels}[field]
         tests = (_test(field, name) for name in known)
-        return any(scope.matches(test) for test in tests) or (field != "family" and _is_number(field, glob))
+        if any(scope.matches(test) for test in tests) or (field != "family" and _is_number(field, glob)):
+            return True
+        parts = glob.split("+") if field != "level" else [glob]  # several settings in a row are called like all of them
+        return len(parts) > 1 and all(self._is_known(field, part) for part in parts)
 
     def _spellings(self, field: str, glob: str) -> Iterable[str]:
         if field == "setting":

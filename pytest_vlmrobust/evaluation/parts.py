@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.verdict import Outcome, Verdict
+from pytest_vlmrobust.policies import Budgets
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 
 from .evaluator import CellResult
+from .guesses import BLIND_UNPARSED, said_of_guesses
 
 
 def decisive(measures: Sequence[Measure]) -> Measure:
@@ -43,6 +46,40 @@ def budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measu
     )
 
 
+def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused: str = "") -> list[Measure]:
+    """Judges failed and unreadable answers; a kept budget says nothing.
+
+    That an answer without the pictures cannot be read is no fault of a model: those are no part of the budget.
+
+    Args:
+        budgets: of a policy.
+        results: the cells that something is computed from.
+        excused: of a task that the model is not shown to do, that it is not: that answers cannot be read is part of it.
+    """
+    seen = [result for result in results if result.cell.setting != NO_IMAGE]
+    asked, failed = sum(result.n_requested for result in results), _failed(results)
+    texts, unread = sum(result.n_requested for result in seen) - _failed(seen), sum(result.n_unparsed for result in seen)
+    verdicts = budgets.judge(n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=0)
+    if texts:
+        verdicts += budgets.judge(n_requested=texts, n_scored=texts, n_errors=0, n_unparsed=unread)
+    shares = {"error_rate": (failed, asked), "unparsed_rate": (unread, texts)}
+    found = [budget_measure(verdict, *shares.get(verdict.metric, (0, 0)), commonest_error(results)) for verdict in verdicts]
+    return [part_of_not_doing(one, excused) if excused and one.metric == "unparsed_rate" else one for one in found]
+
+
+def _failed(results: Sequence[CellResult]) -> int:
+    return sum(result.count("error") for result in results)
+
+
+def blind_unparsed(result: CellResult) -> list[Measure]:
+    """Returns the share of answers without the pictures that count as guesses, because they cannot be read; nothing for none."""
+    if not result.n_guessed:
+        return []
+    (reason,) = said_of_guesses([result])
+    texts = result.n_requested - result.count("error")
+    return [Measure(BLIND_UNPARSED, result.n_guessed / texts, n=texts, reason=reason)]
+
+
 def part_of_not_doing(measure: Measure, why: str) -> Measure:
     """Returns a broken budget of unreadable answers as what it is for a task that is not done at all: part of not doing it."""
     return replace(measure, outcome=Outcome.MEASURED, rule="", threshold="", reason=f"{measure.reason}; {why}")
@@ -61,7 +98,8 @@ def noted(result: CellResult) -> tuple[str, ...]:
         for note in notes:
             by_step.setdefault(note.partition(": ")[0], []).append((sample, note))
     return tuple(
-        f"{len(found)} of {len(result.samples)} samples, such as {found[0][0]}: {found[0][1]}" for found in by_step.values()
+        f"{len(found)} of {quantity(len(result.samples), 'sample')}, such as {found[0][0]}: {found[0][1]}"
+        for found in by_step.values()
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -79,28 +80,34 @@ def known_metrics() -> dict[str, MetricFacts]:
     records = {name: metrics.get(name) for name in metrics.names()}
     facts = {
         name: MetricFacts(
-            record.unit, record.better, record.scope, record.interval is not None, split=record.suite in (OBSERVATORY, BASELINE)
+            record.unit,
+            record.better,
+            record.scope,
+            record.interval is not None,
+            split=record.suite in (OBSERVATORY, BASELINE),
+            bounds=record.bounds,
         )
         for name, record in records.items()
     }
     families = {
-        name: MetricFacts(record.unit, record.better, "sweep", split=True) for name, record in metrics.FAMILY_METRICS.items()
+        name: MetricFacts(record.unit, record.better, "sweep", split=True, bounds=record.bounds)
+        for name, record in metrics.FAMILY_METRICS.items()
     }
     beside = {
-        FIXATION: MetricFacts("fraction", "lower", "cell"),
-        COVERAGE: MetricFacts("fraction", "higher", "cell"),
-        DISTANCE: MetricFacts("cells", "lower", "cell"),
+        FIXATION: MetricFacts("fraction", "lower", "cell", bounds=(0.0, 1.0)),
+        COVERAGE: MetricFacts("fraction", "higher", "cell", bounds=(0.0, 1.0)),
+        DISTANCE: MetricFacts("cells", "lower", "cell", bounds=(0.0, math.inf)),
     }
     own = {
         CORPUS_SCORE: MetricFacts("benchmark's own", "higher", "cell"),
         CORPUS_DROP: MetricFacts("benchmark's own", "lower", "cell"),
-        CORPUS_PCRI: MetricFacts("ratio", "none", "cell"),
+        CORPUS_PCRI: MetricFacts("ratio", "none", "cell", bounds=facts["pcri"].bounds),
     }
     macro = {
-        f"{name}{MACRO}": MetricFacts(record.unit, record.better, record.scope, interval=False)
+        f"{name}{MACRO}": MetricFacts(record.unit, record.better, record.scope, interval=False, bounds=record.bounds)
         for name, record in records.items()
         if has_macro(record)
     }
-    own[UNPARSED_INCREASE] = MetricFacts("fraction", "lower", "cell")
-    own[PREPROCESSING_GAIN] = MetricFacts("fraction", "higher", "cell")
+    own[UNPARSED_INCREASE] = MetricFacts("fraction", "lower", "cell", bounds=(-1.0, 1.0))
+    own[PREPROCESSING_GAIN] = MetricFacts("fraction", "higher", "cell", bounds=(-1.0, 1.0))
     return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"], **own, **macro, **families, **beside}

@@ -8,14 +8,18 @@ from datetime import date, timedelta
 from itertools import combinations
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.policies import Bound, JudgedTest, Policy, Rule, Scope, Tier, Waiver
+from pytest_vlmrobust.policies import Bound, Budgets, Judge, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
+from pytest_vlmrobust.policies.budgets import BUILT_IN
 
 from .known_names import KnownNames
 from .known_tests import ANY, known_tests, shipped_tests
+from .policy_files import known_metrics
 from .sample_size import undecidable
 
 SOON = timedelta(days=30)
 """How long before its last day a waiver is spoken of."""
+LONG = timedelta(days=5 * 365 + 1)
+"""A waiver that holds for longer is no dated exception any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,10 @@ def lint(policy: Policy, *, today: date, samples: int | None = None) -> list[Fin
         samples: how many independent samples a data set of the run has; then rules that these hardly decide are found too.
     """
     known = KnownNames.of()
-    found = [finding for rule in policy.rules for finding in _unmet(rule, known)]
+    found = [finding for rule in policy.rules for finding in (*_unmet(rule, known), *_bounds_nothing(rule))]
     found += idle_rules(policy.rules)
+    found += _idle_budgets(policy.budgets)
+    found += [Finding(one.source, f"{one}. Look whether that is meant") for one in policy.replaced if not one.only_tightens]
     found += [finding for waiver in policy.waivers for finding in _waiver(waiver, policy.rules, known, today)]
     return found + (too_tight_for(policy, samples) if samples else [])
 
@@ -56,7 +62,7 @@ def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
         ):
             continue
         for looser, tighter in ((first, second), (second, first)):
-            if _holds(looser.bound, tighter.bound):
+            if looser.bound.holds(tighter.bound):
                 text = f"rule {looser.id} ({looser.metric} {looser.bound}) never decides: rule {tighter.id} ({tighter.source})"
                 found.append(Finding(looser.source, f"{text} asks as much or more of the same tests. Remove one of them"))
                 break
@@ -96,7 +102,7 @@ def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> li
 
 def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
     unknown = [*known.unknown_globs(rule.where), *(known.unknown_globs(rule.unless) if rule.unless else ())]
-    yield from (Finding(rule.source, f"rule {rule.id}: {sentence}") for sentence in unknown)
+    yield from (Finding(rule.source, f"rule {rule.id}: {sentence} A gate refuses it") for sentence in unknown)
     measured = [test for test in known_tests() if test.metric == rule.metric]
     if unknown:
         return
@@ -109,6 +115,35 @@ def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
         yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
 
 
+def _bounds_nothing(rule: Rule) -> Iterator[Finding]:
+    """Yields that a rule holds whatever is measured, or that what it asks for can hardly be shown."""
+    low, high = _facts(rule.metric).bounds
+    said = f"rule {rule.id} ({rule.metric} {rule.bound.condition})"
+    if rule.bound.holds(Bound(low, high)):
+        yield Finding(rule.source, f"{said} can never fail: no value of {rule.metric} lies beyond. Tighten it, or remove it")
+    elif rule.treatment.judge is Judge.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
+        text = f"{said} can hardly ever pass: it admits nothing but the end of what {rule.metric} can be, and judges the interval"
+        yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")
+
+
+def _facts(metric: str) -> MetricFacts:
+    return known_metrics().get(metric, MetricFacts())
+
+
+def _idle_budgets(budgets: Budgets) -> Iterator[Finding]:
+    """Yields the budgets that admit whatever is lost or cannot be read."""
+    for name, share in (("max_error_rate", budgets.max_error_rate), ("max_unparsed_rate", budgets.max_unparsed_rate)):
+        if share >= 1.0:
+            text = f"budget {name} of {share:.0%} can never be broken: no rate is above it. Lower it"
+            yield Finding(budgets.sources.get(name, BUILT_IN), text)
+
+
+def _covers_everything(waiver: Waiver) -> bool:
+    facts = _facts(waiver.metric)
+    low, high = facts.bounds
+    return (facts.better != "higher" and waiver.cap >= high) or (facts.better != "lower" and waiver.cap <= low)
+
+
 def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: date) -> Iterator[Finding]:
     named = f"waiver {waiver.id} of {waiver.owner}"
     yield from (
@@ -119,6 +154,12 @@ def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: dat
     elif waiver.expires - today <= SOON:
         days = (waiver.expires - today).days
         yield Finding(waiver.source, f"{named} expires on {waiver.expires}, in {days} days: mend what it covers, or renew it")
+    elif waiver.expires - today > LONG:
+        text = f"{named} expires on {waiver.expires}, in {waiver.expires.year - today.year} years: as good as never. "
+        yield Finding(waiver.source, f"{text}Give it a day on which somebody looks at it again")
+    if _covers_everything(waiver):
+        text = f"{named} covers every breach: {waiver.metric} is never worse than its cap of {waiver.cap:g}. "
+        yield Finding(waiver.source, f"{text}Lower it to what is known and accepted")
     if not any(_could_need(rule, waiver) for rule in rules):
         yield Finding(waiver.source, f"{named} covers nothing: no rule that blocks is about {waiver.metric} there. Remove it")
 
@@ -146,7 +187,7 @@ def _is_listed(where: Scope) -> bool:
     """Whether each glob about settings meets a known test: others are about numbers and compositions, which nobody can list."""
     return all(
         any(replace(Scope(), **{field: (glob,)}).matches(test) for test in known_tests())
-        for field in ("setting", "level")
+        for field in ("setting", "family", "level")
         for glob in getattr(where, field)
     )
 
@@ -158,7 +199,3 @@ def _of_settings(scope: Scope) -> Scope:
 def _anywhere(rule: Rule) -> Rule:
     unless = rule.unless if rule.unless and not (rule.unless.model or rule.unless.dataset) else None
     return replace(rule, where=replace(rule.where, model=(), dataset=()), unless=unless)
-
-
-def _holds(outer: Bound, inner: Bound) -> bool:
-    return outer.low <= inner.low and inner.high <= outer.high

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.ranking import BY, Ranking
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
@@ -20,6 +21,8 @@ from .rungs import LADDER_FAMILY
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from pytest_vlmrobust.store import Evidence
 
     from .boards import Part
 
@@ -63,6 +66,20 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
     finally:
         for one in opened:
             one.run.close()
+
+
+def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Ranking | None, str]:
+    """Returns the models of a run of several side by side, or nothing and why they are not.
+
+    Args:
+        evidence: of the run; it stays open.
+        name: what the ranking calls the run.
+        reference: the model whose errors are the unit of mCE; empty for none.
+    """
+    try:
+        return rank_entries([Entry.of(evidence, name)], reference=reference), ""
+    except UsageError as error:
+        return None, f"the models of the run are not ranked: {error}"
 
 
 def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
@@ -172,7 +189,8 @@ def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], l
     several = [name for name, own in scores.items() if any(len(row) != len(samples) for row in own)]
     if several:
         left_out.append(
-            f"{dataset}: {len(several)} settings do not count: {listed(several)}; they show several pictures of a sample"
+            f"{dataset}: {quantity(len(several), 'setting does', 'settings do')} not count: "
+            f"{listed(several)}; they show several pictures of a sample"
         )
     by_setting = {name: _aligned(own, rows) for name, own in scores.items() if name not in several}
     groups = [sample.group or sample.id for sample in samples]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.metrics.statistics.power import minimum_detectable_drop, samples_needed, undecided_zone
 from pytest_vlmrobust.policies import Judge, JudgedTest, Policy, Rule, Tier
 
@@ -56,11 +57,11 @@ def _too_few(rule: Rule, dataset: str, n: int, drops: int) -> str:
     if undecided_zone(n, bound, HELPFUL_FLIPS, alpha=alpha, power=power).passes <= bound:
         return ""
     needed = samples_needed(0.0, bound, HELPFUL_FLIPS, alpha=alpha, power=power) if bound > 0.0 else None
-    enough = f"about {needed} samples would do" if needed else "no number of samples would do: allow a margin"
+    enough = f"about {quantity(needed, 'sample')} would do" if needed else "no number of samples would do: allow a margin"
     smallest = minimum_detectable_drop(n, HELPFUL_FLIPS, rule.treatment.alpha_fail, POWER)
     them = f"it under all {drops} settings" if drops > 1 else "it"
     return (
         f"{dataset}: {n} independent samples hardly decide rule {rule.id} ({rule.metric} <= {rule.bound}, {rule.source}): "
         f"a model that loses nothing would pass {them} with a probability below {POWER:.0%}; {enough}. "
-        f"The smallest drop that {n} samples show is {smallest:.3f}"
+        f"The smallest drop that {quantity(n, 'sample shows', 'samples show')} is {smallest:.3f}"
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.verdict import Outcome
@@ -18,6 +19,7 @@ from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.docket import BASELINE
 
 from .baseline import Baseline
+from .consistency import named, strangers
 from .docket import Docket, DocketTest, StoredTasks, changed_policies
 from .families import families
 from .judging import Judge
@@ -69,7 +71,10 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
     baseline = Baseline.open(run / BASELINE) if docket.baseline else None
     try:
         with Evidence.open(run, read_only=True) as evidence:
+            found += strangers(evidence, docket)
             replay = Replay(evidence, docket.models)
+            for name in evidence.datasets():
+                replay.samples(name)  # what cannot be read is no difference: it ends here
             answers, unreadable = _answers(replay)
             judge = Judge(
                 replay,
@@ -102,7 +107,10 @@ def _answers(replay: Replay) -> tuple[int, list[str]]:
 
 def _rescored(replay: Replay) -> list[str]:
     more = len(replay.rescored) - _MOST
-    return [*map(str, replay.rescored[:_MOST]), *([f"{more} more answers have another score"] if more > 0 else [])]
+    return [
+        *map(str, replay.rescored[:_MOST]),
+        *([quantity(more, "more answer has another score", "more answers have another score")] if more > 0 else []),
+    ]
 
 
 def _judged(judge: Judge, docket: Docket, records: Sequence[Record], unrecorded: int) -> tuple[list[str], list[str], int]:
@@ -112,22 +120,30 @@ def _judged(judge: Judge, docket: Docket, records: Sequence[Record], unrecorded:
     missing = [test.nodeid for test in docket.tests if test.nodeid not in by_key]
     stray = [record for record in records if record.key not in planned and record.test != CHECK]
     found = [f"{record.key}: a record of a test that the run did not plan" for record in stray]
-    notes = [f"{record.key}: not computed again: {record.reason}" for record in records if record.test == CHECK]
+    notes = [(record.id, f"not computed again: {record.reason}") for record in records if record.test == CHECK]
     if len(missing) > unrecorded:
         found += [f"{nodeid}: its record is missing" for nodeid in missing]
     else:
-        notes += [f"{nodeid}: the run left no verdict" for nodeid in missing]
+        notes += [(nodeid, "the run left no verdict") for nodeid in missing]
     count = 0
     for test in docket.tests:
         record = by_key.get(test.nodeid)
         if record is None:
             continue
         if record.outcome is Outcome.ERROR and not record.measures:
-            notes.append(f"{record.key}: not computed again, for nothing was measured: {record.reason}")
+            notes.append((record.key, f"not computed again, for nothing was measured: {record.reason}"))
             continue
         count += 1
         found += _compared(judge, test, record)
-    return found, notes, count
+    return found, _grouped(notes), count
+
+
+def _grouped(notes: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns a line for each thing that is said, with the first of the tests that it is said of."""
+    having: dict[str, list[str]] = {}
+    for test, said in notes:
+        having.setdefault(said, []).append(test)
+    return [f"{of[0]}: {said}" if len(of) == 1 else f"{len(of)} tests: {said}: {named(of)}" for said, of in having.items()]
 
 
 def _compared(judge: Judge, test: DocketTest, record: Record) -> list[str]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.score import Score
@@ -81,7 +82,7 @@ class _Whole:
         return cls(name, corpus_score(name, *chosen), corpus_sums(name, *chosen))
 
     def estimate(self, value: float, bounds: Bounds | None, confidence: float) -> Estimate:
-        missing = f"; {self.score.n_failed} inferences failed" if self.score.n_failed else ""
+        missing = f"; {quantity(self.score.n_failed, 'inference')} failed" if self.score.n_failed else ""
         reason = f"{self.name} of the whole data set{missing}"
         if bounds is None or not math.isfinite(value):
             return Estimate(value, self.score.n, reason=reason)

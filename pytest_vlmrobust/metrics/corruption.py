@@ -309,7 +309,8 @@ def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
 def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySetting, no_image: ArrayLike) -> float:
     """Mean over all settings of the share of the visual gain that they destroy.
 
-    The smaller the visual gain, the more noise there is in shares of it.
+    The smaller the visual gain, the more noise there is in shares of it. In a gate, an answer without the image that cannot be
+    read counts as a guess.
 
     Formula: ``mean over settings s of mean(clean - perturbed_s) / mean(clean - no_image)``
 
@@ -352,7 +353,8 @@ def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySet
 def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting: BySetting) -> float:
     """Errors relative to a reference model: per perturbation summed over its levels, then the plain mean over perturbations.
 
-    Two values can be compared only if reference model, samples and settings are the same.
+    Two values can be compared only if reference model, samples and settings are the same. Where the reference is the model
+    without the image, an answer of it that cannot be read counts as a guess.
 
     Formula: ``mean over perturbations f of [sum_l mean(1 - perturbed_fl)] / [sum_l mean(1 - reference_fl)], over levels l``
 

@@ -11,16 +11,15 @@ import numpy as np
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.setting import CLEAN_NAME
 
+from .blind_scores import share_of_gain_interval, visual_gain_interval
 from .scores import Scores, is_binary, per_sample, stacked
 from .selections import low_settings, types
 from .statistics.clusters import Clusters
-from .statistics.contrasts import score_ratio_interval
 from .statistics.counts import count_interval
 from .statistics.differences import BoundTest, drop_test, largest_bounds
 from .statistics.means import MeanTest
 from .statistics.proportions import proportion_interval
 from .statistics.quantiles import one_sided
-from .statistics.ratios import ratio_interval
 from .table import ScoreTable
 from .thresholds import BENIGN, CATASTROPHIC, SEVERE
 
@@ -62,8 +61,8 @@ def mean_baseline_drop(table: ScoreTable, setting: str | None, confidence: float
 
 
 def visual_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the visual gain, the drop to no image."""
-    return drop_bounds(table.clean, _blind(table), table.clusters, confidence)
+    """Bounds the visual gain: Tango for 0/1 scores, the score test for guesses among them, Student's t for graded ones."""
+    return visual_gain_interval(table.clean, _blind(table), table.clusters, confidence)
 
 
 def harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
@@ -79,7 +78,7 @@ def helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float)
 def relative_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds a drop relative to the visual gain; a side is infinite where the gain cannot be told from 0.
 
-    By the score test of the linear contrast for 0/1 scores, by Student's t for graded ones.
+    By the score test of the linear contrast for 0/1 scores, blind guesses among them, by Student's t for graded ones.
     """
     return _share_of_gain(table, table.scores(_one(setting)), confidence)
 
@@ -195,9 +194,7 @@ def _blind(table: ScoreTable) -> Scores:
 
 
 def _share_of_gain(table: ScoreTable, perturbed: Scores, confidence: float) -> Bounds:
-    blind = _blind(table)
-    interval = score_ratio_interval if is_binary(table.clean, perturbed, blind) else ratio_interval
-    return interval(table.clean - perturbed, table.clean - blind, table.clusters, confidence)
+    return share_of_gain_interval(table.clean, perturbed, _blind(table), table.clusters, confidence)
 
 
 def _baseline(table: ScoreTable, setting: str) -> Scores:

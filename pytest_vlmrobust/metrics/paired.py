@@ -212,6 +212,8 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
 def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
     """What the images are worth: accuracy(clean) - accuracy(no image).
 
+    In a gate, an answer without the image that cannot be read counts as a guess: 1 / number of options.
+
     Formula: ``mean(clean - no_image)``
 
     Args:
@@ -249,8 +251,8 @@ def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
 def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: ArrayLike) -> float:
     """Share of the visual gain that a perturbation destroys: accuracy drop / visual gain.
 
-    The smaller the visual gain, the more noise there is in shares of it. Not to be confused with Res-Bench's
-    :func:`relative_continuous_error`.
+    The smaller the visual gain, the more noise there is in shares of it. In a gate, an answer without the image that cannot be
+    read counts as a guess. Not to be confused with Res-Bench's :func:`relative_continuous_error`.
 
     Formula: ``mean(clean - perturbed) / mean(clean - no_image)``
 

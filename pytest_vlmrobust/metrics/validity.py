@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .blind_scores import visual_gain_interval
 from .scores import ROUNDING, Scores, drops
 from .selections import low_settings, triples, types
-from .statistics.differences import drop_test
 from .statistics.maxima import cross_validated_maximum
 from .table import ScoreTable
 from .wording import listed, percent, points
@@ -64,7 +64,7 @@ def does_the_task(table: ScoreTable, setting: str | None = None) -> str:  # noqa
     if table.no_image is None or not table.samples:
         return "there are no scores without the pictures: whether the task is done at all cannot be told"
     seen, blind = np.nan_to_num(table.clean, nan=0.0), np.nan_to_num(table.no_image, nan=1.0)
-    if float(drop_test(seen, blind[:, None], table.clusters).lower(_TAIL)[0]) > 0.0:
+    if visual_gain_interval(seen, blind, table.clusters, 1.0 - 2.0 * _TAIL)[0] > 0.0:
         return ""
     return f"not shown to do the task: {seen.mean():.2f} with the pictures, {blind.mean():.2f} without"
 

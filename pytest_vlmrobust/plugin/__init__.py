@@ -11,6 +11,7 @@ from .profiles import pytest_cmdline_main as pytest_cmdline_main
 from .session import pytest_configure as pytest_configure
 from .session import pytest_unconfigure as pytest_unconfigure
 from .summary import pytest_report_header as pytest_report_header
+from .collection import pytest_make_collect_report as pytest_make_collect_report
 from .collection import pytest_generate_tests as pytest_generate_tests
 from .collection import pytest_collection_modifyitems as pytest_collection_modifyitems
 from .summary import pytest_report_collectionfinish as pytest_report_collectionfinish

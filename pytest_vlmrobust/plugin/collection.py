@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +24,18 @@ NO_MODEL = (
     "these suites gate a vision-language model, and none was named. Say which with --vlm=NAME; "
     "--vlm=tiny runs the embedded reference model, offline, in a few minutes on a CPU"
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Notes which classes are collected, and which a test id such as ``FILE::TestOne`` leaves out."""
+    report = yield
+    gate = collector.config.stash[GATE]
+    gate.collected.add(collector.nodeid)
+    gate.left_out.pop(collector.nodeid, None)
+    classes = [node for node in report.result or () if isinstance(node, pytest.Class)]
+    gate.left_out |= {node.nodeid: node for node in classes if node.nodeid not in gate.collected}
+    return report
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -113,6 +125,8 @@ def marked(definition: pytest.Item, mark: str) -> list[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuses what could not be planned, and counts what was selected."""
     gate = config.stash[GATE]
+    if any(map(is_gated, items)):
+        plan_left_out(gate)
     if gate.plan and gate.refused is None:
         try:
             refuse_unknown_scopes(gate)
@@ -120,6 +134,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             gate.refused = error
     if gate.refused is not None:
         if gate.controls:
+            gate.refused_here = True
             raise usage_error(gate.refused) from None
         items.clear()  # a worker cannot refuse: it runs nothing, and tells its controller
     items[:] = [item for item in items if item.nodeid.partition("[")[0] not in gate.idle]
@@ -128,6 +143,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     gate.items = [item for item in items if is_gated(item)]
     gate.selected = len(gate.items)
     gate.data_notes = gate.data.notes(dict.fromkeys(about(item).dataset for item in gate.items)) if gate.items else []
+
+
+def plan_left_out(gate: Gate) -> None:
+    """Plans the tests of classes that no argument names, as pytest itself does with functions: a part of a file is a part."""
+    while gate.left_out:
+        node = next(iter(gate.left_out.values()))
+        report = node.ihook.pytest_make_collect_report(collector=node)
+        if report.failed:
+            gate.narrowed = gate.narrowed or f"a test id (of a file whose {node.name} cannot be collected)"
 
 
 def about(item: pytest.Item) -> Planned:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import PolicyError, VlmRobustError
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.policies import Policy, Rule, WaiverUse
+    from pytest_vlmrobust.policies import Policy, Rule, Waiver, WaiverUse
 
     from .gate import Gate
+
+_REGISTER = " One of your own is known once a conftest.py that is collected registers it"
 
 
 def shortfalls(gate: Gate) -> list[str]:
@@ -34,29 +38,32 @@ def shortfalls(gate: Gate) -> list[str]:
             *(_without_baseline(rule) for rule in _relative_rules(gate, policy) if rule.blocks_where_not_applicable),
         )
     ]
+    found += _unmet_rules(gate).values()
     return list(dict.fromkeys(found))
 
 
 def policy_warnings(gate: Gate) -> list[str]:
     """Returns what the run says about its policies and does not hold against it.
 
-    That is waivers that can go, rules about things that do not exist or an earlier run that was not named, an earlier run that
-    does not say what it showed, and (in a whole run) rules that met no test.
+    That is waivers that can go or do not reach, rules about an earlier run that was not named, an earlier run that does not say
+    what it showed, and (in a whole run) rules that met no test, and data that no rule gates.
     """
     from pytest_vlmrobust.policies import WaiverState, unmatched_rules
 
     found = _pictures_not_compared(gate)
+    said = _unmet_rules(gate)
     for name, policy in gate.policies.items():
-        found += [*_no_release_decision(name, policy), *_misspelt_rules(gate, policy)]
+        found += _no_release_decision(name, policy)
         uses = _uses(gate, name, policy)
-        loud = {WaiverState.EXPIRED} | ({WaiverState.UNNEEDED} if is_whole(gate) else set())
+        loud = {WaiverState.EXPIRED, WaiverState.EXCEEDED} | ({WaiverState.UNNEEDED} if is_whole(gate) else set())
         found += [str(use) for use in uses if use.state in loud]
         found += _lost_waivers(gate, name, policy) if is_whole(gate) else []
         relative = _relative_rules(gate, policy)
         found += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
         idle = unmatched_rules(policy, _own(gate, name)) if is_whole(gate) else ()
-        if others := [rule.id for rule in idle if rule not in relative]:
-            found.append(f"{len(others)} of {len(policy.rules)} rules met no test of {name}: {', '.join(others)}")
+        if others := [rule.id for rule in idle if rule not in relative and rule.source not in said]:
+            found.append(f"{len(others)} of {quantity(len(policy.rules), 'rule')} met no test of {name}: {', '.join(others)}")
+        found += _ungated_data(gate, name, policy) if is_whole(gate) else []
     return list(dict.fromkeys(found))
 
 
@@ -84,20 +91,44 @@ def samples_asked(gate: Gate) -> dict[str, tuple[int, int]]:
 
 
 def refuse_unknown_scopes(gate: Gate) -> None:
-    """Looks whether each waiver names things that exist, now that every file of the user's has been read.
+    """Looks whether each rule and waiver names things that exist, now that every file of the user's has been read.
 
     Raises:
-        PolicyError: a waiver whose scope nothing can ever match.
+        PolicyError: a rule or a waiver whose scope names what nothing can ever match, or a waiver that names a model or a data
+            set which is nearly called like one of the run.
     """
-    waivers = [waiver for policy in gate.policies.values() for waiver in policy.waivers]
-    if not waivers:
-        return
     from pytest_vlmrobust.evaluation.known_names import KnownNames
 
     known = KnownNames.of(test for planned in gate.plan for test in gate.judged(planned))
-    for waiver in waivers:
-        if problems := known.unknown_globs(waiver.where):
-            raise PolicyError(f"{waiver.source}: waiver {waiver.id} covers nothing: {problems[0]}")
+    for policy in gate.policies.values():
+        for rule in policy.rules:
+            for scope, does in ((rule.where, "gates nothing there"), (rule.unless, "excludes nothing there")):
+                if problems := known.unknown_globs(scope) if scope else []:
+                    raise PolicyError(f"{rule.source}: rule {rule.id} {does}: {problems[0]}{_REGISTER}")
+        for waiver in policy.waivers:
+            if problems := known.unknown_globs(waiver.where):
+                raise PolicyError(f"{waiver.source}: waiver {waiver.id} covers nothing: {problems[0]}{_REGISTER}")
+            _refuse_slips(gate, waiver)
+
+
+def _refuse_slips(gate: Gate, waiver: Waiver) -> None:
+    """Looks whether a waiver is meant for a model or a data set of the run that it misspells.
+
+    Raises:
+        PolicyError: it is. Other names that the run lacks may be about what it leaves out: policies are shared.
+    """
+    from pytest_vlmrobust.backends.builtin import names as shipped_models
+    from pytest_vlmrobust.datasets import names as shipped_datasets
+    from pytest_vlmrobust.policies import slips
+
+    here = {"model": {*gate.models, *(one.model for one in gate.plan)}, "dataset": {one.dataset for one in gate.plan}}
+    elsewhere = {"model": {*shipped_models()}, "dataset": {*shipped_datasets(), *gate.data.factories}}
+    for slip in slips(waiver.where, here):
+        if slip.glob not in elsewhere[slip.field]:
+            raise PolicyError(
+                f"{waiver.source}: waiver {waiver.id} covers nothing: this run has no {slip.field} {slip.glob!r}. "
+                f"Did you mean {slip.name!r}? If it is another one, remove the waiver from the policy of this run"
+            )
 
 
 def _no_release_decision(name: str, policy: Policy) -> list[str]:
@@ -112,18 +143,54 @@ def _no_release_decision(name: str, policy: Policy) -> list[str]:
     return [f"{said}. A release needs another one, such as default"]
 
 
-def _misspelt_rules(gate: Gate, policy: Policy) -> list[str]:
-    """Returns what has to be said of rules that gate nothing, because what they name does not exist."""
-    from pytest_vlmrobust.evaluation.known_names import KnownNames
-    from pytest_vlmrobust.policies import JudgedTest
+def _unmet_rules(gate: Gate) -> dict[str, str]:
+    """Returns, by ``file:line``, why blocking rules on what was measured have no say; nothing while tests are lacking.
 
-    ran = (JudgedTest(one.model, one.dataset, "", one.setting, one.family, one.level) for one in gate.records)
-    known = KnownNames.of(ran)
+    Models that share a policy are looked at together: a rule may be about one of them.
+    """
+    from pytest_vlmrobust.policies import unmet_rules
+
+    if not _is_complete(gate):
+        return {}
+    sharing: dict[str, list[str]] = {}
+    for name, policy in gate.policies.items():
+        sharing.setdefault(policy.sha256, []).append(name)
+    found = {}
+    for names in sharing.values():
+        policy, own = gate.policies[names[0]], [record for name in names for record in _own(gate, name)]
+        unmet = unmet_rules(policy.rules, own, lambda: _categories(gate))
+        found.update({one.rule.source: said for one in unmet if (said := one.shortfall(policy.coverage))})
+    return found
+
+
+def _is_complete(gate: Gate) -> bool:
+    """Whether all tests were to run, and did without an error: what a run lacks otherwise is said, and why."""
+    from pytest_vlmrobust.core.verdict import Outcome
+
+    failed = any(record.outcome is Outcome.ERROR for record in gate.records)
+    return is_whole(gate) and not failed and len(gate.records) >= gate.selected
+
+
+def _categories(gate: Gate) -> set[str]:
+    """Returns the categories of the samples of the run's data sets."""
+    from pytest_vlmrobust.datasets.files import DatasetWarning
+
+    found = set()
+    for name in dict.fromkeys(record.dataset for record in gate.records if record.dataset):
+        with warnings.catch_warnings(), contextlib.suppress(VlmRobustError):  # the tests that needed it have said why
+            warnings.simplefilter("ignore", DatasetWarning)  # the evaluation said the same when it read them
+            found |= {sample.category for sample in gate.data.open(name).samples()}
+    return found
+
+
+def _ungated_data(gate: Gate, name: str, policy: Policy) -> list[str]:
+    """Returns which data of a model nobody gates, where others are gated."""
+    from pytest_vlmrobust.policies import ungated_data
+
     return [
-        f"{rule.source}: rule {rule.id} gates nothing there: {sentence}"
-        for rule in policy.rules
-        for scope in (rule.where, rule.unless)
-        for sentence in (known.unknown_globs(scope) if scope else ())
+        f"no blocking rule is about {dataset}, and others of {name} are gated: whatever it answers there, the run may be GO. "
+        "Add a rule about it, or leave it out of --vlm-dataset"
+        for dataset in ungated_data(policy.rules, _own(gate, name))
     ]
 
 
@@ -161,7 +228,9 @@ def _lost_waivers(gate: Gate, name: str, policy: Policy) -> list[str]:
     lost = [use.waiver.id for use in unmatched if not _is_meaningless(gate, use, policy)]
     if not lost:
         return []
-    said = f"{len(lost)} of {len(policy.waivers)} waivers speak about no test of {name} in this run: {', '.join(lost)}"
+    every = quantity(len(policy.waivers), "waiver")
+    found = quantity(len(lost), f"of {every} speaks", f"of {every} speak")
+    said = f"{found} about no test of {name} in this run: {', '.join(lost)}"
     return [f"{said}. They are about models, data or suites that it leaves out, or can go"]
 
 

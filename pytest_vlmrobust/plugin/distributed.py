@@ -37,6 +37,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the
     gate = node.config.stash[GATE]
     if "vlm_counts" in output:
         gate.planned, gate.selected = output["vlm_counts"]
+        gate.narrowed = output["vlm_narrowed"] or gate.narrowed
     gate.data_notes = list(dict.fromkeys([*gate.data_notes, *output.get("vlm_notes", ())]))
     if output.get("vlm_refused"):
         gate.refused = UsageError(output["vlm_refused"])

@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -65,10 +65,16 @@ class Gate:
     today: date = field(default_factory=date.today)
     """Waivers expire by local date."""
     refused: VlmRobustError | None = None
+    refused_here: bool = False
+    """Whether this process raised it, so that pytest says it; what a worker refuses, nobody else does."""
     plan: list[Planned] = field(default_factory=list)
     """What its tests are about, whatever is deselected: a verdict does not depend on which of them run."""
     idle: set[str] = field(default_factory=set)
     """Test functions that this run has nothing for, such as those about identities when only questions were named."""
+    collected: set[str] = field(default_factory=set)
+    """Node ids of files and classes whose tests are known."""
+    left_out: dict[str, pytest.Collector] = field(default_factory=dict)
+    """Classes in collected files whose tests are not, by node id: the arguments name others."""
     planned: int = 0
     selected: int = 0
     items: list[pytest.Item] = field(default_factory=list)
@@ -77,6 +83,8 @@ class Gate:
     """What the collections that selected tests ask about say of themselves, each note once."""
     narrowed: str = ""
     """An option by which whole files of tests may be left out, so that nobody knows how many; empty without one."""
+    stopped: str = ""
+    """What ended pytest before its end, or in a failure that no record tells of; empty where nothing did."""
     display: ProgressDisplay | None = None
     unwritten: str = ""
     """Why a summary could not be put where it was asked for; empty when it could."""
@@ -96,6 +104,11 @@ class Gate:
         keep_baseline(self)
         return Journal(self.run_directory)
 
+    def begin(self) -> None:
+        """Makes the directory of the run, so that one that is killed in its first test is known of as well."""
+        if self.controls and self.selected:
+            self._keep(lambda: self.journal)
+
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
         """Writes beside the journal what its records do not say: what was to run, and what the policies ask for beside."""
         from pytest_vlmrobust.store import write_manifest
@@ -104,6 +117,8 @@ class Gate:
         counts = {"planned": self.planned, "selected": self.selected}
         more = {
             "shortfalls": list(lacks),
+            "stopped": self.stopped,
+            "repeats": self.rerun.run if self.rerun else "",
             "repeatability": found,
             "store": os.path.relpath(self.store_directory, self.run_directory),
         }
@@ -395,12 +410,14 @@ class Gate:
         warnings = [*self.data_notes, *warnings, *noise_warnings(self.repeatability)]
         policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in self.policies.items()}
         return RunFacts(
-            policies,
-            self.planned,
-            self.selected,
-            warnings,
-            shortfalls(self),
-            self.store_directory / FOLDER,
+            policies=policies,
+            models=tuple(self.models),
+            planned=self.planned,
+            selected=self.selected,
+            warnings=warnings,
+            shortfalls=shortfalls(self),
+            stopped=self.stopped,
+            pictures=self.store_directory / FOLDER,
             command=self.command,
             repeatability=self.repeatability,
             kept=os.path.relpath(self.run_directory / FILE_NAME, self.invocation),
@@ -417,10 +434,7 @@ class Gate:
         """Takes the record of a test that ended: into the journal first, then into memory and onto the display."""
         self.by_test[record.key] = record
         if self.controls:
-            try:
-                self.journal.append(record)
-            except StoreError as error:
-                pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
+            self._keep(lambda: self.journal.append(record))
         if self.display is not None:
             self.display.finished(record, self.selected)
 
@@ -439,6 +453,13 @@ class Gate:
         if evaluator is not None:
             evaluator.close()
             evaluator.store.close()
+
+    def _keep(self, write: Callable[[], object]) -> None:
+        """Writes to the directory of the run, and ends pytest where that cannot be done."""
+        try:
+            write()
+        except StoreError as error:
+            pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
 
     def _path(self, text: str) -> Path:
         return self.invocation / Path(text).expanduser()

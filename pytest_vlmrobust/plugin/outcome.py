@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 _ATTRIBUTE = "vlm_record"
 """Extra attributes of a report travel from xdist's workers to its controller."""
+_EXPLAINED = "vlm_explained"
+"""Likewise: whether the record says all about a failure that there is to say."""
 _PHASES = ("setup", "call", "teardown")
 _OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
+_FAILING = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.ERROR)
 
 
 def failed_record(test: str, about: Planned, reason: str, nodeid: str) -> Record:
@@ -49,20 +52,27 @@ def pytest_runtest_makereport(
     report = yield
     if not is_gated(item):
         return report
-    if call.excinfo is not None and isinstance(call.excinfo.value, _OURS):
+    ours = call.excinfo is not None and isinstance(call.excinfo.value, _OURS)
+    if call.excinfo is not None and ours:
         report.longrepr = call.excinfo.getrepr(style="value")
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
-        params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
-        fixture = next(name for name in FIXTURES if name in params)
-        test, about = fixture.removeprefix("vlm_"), params[fixture]
-        record = item.stash.get(RECORD, None) or failed_record(test, about, _last_line(report), item.nodeid)
+        measured = item.stash.get(RECORD, None)
+        record = measured or _unmeasured(item, report)
         setattr(report, _ATTRIBUTE, record.to_json())
+        setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in _FAILING))
     return report
 
 
-def _last_line(report: pytest.TestReport) -> str:
-    return report.longreprtext.strip().rpartition("\n")[2] or "the test ended before anything was measured"
+def _unmeasured(item: pytest.Item, report: pytest.TestReport) -> Record:
+    params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
+    fixture = next(name for name in FIXTURES if name in params)
+    return failed_record(fixture.removeprefix("vlm_"), params[fixture], _last_line(report), item.nodeid)
+
+
+def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
+    line = report.longreprtext.strip().rpartition("\n")[2]
+    return line.removeprefix("E  ").strip() or "the test ended before anything was measured"
 
 
 class Collector:
@@ -70,6 +80,20 @@ class Collector:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
+        self._uncollected: list[Record] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remembers what cannot be collected: the tests of such a file are unknown, and pytest may go on without them."""
+        if report.failed:
+            self._uncollected.append(_beside(report, "cannot be collected"))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        """Begins the run with its first test; one that ends in its collection leaves nothing."""
+        self._gate.begin()
+        while self._uncollected:
+            self._gate.finished(self._uncollected.pop(0))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -77,10 +101,24 @@ class Collector:
         line = getattr(report, _ATTRIBUTE, None)
         if line is not None:
             self._gate.finished(Record.from_json(line))
-        elif report.when not in _PHASES and report.failed:
+        if report.failed and report.when not in _PHASES:
             self._gate.finished(_lost(report))
-        elif report.failed and report.nodeid not in self._gate.by_test:
-            self._gate.finished(_beside(report))
+        elif report.failed and not getattr(report, _EXPLAINED, False):
+            failed = _beside(report, "a test beside the gate failed")
+            if failed.key not in self._gate.by_test:  # of a test that fails twice, the first reason
+                self._gate.finished(failed)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Notes that pytest was ended: by a person, by ``pytest.exit``, or by a number of failures."""
+        self._gate.stopped = f"pytest was interrupted ({_first_line(excinfo.value)})"
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Notes that pytest itself failed."""
+        self._gate.stopped = f"pytest met an internal error ({_first_line(excinfo.value)})"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _lost(report: pytest.TestReport) -> Record:
@@ -90,11 +128,14 @@ def _lost(report: pytest.TestReport) -> Record:
     return Record(test="cell", id=about, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
 
 
-def _beside(report: pytest.TestReport) -> Record:
-    """Returns the record of a failed test that gates nothing, such as a property of a metric: with one, no evidence says GO."""
+def _beside(report: pytest.TestReport | pytest.CollectReport, what: str) -> Record:
+    """Returns the record of a failure that is no verdict: with one, no evidence says GO.
+
+    That is a test that gates nothing, such as a property of a metric, or what a gated test does beside its verdict.
+    """
     crash = getattr(report.longrepr, "reprcrash", None)
     said = str(getattr(crash, "message", "") or _last_line(report)).partition("\n")[0]
-    reason = f"a test beside the gate failed: {said}"
+    reason = f"{what}: {said}"
     return Record(test=CHECK, id=report.nodeid, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
 
 

@@ -1,15 +1,18 @@
-"""Rerun: the tests of the last run that ended with one kind of verdict."""
+"""Rerun: the tests of the last whole run that have one kind of verdict, by then or since."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.errors import StoreError, UsageError
+from pytest_vlmrobust.core.verdict import Outcome
 
 from .options import RERUN
 from .places import RUNS
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
 
     from .gate import Gate
+
+_LOST = "without a verdict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +34,22 @@ class Rerun:
     run: str
     """The name of the earlier run."""
     nodeids: tuple[str, ...]
-    """Its tests with that verdict."""
+    """Its tests with that verdict, and files that could not be collected."""
     ended: str
-    """How its tests ended: ``2 FAIL, 6 PASS``."""
+    """How its tests ended, or stand since: ``2 FAIL, 6 PASS``."""
+    since: int = 0
+    """How many times some of it ran again since."""
 
     def __str__(self) -> str:
-        found = f"{len(self.nodeids)} tests to run again" if self.nodeids else "nothing to run again"
-        return f"--vlm-rerun {self.verdicts}: {found} of run {self.run} ({self.ended})"
+        found = f"{quantity(len(self.nodeids), 'test')} to run again" if self.nodeids else "nothing to run again"
+        since = f" and {quantity(self.since, 'rerun')} of it" if self.since else ""
+        return f"--vlm-rerun {self.verdicts}: {found} of run {self.run}{since} ({self.ended})"
 
     def choose(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leaves only those tests among ``items``."""
         wanted = set(self.nodeids)
-        left_out = [item for item in items if item.nodeid not in wanted]
-        items[:] = [item for item in items if item.nodeid in wanted]
+        left_out = [item for item in items if wanted.isdisjoint(_holding(item.nodeid))]
+        items[:] = [item for item in items if not wanted.isdisjoint(_holding(item.nodeid))]
         if left_out:
             config.hook.pytest_deselected(items=left_out)
 
@@ -55,6 +63,39 @@ class Rerun:
         return cls(**{**sent, "nodeids": tuple(sent["nodeids"])}) if sent else None
 
 
+@dataclass(frozen=True, slots=True)
+class _EarlierRun:
+    """What an earlier run left about its tests."""
+
+    directory: Path
+    records: Sequence[Record]
+    planned: Mapping[str, str]
+    """The model of each test that was to run, by its node id."""
+    repeats: str
+    """The run of which it ran some tests again; empty for one that did not."""
+
+    @classmethod
+    def read(cls, directory: Path) -> _EarlierRun:
+        """Reads it.
+
+        Raises:
+            StoreError: its records cannot be read.
+        """
+        from pytest_vlmrobust.store import last_records, read_manifest
+        from pytest_vlmrobust.store.docket import planned_tests
+
+        records = last_records(directory)
+        try:
+            repeats = str(read_manifest(directory).get("repeats", ""))
+        except StoreError:
+            repeats = ""  # of a release that wrote none, or killed before it could
+        return cls(directory, records, planned_tests(directory), repeats)
+
+    def is_about(self, models: Iterable[str]) -> bool:
+        """Whether it measured, or was to measure, one of the models."""
+        return not {*self.planned.values(), *(record.model for record in self.records)}.isdisjoint(models)
+
+
 def find_rerun(gate: Gate) -> Rerun | None:
     """Returns what ``--vlm-rerun`` asks for; ``None`` without it.
 
@@ -65,16 +106,13 @@ def find_rerun(gate: Gate) -> Rerun | None:
     verdicts = gate.settings.vlm_rerun
     if not verdicts:
         return None
-    from pytest_vlmrobust.evaluation.runs import newest_runs
-    from pytest_vlmrobust.store import last_records
-
-    for directory in newest_runs(gate.earlier_runs):
-        records = last_records(directory)
-        if about(gate, records):  # this run has no journal yet
-            ended = Counter(str(record.outcome) for record in records)
-            said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(ended.items()))
-            chosen = tuple(one.nodeid for one in records if one.outcome is RERUN[verdicts] and one.nodeid)
-            return Rerun(verdicts, directory.name, chosen, said)
+    runs = _repeated(gate)
+    if runs:
+        standing = _standing(runs)
+        counts = Counter(said for outcomes in standing.values() for said in list(map(str, outcomes)) or [_LOST])
+        ended = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+        chosen = tuple(nodeid for nodeid, outcomes in standing.items() if RERUN[verdicts] in (outcomes or [Outcome.ERROR]))
+        return Rerun(verdicts, runs[0].repeats or runs[0].directory.name, chosen, ended, since=len(runs) - 1)
     places = " or ".join(str(place.parent if place.name == RUNS else place) for place in gate.earlier_runs)
     raise UsageError(
         f"--vlm-rerun {verdicts}: {places} has no earlier run about {', '.join(gate.models)}. "
@@ -82,6 +120,49 @@ def find_rerun(gate: Gate) -> Rerun | None:
     )
 
 
-def about(gate: Gate, records: Iterable[Record]) -> bool:
-    """Whether records are about a model of this run."""
-    return any(record.model in gate.models for record in records)
+def _repeated(gate: Gate) -> list[_EarlierRun]:
+    """Returns the newest run about the models of this one that was no rerun, then the reruns of it, oldest first.
+
+    Where that run was deleted, its reruns are what is known of it.
+    """
+    from pytest_vlmrobust.evaluation.runs import newest_runs
+
+    reruns: list[_EarlierRun] = []
+    for run in map(_EarlierRun.read, newest_runs(gate.earlier_runs)):  # this run has no journal yet
+        if not run.is_about(gate.models):
+            continue
+        if not run.repeats:
+            return [run, *(one for one in reversed(reruns) if one.repeats == run.directory.name)]
+        reruns.append(run)
+    return [one for one in reversed(reruns) if one.repeats == reruns[0].repeats]
+
+
+def _standing(runs: Iterable[_EarlierRun]) -> dict[str, list[Outcome]]:
+    """Returns the newest verdicts about each test, by node id; none for one that was to run and left none.
+
+    Args:
+        runs: the oldest first.
+    """
+    found: dict[str, list[Outcome]] = {}
+    for run in runs:
+        fresh: dict[str, list[Outcome]] = {}
+        for record in filter(lambda record: record.nodeid, run.records):
+            fresh.setdefault(record.nodeid, []).append(record.outcome)
+        for mended in [whole for nodeid in fresh for whole in _holding(nodeid) if whole in found]:
+            found.pop(mended, None)
+        found |= fresh
+        for nodeid in run.planned:
+            found.setdefault(nodeid, [])
+    return found
+
+
+def _holding(nodeid: str) -> Iterator[str]:
+    """Returns the node ids of a test, and of the classes and the file that hold it.
+
+    >>> list(_holding("suites/test_a.py::TestA::test_b[m-d-fog:mid]"))
+    ['suites/test_a.py::TestA::test_b[m-d-fog:mid]', 'suites/test_a.py', 'suites/test_a.py::TestA']
+    """
+    yield nodeid
+    names = nodeid.partition("[")[0].split("::")
+    for count in range(1, len(names)):
+        yield "::".join(names[:count])

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
+from pytest_vlmrobust.core.printing import on_one_line
 from pytest_vlmrobust.core.record import CHECK
 from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
 from .conditions import policy_warnings
+from .ending import gate_decides, only_shows, status_of
 from .junit import add_suite_properties
 from .origins import model_origin, origins
 from .places import kept_elsewhere
@@ -29,27 +32,30 @@ if TYPE_CHECKING:
 
 _MOST = 5
 """Names in a line; the summary of pytest has them all."""
-_UNTOUCHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Says what is gated, by which policy, from which store."""
     gate = config.stash[GATE]
-    if not gate.settings.vlm:
+    if not gate.settings.vlm or only_shows(config):
         return []
     lines = [f"vlm: {', '.join(f'{name} ({ref.location})' for name, ref in gate.models.items())}"]
     data = f"datasets {', '.join(gate.datasets.values())}, seed {gate.settings.vlm_seed}, store {gate.store_directory}"
     lines.append(f"vlm: {data}{', offline' if gate.settings.vlm_offline else ''}")
     for name, policy in gate.policies.items():
         files = ", ".join(file.name for file in policy.files)
-        lines.append(f"vlm: policy of {name}: {files} (sha256 {policy.sha256[:12]}), {len(policy.waivers)} waivers")
-    return [*lines, *(f"vlm: {said}" for said in (kept_elsewhere(gate), gate.rerun) if said)]
+        lines.append(f"vlm: policy of {name}: {files} (sha256 {policy.sha256[:12]}), {quantity(len(policy.waivers), 'waiver')}")
+        lines += [f"vlm: policy of {name}: {one}" for one in policy.replaced if not one.only_tightens]
+    said = [*lines, *(f"vlm: {said}" for said in (kept_elsewhere(gate), gate.rerun) if said)]
+    return [on_one_line(line, None) for line in said]  # names of files may hold anything
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Says which rules the samples of this run hardly decide, before anything is inferred."""
     gate = config.stash[GATE]
-    return [f"vlm: warning: {sentence}" for sentence in too_few_samples(gate)] if gate.plan and gate.refused is None else []
+    if not gate.plan or gate.refused is not None or only_shows(config):
+        return []
+    return [on_one_line(f"vlm: warning: {sentence}", None) for sentence in too_few_samples(gate)]
 
 
 def too_few_samples(gate: Gate) -> list[str]:
@@ -76,7 +82,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         gate.display.clear()
     if not gate.controls:
         session.config.workeroutput.update(  # type: ignore[attr-defined]  # xdist's
-            vlm_counts=(gate.planned, gate.selected), vlm_refused=str(gate.refused or ""), vlm_notes=gate.data_notes
+            vlm_counts=(gate.planned, gate.selected),
+            vlm_narrowed=gate.narrowed,
+            vlm_refused=str(gate.refused or ""),
+            vlm_notes=gate.data_notes,
         )
         return
     if gate.refused is not None:
@@ -94,26 +103,57 @@ def _conclude(session: pytest.Session, gate: Gate, exitstatus: int) -> None:
     from pytest_vlmrobust.reporting.files import summary
     from pytest_vlmrobust.reporting.step_summary import add_step_summary
 
-    if gate.settings.vlm_aa and exitstatus not in _UNTOUCHED:
+    status = status_of(session, gate, exitstatus)
+    ours = gate_decides(session, gate, status)
+    if gate.settings.vlm_aa and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         gate.repeatability = repeat(gate)
+    decision = _note_down(gate)
+    session.exitstatus = EXIT_CODES[decision] if ours else status
+    unwritten = _report(gate, decision)
+    if gate.stopped:  # an error of this program, for one: it is no verdict, and no GO either
+        decision = _note_down(gate)
+        session.exitstatus = EXIT_CODES[decision] if ours else status
+    add_suite_properties(session.config, suite_facts(gate))
+    page = add_step_summary(summary(gate.records, gate.facts(policy_warnings(gate))))
+    gate.unwritten = "\n".join(filter(None, (unwritten, page)))
+
+
+def _note_down(gate: Gate) -> Decision:
+    """Writes the decision into the directory of the run, and returns it."""
     facts = gate.facts(policy_warnings(gate))
     decision = facts.decision(gate.records)
     try:
         gate.describe(facts.shortfalls, missing=facts.missing(gate.records), decision=str(decision))
     except StoreError as error:
         pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
-    if exitstatus not in _UNTOUCHED and not _others_failed(session, gate):
-        session.exitstatus = EXIT_CODES[decision]
-    add_suite_properties(session.config, suite_facts(gate))
-    gate.unwritten = add_step_summary(summary(gate.records, facts))
-    if gate.settings.vlm_report:
-        from pytest_vlmrobust.reporting import write_report
+    return decision
 
-        directory = gate.invocation / gate.settings.vlm_report
-        write_report(directory, gate.records, with_ranking(gate, facts), manifest(gate))
-        gate.evidence.copy_to(directory)
-    if gate.settings.vlm_update_baseline and decision is Decision.GO:
-        _update_baseline(gate)
+
+def _report(gate: Gate, decision: Decision) -> str:
+    """Writes the report, and of a GO the baseline, where they are asked for; returns why it could not be, or an empty string.
+
+    What the disk or an installation refuses changes no decision. An error of this program ends the run, which then is not GO.
+    """
+    try:
+        if gate.settings.vlm_report:
+            _write_report(gate)
+        if gate.settings.vlm_update_baseline and decision is Decision.GO:
+            _update_baseline(gate)
+    except (OSError, VlmRobustError) as error:
+        return f"the report could not be written: {on_one_line(str(error), None)}"
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is said, and must not hide what was decided
+        said = f"writing the report ended in {type(error).__name__}: {on_one_line(str(error), None)}"
+        gate.stopped = "; ".join(filter(None, (gate.stopped, said)))
+        return said
+    return ""
+
+
+def _write_report(gate: Gate) -> None:
+    from pytest_vlmrobust.reporting import write_report
+
+    directory = gate.invocation / gate.settings.vlm_report
+    write_report(directory, gate.records, with_ranking(gate, gate.facts(policy_warnings(gate))), manifest(gate))
+    gate.evidence.copy_to(directory)
 
 
 def _update_baseline(gate: Gate) -> None:
@@ -131,13 +171,7 @@ def measured_nothing(config: pytest.Config) -> bool:
     """Whether a gate was asked for and nothing of it ran: a model on the command line, or gated tests that were all left out."""
     gate = config.stash[GATE]
     asked = bool(gate.settings.vlm) and (gate.planned > 0 or bool(config.getoption("vlm")))
-    return asked and not gate.records and not config.option.collectonly
-
-
-def _others_failed(session: pytest.Session, gate: Gate) -> bool:
-    """Whether a test failed that is not the gate's: then pytest's own exit code stands."""
-    ours = sum(record.test != CHECK and str(record.outcome) in ("FAIL", "INCONCLUSIVE", "ERROR") for record in gate.records)
-    return session.testsfailed > ours
+    return asked and not gate.records and not only_shows(config)
 
 
 def suite_facts(gate: Gate) -> dict[str, str]:
@@ -187,7 +221,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not gate.controls:
         return
     if gate.refused is not None:
-        terminalreporter.write_line(f"ERROR: {gate.refused}", red=True)
+        if not gate.refused_here:  # pytest says it, but for what workers refuse
+            terminalreporter.write_line(f"ERROR: {gate.refused}", red=True)
     elif gate.records:
         from pytest_vlmrobust.reporting import render_terminal
 

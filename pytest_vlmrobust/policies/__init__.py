@@ -7,6 +7,7 @@ from .budgets import Budgets
 from .coverage import Coverage, Extent, suites_of
 from .loader import load_policy, parse_policy
 from .policy import Policy, PolicyFile
+from .replacement import Replacement
 from .rules import (
     NO_LEVEL,
     Judge,
@@ -21,6 +22,8 @@ from .rules import (
     Waiver,
 )
 from .schema import MetricFacts
+from .slips import Slip, slips
+from .unmet import Unmet, ungated_data, unmet_rules
 from .usage import Missed, WaiverState, WaiverUse, unmatched_rules, waiver_report
 
 __all__ = [
@@ -38,16 +41,22 @@ __all__ = [
     "OnNotApplicable",
     "Policy",
     "PolicyFile",
+    "Replacement",
     "Rule",
     "Scope",
+    "Slip",
     "Tier",
     "Treatment",
+    "Unmet",
     "Waiver",
     "WaiverState",
     "WaiverUse",
     "load_policy",
     "parse_policy",
+    "slips",
     "suites_of",
+    "ungated_data",
     "unmatched_rules",
+    "unmet_rules",
     "waiver_report",
 ]

@@ -13,7 +13,10 @@ TOLERANCE = 1e-9
 FRACTION = "fraction"
 """The unit of metrics that are shares of samples or differences of shares."""
 
-_QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>pp|%)?\Z")
+EVERYTHING = (-math.inf, math.inf)
+"""The values of a metric about which nothing else is known."""
+
+_QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)\s*(?P<unit>pp|%)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,10 @@ class Bound:
         """Returns the finite end of the range that ``value`` is closest to: for a breach, the end it has crossed."""
         return min(self.ends, key=lambda end: abs(value - end))
 
+    def holds(self, other: Bound) -> bool:
+        """Whether everything that keeps ``other`` keeps this bound."""
+        return self.low <= other.low and other.high <= self.high
+
     @property
     def ends(self) -> tuple[float, ...]:
         """The finite ends, low before high."""
@@ -48,24 +55,27 @@ class Bound:
         """Returns the bound in plain decimals, ``0.05``, and for a range with two ends ``0.1..0.3``."""
         return "..".join(plain_decimal(end) for end in self.ends)
 
+    @property
+    def condition(self) -> str:
+        """The bound as it is asked of a value: ``<= 0.05``, ``>= 0.8``, ``in 0.1..0.3``."""
+        return f"in {self}" if len(self.ends) > 1 else f"<= {self}" if math.isinf(self.low) else f">= {self}"
 
-def parse_quantity(raw: float | str, unit: str) -> float:
-    """Returns a quantity of a thresholds file as a number: ``0.05``, ``"5pp"`` and ``"5%"`` are all 0.05.
+
+def parse_quantity(raw: float | str, unit: str, reach: tuple[float, float] = EVERYTHING) -> float:
+    """Returns a quantity of a thresholds file as a finite number: ``0.05``, ``"5pp"`` and ``"5%"`` are all 0.05.
 
     Args:
         raw: A number, or text as written.
         unit: The unit of the metric; empty when nothing is known about it, and then nothing is refused on its account.
+        reach: The smallest and the largest value that the metric can have; a quantity beyond is refused, however it is written.
 
     Raises:
         ValueError: what was expected instead, as a sentence.
     """
-    if isinstance(raw, str):
-        return _parse_text(raw, unit)
-    if not math.isfinite(raw):
-        raise ValueError("a finite number")
-    if unit == FRACTION and (abs(raw) > 1 or (isinstance(raw, int) and raw != 0)):
-        raise ValueError(f"a fraction: write {raw:g}pp or {raw:g}% for {raw / 100:g}, or {raw * 100:g}% for {raw:g}")
-    return float(raw)
+    value = _parse_text(raw, unit, reach) if isinstance(raw, str) else _parse_number(raw, unit, reach)
+    if not _reaches(reach, value):
+        raise ValueError(f"{_said(reach)}, for no value of the metric lies beyond; this is {value:g}")
+    return value
 
 
 def plain_decimal(value: float) -> str:
@@ -92,13 +102,43 @@ def _told_apart(value: float, end: float, digits: int) -> bool:
     return exact and (abs(value - end) <= TOLERANCE or f"{value:.{digits}f}" != printed)
 
 
-def _parse_text(text: str, unit: str) -> float:
+def _parse_number(raw: float, unit: str, reach: tuple[float, float]) -> float:
+    value = _finite(raw)
+    if unit == FRACTION and (abs(value) > 1 or (isinstance(raw, int) and raw != 0)):
+        meant = f", or {value * 100:g}% for {value:g}" if _reaches(reach, value) else ""
+        raise ValueError(f"a fraction: write {value:g}pp or {value:g}% for {value / 100:g}{meant}")
+    return value
+
+
+def _finite(raw: float | str) -> float:
+    try:
+        value = float(raw)
+    except OverflowError:  # an integer of hundreds of digits
+        value = math.inf
+    if not math.isfinite(value):
+        raise ValueError("a finite number")
+    return value
+
+
+def _reaches(reach: tuple[float, float], value: float) -> bool:
+    return reach[0] <= value <= reach[1]
+
+
+def _said(reach: tuple[float, float]) -> str:
+    low, high = (plain_decimal(end) if math.isfinite(end) else "" for end in reach)
+    return (
+        f"a number from {low} to {high}" if low and high else f"a number of at least {low}" if low else f"a number up to {high}"
+    )
+
+
+def _parse_text(text: str, unit: str, reach: tuple[float, float]) -> float:
     match = _QUANTITY.match(text.strip())
     if match is None:
         raise ValueError("a number such as 0.05, 5pp or 5%")
-    number, suffix = Decimal(match["number"]), match["unit"]
+    number, suffix = match["number"], match["unit"]
+    value = _finite(number)
     if suffix is None:
-        return parse_quantity(float(number), unit)
+        return _parse_number(value, unit, reach)
     if suffix == "pp" and unit not in {"", FRACTION}:
         raise ValueError(f"a plain number: the metric's unit is {unit}, so percentage points say nothing about it")
-    return float(number / 100)
+    return float(Decimal(number) / 100)

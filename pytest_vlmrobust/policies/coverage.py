@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.record import Record
 
 from .bound import plain_decimal
@@ -36,6 +37,8 @@ class Coverage:
     """Of each data set, where it has as many."""
     suites: tuple[str, ...] = ()
     """Test files that have to be among those that ran, by name: ``corruptions`` is ``test_corruptions.py``."""
+    rules: Extent = Extent.WHOLE
+    """Of the blocking rules on metrics that the run measures: all of them have to meet a test."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -64,9 +67,9 @@ class Coverage:
     def _of_tests(self, planned: int, selected: int, narrowed: str) -> list[str]:
         if self.tests is Extent.PARTIAL or not (selected < planned or narrowed):
             return []
-        left_out = f"{planned - selected} of {planned} tests were not selected" if selected < planned else ""
+        left_out = f"{planned - selected} of {quantity(planned, 'test')} were not selected" if selected < planned else ""
         unknown = f"{narrowed} may leave out files" if narrowed else ""
-        lacking = f"{' and '.join(filter(None, (left_out, unknown)))}, and GO asks for all ({self._cite('tests', 'whole')})"
+        lacking = f"{' and '.join(filter(None, (left_out, unknown)))}, and GO asks for all ({self.cite('tests', 'whole')})"
         advice = "run without -k, -m, --lf, --vlm-rerun and test ids, or allow it with coverage: {tests: partial}"
         return [f"{lacking}: {advice}"]
 
@@ -74,8 +77,8 @@ class Coverage:
         needed = {name: self._needed(total) for name, (_, total) in samples.items()}
         wanted = "whole" if self.share >= 1.0 else str(self.samples) if self.samples else f"{plain_decimal(100 * self.share)}%"
         return [
-            f"{asked} of {total} samples of {name} were asked, and GO asks for {needed[name]} "
-            f"({self._cite('samples', wanted)}): run with a larger --vlm-sample or without it, or allow it with "
+            f"{asked} of {quantity(total, 'sample')} of {name} were asked, and GO asks for {needed[name]} "
+            f"({self.cite('samples', wanted)}): run with a larger --vlm-sample or without it, or allow it with "
             f"coverage: {{samples: {asked}}}"
             for name, (asked, total) in samples.items()
             if asked < needed[name]
@@ -88,11 +91,12 @@ class Coverage:
     def _of_suite(self, name: str, suites: Collection[str]) -> str:
         ran = ", ".join(sorted(suites)) or "none"
         return (
-            f"no gated test of test_{name}.py ran (ran: {ran}), and GO asks for it ({self._cite('suites', name)}): "
+            f"no gated test of test_{name}.py ran (ran: {ran}), and GO asks for it ({self.cite('suites', name)}): "
             f"collect it too, or take {name!r} off coverage: {{suites: [...]}}"
         )
 
-    def _cite(self, key: str, value: str) -> str:
+    def cite(self, key: str, value: str) -> str:
+        """Returns what is asked for and where that was set, as messages say it."""
         return f"coverage {key}: {value}, {self.sources.get(key, BUILT_IN)}"
 
 

@@ -32,7 +32,7 @@ _ID = {"type": "string", "pattern": f"^{ID_PATTERN}$"}
 _QUANTITY = {
     "anyOf": [
         {"type": "number"},
-        {"type": "string", "pattern": r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*(pp|%)?\s*$"},
+        {"type": "string", "pattern": r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?\s*(pp|%)?\s*$"},
     ],
     "description": "5pp, 5% and 0.05 are the same number",
 }
@@ -44,7 +44,7 @@ def thresholds_schema(metrics: Iterable[str]) -> dict[str, Any]:
     """Returns the schema, draft 7, which editors know best.
 
     It accepts whatever the reader accepts, and refuses what the reader refuses but for what depends on other values, such as a
-    bound on the wrong side of its metric.
+    bound on the wrong side of its metric, or beyond what it can be.
 
     Args:
         metrics: the names to offer; others are accepted, for a metric may be a user's own.
@@ -88,6 +88,7 @@ def _values(metrics: Iterable[str]) -> dict[str, Any]:
         "expires": {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$", "description": "the last day, such as 2027-06-30"},
         **dict.fromkeys(BUDGET_KEYS, _SHARE),
         "tests": _choice(Extent),
+        "rules": _choice(Extent),
         "samples": {
             "anyOf": [
                 _choice(Extent),

@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
-from pytest_vlmrobust.core.verdict import Outcome, Verdict
+from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 
 from .bound import Bound, decimals_needed
 from .rules import Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver
-
-WARNING = "warning: "
-"""How the reason of a verdict begins that speaks up and does not block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,17 @@ class Evidence:
         bound = self.rule.bound
         if all(bound.admits(end) for end in self.passing):
             return Outcome.PASS
-        return Outcome.FAIL if bound.exceeded(self.failing[0]) or bound.undercut(self.failing[1]) else Outcome.INCONCLUSIVE
+        return Outcome.FAIL if self._beyond(self.failing) else Outcome.INCONCLUSIVE
+
+    @property
+    def telling(self) -> tuple[tuple[float, float], str]:
+        """The interval that explains the outcome, and at whose risk: that of FAIL also where it alone leaves the bound open."""
+        if not self._beyond(self.passing) and not self._beyond(self.failing):
+            return self.passing, ""
+        return self.failing, f", at a risk shared by {self.tests} tests" if self.tests > 1 else ""
+
+    def _beyond(self, interval: tuple[float, float]) -> bool:
+        return self.rule.bound.exceeded(interval[0]) or self.rule.bound.undercut(interval[1])
 
 
 def _risk_of_failing(rule: Rule, tests: int) -> float:
@@ -123,21 +131,24 @@ def _missing(evidence: Evidence) -> str:
 def _comparison(evidence: Evidence) -> str:
     """Returns ``0.124 > 0.050``, or with ``judge: interval`` ``0.124 [0.091, 0.156] > 0.050``."""
     rule, outcome = evidence.rule, evidence.outcome
-    interval = evidence.failing if outcome is Outcome.FAIL else evidence.passing
+    interval, among = evidence.telling
     decisive = interval[0] if rule.bound.exceeded(interval[0]) else interval[1]
     digits = decimals_needed(decisive, *rule.bound.ends)
     measured = f"{evidence.estimate.value:.{digits}f}"
     if rule.treatment.judge is Judge.INTERVAL:
         measured += f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
     if outcome is Outcome.FAIL:
-        among = f", at a risk shared by {evidence.tests} tests" if evidence.tests > 1 else ""
         return f"{measured} {'>' if rule.bound.exceeded(decisive) else '<'} {rule.bound.nearest_end(decisive):.{digits}f}{among}"
     doubt = "does not decide " if outcome is Outcome.INCONCLUSIVE else ""
-    return f"{measured} {doubt}{_inequality(rule.bound, digits)}"
+    return f"{measured} {doubt}{_inequality(rule.bound, digits)}{among}"
 
 
 def _said(needed: SamplesNeeded) -> str:
-    return f"about {needed.samples} samples would decide it" if needed.samples is not None else f"samples needed: {needed.reason}"
+    return (
+        f"about {quantity(needed.samples, 'sample')} would decide it"
+        if needed.samples is not None
+        else f"samples needed: {needed.reason}"
+    )
 
 
 def _needed(evidence: Evidence) -> SamplesNeeded:
@@ -182,8 +193,7 @@ def _signature(waiver: Waiver) -> str:
 def _why_not_waived(waiver: Waiver, bound: Bound, value: float, today: date) -> str:
     if waiver.expired(today):
         return f"expired on {waiver.expires.isoformat()}"
-    capped = Bound(low=waiver.cap) if bound.nearest_end(value) == bound.low else Bound(high=waiver.cap)
-    if capped.admits(value):
+    if waiver.reaches(bound, value):
         return ""
     digits = decimals_needed(value, waiver.cap)
     return f"covers it only up to {waiver.cap:.{digits}f}, and it is {value:.{digits}f}"

@@ -14,6 +14,7 @@ from .budgets import Budgets
 from .coverage import Coverage
 from .document import Entry, parse_document, read_bytes
 from .policy import Policy, PolicyFile
+from .replacement import Replacement
 from .rules import Rule, Treatment, Waiver
 from .schema import (
     BUDGET_KEYS,
@@ -40,8 +41,9 @@ def load_policy(
 ) -> Policy:
     """Reads thresholds files, of which later ones override earlier ones.
 
-    A rule or waiver replaces the earlier one with the same id as a whole; ``defaults``, ``budgets`` and ``coverage`` override key
-    by key, and the defaults that result hold for the rules of all files. Every file is checked in full, what is overridden too.
+    A rule or waiver replaces the earlier one with the same id as a whole, and the policy says what that changed; ``budgets`` and
+    ``coverage`` are about the run as a whole, and override key by key. The ``defaults`` of a file are those of its own rules and
+    of no others. Every file is checked in full, what is overridden too.
 
     Args:
         paths: One file or more.
@@ -73,17 +75,29 @@ def parse_policy(
     """
     schema = Schema(known_metrics, ambiguous or {})
     tops = [_read_top(content, name) for content, name in zip(contents, names, strict=True)]
-    treatment, budgets = _read_defaults(tops), _read_budgets(tops)
+    budgets = _read_budgets(tops)
     rules: dict[str, Rule] = {}
     waivers: dict[str, Waiver] = {}
+    replaced: list[Replacement] = []
     for top in tops:
-        rules |= _by_id(schema.rule(entry, treatment) for entry in _listed(top, "rules"))
-        waivers |= _by_id(schema.waiver(entry) for entry in _listed(top, "waivers"))
+        treatment = _read_defaults(top)
+        own_rules = _by_id(schema.rule(entry, treatment) for entry in _listed(top, "rules"))
+        own_waivers = _by_id(schema.waiver(entry) for entry in _listed(top, "waivers"))
+        replaced += [Replacement.of_rule(rules[name], rule) for name, rule in own_rules.items() if name in rules]
+        replaced += [Replacement.of_waiver(waivers[name], waiver) for name, waiver in own_waivers.items() if name in waivers]
+        rules |= own_rules
+        waivers |= own_waivers
     if not rules:
         raise PolicyError(f"{', '.join(names) or 'no thresholds file'}: no rule at all, so nothing would be gated. Add rules:")
     files = tuple(PolicyFile(name, hashlib.sha256(content).hexdigest()) for name, content in zip(names, contents, strict=True))
     return Policy(
-        tuple(rules.values()), tuple(waivers.values()), budgets, files, coverage=_read_coverage(tops), contents=tuple(contents)
+        tuple(rules.values()),
+        tuple(waivers.values()),
+        budgets,
+        files,
+        coverage=_read_coverage(tops),
+        contents=tuple(contents),
+        replaced=tuple(replaced),
     )
 
 
@@ -104,12 +118,17 @@ def _listed(top: Mapping[str, Entry], key: str) -> list[Entry]:
     return top[key].items() if key in top else []
 
 
-def _read_defaults(tops: Iterable[Mapping[str, Entry]]) -> Treatment:
-    treatment = Treatment()
-    for top in tops:
-        if "defaults" in top:
-            treatment = read_treatment(top["defaults"].mapping(TREATMENT_KEYS), treatment)
-    return treatment
+def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
+    """Returns how the rules of a file are treated that do not say it themselves."""
+    if "defaults" not in top:
+        return Treatment()
+    given = top["defaults"].mapping(TREATMENT_KEYS)
+    if given and not _listed(top, "rules"):
+        raise PolicyError(
+            f"{top['defaults'].where}: defaults are those of the rules of their own file, and it has none: they would change "
+            "nothing. Write them in the file whose rules are meant, or repeat here the rules to be treated otherwise"
+        )
+    return read_treatment(given, Treatment())
 
 
 def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> Budgets:

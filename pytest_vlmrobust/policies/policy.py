@@ -11,12 +11,13 @@ from typing import Any
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.core.verdict import Outcome, Verdict
+from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 
 from .bound import Bound
 from .budgets import Budgets
 from .coverage import Coverage
-from .judgement import WARNING, judge_rule
+from .judgement import judge_rule
+from .replacement import Replacement
 from .rules import JudgedTest, Rule, Scope, Waiver
 
 WORST_FIRST = (
@@ -52,6 +53,8 @@ class Policy:
     coverage: Coverage = field(default_factory=Coverage)
     contents: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
     """The bytes of each of ``files``."""
+    replaced: tuple[Replacement, ...] = field(default=(), compare=False)
+    """The rules and waivers of earlier files in whose place those of later ones hold, in the order in which they were read."""
 
     def planned(self, tests: Iterable[JudgedTest]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
@@ -127,6 +130,7 @@ def _coverage_content(coverage: Coverage) -> dict[str, Any]:
         "share": coverage.share,
         "samples": coverage.samples,
         "suites": sorted(coverage.suites),
+        "rules": coverage.rules,
     }
 
 

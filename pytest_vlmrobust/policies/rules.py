@@ -124,6 +124,11 @@ class Scope:
             and _any_glob(self.category, test.category)
         )
 
+    def admits(self, field: str, name: str) -> bool:
+        """Whether one field matches ``name``, whatever the others ask for."""
+        globs: tuple[str, ...] = getattr(self, field)
+        return _any_setting_glob(globs, name) if field == "setting" else _any_glob(globs, name)
+
     def __bool__(self) -> bool:
         """Whether anything is narrowed down."""
         return any(getattr(self, field.name) for field in fields(self))
@@ -183,6 +188,11 @@ class Waiver:
     def applies(self, test: JudgedTest) -> bool:
         """Whether the waiver speaks about this test; whether it still holds is another question."""
         return self.metric == test.metric and _covers(self.where, test)
+
+    def reaches(self, bound: Bound, value: float) -> bool:
+        """Whether a value that breaks ``bound``, or does not decide it, is no worse than the cap."""
+        capped = Bound(low=self.cap) if bound.nearest_end(value) == bound.low else Bound(high=self.cap)
+        return capped.admits(value)
 
     def expired(self, today: date) -> bool:
         """Whether the last day is over."""

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.setting import LEVELS
 
-from .bound import FRACTION, Bound, parse_quantity
+from .bound import EVERYTHING, FRACTION, Bound, parse_quantity
 from .coverage import Extent
 from .document import Entry
 from .rules import NO_LEVEL, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Scope, Tier, Treatment, Waiver
@@ -19,7 +19,7 @@ VERSION = 1
 TOP_KEYS = ("version", "defaults", "budgets", "coverage", "rules", "waivers")
 TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
 BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate")
-COVERAGE_KEYS = ("tests", "samples", "suites")
+COVERAGE_KEYS = ("tests", "samples", "suites", "rules")
 BOUND_KEYS = ("max", "min", "within")
 RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
 WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
@@ -37,6 +37,7 @@ class MetricFacts:
     ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
     ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one. ``split`` says that a metric
     of a sweep is taken over one set of settings at a time, such as ``observatory_ood``: the ``setting`` of its rules.
+    ``bounds`` are its smallest and largest value, infinite where there is none.
     """
 
     unit: str = ""
@@ -44,6 +45,7 @@ class MetricFacts:
     scope: str = "cell"
     interval: bool = True
     split: bool = False
+    bounds: tuple[float, float] = EVERYTHING
 
 
 class Schema:
@@ -123,6 +125,8 @@ def read_coverage(given: Mapping[str, Entry]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if "tests" in given:
         found["tests"] = given["tests"].choice(Extent)
+    if "rules" in given:
+        found["rules"] = given["rules"].choice(Extent)
     if "samples" in given:
         found["share"], found["samples"] = _read_samples(given["samples"])
     if "suites" in given:
@@ -164,7 +168,7 @@ _TREATMENT: dict[str, Callable[[Entry], Any]] = {
 
 def _read_quantity(entry: Entry, facts: MetricFacts) -> float:
     try:
-        return parse_quantity(entry.number(), facts.unit)
+        return parse_quantity(entry.number(), facts.unit, facts.bounds)
     except ValueError as error:
         entry.refuse(str(error))
 

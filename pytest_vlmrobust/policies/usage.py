@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
@@ -10,6 +11,7 @@ from enum import StrEnum
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
 
+from .bound import Bound
 from .policy import Policy
 from .rules import JudgedTest, Rule, Scope, Waiver
 
@@ -21,6 +23,8 @@ class WaiverState(StrEnum):
     EXPIRED = "expired"
     UNNEEDED = "unneeded"
     """It speaks about tests of this run, and none of them needed it."""
+    EXCEEDED = "exceeded"
+    """It speaks about tests that broke their bounds by more than its cap, and none of the others needed it."""
     UNMATCHED = "unmatched"
     """It speaks about no test of this run."""
 
@@ -39,6 +43,10 @@ class Missed(StrEnum):
 _ADVICE = {
     WaiverState.USED: "waived {used} of {matched} tests it speaks about",
     WaiverState.EXPIRED: "expired on {expires}: renew or remove it",
+    WaiverState.EXCEEDED: (
+        "covers breaches up to {cap:g}, and {exceeded} of the {matched} tests it speaks about are worse: mend what it covers, or "
+        "have somebody answer for a larger cap"
+    ),
     WaiverState.UNNEEDED: "was not needed by the {matched} tests it speaks about: remove it, or lower its cap",
     WaiverState.UNMATCHED: "speaks about no test of this run: look for a misspelt {missed}",
 }
@@ -49,19 +57,25 @@ _MISSPELT = {Missed.CATEGORY: "category", Missed.SETTING: "setting, family or le
 
 @dataclass(frozen=True, slots=True)
 class WaiverUse:
-    """A waiver and what a run made of it; ``matched`` and ``used`` count tests."""
+    """A waiver and what a run made of it; ``matched``, ``used`` and ``exceeded`` count tests."""
 
     waiver: Waiver
     state: WaiverState
     matched: int
     used: int
+    exceeded: int = 0
     missed: Missed | None = None
     """Of an unmatched one, what it came near to."""
 
     def __str__(self) -> str:
         waiver = self.waiver
         advice = _ADVICE[self.state].format(
-            used=self.used, matched=self.matched, expires=waiver.expires.isoformat(), missed=_MISSPELT[self.missed]
+            used=self.used,
+            matched=self.matched,
+            exceeded=self.exceeded,
+            cap=waiver.cap,
+            expires=waiver.expires.isoformat(),
+            missed=_MISSPELT[self.missed],
         )
         return f"{waiver.source}: waiver {waiver.id} of {waiver.owner} {advice}"
 
@@ -71,17 +85,18 @@ def waiver_report(policy: Policy, records: Iterable[Record], *, today: date) -> 
 
     A run over a selection of tests leaves waivers unmatched that a whole run would use: the caller knows which it was.
     """
-    measured = _judged(records)
-    return tuple(_use(waiver, measured, today) for waiver in policy.waivers)
+    measured = judged(records)
+    bounds = {rule.id: rule.bound for rule in policy.rules}
+    return tuple(_use(waiver, measured, bounds, today) for waiver in policy.waivers)
 
 
 def unmatched_rules(policy: Policy, records: Iterable[Record]) -> tuple[Rule, ...]:
     """Returns the rules that applied to no test of these records; in a whole run, a sign of a misspelt scope."""
-    tests = [test for _, test in _judged(records)]
+    tests = [test for _, test in judged(records)]
     return tuple(rule for rule in policy.rules if not any(rule.applies(test) for test in tests))
 
 
-def _judged(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
+def judged(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
     """Returns each measure with the test that rules and waivers are matched with."""
     return [
         (
@@ -101,11 +116,18 @@ def _judged(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
     ]
 
 
-def _use(waiver: Waiver, measured: list[tuple[Measure, JudgedTest]], today: date) -> WaiverUse:
+def _use(waiver: Waiver, measured: list[tuple[Measure, JudgedTest]], bounds: Mapping[str, Bound], today: date) -> WaiverUse:
     matched = [measure for measure, test in measured if waiver.applies(test)]
     used = sum(measure.outcome is Outcome.WAIVED and measure.waiver == waiver.id for measure in matched)
+    exceeded = sum(_exceeds(measure, waiver, bounds) for measure in matched)
     missed = None if matched else _missed(waiver, [test for _, test in measured])
-    return WaiverUse(waiver, _state(waiver, len(matched), used, today), len(matched), used, missed)
+    return WaiverUse(waiver, _state(waiver, len(matched), used, exceeded, today), len(matched), used, exceeded, missed)
+
+
+def _exceeds(measure: Measure, waiver: Waiver, bounds: Mapping[str, Bound]) -> bool:
+    """Whether a test is not waived because it is worse than the cap."""
+    unwaived = measure.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE) and math.isfinite(measure.value)
+    return unwaived and measure.rule in bounds and not waiver.reaches(bounds[measure.rule], measure.value)
 
 
 def _missed(waiver: Waiver, tests: list[JudgedTest]) -> Missed:
@@ -116,9 +138,11 @@ def _missed(waiver: Waiver, tests: list[JudgedTest]) -> Missed:
     return Missed.SETTING if any(elsewhere.matches(test) for test in near) else Missed.ALL
 
 
-def _state(waiver: Waiver, matched: int, used: int, today: date) -> WaiverState:
+def _state(waiver: Waiver, matched: int, used: int, exceeded: int, today: date) -> WaiverState:
     if waiver.expired(today):
         return WaiverState.EXPIRED
     if used:
         return WaiverState.USED
+    if exceeded:
+        return WaiverState.EXCEEDED
     return WaiverState.UNNEEDED if matched else WaiverState.UNMATCHED

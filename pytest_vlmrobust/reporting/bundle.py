@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
@@ -17,18 +15,22 @@ from pytest_vlmrobust.store.docket import FILE_NAME as DOCKET
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
 from pytest_vlmrobust.store.manifest import FILE_NAME as MANIFEST
 
-from . import junit, model_card, results
+from . import junit, model_card, ranking, results
 from .files import REPORT, SUMMARY, summary
 from .runs import RunFiles, read_run
 
 SUMS = "SHA256SUMS"
 _WRITTEN = (MANIFEST, DOCKET, JOURNAL)
 """Files that the run wrote, and that stand in the bundle as they are."""
+_PAGES = (REPORT, ranking.PAGE, ranking.MARKDOWN_FILE, ranking.JSON_FILE)
+"""What somebody may have made of the run in its directory, to be looked at."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 """The earliest that a ZIP file knows: equal content is to give equal bytes."""
 _UNIX = 3
 _MODE = 0o644 << 16
 _CHUNK = 2**20
+_DERIVED = (results.FILE_NAME, results.CSV_FILE, SUMMARY, model_card.FILE_NAME, junit.FILE_NAME)
+_NAMES = {SUMS, EVIDENCE, f"{BASELINE}/{EVIDENCE}", *_WRITTEN, *_PAGES, *_DERIVED}
 
 
 def write_bundle(run: Path, out: Path) -> list[str]:
@@ -57,21 +59,15 @@ def write_bundle(run: Path, out: Path) -> list[str]:
         return sorted([*names, SUMS])
 
 
-def unpack(bundle: Path, folder: Path) -> list[str]:
-    """Unpacks a bundle into an empty folder and checks every hash; returns, a sentence for each, what is not as it was.
+def belongs(name: str) -> bool:
+    """Whether a bundle may hold a file of that name."""
+    folder, _, own = name.partition("/")
+    return name in _NAMES or (folder == POLICIES and own != "" and "/" not in own)
 
-    Raises:
-        StoreError: it is no bundle, it is damaged, or it names files outside of itself.
-    """
-    try:
-        with zipfile.ZipFile(bundle) as archive:
-            names = archive.namelist()
-            _refuse_strange(bundle, names)
-            archive.extractall(folder)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise StoreError(f"{bundle}: cannot be read: {error}. Expected a ZIP file that vlmrobust bundle wrote") from error
-    expected = _read_sums(bundle, folder)
-    return [*_changed(folder, expected), *(f"{name} is not in {SUMS}" for name in sorted({*names} - {*expected, SUMS}))]
+
+def pages(run: Path) -> list[str]:
+    """Returns the pages in an unpacked bundle: what draws them, and the thumbnails in them, are no part of it."""
+    return [name for name in _PAGES if (run / name).is_file()]
 
 
 def derived(run: RunFiles) -> dict[str, str]:
@@ -107,8 +103,9 @@ def _stage(run: Path, staged: Path) -> None:
     _copy_evidence(run, staged)
     if (run / BASELINE / EVIDENCE).is_file():
         _copy_evidence(run / BASELINE, staged / BASELINE)
-    if (run / REPORT).is_file():
-        _copy(run / REPORT, staged / REPORT)
+    for name in _PAGES:
+        if (run / name).is_file():
+            _copy(run / name, staged / name)
     for name, text in derived(read).items():
         (staged / name).write_bytes(_encoded(text))
 
@@ -144,33 +141,3 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
     with path.open("rb") as source, archive.open(about, "w") as sink:
         while chunk := source.read(_CHUNK):
             sink.write(chunk)
-
-
-def _refuse_strange(bundle: Path, names: Iterable[str]) -> None:
-    for name in names:
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or "\\" in name or name.endswith("/"):
-            raise StoreError(f"{bundle}: holds {name!r}, which no bundle does: nothing was unpacked")
-    if SUMS not in names:
-        raise StoreError(f"{bundle}: has no {SUMS}. Expected a ZIP file that vlmrobust bundle wrote")
-
-
-def _read_sums(bundle: Path, folder: Path) -> dict[str, str]:
-    found = {}
-    for number, line in enumerate((folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-        digest, space, name = line.partition("  ")
-        if not space or len(digest) != hashlib.sha256().digest_size * 2 or not name:
-            raise StoreError(f"{bundle}: {SUMS}:{number}: expected a SHA-256, two spaces and a name, found {line!r}")
-        found[name] = digest
-    return found
-
-
-def _changed(folder: Path, expected: Mapping[str, str]) -> list[str]:
-    said = []
-    for name, digest in expected.items():
-        path = folder / name
-        if ".." in PurePosixPath(name).parts or not path.is_file():
-            said.append(f"{name} is missing")
-        elif file_digest(path) != digest:
-            said.append(f"{name} was changed: its SHA-256 is not the one in {SUMS}")
-    return said

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.printing import on_one_line
 
-from .writing import in_table, write_text
+from .writing import code, inert, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,19 +55,19 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
     _print_table(console, _SWEEP_HEADER, [(_sweep_row(one), one.drop) for one in comparison.sweeps])
     _print_table(console, _HEADER, [(_row(one), one.drop) for one in comparison.cells[:_ROWS]])
     for line in _below(comparison):
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(on_one_line(line), soft_wrap=True, markup=False)
     return buffer.getvalue()
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """Returns the comparison in Markdown: sweeps, cells worst first, the samples that changed, and what was left out."""
-    title = f"# {_code(comparison.after)} compared with {_code(comparison.before)}"
+    title = f"# {code(comparison.after)} compared with {code(comparison.before)}"
     pairs = [f"{now} with {then}" for now, then in comparison.models.items() if now != then]
-    lines = [title, "", *([f"Compared: {in_table(', '.join(pairs))}.", ""] if pairs else [])]
+    lines = [title, "", *([f"Compared: {inert(', '.join(pairs))}.", ""] if pairs else [])]
     lines += _markdown_table(_SWEEP_HEADER, [_sweep_row(one) for one in comparison.sweeps])
     lines += _markdown_table(_HEADER, [_row(one) for one in comparison.cells[:_ROWS]])
-    lines += [f"- {in_table(_changed(one))}" for one in comparison.cells[:_ROWS] if one.broken or one.fixed]
-    return "\n".join([*lines, "", *(f"- {in_table(line)}" for line in _below(comparison))]) + "\n"
+    lines += [f"- {inert(_changed(one))}" for one in comparison.cells[:_ROWS] if one.broken or one.fixed]
+    return "\n".join([*lines, "", *(f"- {inert(line)}" for line in _below(comparison))]) + "\n"
 
 
 def _row(change: CellChange) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ def _sweep_row(change: SweepChange) -> tuple[str, ...]:
 def _below(comparison: Comparison) -> list[str]:
     """Returns what the tables do not show: more cells, cells of one run only, and numbers that are undefined."""
     hidden = len(comparison.cells) - _ROWS
-    lines = [f"{hidden} more cells stand in {JSON_FILE}"] if hidden > 0 else []
+    lines = [f"{quantity(hidden, 'more cell stands', 'more cells stand')} in {JSON_FILE}"] if hidden > 0 else []
     for cells, run in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
         if cells:
             more = f" and {len(cells) - _LEFT_OUT} more" if len(cells) > _LEFT_OUT else ""
@@ -110,7 +112,7 @@ def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[t
     for name in header[1:]:
         table.add_column(name, justify="right")
     for cells, drop in rows:
-        table.add_row(*map(escape, cells), style=_style(drop))
+        table.add_row(*(escape(on_one_line(cell)) for cell in cells), style=_style(drop))
     console.print(table)
     console.print()
 
@@ -126,11 +128,7 @@ def _markdown_table(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> l
     if not rows:
         return []
     lines = [f"| {' | '.join(header)} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    return [*lines, *(f"| {_code(first)} | {' | '.join(map(in_table, rest))} |" for first, *rest in rows), ""]
-
-
-def _code(text: str) -> str:
-    return f"`{in_table(text)}`"
+    return [*lines, *(f"| {code(first)} | {' | '.join(map(inert, rest))} |" for first, *rest in rows), ""]
 
 
 def _number(value: float) -> str:

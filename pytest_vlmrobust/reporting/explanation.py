@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.printing import on_one_line, printable
 from pytest_vlmrobust.core.record import Measure, Record
 
 _WIDTH = 28
@@ -18,8 +20,9 @@ def explain(record: Record, again: str = "") -> str:
         record: of the test.
         again: the command line that runs the test alone; left out where nobody knows it.
     """
-    lines = [record.reason, *(_measured(measure) for measure in record.measures)]
-    counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {record.n_errors} errors"
+    lines = [on_one_line(record.reason), *(_measured(measure) for measure in record.measures)]
+    counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {quantity(record.n_errors, 'error')}"
+    counts += f", {quantity(record.n_guessed, 'guess', 'guesses')}" if record.n_guessed else ""
     lines.append(_line("answers", counts))
     changes = {"newly wrong": record.worst, "broken since the baseline": record.broken, "fixed since the baseline": record.fixed}
     lines += [_line(title, _listed(ids)) for title, ids in changes.items() if ids]
@@ -33,12 +36,11 @@ def _listed(ids: Sequence[str]) -> str:
 
 
 def _measured(measure: Measure) -> str:
-    name = f"{measure.metric} ({measure.category})" if measure.category else measure.metric
     value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
     interval = "" if math.isnan(measure.low) else f" [{measure.low:.3f}, {measure.high:.3f}]"
     bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
-    return _line(name, f"{value}{interval}  n={measure.n}{bound}")
+    return _line(measure.called, f"{value}{interval}  n={measure.n}{bound}")
 
 
 def _line(title: str, text: str) -> str:
-    return f"    {title:<{_WIDTH}} {text}"
+    return f"    {printable(title):<{_WIDTH}} {printable(text)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.store import write_manifest
 
@@ -12,8 +13,8 @@ from . import junit, model_card, results
 from .html import render_html
 from .noise import noise_table
 from .ranking import write_ranking
-from .wording import EXPLAINED, RunFacts, because, counted, noted, row, selection, since_baseline, worst_first
-from .writing import in_table, write_text
+from .wording import EXPLAINED, RunFacts, apart, because, counted, noted, row, selection, since_baseline, warned, worst_first
+from .writing import code, inert, write_text
 
 SUMMARY = "summary.md"
 REPORT = "report.html"
@@ -42,19 +43,23 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
 def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
     decision = facts.decision(records)
-    lines = [f"# {decision}", "", f"{because(decision, records, facts)}. {counted(records)}.", ""]
-    lines += [f"**{limit}**\n" for limit in selection(records, facts)]
-    lines += [f"{line}\n" for line in since_baseline(records)]
+    lines = [f"# {decision}", "", f"{inert(because(decision, records, facts))}. {counted(records)}.", ""]
+    if each := apart(records, facts):
+        lines += [*(f"- {inert(name)}: **{one}**" for name, one in each.items()), ""]
+    lines += [f"**{inert(limit)}**\n" for limit in selection(records, facts)]
+    lines += [f"{inert(line)}\n" for line in since_baseline(records)]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
     for record in worst_first(records)[:most]:
-        cells = (str(record.outcome), f"`{record.id}`", *row(record))
-        lines.append(f"| {' | '.join(in_table(cell) for cell in cells)} |")
+        cells = (str(record.outcome), code(record.id), *map(inert, row(record)))
+        lines.append(f"| {' | '.join(cells)} |")
     if len(records) > most:
-        lines += ["", f"{len(records) - most} more tests stand in results.json."]
+        lines += ["", f"{quantity(len(records) - most, 'more test stands', 'more tests stand')} in results.json."]
     if reasons := [one for one in worst_first(records)[:most] if one.deciding in EXPLAINED]:
-        lines += ["", *(f"- {one.outcome} `{in_table(one.id)}`: {in_table(one.reason)}" for one in reasons)]
+        lines += ["", *(f"- {one.outcome} {code(one.id)}: {inert(one.reason)}" for one in reasons)]
+    if warnings := warned(worst_first(records)):
+        lines += ["", *(f"- warning: {inert(line)}" for line in warnings)]
     if noise := noise_table(facts.repeatability):
         lines += ["", *noise]
     if notes := noted(worst_first(records)):
-        lines += ["", *(f"- {in_table(note)}" for note in notes)]
+        lines += ["", *(f"- {inert(note)}" for note in notes)]
     return "\n".join(lines) + "\n"

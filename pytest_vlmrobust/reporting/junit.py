@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.verdict import Outcome
 
 from .explanation import explain
 from .rerun import Command
-from .wording import RunFacts
+from .wording import RunFacts, apart
 
 FILE_NAME = "junit.xml"
 LOST = "the run ended before this test left a verdict"
@@ -74,7 +74,9 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.policy_sha256": " ".join(str(policies[name].get("sha256", "")) for name in sorted(policies)),
         "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
         "vlm.verdict": str(facts.decision(records)),
-        "vlm.shortfalls": "; ".join(facts.shortfalls),
+        **{f"vlm.verdict.{name}": str(one) for name, one in apart(records, facts).items()},
+        "vlm.stopped": facts.stopped,
+        "vlm.shortfalls": "; ".join(facts.lacks(records)),
         "vlm.n_cells": str(sum(record.test == "cell" for record in records)),
         "vlm.n_inferred": str(sum(record.n_inferred for record in records)),
     }
@@ -106,7 +108,9 @@ def junit_xml(
         lost: node ids of tests that were to run and left no record: they are errors.
         command: how pytest was called; failure messages then say how to run a test again.
     """
-    cases = [*(_case(record, command) for record in records), *map(_lost_case, lost)]
+    beside = {record.nodeid or record.id: record for record in records if record.test == CHECK}
+    cases = [_case(record, beside.pop(record.nodeid, None), command) for record in records if record.test != CHECK]
+    cases += [*(_beside_case(nodeid, record) for nodeid, record in beside.items()), *map(_lost_case, lost)]
     counts = {name: str(sum(case.find(kind) is not None for case in cases)) for kind, name in _KINDS.items()}
     seconds = sum(record.seconds for record in records)
     node = ET.Element("testsuite", {"name": "pytest", **counts, "tests": str(len(cases)), "time": f"{seconds:.3f}"})
@@ -148,14 +152,14 @@ def names_of(nodeid: str) -> tuple[str, str]:
     return ".".join([module, *classes]), name + bracket + parameters
 
 
-def _case(record: Record, command: Command | None) -> ET.Element:
+def _case(record: Record, beside: Record | None, command: Command | None) -> ET.Element:
+    """Returns the case of a gated test, with what failed in it beside its verdict."""
     again = command.one(record) if command else ""
     node = _named_case(record.key, record.seconds)
-    if record.test != CHECK:
-        _add_properties(node, properties(record))
-    if record.test == CHECK:
-        _add_result(node, "failure", record.reason, record.reason)
-    elif record.outcome in _RAISED:
+    _add_properties(node, properties(record))
+    if beside is not None:
+        _add_result(node, "failure", beside.reason, beside.reason)
+    if record.outcome in _RAISED:
         message = explain(record, again)
         _add_result(node, "failure", f"{_RAISED[record.outcome]}: {message}", message)
     elif record.outcome is Outcome.ERROR:
@@ -165,6 +169,13 @@ def _case(record: Record, command: Command | None) -> ET.Element:
         _add_result(node, "skipped", record.reason, type="pytest.xfail")
     elif record.outcome is Outcome.NOT_APPLICABLE:
         _add_result(node, "skipped", record.reason, record.reason, type="pytest.skip")
+    return node
+
+
+def _beside_case(nodeid: str, record: Record) -> ET.Element:
+    """Returns the case of what gates nothing and failed."""
+    node = _named_case(nodeid, record.seconds)
+    _add_result(node, "failure", record.reason, record.reason)
     return node
 
 

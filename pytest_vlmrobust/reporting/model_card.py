@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.verdict import WARNING, Outcome
 
-from .wording import RunFacts, because, counted, selection
-from .writing import in_table
+from .wording import RunFacts, apart, because, counted, headline, not_asked, row, selection
+from .writing import inert
 
 FILE_NAME = "model_card.md"
 _HARDEST = 5
 _ACCURACY, _DROP = "accuracy", "accuracy_drop"
+_BREACHES = (Outcome.FAIL, Outcome.ERROR, Outcome.WAIVED)
 _ADVICE = (
     "Intervals are two-sided 90 % over the samples that were asked, samples of one source picture taken together; they say "
     "nothing about other data, prompts, decoding parameters or perturbations."
@@ -32,11 +35,13 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
         origins: the manifest of the run; what it lacks is not said.
     """
     decision = facts.decision(records)
-    lines = ["## Robustness", "", f"**{decision}**: {because(decision, records, facts)}. {counted(records)}.", ""]
+    lines = ["## Robustness", "", f"**{decision}**: {inert(because(decision, records, facts))}. {counted(records)}.", ""]
     lines += [*_gated(records, origins), ""]
-    for model in dict.fromkeys(record.model for record in records if record.model):
+    decisions = apart(records, facts)
+    for model in dict.fromkeys([*(record.model for record in records if record.model), *decisions]):
         own = [record for record in records if record.model == model]
-        lines += [f"### {_plain(model)}", "", *_numbers(own), *_hardest(own)]
+        said = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []
+        lines += [f"### {inert(model)}", "", *said, *_numbers(own), *_broken(own), *_hardest(own)]
     return "\n".join([*lines, "### Limits", "", *(f"- {limit}" for limit in _limits(records, facts))]) + "\n"
 
 
@@ -48,27 +53,30 @@ def _gated(records: Sequence[Record], origins: Mapping[str, Any]) -> list[str]:
     lines = [
         f"- Gate: pytest-vlmrobust {origins.get('version', '(version not recorded)')}, run {origins.get('run', '(not recorded)')}"
         + (f" of {origins['date']}" if origins.get("date") else ""),
-        f"- Data: {', '.join(map(_plain, datasets)) or 'none'}; {len(settings)} perturbed settings",
+        f"- Data: {', '.join(map(inert, datasets)) or 'none'}; {quantity(len(settings), 'perturbed setting')}",
     ]
     for model, about in sorted(dict(origins.get("models", {})).items()):
         where = f"{about.get('location', '')}" + (f" at {about['revision']}" if about.get("revision") else "")
-        lines.append(f"- Model: {_plain(model)}, {_plain(where)}, asked in mode {_plain(str(about.get('prompt_mode', '')))}")
-    return lines + [f"- Policy of {_plain(model)}: SHA-256 `{sha256}`" for model, sha256 in sorted(hashes.items())]
+        lines.append(f"- Model: {inert(model)}, {inert(where)}, asked in mode {inert(str(about.get('prompt_mode', '')))}")
+    return lines + [f"- Policy of {inert(model)}: SHA-256 `{sha256}`" for model, sha256 in sorted(hashes.items())]
 
 
 def _numbers(records: Sequence[Record]) -> list[str]:
-    """Returns the table of summary metrics, and of the accuracies that they are to be read against."""
-    rows = [
-        (record, measure)
-        for record in records
-        for measure in record.measures
-        if not measure.category
-        and (measure.metric == record.metric or (measure.metric == _ACCURACY and record.setting in (CLEAN_NAME, NO_IMAGE_NAME)))
-    ]
-    if not rows:
-        return ["No summary number was measured.", ""]
-    lines = ["| data | number | value | 90 % interval | n | bound | verdict |", "|---|---|--:|--:|--:|--:|---|"]
-    return [*lines, *(_row(record, _called(record, measure), measure) for record, measure in rows), ""]
+    """Returns the table of summary metrics and of the accuracies to read them against, with the verdict of each test."""
+    found = [(record, _number(record)) for record in records if record.deciding is not Outcome.MEASURED or not record.not_asked]
+    rows = [_row(record, _called(record, measure), measure) for record, measure in found if measure is not None]
+    unasked = [f"- {inert(line)}" for line in not_asked(records)]
+    table = [*_head("number", "value"), *rows] if rows else ["No summary number was measured."]
+    return [*table, "", *unasked, *([""] if unasked else [])]
+
+
+def _number(record: Record) -> Measure | None:
+    """Returns the number of a summary metric, or of a cell the accuracy on pictures as they are, or without any."""
+    wanted = record.metric or (_ACCURACY if record.setting in (CLEAN_NAME, NO_IMAGE_NAME) else "")
+    if not wanted:
+        return None
+    whole = {measure.metric: measure for measure in record.measures if not measure.category}
+    return whole.get(wanted, Measure(wanted, math.nan) if record.outcome in _BREACHES else None)
 
 
 def _hardest(records: Sequence[Record]) -> list[str]:
@@ -82,49 +90,80 @@ def _hardest(records: Sequence[Record]) -> list[str]:
     if not drops:
         return []
     chosen = sorted(drops, key=lambda pair: (-pair[1].value, pair[0].id))[:_HARDEST]
-    lines = [
-        "Hardest settings:",
-        "",
-        "| data | setting | drop | 90 % interval | n | bound | verdict |",
-        "|---|---|--:|--:|--:|--:|---|",
-    ]
-    return [*lines, *(_row(record, record.setting, measure) for record, measure in chosen), ""]
+    rows = [_row(record, record.setting, measure) for record, measure in chosen]
+    return ["Hardest settings:", "", *_head("setting", "drop"), *rows, ""]
+
+
+def _head(*titles: str) -> list[str]:
+    return [f"| data | {' | '.join(titles)} | 90 % interval | n | verdict | decided by |", "|---|---|--:|--:|--:|---|---|"]
 
 
 def _row(record: Record, name: str, measure: Measure) -> str:
     value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
     interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
-    cells = (record.dataset, name, value, interval, str(measure.n), measure.threshold, str(measure.outcome))
-    return f"| {' | '.join(map(in_table, cells))} |"
+    cells = (record.dataset, name, value, interval, str(measure.n), str(record.outcome), _decided(record))
+    return f"| {' | '.join(map(inert, cells))} |"
 
 
 def _called(record: Record, measure: Measure) -> str:
     return f"{measure.metric} ({record.setting or record.split})" if record.setting or record.split else measure.metric
 
 
+def _decided(record: Record) -> str:
+    """Returns the measure that a test's verdict comes from, with its bound; empty where no rule judged."""
+    measure = headline(record)
+    if measure is None or record.outcome is Outcome.MEASURED or measure.outcome is not record.outcome:
+        return ""
+    name, value, _, bound, _ = row(record)
+    return f"{name} {value}, bound {bound}" if bound else f"{name} {value}"
+
+
+def _broken(records: Sequence[Record]) -> list[str]:
+    """Returns every rule and budget that was broken, a line for each, with the tests that broke it."""
+    having: dict[tuple[str, str, str, str], dict[str, None]] = {}
+    for record in records:
+        breaches = [one for one in record.measures if one.outcome in _BREACHES]
+        if record.outcome in _BREACHES and not breaches:
+            breaches = [Measure("", math.nan, outcome=record.outcome)]
+        for one in breaches:
+            about = (str(one.outcome), dataclasses.replace(one, category="").called, one.rule, one.threshold)
+            having.setdefault(about, {})[f"{record.id} ({one.category})" if one.category else record.id] = None
+    lines = [f"- {_breach(*about)}: {inert(_listed(list(ids)))}" for about, ids in having.items()]
+    return ["Broken rules and budgets:", "", *lines, ""] if lines else []
+
+
+def _breach(outcome: str, metric: str, rule: str, threshold: str) -> str:
+    return inert(f"{outcome}: {metric}{f', {rule}, bound {threshold}' if rule else ''}")
+
+
+def _listed(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - _HARDEST} more" if len(ids) > _HARDEST else ""
+    return f"{', '.join(ids[:_HARDEST])}{more}"
+
+
 def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
     found = [*selection(records, facts), *facts.warnings]
     waived = [record for record in records if record.outcome is Outcome.WAIVED]
     found += [f"waived: {record.id}: {record.reason}" for record in waived]
+    if said := [record.id for record in records for one in record.measures if one.reason.startswith(WARNING)]:
+        words = "verdict comes with a warning", "verdicts come with a warning"
+        found.append(f"{quantity(len(said), *words)}, of a rule that warns and does not block: {_listed(said)}")
     counts = Counter(record.outcome for record in records)
     open_ones = {
-        Outcome.INCONCLUSIVE: "undecided",
-        Outcome.NOT_APPLICABLE: "not applicable",
-        Outcome.MEASURED: "measured and not judged",
+        Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
+        Outcome.NOT_APPLICABLE: ("test is not applicable", "tests are not applicable"),
+        Outcome.MEASURED: ("test is measured and not judged", "tests are measured and not judged"),
     }
-    found += [f"{counts[outcome]} tests are {what}" for outcome, what in open_ones.items() if counts[outcome]]
+    found += [quantity(counts[outcome], *words) for outcome, words in open_ones.items() if counts[outcome]]
     cells = [record for record in records if record.test == "cell"]
     answers = sum(record.n_requested for record in cells)
     if unread := sum(record.n_unparsed for record in cells):
-        found.append(f"{unread} of {answers} answers could not be read and count as wrong")
+        found.append(f"{unread} of {quantity(answers, 'answer')} could not be read and count as wrong")
+    if guessed := sum(record.n_guessed for record in cells):
+        one = "answer without the pictures could not be read and counts as a guess"
+        found.append(quantity(guessed, one, "answers without the pictures could not be read and count as guesses"))
     if failed := sum(record.n_errors for record in cells):
-        found.append(f"{failed} of {answers} inferences failed and have no score")
+        found.append(f"{failed} of {quantity(answers, 'inference')} failed and have no score")
     if beside := sum(record.test == CHECK for record in records):
-        found.append(f"{beside} tests beside the gate failed")
-    return [*(_plain(one) for one in found), _ADVICE]
-
-
-def _plain(text: str) -> str:
-    """Returns text on one line in which nothing is taken for Markdown or HTML."""
-    kept = in_table(text).replace("<", "&lt;")
-    return kept.replace("`", "\\`").replace("[", "\\[").replace("*", "\\*")
+        found.append(quantity(beside, "test beside the gate failed", "tests beside the gate failed"))
+    return [*(inert(one) for one in found), _ADVICE]

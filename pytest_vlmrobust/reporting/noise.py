@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.repeatability import Repeatability
 
-from .writing import in_table
+from .writing import code, inert
 
 
 def noise_lines(about: Repeatability) -> list[str]:
@@ -14,13 +15,14 @@ def noise_lines(about: Repeatability) -> list[str]:
     name = f"A/A {about.model}-{about.dataset}:"
     if not about.measured:
         return [f"{name} not measured: {unmeasured(about)}"]
-    failed = f", {about.failed} inferences failed" if about.failed else ""
+    failed = f", {quantity(about.failed, 'inference')} failed" if about.failed else ""
     share = f"{about.rate:.2%}, 90 % interval {about.low:.2%} to {about.high:.2%}"
-    counted = f"{about.flipped} of {about.repeated} answers flipped ({share}), {about.reworded} were worded differently{failed}"
+    reworded = quantity(about.reworded, "was worded differently", "were worded differently")
+    counted = f"{about.flipped} of {quantity(about.repeated, 'answer')} flipped ({share}), {reworded}{failed}"
     moved = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in moves(about))
     return [
-        f"{name} {counted}; {about.cells} cells, {about.conditions}",
-        f"     noise of {about.samples} samples between two runs: {moved}",
+        f"{name} {counted}; {quantity(about.cells, 'cell')}, {about.conditions}",
+        f"     noise of {quantity(about.samples, 'sample')} between two runs: {moved}",
         *(f"     {sentence}" for sentence in about.beside),
     ]
 
@@ -35,7 +37,7 @@ def unmeasured(about: Repeatability) -> str:
     """Returns why nothing is known about the noise; an empty string where something is."""
     if about.measured:
         return ""
-    return about.problem or f"no answer could be asked for again ({about.failed} inferences failed)"
+    return about.problem or f"no answer could be asked for again ({quantity(about.failed, 'inference')} failed)"
 
 
 def noise_warnings(found: Iterable[Repeatability]) -> list[str]:
@@ -49,15 +51,15 @@ def noise_table(found: Sequence[Repeatability]) -> list[str]:
         return []
     metrics = list(dict.fromkeys(metric for about in found for metric, _, _ in moves(about)))
     header = ["A/A", "asked again", "flipped", "90 % interval", *(f"noise of {metric}" for metric in metrics)]
-    lines = [f"| {' | '.join(header)} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    lines += [f"| {' | '.join(map(in_table, _row(about, metrics)))} |" for about in found]
-    missing = [f"- {line}" for about in found if not about.measured for line in noise_lines(about)]
-    warned = [f"- warning: {sentence}" for sentence in noise_warnings(found)]
-    return [*lines, *([""] if missing or warned else []), *map(in_table, [*missing, *warned])]
+    lines = [f"| {' | '.join(map(inert, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
+    lines += [f"| {' | '.join(_row(about, metrics))} |" for about in found]
+    missing = [f"- {inert(line)}" for about in found if not about.measured for line in noise_lines(about)]
+    warned = [f"- warning: {inert(sentence)}" for sentence in noise_warnings(found)]
+    return [*lines, *([""] if missing or warned else []), *missing, *warned]
 
 
 def _row(about: Repeatability, metrics: Iterable[str]) -> list[str]:
-    name = f"`{about.model}-{about.dataset}`"
+    name = code(f"{about.model}-{about.dataset}")
     if not about.measured:
         return [name, "not measured", "", "", *("" for _ in metrics)]
     moved = [f"{about.noise[metric]:.3f}, at most {about.noise_high[metric]:.3f}" for metric in metrics]

@@ -6,6 +6,8 @@ import io
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.printing import on_one_line
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -74,7 +76,8 @@ def _coverage(coverage: Coverage) -> str:
     samples = f"{needed} of the samples" if coverage.counts_samples else "any number of samples"
     tests = "all tests that are collected" if coverage.tests == "whole" else "any selection of tests"
     suites = f", among them those of {', '.join(coverage.suites)}" if coverage.suites else ""
-    return f"{tests}{suites}; {samples}"
+    rules = "" if coverage.rules == "whole" else "; rules may be about what a run leaves out"
+    return f"{tests}{suites}; {samples}{rules}"
 
 
 def _treatment(rule: Rule) -> str:
@@ -95,4 +98,4 @@ def _scope(scope: Scope) -> str:
 def _plain(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    return escape(on_one_line(text))

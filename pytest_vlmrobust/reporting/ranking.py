@@ -7,12 +7,14 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.printing import on_one_line
 from pytest_vlmrobust.core.ranking import Board, FamilyDrops, Ranking, Standing
 
 from .html.models import render_models
 from .tables import render_table
-from .writing import in_table, write_text
+from .writing import inert, write_text
 
 JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"
@@ -39,18 +41,23 @@ def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:
         rows = [_row(one, ranking) for one in board.standings]
         table = render_table(_header(ranking), rows, names=1, width=max(80, width), color=color)
         notes = [*(_not_apart(one) for one in board.standings if one.not_apart), *board.notes]
-        parts.append("\n".join([_title(board), table, *notes, ""]))
-    return "\n".join([*parts, *_below(ranking)]) + "\n"
+        parts.append("\n".join([on_one_line(_title(board)), table, *map(on_one_line, notes), ""]))
+    return "\n".join([*parts, *map(on_one_line, _below(ranking))]) + "\n"
 
 
 def ranking_markdown(ranking: Ranking) -> str:
     """Returns the ranking in Markdown: of each board its models, best first, who cannot be told apart, and drops by family."""
-    lines = [f"# {len(ranking.models)} models side by side", "", *(f"- {in_table(line)}" for line in _below(ranking)), ""]
+    lines = [
+        f"# {quantity(len(ranking.models), 'model')} side by side",
+        "",
+        *(f"- {inert(line)}" for line in _below(ranking)),
+        "",
+    ]
     for board in ranking.boards:
-        lines += [f"## {in_table(_title(board))}", ""]
+        lines += [f"## {inert(_title(board))}", ""]
         lines += _markdown(_header(ranking), [_row(one, ranking) for one in board.standings])
         notes = [*(_not_apart(one) for one in board.standings if one.not_apart), *board.notes]
-        lines += [*(f"- {in_table(note)}" for note in notes), *([""] if notes else [])]
+        lines += [*(f"- {inert(note)}" for note in notes), *([""] if notes else [])]
         if board.families:
             models = [one.model for one in board.standings]
             lines += ["Mean drop by family of perturbations, the family that costs most first:", ""]
@@ -80,7 +87,7 @@ def _value(estimate: Estimate) -> str:
 
 
 def _title(board: Board) -> str:
-    return f"{board.dataset or OVER_ALL}: {board.samples} samples, {board.settings} perturbed settings"
+    return f"{board.dataset or OVER_ALL}: {quantity(board.samples, 'sample')}, {quantity(board.settings, 'perturbed setting')}"
 
 
 def _not_apart(standing: Standing) -> str:
@@ -99,5 +106,5 @@ def _below(ranking: Ranking) -> Iterable[str]:
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(map(in_table, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    return [*lines, *(f"| {' | '.join(map(in_table, row))} |" for row in rows), ""]
+    lines = [f"| {' | '.join(map(inert, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
+    return [*lines, *(f"| {' | '.join(map(inert, row))} |" for row in rows), ""]

@@ -9,12 +9,14 @@ import inspect
 import io
 import json
 import math
+import re
 import textwrap
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_vlmrobust.core.printing import printable
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Decision, Outcome
@@ -37,7 +39,8 @@ CSV_COLUMNS = {
     "task": "of the Observatory, what is asked of the pictures",
     "outcome": "the verdict of the test",
     "n_requested": "answers asked for",
-    "n_unparsed": "answers that no rule could read",
+    "n_unparsed": "answers that no rule could read, and that count as wrong",
+    "n_guessed": "answers without the pictures that no rule could read, and that count as guesses",
     "n_errors": "inferences that failed",
     "metric": "the measure; empty for a test that measured nothing",
     "category": "the stratum that the measure is about; empty for the whole data set",
@@ -63,11 +66,15 @@ _OF_RECORD = (
     "task",
     "n_requested",
     "n_unparsed",
+    "n_guessed",
     "n_errors",
     "policy_sha256",
 )
 _OF_MEASURE = ("metric", "category", "n", "threshold", "rule", "source", "waiver")
 _NUMBERS = ("value", "low", "high")
+_FORMULA = ("=", "+", "-", "@", "\t", "\n")
+_BOUND = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?:\.\.[-+]?[\d.]+(?:e[-+]?\d+)?)?")
+"""A number, or a bound of two."""
 _PARTS = (Record, Measure, Example, Reply, Picture, Repeatability)
 _TOP = {
     "schema": "The version of this file's layout. Keys may be added under a version; none goes and none changes its meaning.",
@@ -75,7 +82,10 @@ _TOP = {
     "planned": "Gated tests that the suites hold.",
     "selected": "Those of them that were to run.",
     "missing": "Those of them that left no record: with any, the decision is never GO.",
-    "shortfalls": "What the policy asks of a run and this one lacks: with any, the decision is never GO.",
+    "shortfalls": "What GO asks for and the run lacks, such as a verdict about each model: with any, the decision is never GO.",
+    "stopped": "What ended pytest before its end, or in a failure that no record tells of; empty where nothing did. With it, the "
+    "decision is never GO.",
+    "decisions": "What the gate concluded about each model, and about each family of models that was judged.",
     "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and data set.",
     "records": "One for each test that ended.",
 }
@@ -90,7 +100,9 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         "planned": facts.planned,
         "selected": facts.selected,
         "missing": facts.missing(records),
-        "shortfalls": list(facts.shortfalls),
+        "shortfalls": facts.lacks(records),
+        "stopped": facts.stopped,
+        "decisions": {name: str(decision) for name, decision in facts.decisions(records).items()},
         "repeatability": [about.to_dict() for about in facts.repeatability],
         "records": [{"key": record.key, **json.loads(record.to_json())} for record in records],
     }
@@ -102,7 +114,10 @@ def results_json(records: Sequence[Record], facts: RunFacts) -> str:
 
 
 def cells_csv(records: Sequence[Record]) -> str:
-    """Returns one line for each measure of each record, and one for a record without any; columns as in ``CSV_COLUMNS``."""
+    """Returns one line for each measure of each record, and one for a record without any; columns as in ``CSV_COLUMNS``.
+
+    A text that a spreadsheet would compute has an apostrophe before it; numbers and bounds have none.
+    """
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -110,17 +125,21 @@ def cells_csv(records: Sequence[Record]) -> str:
         about = {name: getattr(record, name) for name in _OF_RECORD}
         about |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
         for measure in record.measures or (None,):
-            writer.writerow({**about, **({} if measure is None else _measured(measure))})
+            row = {**about, **({} if measure is None else _measured(measure))}
+            writer.writerow({name: _uncomputed(value) for name, value in row.items()})
     return buffer.getvalue()
 
 
 def results_schema() -> dict[str, Any]:
     """Returns the JSON Schema of results.json, made from the records' own fields."""
+    decision = {"enum": [str(decision) for decision in Decision]}
     top: dict[str, Any] = {
         "schema": {"const": SCHEMA_VERSION},
-        "decision": {"enum": [str(decision) for decision in Decision]},
+        "decision": decision,
         **{name: {"type": "integer", "minimum": 0} for name in ("planned", "selected", "missing")},
         "shortfalls": {"type": "array", "items": {"type": "string"}},
+        "stopped": {"type": "string"},
+        "decisions": {"type": "object", "additionalProperties": decision},
         "repeatability": {"type": "array", "items": {"$ref": "#/$defs/Repeatability"}},
         "records": {"type": "array", "items": {"$ref": "#/$defs/Record"}},
     }
@@ -135,6 +154,14 @@ def results_schema() -> dict[str, Any]:
         "properties": {name: {**entry, "description": _TOP[name]} for name, entry in top.items()},
         "$defs": parts,
     }
+
+
+def _uncomputed(value: Any) -> Any:
+    """Returns a cell that no spreadsheet takes for a formula: names of models, data and categories may be anything."""
+    if not isinstance(value, str):
+        return value
+    shown = printable(value, kept="\n\t")  # a carriage return alone would end the row
+    return f"'{shown}" if shown.startswith(_FORMULA) and not _BOUND.fullmatch(shown) else shown
 
 
 def _measured(measure: Measure) -> dict[str, Any]:

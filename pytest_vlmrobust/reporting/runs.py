@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Decision
 from pytest_vlmrobust.store import last_records, read_manifest
+from pytest_vlmrobust.store.docket import FILE_NAME as DOCKET
 from pytest_vlmrobust.store.docket import planned_tests
+from pytest_vlmrobust.store.manifest import FILE_NAME as MANIFEST
 from pytest_vlmrobust.store.pictures import FOLDER
 
 from .junit import junit_xml, suite_properties
@@ -57,11 +60,20 @@ def read_run(directory: Path) -> RunFiles:
     """
     records = tuple(last_records(directory))
     manifest = read_manifest(directory)
+    try:
+        return RunFiles(directory, records, _facts(directory, manifest), manifest)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{directory}: {MANIFEST} or {DOCKET} is not what a run wrote: {error!r}") from error
+
+
+def _facts(directory: Path, manifest: Mapping[str, Any]) -> RunFacts:
     repeatability = tuple(map(Repeatability.from_dict, manifest.get("repeatability", ())))
-    facts = RunFacts(
+    return RunFacts(
+        models=tuple(manifest.get("models", ())),
         planned=manifest["planned"],
         selected=manifest["selected"],
         shortfalls=manifest.get("shortfalls", ()),
+        stopped=str(manifest.get("stopped", "")),
         pictures=directory / manifest.get("store", _STORE) / FOLDER,
         origins=manifest,
         tests=planned_tests(directory),
@@ -69,4 +81,3 @@ def read_run(directory: Path) -> RunFiles:
         warnings=noise_warnings(repeatability),
         command=Command.read(manifest.get("command")),
     )
-    return RunFiles(directory, records, facts, manifest)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
+from pytest_vlmrobust.core.printing import on_one_line
+
 
 def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int, width: int, color: bool) -> str:
     """Returns rows in columns, none of them torn unless a terminal is too narrow for it.
@@ -26,6 +28,6 @@ def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names:
     for place, title in enumerate(header):
         table.add_column(title, justify="left" if place < names else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(on_one_line(cell)) for cell in row))
     console.print(table)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"

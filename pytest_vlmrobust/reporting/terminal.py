@@ -6,11 +6,26 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.printing import on_one_line, printable
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 
 from .noise import noise_lines
-from .wording import EXPLAINED, QUIET, RunFacts, because, counted, noted, row, selection, since_baseline, worst_first
+from .wording import (
+    EXPLAINED,
+    QUIET,
+    RunFacts,
+    apart,
+    because,
+    counted,
+    noted,
+    row,
+    selection,
+    since_baseline,
+    warned,
+    worst_first,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +48,10 @@ _DECISIONS = {
 }
 _RERUN = {Outcome.FAIL: "failed", Outcome.ERROR: "errors"}
 """What somebody will want to run alone, and how ``--vlm-rerun`` calls it; what is undecided is so again."""
+_QUIET_WORDS = (
+    "more that passes, is measured only or does not apply",
+    "more that pass, are measured only or do not apply",
+)
 _ROWS = 12
 """Rows shown when nothing is wrong."""
 _LOUD_ROWS = 40
@@ -65,9 +84,11 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
     if shown:
         _table(console, shown)
     if len(loud) > _LOUD_ROWS:
-        console.print(f"… and {counted(loud[_LOUD_ROWS:])} more; every row stands in {facts.kept}", style="dim", soft_wrap=True)
+        console.print(
+            f"… and {counted(loud[_LOUD_ROWS:])} more; every row stands in {_plain(facts.kept)}", style="dim", soft_wrap=True
+        )
     if hidden := len(records) - len(shown) - len(loud[_LOUD_ROWS:]):
-        console.print(f"… and {hidden} more that pass, are measured only or do not apply", style="dim")
+        console.print(f"… and {quantity(hidden, *_QUIET_WORDS)}", style="dim")
     _reasons(console, loud, facts)
     _again(console, records, facts)
     _notes(console, ordered, facts)
@@ -79,7 +100,7 @@ def _table(console: Console, records: Sequence[Record]) -> None:
     """Prints a line for each record where all fit, else two, so that no name is torn: the test first, its numbers below it."""
     from rich.cells import cell_len
 
-    rows = [(str(record.outcome), record.id, *row(record)) for record in records]
+    rows = [(str(record.outcome), *map(on_one_line, (record.id, *row(record)))) for record in records]
     widths = [max(map(cell_len, column)) for column in zip(_HEADER, *rows, strict=True)]
     fits = sum(widths) + len(_GAP) * (len(widths) - 1) <= console.width
     console.print(*_lines(_HEADER, widths, ["bold"] * len(_HEADER), fits=fits), sep="\n", soft_wrap=True)
@@ -114,54 +135,66 @@ def _reasons(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
         for alike in list(having.values())[:_REASONS]:
             _reason(console, alike[0], len(alike) - 1, facts)
         if len(having) > _REASONS:
-            left = f"… and {len(having) - _REASONS} more reasons of {outcome}; every one stands in {facts.kept}"
+            left = (
+                f"… and {quantity(len(having) - _REASONS, 'more reason')} of {outcome}; every one stands in {_plain(facts.kept)}"
+            )
             console.print(left, style="dim", soft_wrap=True)
 
 
 def _reason(console: Console, record: Record, others: int, facts: RunFacts) -> None:
     """Prints the reason of one record, and the command that runs its test again."""
-    from rich.markup import escape
-
-    said = f"{escape(record.id)}{f' and {others} more' if others else ''}: {escape(record.reason)}"
+    said = f"{_plain(record.id)}{f' and {others} more' if others else ''}: {_plain(record.reason)}"
     console.print(f"[{STYLES[record.outcome]}]{record.outcome}[/] {said}", soft_wrap=True)
     if record.outcome in _RERUN and facts.command and (command := facts.command.one(record)):
-        console.print(f"     {escape(command)}", style="dim", soft_wrap=True)
+        console.print(f"     {_typed(command)}", style="dim", soft_wrap=True)
 
 
 def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
     """Prints the command that runs all again that have a verdict, where there are several of them."""
-    from rich.markup import escape
-
     for outcome, verdicts in _RERUN.items():
         count = sum(record.outcome is outcome for record in records)
         if count > 1 and facts.command:
-            console.print(f"all {count} {outcome} again: {escape(facts.command.several(verdicts))}", soft_wrap=True)
+            console.print(f"all {count} {outcome} again: {_typed(facts.command.several(verdicts))}", soft_wrap=True)
 
 
 def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None:
-    from rich.markup import escape
-
+    for line in warned(ordered):
+        console.print(f"[yellow]warning[/] {_plain(line)}", soft_wrap=True)
     for note in noted(ordered):
-        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+        console.print(f"[yellow]note[/] {_plain(note)}", soft_wrap=True)
     for line in (line for about in facts.repeatability for line in noise_lines(about)):
-        console.print(escape(line), soft_wrap=True)
+        console.print(_plain(line), soft_wrap=True)
     for warning in facts.warnings:
-        console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
+        console.print(f"[yellow]warning[/] {_plain(warning)}", soft_wrap=True)
 
 
 def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
-    from rich.markup import escape
-
     if records:
         console.print(counted(records))
     inferred = sum(record.n_inferred for record in records)
     recalled = sum(record.n_recalled for record in records)
-    console.print(f"{inferred} inferences; {recalled} answers came from the store")
+    console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer')} came from the store")
     for model, policy in facts.policies.items():
-        console.print(f"policy of {escape(model)}: {escape(policy)}", soft_wrap=True)
+        console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
     for line in since_baseline(records):
         console.print(line)
     for line in selection(records, facts):
-        console.print(escape(line), style="yellow", soft_wrap=True)
+        console.print(_plain(line), style="yellow", soft_wrap=True)
+    for model, decision in apart(records, facts).items():
+        console.print(f"decision about {_plain(model)}: [{_DECISIONS[decision]}]{decision}[/]", soft_wrap=True)
     decision = facts.decision(records)
-    console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {escape(because(decision, records, facts))}")
+    console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {_plain(because(decision, records, facts))}", soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    """Returns text on one line in which nothing is taken for an order, by the terminal or by rich."""
+    from rich.markup import escape
+
+    return escape(on_one_line(text))
+
+
+def _typed(command: str) -> str:
+    """Returns a command line: never cut, and its blanks as they are."""
+    from rich.markup import escape
+
+    return escape(printable(command))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.ranking import Ranking
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.setting import CLEAN_NAME
-from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
+from pytest_vlmrobust.core.verdict import WARNING, Decision, Outcome, decide
 
 from .across_models import agreement
 from .rerun import Command
@@ -43,6 +44,8 @@ class RunFacts:
     warnings: Sequence[str] = ()
     shortfalls: Sequence[str] = ()
     """What the policy asks of a run and this one lacks, a sentence each: with any, it is not GO."""
+    stopped: str = ""
+    """What ended pytest before its end, or in a failure that no record tells of; empty where nothing did."""
     pictures: Path | None = None
     """The folder of thumbnails that examples name; ``None`` where there is none."""
     origins: Mapping[str, object] = field(default_factory=dict)
@@ -53,11 +56,16 @@ class RunFacts:
     """How pytest was called; ``None`` where nobody knows."""
     kept: str = "results.json"
     """The file that has what is too much for a screen."""
-
-    tests: Sequence[str] = ()
-    """Node ids of the tests that were to run; none where nobody knows."""
+    tests: Mapping[str, str] = field(default_factory=dict)
+    """The model of each test that was to run, by its node id; none where nobody knows."""
     ranking: Ranking | None = None
     """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
+    models: Sequence[str] = ()
+    """What the run gates: with a model that no rule judged, it is not GO."""
+
+    def ranked(self, ranking: Ranking | None, problem: str) -> RunFacts:
+        """Returns the facts with the models side by side, or with a warning that says why they are not."""
+        return replace(self, ranking=ranking, warnings=[*self.warnings, *filter(None, [problem])])
 
     def lost(self, records: Sequence[Record]) -> list[str]:
         """Returns the node ids of tests that were to run and left no record, of a run that knows its tests."""
@@ -68,20 +76,63 @@ class RunFacts:
         """Returns how many tests were to run and left no record."""
         return max(0, self.selected - sum(record.test != CHECK for record in records))
 
+    def lacks(self, records: Sequence[Record]) -> list[str]:
+        """Returns, a sentence for each, what GO asks for and the run lacks: of the policy's, and a verdict about each model."""
+        advice = "and GO asks for a verdict about each model: add a rule that applies to it, or run without it"
+        return [*self.shortfalls, *(f"no rule judged {name}, {advice}" for name in self.unjudged(records))]
+
+    def unjudged(self, records: Sequence[Record]) -> list[str]:
+        """Returns the models of the run about which there is no verdict of any kind."""
+        judged = {self._owner(record) for record in records if record.deciding is not Outcome.MEASURED}
+        return [name for name in self.models if name not in judged]
+
     def decision(self, records: Sequence[Record]) -> Decision:
         """Returns the decision of the run that these are the records of."""
         outcomes = (record.deciding for record in records)
-        return decide(outcomes, missing=self.missing(records), shortfalls=len(self.shortfalls))
+        lacks = len(self.lacks(records))
+        return decide(outcomes, missing=self.missing(records), shortfalls=lacks, stopped=bool(self.stopped))
+
+    def decisions(self, records: Sequence[Record]) -> dict[str, Decision]:
+        """Returns the decision about each model of the run, and about each family of models that was judged.
+
+        What belongs to none of them (a failure beside the gate, what the policy asks of the whole run) counts for each.
+        """
+        lost = Counter(self.tests[nodeid] for nodeid in self.lost(records))
+        others = max(0, self.missing(records) - lost.total())
+        owners = [self._owner(record) for record in records]
+        return {
+            name: decide(
+                (record.deciding for record, owner in zip(records, owners, strict=True) if owner in {name, ""}),
+                missing=lost[name] + others,
+                shortfalls=len(self.shortfalls),
+                stopped=bool(self.stopped),
+            )
+            for name in dict.fromkeys([*self.models, *filter(None, owners)])
+        }
+
+    def _owner(self, record: Record) -> str:
+        """Returns the model that a record is about; of a test whose worker died, as it was planned."""
+        return record.model or self.tests.get(record.nodeid, "")
 
 
 def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
     """Returns what limits the evidence: tests not selected, tests that did not end, and what the policy asks for beside."""
     lines = []
     if facts.selected < facts.planned:
-        lines.append(f"partial selection: {facts.selected} of {facts.planned} tests; the decision speaks for these only")
+        lines.append(
+            f"partial selection: {facts.selected} of {quantity(facts.planned, 'test')}; the decision speaks for these only"
+        )
     if facts.missing(records):
-        lines.append(f"stopped early: {facts.missing(records)} of {facts.selected} selected tests left no verdict")
-    return [*lines, *(f"not GO: {shortfall}" for shortfall in facts.shortfalls)]
+        lines.append(f"stopped early: {facts.missing(records)} of {quantity(facts.selected, 'selected test')} left no verdict")
+    if facts.stopped:
+        lines.append(f"not GO: {facts.stopped}")
+    return [*lines, *(f"not GO: {lacking}" for lacking in facts.lacks(records))]
+
+
+def apart(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
+    """Returns the decision about each model where there are several; with one, the run's is all there is to say."""
+    found = facts.decisions(records)
+    return found if len(found) > 1 else {}
 
 
 EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
@@ -97,7 +148,8 @@ def worst_first(records: Iterable[Record]) -> list[Record]:
 
 def headline(record: Record) -> Measure | None:
     """Returns the measure that a table row shows: the one that decided, else the drop, else the first."""
-    deciding = [measure for measure in record.measures if measure.outcome is record.outcome and measure.rule]
+    own = [one for one in record.measures if one.outcome is record.outcome is not Outcome.MEASURED]
+    deciding = [one for one in own if one.rule] or own
     named = {measure.metric: measure for measure in record.measures if not measure.category}
     return next(iter(deciding), None) or named.get("accuracy_drop") or next(iter(record.measures), None)
 
@@ -109,8 +161,7 @@ def row(record: Record) -> tuple[str, str, str, str, str]:
         return "", "", "", "", ""
     interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
     value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    metric = f"{measure.metric} ({measure.category})" if measure.category else measure.metric
-    return metric, value, interval, measure.threshold, str(measure.n)
+    return measure.called, value, interval, measure.threshold, str(measure.n)
 
 
 def counted(records: Iterable[Record]) -> str:
@@ -130,47 +181,82 @@ def noted(records: Iterable[Record], most: int = 8) -> list[str]:
         for note in record.notes:
             having.setdefault(note, []).append(record.id)
     lines = [f"{ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}: {note}" for note, ids in having.items()]
-    more = [f"{len(lines) - most} more notes stand in results.json"] if len(lines) > most else []
+    more = [f"{quantity(len(lines) - most, 'more note stands', 'more notes stand')} in results.json"] if len(lines) > most else []
     clean = {note for record in records if record.setting == CLEAN_NAME for note in record.notes}
     first = sum(note in clean for note in list(having)[:most])
     return [*lines[:first], *not_asked(records), *lines[first:most], *more, *agreement(records)]
 
 
+def warned(records: Iterable[Record], most: int = 8) -> list[str]:
+    """Returns what rules that only warn found broken or undecided, a line for each of the first ``most`` and one for the rest."""
+    lines = [
+        f"{record.id}: {record.reason.removeprefix(WARNING)}"
+        for record in records
+        if WARNING in record.reason and not record.not_asked
+    ]
+    more = [f"{quantity(len(lines) - most, 'more warning stands', 'more warnings stand')} in results.json"]
+    return [*lines[:most], *(more if len(lines) > most else [])]
+
+
 def since_baseline(records: Iterable[Record]) -> list[str]:
     """Returns how many samples changed since the run that this one was compared with; nothing where there was none."""
-    cells = [record for record in records if any(measure.metric == "baseline_drop" for measure in record.measures)]
-    if not cells:
+    asked = [(record, one) for record in records for one in record.measures if one.metric == "baseline_drop" and not one.category]
+    cells = [record for record, drop in asked if math.isfinite(drop.value)]
+    if not asked:
         return []
-    counts = [
-        (sum(len(ids) for ids in found), sum(map(bool, found)))
-        for found in zip(*((c.broken, c.fixed) for c in cells), strict=True)
-    ]
-    (broken, breaking), (fixed, fixing) = counts
-    said = f"{broken} answers newly broken in {breaking} cells, {fixed} newly fixed in {fixing}, over {len(cells)} cells"
-    return [f"since the baseline: {said}"]
+    (broken, breaking), (fixed, fixing) = (
+        _changed(record.broken for record in cells),
+        _changed(record.fixed for record in cells),
+    )
+    broke = f"{quantity(broken, 'answer')} newly broken in {quantity(breaking, 'cell')}"
+    said = f"{broke}, {fixed} newly fixed in {fixing}, over {quantity(len(cells), 'cell')}"
+    left = f"; {quantity(len(asked) - len(cells), 'cell')} could not be compared" if len(cells) < len(asked) else ""
+    return [f"since the baseline: {said}{left}"]
 
 
 def not_asked(records: Iterable[Record]) -> list[str]:
     """Returns, for each task of a model that was not asked about further, how many tests that concerns, and why."""
     found = Counter((record.model, record.dataset, record.not_asked) for record in records if record.not_asked)
-    return [f"{model}-{dataset}: {count} tests do not apply: {why}" for (model, dataset, why), count in found.items()]
+    words = "test does not apply", "tests do not apply"
+    return [f"{model}-{dataset}: {quantity(count, *words)}: {why}" for (model, dataset, why), count in found.items()]
 
 
-def because(decision: Decision, records: Iterable[Record], facts: RunFacts | None = None) -> str:
+def because(decision: Decision, records: Sequence[Record], facts: RunFacts | None = None) -> str:
     """Returns the sentence behind a decision."""
     counts = Counter(record.outcome for record in records)
-    unmet = facts is not None and facts.shortfalls
-    open_points = "GO asks for more than this run has" if unmet else "something is undecided or no rule applied"
+    facts = facts or RunFacts()
+    stopped = f", {facts.stopped}" if facts.stopped else ""
+    passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
+    unmeasured = "test could not measure or failed beside the gate", "tests could not measure or failed beside the gate"
     reasons = {
-        Decision.GO: f"{counts[Outcome.PASS]} verdicts passed, {counts[Outcome.WAIVED]} are waived, none failed",
-        Decision.NO_GO: f"{counts[Outcome.FAIL]} verdicts broke a bound",
-        Decision.INCONCLUSIVE: f"nothing was broken, and {open_points}",
+        Decision.GO: f"{passed}, {quantity(waived, 'is waived', 'are waived')}, none failed",
+        Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
+        Decision.INCONCLUSIVE: f"nothing was broken, and {_open_points(records, facts)}",
         Decision.INCOMPLETE: (
-            f"{counts[Outcome.ERROR]} tests could not measure or failed beside the gate, or some did not end: "
-            "not the model's fault"
+            f"{quantity(counts[Outcome.ERROR], *unmeasured)}, or some did not end{stopped}: not the model's fault"
         ),
     }
     return reasons[decision]
+
+
+def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
+    """Returns what keeps a run from GO in which nothing was broken: all of it."""
+    counts = Counter(record.deciding for record in records)
+    unjudged = ", ".join(facts.unjudged(records))
+    words = {
+        Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
+        Outcome.NOT_APPLICABLE: ("test does not apply", "tests do not apply"),
+    }
+    points = [quantity(counts[outcome], *said) for outcome, said in words.items() if counts[outcome]]
+    points += ["GO asks for more than this run has"] if facts.shortfalls else []
+    points += [f"no rule judged {unjudged}"] if unjudged else []
+    return " and ".join(points) or "no rule applied"
+
+
+def _changed(found: Iterable[Sequence[str]]) -> tuple[int, int]:
+    """Returns how many samples changed in all, and in how many cells."""
+    counts = [len(ids) for ids in found]
+    return sum(counts), sum(map(bool, counts))
 
 
 def _drop(record: Record) -> float:

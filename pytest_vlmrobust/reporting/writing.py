@@ -1,9 +1,23 @@
-"""Writing: files that are either the old one or the new one, and text that cannot break a Markdown table."""
+"""Writing: files that are either the old one or the new one, and text that Markdown shows and does not obey."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+
+from pytest_vlmrobust.core.printing import on_one_line
+
+_OBEYED = re.compile(
+    r"""(?P<interval>\[-?\d[\d.]*,[ ]-?\d[\d.]*\](?![\[(:]))  # an interval, unless it could be the name of a link
+    |^(?:[#>+=-]+|\d+[.)])(?=\s|$)  # a heading, a quotation, or an item of a list
+    |\\(?=[!-/:-@\[-`{-~]|$)  # a backslash that would mark what follows
+    |&(?=[\#\w])|[|<`*\[\]~$]
+    |(?<!\w)_|_(?!\w)
+    |(?<!\w)@(?=\w)""",
+    re.VERBOSE,
+)
+_NAMED = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -17,10 +31,36 @@ def write_text(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def in_table(text: str) -> str:
-    r"""Returns text on one line, its bars marked as no ends of cells.
+def inert(text: str) -> str:
+    r"""Returns text on one line in which nothing is taken for Markdown, HTML, a mention or the end of a cell.
 
-    >>> in_table("a|b\nc")
-    'a\\|b c'
+    What is not visible is spelled out; what would be obeyed becomes a character reference, which Markdown shows as the character
+    and never obeys. Intervals stay as they are: nothing can be made of two numbers in brackets.
+
+    >>> inert("a|b\nc <i>"), inert("[x](http://y) in [0.1, 0.2]"), inert("@all")
+    ('a\\|b c &lt;i>', '&#91;x&#93;(http://y) in [0.1, 0.2]', '@&#8203;all')
     """
-    return " ".join(text.splitlines()).replace("|", "\\|")
+    return _OBEYED.sub(_referred, on_one_line(text))
+
+
+def code(text: str) -> str:
+    r"""Returns text as code in Markdown, where nothing is obeyed, in as many backticks as its own cannot end.
+
+    >>> code("a|b"), code("a`b")
+    ('`a\\|b`', '``a`b``')
+    """
+    shown = on_one_line(text).replace("|", "\\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    blank = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{blank}{shown}{blank}{fence}"
+
+
+def _referred(found: re.Match[str]) -> str:
+    text = found[0]
+    if found["interval"]:
+        return text
+    if text == "|":
+        return "\\|"
+    if text == "@":
+        return "@&#8203;"  # GitHub looks for mentions in what a page shows: a blank of no width parts the sign from the name
+    return "".join(_NAMED.get(char, f"&#{ord(char)};") for char in text)

@@ -37,6 +37,8 @@ _VERDICT = re.compile(
 )
 _BRACKETED = re.compile(r"[(\[\"']([A-Z])[)\]\"']")
 _NAMED = re.compile(rf"{any_of('option', 'choice', '选项')}\s?:?\s?[(\"']?([a-z])(?![{WORD}'])|([a-z])(?<![{WORD}][a-z])\s?选项")
+_GONE_THROUGH = re.compile(r"(?:^|[\n.;,] *)(?:[-*] *)?(?:[Oo]ption )?\(?([A-Z])(?:[:.)]|\)[:.]?) +(?=\w)")
+"""A letter that begins a line or a sentence and is set off from what is said about it."""
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
 _LETTERED = re.compile(rf"(?<![{WORD}])\(?([A-Z])(?:\s*[.):]+|\s*\()\s*")
 _BETWEEN_ECHOES = re.compile(rf"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?(?:{HEDGE}\b\s*)?\(?", re.IGNORECASE)
@@ -153,13 +155,27 @@ def _verdict(reading: Reading) -> Outcome:
 
 
 def _leading_letter(reading: Reading) -> Outcome:
-    """``B. dog``, ``B because …``: the letter that begins the first or the last line; the two must not differ."""
+    """``B. dog``, ``B because …``: the letter that begins the first or the last line; the two must not differ.
+
+    Not where options are gone through one after the other (``A: glasses. B: none.``): the first one is no answer then.
+    """
+    if _goes_through(reading.text, reading.options):
+        return None
     first, _, _ = reading.text.partition("\n")
     _, _, last = reading.text.rpartition("\n")
     outcomes = [leading_letter(line, reading.options) for line in dict.fromkeys((first, last))]
     if Stop.AMBIGUOUS in outcomes:
         return Stop.AMBIGUOUS
     return agreed({outcome for outcome in outcomes if isinstance(outcome, str)})
+
+
+def _goes_through(text: str, options: Options) -> bool:
+    """Says whether ``text`` begins with the first option and goes on with the next ones, in words that are not their own."""
+    headed = [match for match in _GONE_THROUGH.finditer(text) if match[1] in options.letters]
+    letters = list(dict.fromkeys(match[1] for match in headed))
+    if len(letters) < 2 or letters != sorted(letters) or letters[0] != min(options.letters) or headed[0].start() > 0:
+        return False
+    return not options.begins(text[headed[0].end() :], letters[0])
 
 
 def _conclusion(reading: Reading) -> Outcome:

@@ -48,7 +48,7 @@ def read_docket(run: Path) -> dict[str, Any]:
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise StoreError(f"{path}: cannot read the docket: {error.strerror}. Expected the directory of a run") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: not a docket: {error}. Expected the JSON file that a run wrote") from error
     version = data.get(_KEY) if isinstance(data, dict) else None
     if version != VERSION:
@@ -56,13 +56,20 @@ def read_docket(run: Path) -> dict[str, Any]:
     return dict(data)
 
 
-def planned_tests(run: Path) -> tuple[str, ...]:
-    """Returns the node ids of the tests that were to run; none where the run ended before it measured anything."""
+def planned_tests(run: Path) -> dict[str, str]:
+    """Returns the model (or family of models) of each test that was to run, by its node id.
+
+    There is none where the run ended before it measured anything.
+    """
     try:
         docket = read_docket(run)
     except StoreError:
-        return ()
-    return tuple(str(test["nodeid"]) for test in docket.get("tests", ()))
+        return {}
+    return {str(test["nodeid"]): _model(test.get("about", {})) for test in docket.get("tests", ())}
+
+
+def _model(about: Mapping[str, Any]) -> str:
+    return str(about.get("model") or about.get("family", ""))
 
 
 def kept_as(name: str, sha256: str) -> str:

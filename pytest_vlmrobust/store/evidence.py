@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.printing import without_halves
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import Setting
@@ -95,6 +96,8 @@ _TABLES = (
     """,
 )
 LAYOUT = Layout(0x564C4D45, 2, _TABLES, {"pictures": _PICTURES})  # "VLME"
+_OWN = {"models", "datasets", "samples", "pictures", "spaces", "cells", "answers"}
+"""The names of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ class Evidence:
         Raises:
             StoreError: it cannot be written.
         """
-        content = canonical_json(dict(fingerprint))
+        content = without_halves(canonical_json(dict(fingerprint)))
         with self._lock, explained(self.path, "write"), transaction(self._connection):
             self._connection.execute("insert or ignore into models (name, fingerprint) values (?, ?)", (name, content))
 
@@ -311,14 +314,25 @@ class Evidence:
             StoreError: nothing was asked of it, or it cannot be read.
         """
         with self._lock, explained(self.path, "read"):
-            rows = self._connection.execute("select content from samples where dataset = ? order by place", (dataset,)).fetchall()
+            query = "select id, content from samples where dataset = ? order by place"
+            rows = self._connection.execute(query, (dataset,)).fetchall()
             spaces = self._connection.execute(
                 "select content from spaces where model = ? and dataset = ?", (model, dataset)
             ).fetchone()
         if not rows:
             raise StoreError(f"{self.path}: the run asked nothing of the data set {dataset!r}")
-        samples = tuple(sample_from_json(content) for (content,) in rows)
+        samples = tuple(self._sample(*row) for row in rows)
         return in_spaces(samples, json.loads(spaces[0])) if spaces else samples
+
+    def foreign(self) -> list[str]:
+        """Returns the names of tables, views and triggers that no run makes, sorted.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        with self._lock, explained(self.path, "read"):
+            rows = self._connection.execute("select name from sqlite_master where name not like 'sqlite_%'").fetchall()
+        return sorted({str(name) for (name,) in rows} - _OWN)
 
     def copy_to(self, directory: Path) -> Path:
         """Writes a whole and settled copy into another directory, replacing the one that may be there; returns its path.
@@ -343,6 +357,12 @@ class Evidence:
     def _number(self, key: tuple[str, str, str]) -> int | None:
         row = self._connection.execute("select id from cells where model = ? and dataset = ? and setting = ?", key).fetchone()
         return None if row is None else int(row[0])
+
+    def _sample(self, sample: str, content: str) -> Sample:
+        try:
+            return sample_from_json(content)
+        except StoreError as error:
+            raise StoreError(f"{self.path}: the sample {sample!r}: {error}") from error
 
     def _answer(self, row: tuple[Any, ...]) -> Answer:
         key, prediction, value, state, rule, answer = row

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.printing import without_halves
 
 from .atomic import replace_file
 
@@ -32,7 +33,7 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
     path = directory / FILE_NAME
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        replace_file(path, text.encode() + b"\n")
+        replace_file(path, without_halves(text).encode() + b"\n")
     except OSError as error:
         raise StoreError(
             f"{path}: cannot write the manifest: {error.strerror}. Check that its directory is writable and has room"
@@ -51,7 +52,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise StoreError(f"{path}: cannot read the manifest: {error.strerror}. Expected the directory of a run") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: not a manifest: {error}. Expected the JSON file that a run wrote") from error
     version = content.get(_VERSION_KEY) if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool):

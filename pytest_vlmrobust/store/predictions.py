@@ -15,6 +15,7 @@ from typing import Any, Self
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.printing import without_halves
 
 from .database import FILE_NAME, connect, explained, has_table, transaction
 
@@ -115,7 +116,7 @@ class Store:
         rows = [(key, encoded(prediction)) for key, prediction in predictions.items() if prediction.finish_reason != "error"]
         if not rows:
             return 0
-        content = canonical_json(dict(context))
+        content = without_halves(canonical_json(dict(context)))
         with self._writing():
             self._connection.execute("insert or ignore into contexts (content) values (?)", (content,))
             (number,) = self._connection.execute("select id from contexts where content = ?", (content,)).fetchone()
@@ -258,5 +259,5 @@ def decoded(text: str, what: str) -> Prediction:
     """
     try:
         return Prediction(**json.loads(text))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(f"{what} cannot be read: {error}. Move the file away, and its predictions are made again") from error

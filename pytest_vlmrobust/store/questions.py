@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
-from pytest_vlmrobust.core.errors import ImageError
+from pytest_vlmrobust.core.errors import ImageError, StoreError
 from pytest_vlmrobust.core.sample import Sample
 
 if TYPE_CHECKING:
@@ -39,8 +39,19 @@ def sample_to_json(sample: Sample) -> str:
 
 
 def sample_from_json(content: str) -> Sample:
-    """Reads what :func:`sample_to_json` wrote; the pictures of the sample cannot be loaded."""
-    data = json.loads(content)
+    """Reads what :func:`sample_to_json` wrote; the pictures of the sample cannot be loaded.
+
+    Raises:
+        StoreError: it is no sample of this release.
+    """
+    try:
+        return _sample(json.loads(content))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise StoreError(f"not a sample of this release ({said}). Read it with the release that wrote it") from error
+
+
+def _sample(data: dict[str, Any]) -> Sample:
     data["images"] = tuple(_AbsentImage(data["id"]) for _ in range(data["images"]))
     data["changed_by"] = frozenset(data["changed_by"])
     data["target"] = data["target"] if isinstance(data["target"], str) else tuple(data["target"])

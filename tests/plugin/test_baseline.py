@@ -64,7 +64,7 @@ def test_a_worse_model_is_found_with_the_samples_that_broke(pytester: pytest.Pyt
         assert result.ret == 1
         result.stdout.fnmatch_lines(["*baseline_drop 0.250 > 0.100 (rule loss, policy.yaml:6)*"])
         result.stdout.fnmatch_lines(["*broken since the baseline    q2, q5"])
-        result.stdout.fnmatch_lines(["since the baseline: 2 answers newly broken in 1 cells, 1 newly fixed in 1, over 6 cells"])
+        result.stdout.fnmatch_lines(["since the baseline: 2 answers newly broken in 1 cell, 1 newly fixed in 1, over 6 cells"])
         found = records(project)
         assert found["newer-data-invert"].broken == ("q2", "q5")
         assert found["newer-data-flip_v"].fixed == ("q7",)
@@ -77,6 +77,16 @@ def test_the_mean_over_settings_fails_too(compared: Project) -> None:
     result.stdout.fnmatch_lines(
         ["*FAIL newer-data-mean_baseline_drop: mean_baseline_drop 0.250 > 0.100 (rule mean, policy.yaml:7)*"]
     )
+
+
+def test_only_cells_that_the_baseline_has_are_counted(compared: Project) -> None:
+    compared.run("--vlm-report=first", "-k", "clean or invert")
+    result = compared.run("--vlm-baseline=first", "--vlm-report=out")
+    said = (
+        "since the baseline: 0 answers newly broken in 0 cells, 0 newly fixed in 0, over 3 cells; 3 cells could not be compared"
+    )
+    result.stdout.fnmatch_lines([said])
+    assert said in (compared.path / "out" / "summary.md").read_text()
 
 
 def test_other_samples_are_no_verdict(compared: Project) -> None:

@@ -112,22 +112,134 @@ def test_a_misspelt_waiver_is_refused_before_anything_is_asked(any_project: Proj
         "policy.yaml:9: waiver W1 covers nothing: setting 'invrt' matches no setting that is known. Did you mean 'invert'?"
         in said
     )
+    assert said.count("ERROR: ") == 1
     assert not (any_project.path / ".vlmrobust" / "predictions.sqlite").exists()
 
 
-def test_a_misspelt_rule_is_said(project: Project) -> None:
-    project.write("policy.yaml", f"{POLICY}  - {{id: lost, metric: accuracy_drop, where: {{family: blurr}}, max: 1pp}}\n")
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("{dataset: dtaa}", "this run has no dataset 'dtaa'. Did you mean 'data'?"),
+        ("{model: Model}", "this run has no model 'Model'. Did you mean 'model'?"),
+    ],
+)
+def test_a_waiver_that_misspells_what_the_run_has_is_refused(project: Project, where: str, problem: str) -> None:
+    waive(project, where)
+    result = project.run()
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: policy.yaml:9: waiver W1 covers nothing: {problem} If it is another one, remove*"])
+
+
+RULE = "  - {{id: more, metric: {metric}, {rest}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("scope", "problem"),
+    [
+        ("where: {family: blurr}", "gates nothing there: family 'blurr' matches no family that is known. Did you mean 'blur'?"),
+        ("where: {setting: invrt}, tier: warn", "gates nothing there: setting 'invrt' matches no setting that is known. Did you"),
+        ("unless: {level: 'hi?'}", "excludes nothing there: level 'hi?' matches no level that is known."),
+    ],
+)
+def test_a_rule_about_what_does_not_exist_is_refused(project: Project, scope: str, problem: str) -> None:
+    project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=f"{scope}, max: 1pp"))
+    result = project.run()
+    assert result.ret == 4
+    said = result.stdout.str() + result.stderr.str()
+    assert f"ERROR: policy.yaml:8: rule more {problem}" in said
+    assert "One of your own is known once a conftest.py that is collected registers it" in said
+
+
+def test_rules_may_be_about_settings_of_ones_own(project: Project) -> None:
+    project.write(
+        "suite/conftest.py",
+        "from pytest_vlmrobust.perturbations import corruption\n\n\n"
+        "@corruption(family='mine', low={'by': 1}, mid={'by': 2}, high={'by': 3}, stochastic=False)\n"
+        "def own_shift(image, *, by):\n"
+        "    return image[::-1]\n",
+    )
+    project.write("suite/test_suite.py", SUITE.replace('"invert"', '"invert", "own_shift:low"'))
+    rules = "".join(
+        f"  - {{id: r{number}, metric: accuracy_drop, where: {where}, max: 20pp}}\n"
+        for number, where in enumerate(["{setting: own_shift}", "{family: mine}", "{setting: 'own_shift:low'}"])
+    )
+    project.write("policy.yaml", POLICY + rules)
+    assert project.run().ret == 0
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("{dataset: dtaa}", "it asks for dataset 'dtaa', and the run has data. Did you mean 'data'? GO asks"),
+        ("{category: evn}", "it asks for category 'evn', and the run has even, odd. Did you mean 'even'? GO asks"),
+        ("{model: other}", "it asks for model 'other', and the run has model. GO asks"),
+    ],
+)
+def test_a_rule_that_meets_nothing_of_what_it_bounds_is_not_go(any_project: Project, where: str, problem: str) -> None:
+    any_project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=f"where: {where}, max: 1pp"))
+    result = any_project.run()
+    assert result.ret == 10
+    said = f"not GO: rule more (policy.yaml:8) met no test, though this run measures accuracy_drop: {problem}"
+    assert said in result.stdout.str()
+    assert "rules met no test of model" not in result.stdout.str()  # said once
+
+
+def test_a_policy_may_have_rules_about_what_a_run_leaves_out(project: Project) -> None:
+    rest = "where: {dataset: other}, max: 1pp"
+    project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=rest) + "coverage: {rules: partial}\n")
     result = project.run()
     assert result.ret == 0
-    expected = "rule lost gates nothing there: family 'blurr' matches no family that is known. Did you mean 'blur'[?]"
-    result.stdout.fnmatch_lines([f"*warning policy.yaml:8: {expected}"])
+    result.stdout.fnmatch_lines(["*warning 1 of 4 rules met no test of model: more"])
+
+
+def test_a_rule_about_a_suite_that_was_not_asked_for_is_said(project: Project) -> None:
+    project.write("policy.yaml", POLICY + RULE.format(metric="pcri", rest="where: {dataset: dtaa}, min: -50%"))
+    result = project.run()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*warning 1 of 4 rules met no test of model: more"])
+
+
+def test_models_that_share_a_policy_are_looked_at_together(project: Project) -> None:
+    project.script(name="second")
+    project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest="where: {model: second}, max: 20pp"))
+    assert project.run(models=("model", "second")).ret == 0
+    assert project.run().ret == 10
+
+
+def test_data_that_no_rule_gates_are_named(project: Project) -> None:
+    project.write(
+        "policy.yaml", POLICY.replace("max:", "where: {dataset: data}, max:").replace("{setting: clean}", "{dataset: data}")
+    )
+    project.write("other.jsonl", (project.path / "data.jsonl").read_text(encoding="utf-8"))
+    result = project.run("--vlm-dataset=other.jsonl")
+    assert result.ret == 1  # accuracy without the picture
+    result.stdout.fnmatch_lines(["*warning no blocking rule is about other, and others of model are gated: whatever it answers*"])
+    assert "about data, and others" not in result.stdout.str()
+
+
+def test_a_waiver_whose_cap_is_exceeded_is_not_called_needless(project: Project) -> None:
+    project.script({"setting": "invert", "answer": "A"})
+    waive(project, "{setting: invert}")
+    project.write("policy.yaml", (project.path / "policy.yaml").read_text(encoding="utf-8").replace("100pp", "30pp"))
+    result = project.run()
+    assert result.ret == 1
+    said = "*warning policy.yaml:9: waiver W1 of jo covers breaches up to 0.3, and 1 of the 1 tests it speaks about are worse*"
+    result.stdout.fnmatch_lines([said])
+    assert "was not needed" not in result.stdout.str()
+
+
+def test_the_header_says_what_a_later_file_loosens(project: Project) -> None:
+    project.write("later.yaml", "version: 1\nrules: [{id: drop, metric: accuracy_drop, max: 50pp, judge: point}]\n")
+    result = project.run("--vlm-thresholds=later.yaml", "-k", "clean")
+    expected = "rule drop of policy.yaml:5 is replaced by later.yaml:2: accuracy_drop <= 0.2 becomes <= 0.5 (looser)"
+    result.stdout.fnmatch_lines([f"vlm: policy of model: {expected}"])
 
 
 def test_a_waiver_about_what_the_run_leaves_out_is_said(project: Project) -> None:
     waive(project, "{setting: fog}")
     result = project.run()
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*1 of 1 waivers speak about no test of model in this run: W1*"])
+    result.stdout.fnmatch_lines(["*1 of 1 waiver speaks about no test of model in this run: W1*"])
     waive(project, "{model: other, setting: invert}")
     assert project.run().ret == 0
 

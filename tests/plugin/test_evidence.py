@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sqlite3
 from pathlib import Path
@@ -10,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.store import Evidence
 
 from .conftest import Project, make_project
@@ -64,7 +66,7 @@ def test_every_verdict_and_the_junit_file_can_be_had_again(any_project: Project,
     assert main(["bundle", str(run), "--out", str(path / "b.zip")]) == 0
     assert main(["verify", str(path / "b.zip")]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[-2:] == ["NO-GO: 48 answers scored again, 8 of 8 records computed again", "all agrees"]
+    assert said[-2:] == ["NO-GO: 48 answers scored again, 8 of 8 records computed again", "everything agrees"]
 
     assert main(["junit", str(run), "--out", str(path / "again.xml")]) == 0
     theirs, ours = (ET.parse(path / name).getroot() for name in ("junit.xml", "again.xml"))
@@ -131,6 +133,29 @@ def test_the_report_has_all_its_files(project: Project) -> None:
     }
     assert json.loads((project.path / "out" / "manifest.json").read_text())["date"]
     assert ET.parse(project.path / "out" / "junit.xml").getroot()[0].get("tests") == "8"
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "code", "decision"),
+    [
+        (OSError("no space left on device"), "the report could not be written: no space left on device", 0, "GO"),
+        (StoreError("the disk is full"), "the report could not be written: the disk is full", 0, "GO"),
+        (KeyError("rows"), "writing the report ended in KeyError: 'rows'", 11, "INCOMPLETE"),
+    ],
+)
+def test_a_report_that_fails_hides_no_decision(
+    project: Project, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str, code: int, decision: str
+) -> None:
+    reporting = importlib.import_module("pytest_vlmrobust.reporting")  # the one that the run will import
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(reporting, "write_report", fail)
+    result = project.run("--vlm-report=out")
+    assert result.ret == code
+    result.stdout.fnmatch_lines([f"*{decision}*", f"*{said}*"])
+    assert json.loads((the_run(project) / "manifest.json").read_text())["decision"] == decision
 
 
 def test_the_summary_goes_where_github_shows_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.cli import main
 
 from .conftest import Project
+
+PAGES = {"models.html", "models.md", "models.json"}
 
 
 def test_the_report_of_two_models_ranks_them(project: Project) -> None:
@@ -32,3 +41,40 @@ def test_models_that_were_asked_nothing_in_common_are_a_warning(project: Project
     assert (
         "the models of the run are not ranked: there is nothing that all of" in (project.path / "out" / "report.html").read_text()
     )
+
+
+def run_of(project: Project) -> Path:
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    return run
+
+
+def test_a_report_that_is_made_later_has_the_same_page(project: Project) -> None:
+    project.script({"setting": "invert", "answer": "A"}, name="other")
+    project.run("--vlm-report=out", "--vlm-reference=other", models=("model", "other"))
+    main(["report", str(run_of(project)), "--out", str(project.path / "later")])
+    for name in PAGES:
+        assert (project.path / "later" / name).read_bytes() == (project.path / "out" / name).read_bytes()
+    assert '<a href="models.html">Models</a>' in (project.path / "later" / "report.html").read_text()
+
+
+def test_a_bundle_has_the_pages_that_the_run_has(project: Project) -> None:
+    project.script({"setting": "invert", "answer": "A"}, name="other")
+    project.run(models=("model", "other"))
+    run, bundle = run_of(project), project.path / "b.zip"
+    main(["bundle", str(run), "--out", str(bundle)])
+    assert PAGES.isdisjoint(zipfile.ZipFile(bundle).namelist())
+    main(["report", str(run)])
+    main(["bundle", str(run), "--out", str(bundle)])
+    assert {*PAGES, "report.html"} <= {*zipfile.ZipFile(bundle).namelist()}
+    assert main(["verify", str(bundle)]) == 0
+
+
+def test_a_report_without_answers_says_that_nothing_is_ranked(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.script(name="other")
+    project.run(models=("model", "other"))
+    run = run_of(project)
+    moved = shutil.copytree(run, project.path / "moved")
+    (moved / "predictions.sqlite").unlink()
+    assert main(["report", str(moved)]) == 0
+    assert "predictions.sqlite" in capsys.readouterr().err
+    assert "the models of the run are not ranked: its answers cannot be read" in (moved / "report.html").read_text()

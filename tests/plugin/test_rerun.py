@@ -96,6 +96,112 @@ def test_other_words_are_refused(project: Project) -> None:
     result.stderr.fnmatch_lines(["*--vlm-rerun 'fail': expected one of failed, errors, inconclusive. Did you mean 'failed'?"])
 
 
+def run_directories(project: Project) -> list[Path]:
+    return sorted((project.path / ".vlmrobust" / "runs").iterdir(), key=lambda path: path.stat().st_ctime_ns)
+
+
+DOWN = tuple({"setting": name, "error": "down"} for name in ("clean", "grayscale", "solarize:low"))
+
+
+def test_a_failure_is_not_forgotten_when_something_else_ran_again(any_project: Project) -> None:
+    any_project.script({"setting": "invert", "answer": "A"}, {"setting": "solarize:low", "error": "down"})
+    any_project.run("-k", "test_cell")
+    again = any_project.run("-k", "test_cell", "--vlm-rerun=errors")
+    again.assert_outcomes(errors=1, deselected=0 if "-n2" in any_project.arguments else TESTS - 1)
+    failed = any_project.run("-k", "test_cell", "--vlm-rerun=failed")
+    failed.assert_outcomes(failed=1, deselected=0 if "-n2" in any_project.arguments else TESTS - 1)
+    assert re.search(r"1 test to run again of run \S+ and 1 rerun of it \(1 ERROR, 1 FAIL, .*\)$", header(failed))
+
+
+def test_what_was_mended_since_does_not_run_again(project: Project) -> None:
+    project.script(*BROKEN)
+    project.run()
+    project.script(BROKEN[0])  # flip_v is mended
+    project.run("--vlm-rerun=failed").assert_outcomes(failed=2, passed=1, deselected=TESTS - 3)
+    project.run("--vlm-rerun=failed").assert_outcomes(failed=2, deselected=TESTS - 2)
+    project.script()
+    project.run("--vlm-rerun=failed").assert_outcomes(passed=2, deselected=TESTS - 2)
+    assert project.run("--vlm-rerun=failed").ret == 5
+    project.run().assert_outcomes(passed=TESTS)
+    assert "reruns" not in header(project.run("--vlm-rerun=failed"))
+
+
+def test_a_rerun_names_the_run_that_it_repeats(any_project: Project) -> None:
+    any_project.script(*BROKEN)
+    any_project.run()
+    for _ in range(2):
+        any_project.run("--vlm-rerun=failed")
+    named = [json.loads((run / "manifest.json").read_text())["repeats"] for run in run_directories(any_project)]
+    whole = next(run.name for run, name in zip(run_directories(any_project), named, strict=True) if not name)
+    assert sorted(named) == ["", whole, whole]
+
+
+def test_reruns_of_a_run_that_was_deleted_still_count(project: Project) -> None:
+    project.script(*BROKEN)
+    project.run()
+    (first,) = run_directories(project)
+    project.run("--vlm-rerun=failed")
+    shutil.rmtree(first)
+    project.run("--vlm-rerun=failed").assert_outcomes(failed=3, deselected=TESTS - 3)
+
+
+def test_tests_that_left_no_verdict_are_errors(any_project: Project) -> None:
+    """A run that was killed, or stopped, owes the verdicts of the tests that it did not come to."""
+    any_project.script(*BROKEN)
+    any_project.run()
+    (run,) = run_directories(any_project)
+    journal = run / "records.jsonl"
+    kept = [line for line in journal.read_text().splitlines(keepends=True) if '"setting": "clean"' in line or "grayscale" in line]
+    journal.write_text("".join(kept[:2]))
+    again = any_project.run("--vlm-rerun=errors")
+    again.assert_outcomes(passed=3, failed=3, deselected=0 if "-n2" in any_project.arguments else 2)
+    assert "6 tests to run again" in header(again)
+    assert header(again).endswith("6 without a verdict)")
+    assert any_project.run("--vlm-rerun=errors").ret == 5
+
+
+def test_a_run_that_was_stopped_at_a_failure(project: Project) -> None:
+    project.script(*BROKEN)
+    stopped = project.run("-x")
+    left = TESTS - sum(stopped.parseoutcomes().get(name, 0) for name in ("passed", "failed"))
+    again = project.run("--vlm-rerun=errors")
+    assert f"{left} tests to run again" in header(again)
+
+
+def test_a_run_that_was_killed_in_its_first_test_is_the_last_one(project: Project) -> None:
+    project.run()
+    project.write(
+        "conftest.py",
+        """
+import os
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    if os.environ.get("DIE"):
+        os._exit(9)
+    return (yield)
+""",
+    )
+    os.environ["DIE"] = "1"
+    try:
+        assert project.run(subprocess=True).ret == 9
+    finally:
+        del os.environ["DIE"]
+    again = project.run("--vlm-rerun=errors")
+    assert f"{TESTS} tests to run again" in header(again)
+    again.assert_outcomes(passed=TESTS)
+
+
+def test_a_file_that_could_not_be_collected_runs_again(any_project: Project) -> None:
+    project = any_project
+    project.write("suite/test_broken.py", "import no_such_module_at_all\n")
+    project.run("--continue-on-collection-errors")
+    project.write("suite/test_broken.py", "def test_mended():\n    pass\ndef test_two():\n    assert 0\n")
+    again = project.run("--vlm-rerun=errors")
+    again.assert_outcomes(passed=1, failed=1, deselected=0 if "-n2" in project.arguments else TESTS)
+
+
 def test_k_narrows_it_further(project: Project) -> None:
     project.script(*BROKEN)
     project.run()

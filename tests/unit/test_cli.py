@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
 from pathlib import Path
 
 import PIL.Image
@@ -9,6 +10,7 @@ import pytest
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.commands.printing import say
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Measure, Record
@@ -30,6 +32,7 @@ rules:
 waivers:
   - {id: W1, owner: jo, reason: known, expires: 2027-01-01, metric: accuracy_drop, where: {setting: fog}, cap: 9pp}
 """
+SOON = str(date.today().year + 2)  # noqa: DTZ011 - waivers expire by local date
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +109,7 @@ def test_check_says_what_a_policy_holds(tmp_path: Path, capsys: Captured, monkey
     Path("policy.yaml").write_text(POLICY)
     assert main(["check", "policy.yaml"]) == 0
     first, _, *table = capsys.readouterr().out.splitlines()
-    assert first.startswith("2 rules, 1 waivers, sha256 ")
+    assert first.startswith("2 rules, 1 waiver, sha256 ")
     assert table[1].split() == ["low", "accuracy_drop", "low", "<=", "0.05", "interval", "policy.yaml:3"]
     Path("policy.yaml").write_text(f"# a comment\n{POLICY}")
     main(["check", "policy.yaml"])
@@ -118,12 +121,12 @@ def test_check_says_what_a_policy_holds(tmp_path: Path, capsys: Captured, monkey
 
 def test_check_warns_and_is_strict_when_told(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("policy.yaml").write_text(POLICY.replace("setting: fog", "setting: fogg").replace("2027", "2999"))
+    Path("policy.yaml").write_text(POLICY.replace("setting: fog", "setting: fogg").replace("2027", SOON))
     assert main(["check", "policy.yaml"]) == 0
     out = capsys.readouterr().out
     assert "warning: policy.yaml:6: waiver W1 of jo: setting 'fogg' matches no setting that is known. Did you mean 'fog'?" in out
     assert main(["check", "--strict", "policy.yaml"]) == 1
-    Path("policy.yaml").write_text(POLICY.replace("2027", "2999"))
+    Path("policy.yaml").write_text(POLICY.replace("2027", SOON))
     assert main(["check", "--strict", "policy.yaml"]) == 0
     capsys.readouterr()
     assert main(["check", "--strict", "policy.yaml", "--samples", "100"]) == 1
@@ -165,7 +168,7 @@ def asked_twice(run: Path, *found: Repeatability, **more: object) -> str:
 
 def test_check_sets_rules_beside_the_noise(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    rules = POLICY.replace("2027", "2999").replace(
+    rules = POLICY.replace("2027", SOON).replace(
         "waivers:", "  - {id: else, metric: accuracy_drop, where: {model: n}, max: 1pp}\nwaivers:"
     )
     Path("policy.yaml").write_text(rules)
@@ -319,7 +322,7 @@ def test_junit_of_a_killed_run(tmp_path: Path, capsys: Captured) -> None:
     run = finished(tmp_path / "runs" / "r1")
     write_docket(run, {"tests": [{"nodeid": f"suite/test_a.py::test_cell[{name}]"} for name in ("m-d-clean", "m-d-fog:low")]}, [])
     assert main(["junit", str(run), "--out", str(tmp_path / "new" / "j.xml")]) == 0
-    assert capsys.readouterr().out == f"INCOMPLETE: 1 tests, 1 without a verdict, {tmp_path / 'new' / 'j.xml'}\n"
+    assert capsys.readouterr().out == f"INCOMPLETE: 1 test, 1 without a verdict, {tmp_path / 'new' / 'j.xml'}\n"
     text = (tmp_path / "new" / "j.xml").read_text()
     assert '<testcase classname="suite.test_a" name="test_cell[m-d-fog:low]" time="0.000"><error' in text.replace(
         "<properties />", ""
@@ -343,7 +346,7 @@ def test_rank_puts_models_side_by_side(tmp_path: Path, capsys: Captured) -> None
     assert main(["rank", *again, "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
     assert said.index("good/m") < said.index("bad/m")
-    assert "d: 1 samples, 0 perturbed settings" in said
+    assert "d: 1 sample, 0 perturbed settings" in said
     assert files(tmp_path / "out") == ["models.html", "models.json", "models.md"]
     assert json.loads((tmp_path / "out" / "models.json").read_text())["models"] == ["good/m", "bad/m"]
 
@@ -488,3 +491,13 @@ def test_explain_refuses_what_two_papers_use(capsys: Captured) -> None:
         "'rce' is ambiguous: write 'relative_corruption_error' (VLM-RobustBench) or 'relative_continuous_error' (Res-Bench)"
         in said
     )
+
+
+def test_what_a_message_quotes_is_never_obeyed(capsys: Captured) -> None:
+    assert main(["report", "\x1b[2J\u202eabsent"]) == 4
+    assert r"\x1b[2J\u202eabsent" in capsys.readouterr().err
+
+
+def test_what_is_said_is_printable(capsys: Captured) -> None:
+    say("one\ntwo \x1b[2J\udcff")
+    assert capsys.readouterr().out == "one\ntwo \\x1b[2J\\udcff\n"

@@ -24,6 +24,8 @@ SHARED_CLEAN = np.array([(0, 0), (1, 1), (1, 0), (0, 1), (-1, -1), (-1, 0), (0, 
 """What ``(clean - perturbed, clean - blind)`` can be for one sample with 0/1 scores."""
 
 _HALVINGS = 50
+_ROUNDING = 1e-12
+"""A mean of values in [-1, 1] below this is 0."""
 _ANGLES, _ROUNDS = 128, 5
 """Each round looks at so many angles of the interval that the one before has found: 128^5 angles in all."""
 
@@ -54,7 +56,8 @@ def restricted_score(counts: Array, values: Array) -> Array:
     extreme = np.where(tilt > 0.0, lowest, highest)
     variance = (likeliest * values**2).sum(axis=1) + rest * extreme**2
     mean = (values * counts).sum(axis=1) / n
-    result: Array = np.divide(mean, np.sqrt(variance / n), out=np.zeros_like(mean), where=variance > 0.0)
+    known = (variance > 0.0) & (np.abs(mean) > _ROUNDING)  # where all samples have one value, rounding is all that there is
+    result: Array = np.divide(mean, np.sqrt(variance / n), out=np.zeros_like(mean), where=known)
     return result
 
 
@@ -88,8 +91,8 @@ def score_ratio_interval(
     the contrast's design effect and the quantile is Student's with G - 1 degrees of freedom, as for Tango's interval of a drop.
 
     Args:
-        numerator: -1, 0 or 1 each, shape (N,) with N > 0.
-        denominator: -1, 0 or 1 each, shape (N,), with a positive mean.
+        numerator: shape (N,) with N > 0; -1, 0 or 1 each unless ``support`` has other pairs.
+        denominator: shape (N,), with a positive mean, likewise.
         clusters: which of the N samples move together.
         confidence: two-sided level in (0, 1).
         support: the pairs that a sample can have, shape (K, 2).

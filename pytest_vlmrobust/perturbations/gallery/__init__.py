@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from .sheet import Gallery, gallery
-from .wording import printable
 from .writing import DEFAULT_SETS, TILE, show
 
-__all__ = ["DEFAULT_SETS", "TILE", "Gallery", "gallery", "printable", "show"]
+__all__ = ["DEFAULT_SETS", "TILE", "Gallery", "gallery", "show"]

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 
+from pytest_vlmrobust.core.printing import printable
+
 from ..opencv import opencv
 from ..pixels import Image
 from . import wording
@@ -103,7 +105,7 @@ def _breakable(setting: str) -> str:
 
 
 def _images(tile: Tile, gallery: Gallery, urls: Encoded) -> str:
-    alt = escape(f"{wording.printable(gallery.source.name)} under {tile.setting}")
+    alt = escape(f"{printable(gallery.source.name)} under {tile.setting}")
     switched = ' class="whole"' if tile.detail is not None else ""
     whole = [f'<img{switched} src="{urls[id(picture)]}" alt="{alt}">' for picture in tile.pictures]
     detail = [] if tile.detail is None else [f'<img class="detail" src="{urls[id(tile.detail)]}" alt="{alt}, detail">']

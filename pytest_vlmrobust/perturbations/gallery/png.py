@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import UsageError
 
 from ..pixels import Color
@@ -38,8 +39,9 @@ def page(gallery: Gallery) -> bytes:
     width, height = whole.width + 2 * MARGIN, whole.height + 2 * MARGIN
     if max(width, height) > LONGEST or width * height > LARGEST:
         raise UsageError(
-            f"{gallery.count} settings would make a picture of {width} x {height} pixels. Expected sides of at most {LONGEST} "
-            f"and {LARGEST // 1_000_000} megapixels: show fewer settings or smaller tiles, or write .html"
+            f"{quantity(gallery.count, 'setting')} would make a picture of {width} x {height} pixels. "
+            f"Expected sides of at most {LONGEST} and "
+            f"{LARGEST // 1_000_000} megapixels: show fewer settings or smaller tiles, or write .html"
         )
     canvas = PIL.Image.new("RGB", (width, height), PAPER)
     whole.paint(canvas, MARGIN, MARGIN)

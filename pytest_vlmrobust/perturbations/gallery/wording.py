@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.printing import printable
+
 from ..opencv import opencv
 from .sheet import Gallery, Layout, Tile, layout
 
@@ -29,7 +32,7 @@ ABOUT_SHEETS = {
 
 def title(gallery: Gallery) -> str:
     """Returns what the page is called."""
-    return f"{printable(gallery.source.name)} under {gallery.count} settings"
+    return f"{printable(gallery.source.name)} under {quantity(gallery.count, 'setting')}"
 
 
 def header(gallery: Gallery) -> Iterator[str]:
@@ -63,8 +66,3 @@ def pixels(tile: Tile) -> str:
     """Returns the size of a result."""
     height, width = tile.size
     return f"{width} x {height} pixels"
-
-
-def printable(text: str) -> str:
-    """Returns ``text`` with everything that is not a visible character escaped, as in Python: file names may hold anything."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

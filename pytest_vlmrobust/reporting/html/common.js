@@ -35,4 +35,15 @@
   addEventListener("popstate", unfold);
   addEventListener("hashchange", unfold);
   unfold();
+
+  /* Paper cannot be unfolded: what was folded is printed, and folded again. */
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const part of folded) part.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const part of folded) part.open = false;
+    folded = [];
+  });
 })();

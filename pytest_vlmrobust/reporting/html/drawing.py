@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -71,8 +71,27 @@ class Flip:
 
 
 def available() -> bool:
-    """Whether the library that draws is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
+    """Whether the library that draws can be used."""
+    return not problem()
+
+
+@cache
+def problem() -> str:
+    """Returns why nothing can be drawn, an empty string where everything can; the library is imported once to find out."""
+    try:
+        import matplotlib.figure  # noqa: F401 - to find out whether it can be
+        from matplotlib.backends import backend_svg  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name == "matplotlib":
+            return "matplotlib is not installed"
+        return _unusable(error)
+    except Exception as error:  # noqa: BLE001 - a broken installation may raise anything, and the page says what
+        return _unusable(error)
+    return ""
+
+
+def _unusable(error: Exception) -> str:
+    return f"matplotlib is installed and cannot be imported ({type(error).__name__}: {error})"
 
 
 def ranking(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, zero: bool = True) -> Markup:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
-from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.policies.judgement import WARNING
+from pytest_vlmrobust.core.verdict import WARNING, Outcome
 
 from ..noise import noise_lines
 from ..wording import RunFacts, not_asked, noted, selection
@@ -31,7 +31,13 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     """Returns what limits the evidence of a run, grave things first; never says that nothing does."""
     found = [Limit(line, grave=True) for line in selection(records, facts)]
     beside = [f"{one.id}: {one.reason}" for one in records if one.test == CHECK]
-    found += _counted(beside, "{n} tests beside the gate failed: the run is not GO, whatever the gate found", grave=True)
+    found += _counted(
+        beside,
+        "test beside the gate failed",
+        "tests beside the gate failed",
+        ": the run is not GO, whatever the gate found",
+        grave=True,
+    )
     found += _answers(records)
     found += _not_asked(records)
     found += _not_applicable(records)
@@ -41,13 +47,17 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     found += _ungated(records)
     found += _about_samples_only(records)
     notes = [note for note in noted(records, most=_MOST) if note not in not_asked(records)]
-    return found + _counted(notes, "{n} notes on what settings could not do, or on what numbers mean")
+    return found + _counted(notes, "note", "notes", " on what settings could not do, or on what numbers mean")
 
 
-def _counted(details: Sequence[str], text: str, *, grave: bool = False) -> list[Limit]:
+def _counted(details: Sequence[str], one: str, several: str, rest: str, *, grave: bool = False) -> list[Limit]:
+    return _listed(details, f"{quantity(len(details), one, several)}{rest}", grave=grave)
+
+
+def _listed(details: Sequence[str], text: str, *, grave: bool = False) -> list[Limit]:
     if not details:
         return []
-    return [Limit(text.format(n=len(details)), grave, tuple(details[:_MOST]), max(0, len(details) - _MOST))]
+    return [Limit(text, grave, tuple(details[:_MOST]), max(0, len(details) - _MOST))]
 
 
 def _answers(records: Iterable[Record]) -> list[Limit]:
@@ -58,16 +68,23 @@ def _answers(records: Iterable[Record]) -> list[Limit]:
     found = []
     if failed:
         details = [f"{one.id}: {one.n_errors} of {one.n_requested}" for one in _most(cells, "n_errors")]
-        found += _counted(
-            details, f"{failed} of {asked} inferences failed ({share(failed / asked)}): these have no score", grave=True
+        found += _listed(
+            details,
+            f"{failed} of {quantity(asked, 'inference')} failed ({share(failed / asked)}): these have no score",
+            grave=True,
         )
     if unread:
         details = [f"{one.id}: {one.n_unparsed} of {one.n_requested}" for one in _most(cells, "n_unparsed")]
-        found += _counted(
-            details, f"no rule could read {unread} of {asked} answers ({share(unread / asked)}): these count as wrong"
+        found += _listed(
+            details, f"no rule could read {unread} of {quantity(asked, 'answer')} ({share(unread / asked)}): these count as wrong"
         )
-    if cells and not (failed or unread):
-        found.append(Limit(f"none of the {asked} inferences that cells rest on failed, and every answer could be read"))
+    if guessed := sum(one.n_guessed for one in cells):
+        details = [f"{one.id}: {one.n_guessed} of {one.n_requested}" for one in _most(cells, "n_guessed")]
+        found += _listed(
+            details, f"no rule could read {quantity(guessed, 'answer')} without the pictures: these count as guesses"
+        )
+    if cells and not (failed or unread or guessed):
+        found.append(Limit(f"of {quantity(asked, 'inference')} that cells rest on none failed, and every answer could be read"))
     return found
 
 
@@ -78,8 +95,9 @@ def _most(cells: Iterable[Record], count: str) -> list[Record]:
 
 def _not_asked(records: Sequence[Record]) -> list[Limit]:
     total = sum(bool(record.not_asked) for record in records)
-    return _counted(
-        not_asked(records), f"{total} tests were not asked: the model is not shown to do the task, or nothing can be compared"
+    return _listed(
+        not_asked(records),
+        f"{quantity(total, 'test was', 'tests were')} not asked: the model is not shown to do the task, or cannot be compared",
     )
 
 
@@ -90,12 +108,19 @@ def _not_applicable(records: Iterable[Record]) -> list[Limit]:
         for measure in record.measures
         if measure.outcome is Outcome.NOT_APPLICABLE
     ]
-    return _counted(details, "{n} metrics that a rule is about say nothing here (NOT_APPLICABLE)")
+    return _counted(
+        details,
+        "metric that a rule is about says nothing here",
+        "metrics that a rule is about say nothing here",
+        " (NOT_APPLICABLE)",
+    )
 
 
 def _warned(records: Iterable[Record]) -> list[Limit]:
     said = [f"{record.id}: {one.reason}" for record in records for one in record.measures if WARNING in one.reason]
-    return _counted(said, "{n} verdicts come with a warning: of a rule that warns and does not block")
+    return _counted(
+        said, "verdict comes with a warning", "verdicts come with a warning", ": of a rule that warns and does not block"
+    )
 
 
 def _repeated(facts: RunFacts) -> list[Limit]:
@@ -110,9 +135,16 @@ def _ungated(records: Iterable[Record]) -> list[Limit]:
     free = [record.id for record in having if record.outcome is Outcome.MEASURED]
     families = sum(record.test == FAMILY for record in having if record.outcome is Outcome.MEASURED)
     about = f", {families} of them about families of models" if families else ""
-    return _counted(free, f"{len(free)} of {len(having)} tests were measured only: no rule of the policy judges them{about}")
+    every = quantity(len(having), "test")
+    one = f"of {every} was measured only: no rule of the policy judges it"
+    return _counted(free, one, f"of {every} were measured only: no rule of the policy judges them", about)
 
 
 def _about_samples_only(records: Iterable[Record]) -> list[Limit]:
     points = [f"{record.id}: {one.metric}" for record in records for one in record.measures if one.target == "dataset"]
-    return _counted(points, "{n} verdicts speak about these samples alone: their rules judge the value, not the interval")
+    return _counted(
+        points,
+        "verdict speaks about these samples alone",
+        "verdicts speak about these samples alone",
+        ": what was judged is the value, not the interval",
+    )

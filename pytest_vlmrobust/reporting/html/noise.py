@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.repeatability import Repeatability
 
 from ..noise import moves, unmeasured
@@ -47,7 +48,7 @@ def _floor(about: Repeatability) -> Floor:
 def _facts(about: Repeatability) -> tuple[tuple[str, str], ...]:
     """Returns the counts, each with what it counts."""
     facts = {
-        "asked again": f"{about.repeated} answers from {about.cells} cells",
+        "asked again": f"{quantity(about.repeated, 'answer')} from {quantity(about.cells, 'cell')}",
         "scored differently": str(about.flipped),
         "worded differently": str(about.reworded),
         "inferences that failed": str(about.failed) if about.failed else "",

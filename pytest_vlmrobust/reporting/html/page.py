@@ -10,8 +10,9 @@ from urllib.parse import quote
 from jinja2 import Environment
 
 from pytest_vlmrobust.core.record import FAMILY, Record
+from pytest_vlmrobust.core.verdict import Outcome
 
-from ..wording import QUIET, RunFacts, because, headline, worst_first
+from ..wording import QUIET, RunFacts, apart, because, headline, worst_first
 from . import charts, gaps, heatmap, noise, parts, patches, pictures, policy, sweeps, words
 from .data import addresses, drill_down
 from .limits import Limit, limits
@@ -48,6 +49,7 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     return environment.get_template("page.html").render(
         decision=decision,
         reason=because(decision, records, facts),
+        apart=apart(records, facts),
         records=ordered,
         outcomes=words.by_outcome(records),
         breaches=[one for one in ordered if one.deciding not in QUIET][:_BREACHES],
@@ -79,6 +81,7 @@ def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
             **dict(zip(("judged", "free"), sweeps.card(sweep), strict=True)),
             "overview": heatmap.overview(sweep),
             "charts": [one for one in (charts.worst_settings(sweep), charts.resolution_curve(sweep), charts.flips(sweep)) if one],
+            "unasked": sum(one.deciding is Outcome.MEASURED and bool(one.not_asked) for one in sweep.summaries),
             "not_asked": Counter(one.not_asked for one in sweep.records if one.not_asked),
             "spatial": patches.spatial(sweep),
             "patches": patches.table(sweep),

@@ -11,6 +11,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from pytest_vlmrobust.core.counting import quantity
+
 from . import drawing, heatmap, words
 
 
@@ -41,9 +43,10 @@ def environment() -> Environment:
     found.filters |= {"points": words.points, "share": words.share, "number": words.number, "interval": words.interval}
     found.globals |= {
         "marks": words.MARKS,
+        "quantity": quantity,
         "shade": heatmap.shade,
         "extra": drawing.EXTRA,
-        "drawable": drawing.available(),
+        "undrawn": drawing.problem(),
         "style": asset("style.css"),
     }
     return found

@@ -75,8 +75,12 @@ def baselines(sweep: Sweep) -> list[Line]:
 
 
 def card(sweep: Sweep) -> tuple[list[Line], list[Line]]:
-    """Returns the lines of a sweep's card: baselines and what a rule judges; and summary metrics that were measured only."""
-    found = [line for record in sweep.summaries for line in summary_lines(record)]
+    """Returns the lines of a sweep's card: baselines and what a rule judges; and summary metrics that were measured only.
+
+    What was not asked, and no rule has anything to say about, is in neither.
+    """
+    asked = [record for record in sweep.summaries if record.deciding is not Outcome.MEASURED or not record.not_asked]
+    found = [line for record in asked for line in summary_lines(record)]
     judged = [line for line in found if _outcome(line) is not Outcome.MEASURED]
     return [*baselines(sweep), *_budgets(sweep), *judged], [line for line in found if line not in judged]
 

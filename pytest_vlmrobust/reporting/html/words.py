@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.printing import LONGEST, printable
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 
 from ..wording import SEVERITY
 
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
-LONGEST = 2000
-"""Characters of a text that the page shows."""
 
 
 class Mark(NamedTuple):
@@ -45,22 +43,8 @@ DECISIONS = {
 
 
 def shown(text: str) -> str:
-    r"""Returns a text as it may be printed: cut, and with every character that is not visible written as its code point.
-
-    Line breaks and tabs stay. Marks that reverse the direction of text, and half surrogates, are invisible and are spelled out.
-
-    >>> shown("a\x00b\u202ec")
-    'a⟨U+0000⟩b⟨U+202E⟩c'
-    """
-    rest = len(text) - LONGEST
-    cut = text[:LONGEST]
-    if not cut.isprintable():
-        cut = "".join(char if _visible(char) else f"⟨U+{ord(char):04X}⟩" for char in cut)
-    return f"{cut} … ({rest} more characters)" if rest > 0 else cut
-
-
-def _visible(char: str) -> bool:
-    return char.isprintable() or char in "\n\t" or unicodedata.category(char) == "Zs"
+    """Returns a text as the page shows it: cut, line breaks and tabs kept, and spelled out what else is not visible."""
+    return printable(text, LONGEST, kept="\n\t")
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -117,7 +101,7 @@ def ends(threshold: str) -> list[float]:
 
 def named(measure: Measure) -> str:
     """Returns the metric of a measure, with its category."""
-    return f"{measure.metric} ({measure.category})" if measure.category else measure.metric
+    return measure.called
 
 
 def measure_of(record: Record, metric: str) -> Measure | None:

@@ -196,7 +196,7 @@ def test_a_record_of_ones_own_beside_the_file(tmp_path: Path) -> None:
         {"number": "a2", "query": "What?", "label": "['u', 'v']", "type": "short"},
         {"number": "b3", "query": "What?", "label": "w", "type": "short", "topic": "junk"},
     ]
-    with pytest.warns(UserWarning, match="1 rows are left out: their 'topic' is 'junk' \\(not ours\\)"):
+    with pytest.warns(UserWarning, match="1 row is left out: its 'topic' is 'junk' \\(not ours\\)"):
         first, second = read(tmp_path, "ours", *rows)
     assert (first.id, first.task, first.target, first.category, dict(first.keys)) == ("a1", "choice", "B", "t", {"figure": "a/t"})
     assert (second.scorer, second.target, second.category, second.instruction) == ("anls", ("u", "v"), "a-x", "Be brief.")

@@ -59,3 +59,12 @@ def test_the_twin_of_a_thinking_model_has_its_family_and_size() -> None:
     assert twin(models, "plain") == ""
     assert twin(named(model("thinks", "intern", 8, "thinking")), "thinks") == ""
     assert twin(named(model("thinks", "", 8, "thinking"), model("x", "", 8)), "thinks") == ""
+
+
+def test_of_several_twins_the_direct_one_counts_and_two_are_refused() -> None:
+    thinks = model("thinks", "intern", 8, "thinking")
+    assert twin(named(model("reasons", "intern", 8, "cot"), model("plain", "intern", 8), thinks), "thinks") == "plain"
+    assert twin(named(model("reasons", "intern", 8, "cot"), thinks), "thinks") == "reasons"
+    said = "'thinks' could be compared with 'older' or 'plain', which have its family 'intern' and its size. Gate them in runs of"
+    with pytest.raises(UsageError, match=said):
+        twin(named(model("plain", "intern", 8), model("older", "intern", 8), thinks), "thinks")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,25 @@ def test_what_is_neither_is_refused_with_the_nearest(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"--vlm-thresholds 'defualt': there is no file {str(tmp_path / 'defualt')!r}")
     shipped = "ci-smoke, default, observatory, pcri, rci, resbench, robustbench, strict, tiny"
     assert f"Did you mean 'default'? Shipped: {shipped}" in str(caught.value)
+
+
+def test_bounds_are_checked_against_what_each_metric_can_be() -> None:
+    bounds = {name: about.bounds for name, about in known_metrics().items()}
+    unbounded = {name for name, ends in bounds.items() if ends == (-math.inf, math.inf)}
+    assert unbounded == {
+        "relative_corruption_error",
+        "mean_relative_corruption_error",
+        "pcri_excess",
+        "pcri_placebo",
+        "resolution_slope",
+        "resolution_slope.macro",
+        "scale_gain",
+        "corpus_score",
+        "corpus_drop",
+    }
+    assert bounds["accuracy_drop"] == bounds["label_preserving_drop"] == bounds["unparsed_increase"] == (-1.0, 1.0)
+    assert bounds["corpus_pcri"] == bounds["pcri"] == (-math.inf, 1.0)
+    assert bounds["grid_distance"] == (0.0, math.inf)
 
 
 def test_rules_may_be_about_every_metric_and_the_label_preserving_drop() -> None:

@@ -39,19 +39,19 @@ def said(policy: Policy, samples: int | None = None) -> list[str]:
     [
         (
             "{id: a, metric: accuracy_drop, where: {setting: glas_blur}, max: 5pp}",
-            "rule a: setting 'glas_blur' matches no setting that is known. Did you mean 'glass_blur'?",
+            "rule a: setting 'glas_blur' matches no setting that is known. Did you mean 'glass_blur'? A gate refuses it",
         ),
         (
             "{id: a, metric: accuracy_drop, where: {setting: 'fog:lwo'}, max: 5pp}",
-            "rule a: setting 'fog:lwo' matches no setting that is known. Did you mean 'fog:low'?",
+            "rule a: setting 'fog:lwo' matches no setting that is known. Did you mean 'fog:low'? A gate refuses it",
         ),
         (
             "{id: a, metric: accuracy_drop, where: {family: blurr}, max: 5pp}",
-            "rule a: family 'blurr' matches no family that is known. Did you mean 'blur'?",
+            "rule a: family 'blurr' matches no family that is known. Did you mean 'blur'? A gate refuses it",
         ),
         (
             "{id: a, metric: accuracy_drop, unless: {level: 'hi?'}, max: 5pp}",
-            "rule a: level 'hi?' matches no level that is known.",
+            "rule a: level 'hi?' matches no level that is known. A gate refuses it",
         ),
         (
             "{id: a, metric: pcri, where: {family: blur}, within: [-0.1, 0.1]}",
@@ -83,6 +83,8 @@ def test_a_rule_that_nothing_can_meet(write: Path, rule: str, sentence: str) -> 
         "{id: a, metric: accuracy_drop, where: {level: '31?'}, max: 5pp}",
         "{id: a, metric: accuracy_drop, where: {setting: 'fog:low+flip_h'}, max: 5pp}",
         "{id: a, metric: accuracy_drop, where: {family: blur}, unless: {dataset: mine, setting: '*_blur'}, max: 5pp}",
+        "{id: a, metric: accuracy_drop, where: {family: [blur+binary, 'weather+*']}, max: 5pp}",
+        "{id: a, metric: accuracy_drop, where: {setting: ['*+invert', 'fog:*+flip_h']}, max: 5pp}",
         "{id: a, metric: identity_drop, where: {setting: observatory_ood}, max: 5pp}",
         "{id: a, metric: baseline_drop, where: {setting: fog}, max: 2pp}",
         "{id: a, metric: drop_increase, max: 2pp}",
@@ -91,6 +93,81 @@ def test_a_rule_that_nothing_can_meet(write: Path, rule: str, sentence: str) -> 
 )
 def test_a_rule_that_something_may_meet(write: Path, rule: str) -> None:
     assert said(policy_of(write, rule)) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        (
+            "metric: accuracy_drop, max: 100pp",
+            "rule a (accuracy_drop <= 1) can never fail: no value of accuracy_drop lies beyond",
+        ),
+        (
+            "metric: visual_gain, min: -1.0",
+            "rule a (visual_gain >= -1) can never fail: no value of visual_gain lies beyond. Tight",
+        ),
+        ("metric: accuracy, within: [0, 100%]", "rule a (accuracy in 0..1) can never fail: no value of accuracy lies beyond"),
+        ("metric: transfer_retention, min: 0", "rule a (transfer_retention >= 0) can never fail"),
+        (
+            "metric: accuracy, min: 100%",
+            (
+                "rule a (accuracy >= 1) can hardly ever pass: it admits nothing but the end of what accuracy can be, and judges "
+                "the interval, which is wider. Loosen it, or judge: point"
+            ),
+        ),
+        ("metric: harmful_flip_rate, max: 0", "rule a (harmful_flip_rate <= 0) can hardly ever pass"),
+    ],
+)
+def test_a_bound_that_decides_nothing(write: Path, rule: str, sentence: str) -> None:
+    (found,) = said(policy_of(write, f"{{id: a, {rule}}}"))
+    assert found.startswith(f"p.yaml:3: {sentence}")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "metric: accuracy_drop, max: 99pp",
+        "metric: relative_corruption_error, max: 900%",
+        "metric: accuracy, min: 100%, judge: point",
+        "metric: accuracy_drop, within: [-100pp, 5pp]",
+    ],
+)
+def test_a_bound_that_may_decide(write: Path, rule: str) -> None:
+    assert said(policy_of(write, f"{{id: a, {rule}}}")) == []
+
+
+def test_a_budget_that_admits_everything(write: Path) -> None:
+    write.write_text(f"version: 1\nbudgets: {{max_unparsed_rate: 100%, max_error_rate: 99%}}\nrules: [{RULE}]\n")
+    policy = load_policy([write], known_metrics=known_metrics(), root=write.parent)
+    assert said(policy) == ["p.yaml:2: budget max_unparsed_rate of 100% can never be broken: no rate is above it. Lower it"]
+
+
+def test_a_rule_that_a_later_file_loosens(write: Path) -> None:
+    policy_of(write, RULE)
+    later = write.with_name("q.yaml")
+    for bound, expected in (("9pp", ["accuracy_drop <= 0.05 becomes <= 0.09 (looser)"]), ("4pp", [])):
+        later.write_text(f"version: 1\nrules:\n  - {RULE.replace('5pp', bound)}\n")
+        policy = load_policy([write, later], known_metrics=known_metrics(), root=write.parent)
+        prefix = "q.yaml:3: rule low of p.yaml:3 is replaced by q.yaml:3: "
+        assert said(policy) == [f"{prefix}{change}. Look whether that is meant" for change in expected]
+
+
+@pytest.mark.parametrize(
+    ("metric", "rule", "cap", "everything"),
+    [
+        ("accuracy_drop", "max: 5pp", "100pp", True),
+        ("accuracy_drop", "max: 5pp", "99pp", False),
+        ("accuracy", "min: 50%", "0", True),
+        ("accuracy", "min: 50%", "1%", False),
+        ("visual_gain", "min: 50%", "-100%", True),
+        ("relative_corruption_error", "max: 50%", "9900%", False),
+    ],
+)
+def test_a_waiver_that_covers_every_breach(write: Path, metric: str, rule: str, cap: str, *, everything: bool) -> None:
+    waiver = WAIVER.format(expires="2027-03-01", metric=metric, where="{model: m}").replace("60pp", cap)
+    found = said(policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(waiver,)))
+    sentence = f"p.yaml:5: waiver W1 of jo covers every breach: {metric} is never worse than its cap of "
+    assert [text.startswith(sentence) for text in found] == [True] * everything
 
 
 def test_of_two_rules_on_the_same_tests_the_looser_never_decides(write: Path) -> None:
@@ -137,6 +214,14 @@ def test_two_rules_that_may_both_decide(write: Path, other: str) -> None:
         ("2027-01-01", "accuracy_drop", "{setting: fog}", ["expires on 2027-01-01, in 0 days: mend what it covers, or renew it"]),
         ("2027-01-31", "accuracy_drop", "{setting: fog}", ["expires on 2027-01-31, in 30 days"]),
         ("2027-02-01", "accuracy_drop", "{setting: fog}", []),
+        ("2031-12-31", "accuracy_drop", "{setting: fog}", []),
+        (
+            "2032-01-03",
+            "accuracy_drop",
+            "{setting: fog}",
+            ["expires on 2032-01-03, in 5 years: as good as never. Give it a day on"],
+        ),
+        ("9999-12-31", "accuracy_drop", "{setting: fog}", ["expires on 9999-12-31, in 7972 years: as good as never"]),
         (
             "2027-03-01",
             "accuracy_drop",

@@ -87,6 +87,20 @@ def test_a_part_is_go_only_where_the_policy_is_for_trying_things_out(name: str) 
     assert bool(coverage.suites) == (name not in {"tiny", "ci-smoke"})
 
 
+@pytest.mark.parametrize("name", [file.stem for file in FILES])
+def test_rules_are_about_any_data_or_the_policy_says_that_a_run_may_leave_them_out(name: str) -> None:
+    policy = read(name)
+    named = [glob for rule in policy.rules for glob in rule.where.dataset]
+    about_some = any(not glob.startswith("*.") for glob in named)  # the others are tasks, which any collection of identities has
+    assert policy.coverage.rules is (Extent.PARTIAL if about_some or name == "ci-smoke" else Extent.WHOLE)
+    measured = shipped_tests()
+    asked = [rule for rule in policy.rules if rule.metric != "fixation_rate"]  # which stands beside the scores of every cell
+    for rule in asked if not about_some else ():
+        near = [test for test in measured if test.metric == rule.metric]
+        assert near, rule.id
+        assert any(rule.applies(test) for test in near), rule.id
+
+
 def test_every_published_model_keeps_the_policy_of_its_paper_and_one_of_them_reaches_each_bound() -> None:
     policy = read("robustbench")
     found = published_sweeps()

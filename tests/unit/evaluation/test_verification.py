@@ -261,3 +261,9 @@ def test_what_is_no_docket_is_refused(run: Path, content: str) -> None:
     (run / "docket.json").write_text(content)
     with pytest.raises(StoreError, match=r"docket\.json"):
         verified(run)
+
+
+def test_what_is_said_of_many_tests_is_said_once(run: Path) -> None:
+    found = verified(run, lambda record: record if record.setting == "clean" else None, unrecorded=len(TESTS) - 1)
+    first = "test_cell[no_image], suite.py::test_cell[flip_h], suite.py::test_cell[flip_v], suite.py::test_cell[patches:2]"
+    assert found.notes == (f"5 tests: the run left no verdict: suite.py::{first}, suite.py::test_sweep[worst]",)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UnknownName, UsageError
+from pytest_vlmrobust.core.printing import printable
 from pytest_vlmrobust.perturbations.gallery import html, png, show, wording
 from pytest_vlmrobust.perturbations.gallery.boxes import flowing, picture, stacked, text
 from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resized, ssim
@@ -341,9 +342,9 @@ class TestHtml:
         assert b"<title>" in page
         title = re.search(r"<title>(.*?)</title>", page.decode(), re.DOTALL)
         assert title is not None
-        assert unescape(title[1]) == f"{wording.printable(name)} under 1 settings"
-        assert wording.printable(name).isprintable()
-        assert all(wording.printable(name) in alt for alt in parsed.all("img", "alt"))
+        assert unescape(title[1]) == f"{printable(name)} under 1 setting"
+        assert printable(name).isprintable()
+        assert all(printable(name) in alt for alt in parsed.all("img", "alt"))
 
     def test_is_the_same_again(self) -> None:
         assert html.page(made(CHOSEN)) == html.page(made(CHOSEN))
@@ -392,7 +393,7 @@ class TestPng:
     def test_too_large_a_sheet_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(png, "LONGEST", 500)
         with pytest.raises(
-            UsageError, match=r"1 settings would make a picture of \d+ x \d+ pixels. Expected sides of at most 500"
+            UsageError, match=r"1 setting would make a picture of \d+ x \d+ pixels. Expected sides of at most 500"
         ):
             png.page(made(["flip_h"]))
 

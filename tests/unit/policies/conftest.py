@@ -8,8 +8,8 @@ import pytest
 from pytest_vlmrobust.policies import MetricFacts, Policy, load_policy
 
 METRICS = {
-    "accuracy": MetricFacts("fraction", "higher"),
-    "accuracy_drop": MetricFacts("fraction", "lower"),
+    "accuracy": MetricFacts("fraction", "higher", bounds=(0.0, 1.0)),
+    "accuracy_drop": MetricFacts("fraction", "lower", bounds=(-1.0, 1.0)),
     "harmful_flip_rate": MetricFacts("fraction", "lower"),
     "relative_corruption_error": MetricFacts("ratio", "lower"),
     "pcri": MetricFacts("fraction", "none"),

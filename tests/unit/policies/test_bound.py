@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -50,6 +51,59 @@ def test_other_text_is_refused(raw: str) -> None:
         parse_quantity(raw, "fraction")
 
 
+HUGE = ("1e400", "9" * 401, "1e400pp", "1e400%", "-1e400pp", "9" * 401 + "%", 10**400, -(10**400))
+
+
+@pytest.mark.parametrize("raw", HUGE)
+@pytest.mark.parametrize("unit", ["fraction", "ratio", ""])
+def test_what_no_number_can_hold_is_refused_with_and_without_a_unit(raw: float | str, unit: str) -> None:
+    with pytest.raises(ValueError, match=r"^a (finite|plain) number"):
+        parse_quantity(raw, unit)
+
+
+@pytest.mark.parametrize(
+    "raw", ["1e999999999pp", "1e99999999999999999999", "1e99999999999999999999%", "0e99999999999999999999pp"]
+)
+def test_exponents_that_nobody_means_are_refused(raw: str) -> None:
+    with pytest.raises(ValueError, match=r"^a number such as 0\.05, 5pp or 5%$"):
+        parse_quantity(raw, "fraction")
+
+
+@pytest.mark.parametrize("raw", ["1e-400pp", "1e-9999"])
+def test_what_is_smaller_than_any_number_is_nothing(raw: str) -> None:
+    assert parse_quantity(raw, "fraction") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("raw", "reach", "message"),
+    [
+        ("500pp", (-1.0, 1.0), "a number from -1 to 1, for no value of the metric lies beyond; this is 5"),
+        ("500%", (-1.0, 1.0), "a number from -1 to 1, for no value of the metric lies beyond; this is 5"),
+        ("-0.5pp", (0.0, 1.0), "a number from 0 to 1, for no value of the metric lies beyond; this is -0.005"),
+        ("200%", (-math.inf, 1.0), "a number up to 1, for no value of the metric lies beyond; this is 2"),
+        (-0.2, (0.0, math.inf), "a number of at least 0, for no value of the metric lies beyond; this is -0.2"),
+        (5, (-1.0, 1.0), "a fraction: write 5pp or 5% for 0.05"),
+        (1.5, (-2.0, 2.0), "a fraction: write 1.5pp or 1.5% for 0.015, or 150% for 1.5"),
+    ],
+)
+def test_what_a_metric_cannot_be_bounds_nothing(raw: float | str, reach: tuple[float, float], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        parse_quantity(raw, "fraction", reach)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reach", "value"),
+    [
+        ("100pp", (-1.0, 1.0), 1.0),
+        ("-100%", (-1.0, 1.0), -1.0),
+        ("900%", (-math.inf, math.inf), 9.0),
+        ("250%", (0.0, math.inf), 2.5),
+    ],
+)
+def test_the_ends_of_what_a_metric_can_be_belong_to_it(raw: str, reach: tuple[float, float], value: float) -> None:
+    assert parse_quantity(raw, "fraction", reach) == value
+
+
 def test_percentage_points_are_for_fractions() -> None:
     with pytest.raises(ValueError, match=r"a plain number: the metric's unit is correlation"):
         parse_quantity("5pp", "correlation")
@@ -85,6 +139,20 @@ def test_nan_is_never_admitted() -> None:
 )
 def test_a_bound_is_written_in_plain_decimals(bound: Bound, text: str) -> None:
     assert str(bound) == text
+
+
+def test_a_bound_holds_another_that_asks_as_much_or_more() -> None:
+    assert Bound(high=0.1).holds(Bound(high=0.1))
+    assert Bound(high=0.1).holds(Bound(-0.1, 0.1))
+    assert not Bound(high=0.1).holds(Bound(high=0.2))
+    assert not Bound(high=0.1).holds(Bound(low=0.0))
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"), [(Bound(high=0.05), "<= 0.05"), (Bound(low=0.8), ">= 0.8"), (Bound(-0.1, 0.3), "in -0.1..0.3")]
+)
+def test_a_bound_is_a_condition(bound: Bound, text: str) -> None:
+    assert bound.condition == text
 
 
 def test_plain_decimals_have_no_exponent() -> None:

@@ -93,10 +93,12 @@ def test_later_files_override_key_by_key(load: Load) -> None:
     assert dict(coverage.sources) == {"tests": "b.yaml:2", "suites": "a.yaml:4"}
 
 
-@pytest.mark.parametrize("text", ["{tests: partial}", "{samples: 50%}", "{samples: 50}", "{suites: [patches]}"])
+@pytest.mark.parametrize(
+    "text", ["{tests: partial}", "{samples: 50%}", "{samples: 50}", "{suites: [patches]}", "{rules: partial}"]
+)
 def test_what_is_asked_for_is_part_of_what_a_policy_means(load: Load, text: str) -> None:
     assert load(f"{RULES}coverage: {text}\n").sha256 != load(RULES).sha256
-    assert load(f"{RULES}coverage: {{tests: whole, samples: whole}}\n").sha256 == load(RULES).sha256
+    assert load(f"{RULES}coverage: {{tests: whole, samples: whole, rules: whole}}\n").sha256 == load(RULES).sha256
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,9 @@ def test_what_is_asked_for_is_part_of_what_a_policy_means(load: Load, text: str)
     [
         ("{test: whole}", "a.yaml:4: unknown key 'test' in coverage. Did you mean 'tests'?"),
         ("{tests: hole}", "a.yaml:4: coverage.tests is the text 'hole'. Expected one of whole, partial. Did you mean 'whole'?"),
+        ("{rules: hole}", "a.yaml:4: coverage.rules is the text 'hole'. Expected one of whole, partial. Did you mean 'whole'?"),
+        ("{samples: 1e400%}", "a.yaml:4: coverage.samples is the text '1e400%'. Expected a finite number"),
+        ("{samples: 1e99999999999999999999%}", "Expected a number such as 0.05, 5pp or 5%"),
         ("{tests: true}", "coverage.tests is 'true'. Expected one of whole, partial"),
         ("{samples: hole}", "a number of samples such as 500. Did you mean 'whole'?"),
         ("{samples: 0}", "Expected whole, partial, a share such as 20%, or a number of samples such as 500"),

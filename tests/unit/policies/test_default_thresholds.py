@@ -35,6 +35,7 @@ FACTS = {
     "mean_harmful_flip_rate": MetricFacts("fraction", "lower", "sweep"),
     "mean_helpful_flip_rate": MetricFacts("fraction", "none", "sweep"),
     "identity_drop": MetricFacts("fraction", "lower", "sweep", split=True),
+    "identity_accuracy": MetricFacts("fraction", "higher", "sweep", split=True),
     "split_position_gap": MetricFacts("fraction", "lower", "sweep", split=True),
     "split_group_gap": MetricFacts("fraction", "lower", "sweep", split=True),
     "split_transfer_retention": MetricFacts("ratio", "higher", "sweep", split=True),

@@ -266,6 +266,18 @@ def test_tests_that_share_a_rule_share_the_risk_of_failing_and_not_that_of_passi
     assert plain.reason == f"accuracy_drop 0.300 [0.264, 0.336] > 0.050, at a risk shared by 133 tests {CITED}"
 
 
+def test_the_interval_that_leaves_it_open_is_the_one_that_is_printed() -> None:
+    """Of 0.080 +- 0.010 the 90 % interval lies above 0.050; at the risk of one among 133 tests it does not."""
+    above = normal(0.05 + 3 * 0.01, 0.01)
+    said = "accuracy_drop 0.080 [0.044, 0.116] does not decide <= 0.050, at a risk shared by 133 tests"
+    verdict = judge_rule(rule(treatment=INTERVAL), above, (), TODAY, tests=133)
+    assert (verdict.outcome, verdict.reason.partition(" (rule")[0]) == (Outcome.INCONCLUSIVE, said)
+    waived = judge_rule(rule(treatment=INTERVAL), above, [waiver()], TODAY, tests=133)
+    assert (waived.outcome, waived.reason.partition(" (rule")[0]) == (Outcome.WAIVED, said)
+    inside = judge_rule(rule(treatment=INTERVAL), normal(0.045, 0.01), (), TODAY, tests=133)
+    assert inside.reason.startswith("accuracy_drop 0.045 [0.029, 0.061] does not decide <= 0.050 (rule")
+
+
 def test_either_end_of_a_range_takes_half_of_the_risk_of_failing() -> None:
     above = normal(0.3 + 1.8 * 0.01, 0.01)
     assert judged(above, rule(Bound(high=0.3), INTERVAL)).outcome is Outcome.FAIL

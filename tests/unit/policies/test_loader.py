@@ -33,11 +33,92 @@ def test_later_files_override_by_id_and_keep_the_place(load: Load) -> None:
     assert not policy.rules[0].where  # the earlier rule is replaced as a whole
 
 
-def test_defaults_of_a_later_file_hold_for_the_rules_of_all(load: Load) -> None:
-    policy = load(BASE, "version: 1\ndefaults: {judge: interval, on_inconclusive: warn}\n")
-    assert [rule.treatment.judge for rule in policy.rules] == [Judge.INTERVAL, Judge.INTERVAL]
-    assert [rule.treatment.on_inconclusive for rule in policy.rules] == [OnInconclusive.WARN] * 2
-    assert [rule.treatment.tier for rule in policy.rules] == [Tier.BLOCK, Tier.WARN]  # what a rule says itself stays
+LATER = """\
+version: 1
+defaults: {tier: warn, on_inconclusive: warn}
+rules:
+  - {id: gain, metric: visual_gain, min: 1pp}
+  - {id: said, metric: accuracy, min: 50%, tier: block}
+"""
+
+
+@pytest.mark.parametrize("files", [(BASE, LATER), (LATER, BASE)])
+def test_defaults_are_those_of_the_rules_of_their_own_file(load: Load, files: tuple[str, str]) -> None:
+    treated = {rule.id: rule.treatment for rule in load(*files).rules}
+    assert {name: about.tier for name, about in treated.items()} == {
+        "low": Tier.BLOCK,
+        "high": Tier.WARN,  # says so itself
+        "gain": Tier.WARN,
+        "said": Tier.BLOCK,
+    }
+    assert {name for name, about in treated.items() if about.judge is Judge.POINT} == {"low", "high"}
+    assert {name for name, about in treated.items() if about.on_inconclusive is OnInconclusive.WARN} == {"gain", "said"}
+
+
+def test_a_rule_that_takes_the_place_of_another_has_the_defaults_of_its_own_file(load: Load) -> None:
+    (low, _) = load(BASE, "version: 1\nrules:\n  - {id: low, metric: accuracy_drop, max: 5pp, where: {level: low}}\n").rules
+    assert low.treatment.judge is Judge.INTERVAL
+
+
+@pytest.mark.parametrize("rules", ["", "rules: []\n"])
+def test_defaults_without_a_rule_to_hold_for_are_refused(load: Load, rules: str) -> None:
+    message = (
+        "b.yaml:2: defaults are those of the rules of their own file, and it has none: they would change nothing. Write them"
+    )
+    with pytest.raises(PolicyError, match=re.escape(message)):
+        load(BASE, f"version: 1\ndefaults: {{tier: warn}}\n{rules}")
+    assert load(BASE, f"version: 1\ndefaults: {{}}\n{rules}").rules
+
+
+def replaced(load: Load, *rules: str) -> list[tuple[str, bool]]:
+    """Returns what the policy says about rules called r that replace each other, file by file."""
+    policy = load(*(f"version: 1\nrules:\n  - {{id: r, {rule}}}\n" for rule in rules))
+    return [(str(one), one.only_tightens) for one in policy.replaced]
+
+
+@pytest.mark.parametrize(
+    ("later", "said", "only_tightens"),
+    [
+        ("metric: accuracy_drop, max: 50pp", "accuracy_drop <= 0.1 becomes <= 0.5 (looser)", False),
+        ("metric: accuracy_drop, max: 5pp", "accuracy_drop <= 0.1 becomes <= 0.05 (tighter)", True),
+        ("metric: accuracy_drop, within: [-5pp, 5pp]", "accuracy_drop <= 0.1 becomes in -0.05..0.05 (tighter)", True),
+        ("metric: accuracy_drop, within: [-5pp, 20pp]", "accuracy_drop <= 0.1 becomes in -0.05..0.2 (another range)", False),
+        ("metric: accuracy, min: 10%", "accuracy_drop <= 0.1 becomes accuracy >= 0.1 (another metric)", False),
+        ("metric: accuracy_drop, max: 10pp, reason: another one", "nothing changes", True),
+        ("metric: accuracy_drop, max: 5pp, judge: point", "<= 0.05 (tighter); judge: interval becomes point", False),
+        ("metric: accuracy_drop, max: 10pp, tier: warn", "tier: block becomes warn", False),
+        (
+            "metric: accuracy_drop, max: 10pp, where: {setting: [fog, invert]}",
+            "where: everything becomes {setting: [fog, inv",
+            False,
+        ),
+        ("metric: accuracy_drop, max: 10pp, unless: {model: m}", "unless: nothing becomes {model: [m]}", False),
+    ],
+)
+def test_what_a_later_rule_changes_is_told(load: Load, later: str, said: str, *, only_tightens: bool) -> None:
+    ((text, tightens),) = replaced(load, "metric: accuracy_drop, max: 10pp", later)
+    assert text.startswith("rule r of a.yaml:3 is replaced by b.yaml:3: ")
+    assert said in text
+    assert tightens is only_tightens
+
+
+def test_each_replacement_is_told(load: Load) -> None:
+    found = replaced(load, *(f"metric: accuracy_drop, max: {bound}pp" for bound in (10, 5, 20)))
+    assert [text.partition(": ")[0] for text, _ in found] == [
+        "rule r of a.yaml:3 is replaced by b.yaml:3",
+        "rule r of b.yaml:3 is replaced by c.yaml:3",
+    ]
+    assert [tightens for _, tightens in found] == [True, False]
+
+
+def test_what_a_later_waiver_changes_is_told(load: Load) -> None:
+    (same,) = load(BASE + WAIVERS, BASE.replace("5pp", "4pp") + WAIVERS).replaced[2:]
+    assert same.only_tightens
+    (other,) = load(BASE + WAIVERS, "version: 1\n" + WAIVERS.replace("60pp", "70pp").replace("2027", "2028")).replaced
+    assert str(other) == (
+        "waiver W of a.yaml:7 is replaced by b.yaml:2: cap: 0.6 becomes 0.7; expires: 2027-06-30 becomes 2028-06-30"
+    )
+    assert not other.only_tightens
 
 
 def test_budgets_override_key_by_key(load: Load) -> None:

@@ -97,7 +97,12 @@ def test_a_waiver_that_lacks_something_is_refused(load: Load, key: str) -> None:
         ("owner: ''", "waivers[1].owner is the text ''. Expected text that is not empty"),
         ("owner:", "waivers[1].owner is empty. Expected text"),
         ("where: {}", "a.yaml:7: waivers[1].where is a mapping. Expected at least one of model, dataset, setting"),
-        ("cap: 60", "a.yaml:8: waivers[1].cap is '60'. Expected a fraction: write 60pp or 60% for 0.6, or 6000% for 60"),
+        ("cap: 60", "a.yaml:8: waivers[1].cap is '60'. Expected a fraction: write 60pp or 60% for 0.6"),
+        (
+            "cap: 900pp",
+            "a.yaml:8: waivers[1].cap is the text '900pp'. Expected a number from -1 to 1, for no value of the metric lies",
+        ),
+        ("cap: 1e400pp", "a.yaml:8: waivers[1].cap is the text '1e400pp'. Expected a finite number"),
     ],
 )
 def test_a_waiver_that_says_something_wrong_is_refused(load: Load, line: str, message: str) -> None:
@@ -114,10 +119,27 @@ def test_a_waiver_that_says_something_wrong_is_refused(load: Load, line: str, me
         ("max: 5pp", "a.yaml:3: rules[1] lacks 'metric'. Required: id, metric"),
         (
             "metric: accuracy_drop\nmax: 5",
-            "a.yaml:5: rules[1].max is '5'. Expected a fraction: write 5pp or 5% for 0.05, or 500% for 5",
+            "a.yaml:5: rules[1].max is '5'. Expected a fraction: write 5pp or 5% for 0.05",
         ),
         ("metric: accuracy_drop\nmax: true", "a.yaml:5: rules[1].max is 'true'. Expected a number such as 0.05, 5pp or 5%"),
         ("metric: accuracy_drop\nmax: .nan", "a.yaml:5: rules[1].max is '.nan'. Expected a finite number"),
+        ("metric: accuracy_drop\nmax: 1e400pp", "a.yaml:5: rules[1].max is the text '1e400pp'. Expected a finite number"),
+        ("metric: accuracy_drop\nmax: " + "9" * 401, "9999...'. Expected a finite number"),
+        (
+            "metric: accuracy_drop\nmax: 500pp",
+            (
+                "a.yaml:5: rules[1].max is the text '500pp'. Expected a number from -1 to 1, for no value of the metric lies "
+                "beyond; this is 5"
+            ),
+        ),
+        (
+            "metric: accuracy\nmin: -1%",
+            "a.yaml:5: rules[1].min is the text '-1%'. Expected a number from 0 to 1, for no value of",
+        ),
+        (
+            "metric: accuracy\nwithin: [50%, 200%]",
+            "a.yaml:5: rules[1].within[2] is the text '200%'. Expected a number from 0 to 1",
+        ),
         ("metric: accuracy_drop\nmax: five", "a.yaml:5: rules[1].max is the text 'five'. Expected a number such as"),
         ("metric: accuracy_drop\nmax: [5pp]", "a.yaml:5: rules[1].max is a list. Expected a single value"),
         ("metric: accuracy_drop\nmax:", "a.yaml:5: rules[1].max is empty. Expected a number"),
@@ -192,6 +214,11 @@ def test_an_unknown_metric_offers_the_nearest(load_rule: Load) -> None:
     assert str(caught.value).startswith(
         "a.yaml:4: unknown metric 'acuracy_drop'. Did you mean 'accuracy_drop'? Known: accuracy, "
     )
+
+
+def test_a_metric_without_ends_may_be_bounded_anywhere(load_rule: Load) -> None:
+    assert load_rule("metric: relative_corruption_error\nmax: 250%").rules[0].bound == Bound(high=2.5)
+    assert load_rule("metric: accuracy_drop\nmax: 100pp").rules[0].bound == Bound(high=1.0)
 
 
 def test_names_alone_are_enough_to_load(tmp_path: Path) -> None:

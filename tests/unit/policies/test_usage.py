@@ -52,6 +52,9 @@ def records(policy: Policy, **drops: float) -> list[Record]:
         ("{setting: fog}", "2027-06-30", 0.2, (WaiverState.USED, 1, 1)),
         ("{setting: fog}", "2027-06-30", 0.01, (WaiverState.UNNEEDED, 1, 0)),
         ("{setting: fogg}", "2027-06-30", 0.2, (WaiverState.UNMATCHED, 0, 0)),
+        ("{setting: fog}", "2027-06-30", 0.7, (WaiverState.EXCEEDED, 1, 0)),
+        ("{model: m}", "2027-06-30", 0.7, (WaiverState.EXCEEDED, 2, 0)),
+        ("{setting: fog}", "2026-06-30", 0.7, (WaiverState.EXPIRED, 1, 0)),
         ("{setting: fog}", "2026-06-30", 0.2, (WaiverState.EXPIRED, 1, 0)),
         ("{model: m}", "2027-06-30", 0.2, (WaiverState.USED, 2, 1)),
         ("{category: Art}", "2027-06-30", 0.2, (WaiverState.UNNEEDED, 2, 0)),
@@ -70,6 +73,15 @@ def test_a_waiver_is_used_or_can_go(
     [
         ("{model: m}", "2027-06-30", 0.2, "waived 1 of 2 tests it speaks about"),
         ("{model: m}", "2027-06-30", 0.01, "was not needed by the 2 tests it speaks about: remove it, or lower its cap"),
+        (
+            "{model: m}",
+            "2027-06-30",
+            0.7,
+            (
+                "covers breaches up to 0.6, and 1 of the 2 tests it speaks about are worse: mend what it covers, or have "
+                "somebody answer for a larger cap"
+            ),
+        ),
         ("{model: n}", "2027-06-30", 0.2, "speaks about no test of this run: look for a misspelt scope"),
         ("{model: m}", "2026-06-30", 0.2, "expired on 2026-06-30: renew or remove it"),
     ],
@@ -78,6 +90,18 @@ def test_the_report_says_what_to_do(load: Load, where: str, expires: str, drop: 
     policy = load(text(where, expires))
     (use,) = waiver_report(policy, records(policy, fog=drop, snow=0.0), today=TODAY)
     assert str(use) == f"a.yaml:8: waiver W1 of jane {advice}"
+
+
+def test_a_waiver_that_covers_one_test_and_not_another_is_used(load: Load) -> None:
+    policy = load(text("{model: m}"))
+    (use,) = waiver_report(policy, records(policy, fog=0.7, snow=0.2), today=TODAY)
+    assert (use.state, use.used, use.exceeded) == (WaiverState.USED, 1, 1)
+
+
+def test_what_was_not_measured_is_not_worse_than_a_cap(load: Load) -> None:
+    policy = load(text("{setting: fog}"))
+    (use,) = waiver_report(policy, records(policy, fog=float("nan")), today=TODAY)
+    assert (use.state, use.exceeded) == (WaiverState.UNNEEDED, 0)
 
 
 def test_rules_that_met_no_test_are_named(load: Load) -> None:

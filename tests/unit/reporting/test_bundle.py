@@ -17,8 +17,9 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.reporting.bundle import not_derived, unpack, write_bundle
+from pytest_vlmrobust.reporting.bundle import not_derived, pages, write_bundle
 from pytest_vlmrobust.reporting.runs import read_run
+from pytest_vlmrobust.reporting.unpacking import RATIO, SMALL, unpack
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.docket import write_docket
 
@@ -61,12 +62,12 @@ def names(bundle: Path) -> list[str]:
         return archive.namelist()
 
 
-def rewritten(bundle: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
+def rewritten(bundle: Path, change: Callable[[dict[str, bytes]], None], packed: int = zipfile.ZIP_STORED) -> Path:
     with zipfile.ZipFile(bundle) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     change(files)
     other = bundle.with_name("other.zip")
-    with zipfile.ZipFile(other, "w") as archive:
+    with zipfile.ZipFile(other, "w", packed) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
     return other
@@ -100,6 +101,8 @@ def test_the_page_and_the_baseline_are_taken_along_where_there_are_any(run: Path
     (run / "report.html").write_text("<p>")
     Evidence.open(run / "baseline").close()
     assert {"report.html", "baseline/predictions.sqlite"} <= set(write_bundle(run, tmp_path / "b.zip"))
+    assert unpack(tmp_path / "b.zip", tmp_path / "unpacked") == []
+    assert pages(tmp_path / "unpacked") == ["report.html"]
 
 
 def test_a_run_that_was_killed_is_bundled_with_what_it_has(run: Path, tmp_path: Path) -> None:
@@ -123,12 +126,17 @@ def added(files: dict[str, bytes]) -> None:
     files["more.txt"] = b"?"
 
 
+def unsummed(files: dict[str, bytes]) -> None:
+    files["policies/more.yaml"] = b"?"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (changed, "records.jsonl was changed: its SHA-256 is not the one in SHA256SUMS"),
         (removed, "policies/abc-policy.yaml is missing"),
-        (added, "more.txt is not in SHA256SUMS"),
+        (added, "more.txt is no part of a bundle, and was not looked at"),
+        (unsummed, "policies/more.yaml is not in SHA256SUMS"),
     ],
 )
 def test_what_was_changed_is_named(run: Path, tmp_path: Path, change: Callable[[dict[str, bytes]], None], said: str) -> None:
@@ -163,6 +171,37 @@ def test_names_outside_are_refused_before_anything_is_unpacked(run: Path, tmp_pa
     with pytest.raises(StoreError, match="which no bundle does: nothing was unpacked"):
         unpack(rewritten(tmp_path / "b.zip", lambda files: files.update({name: b"x"})), tmp_path / "unpacked")
     assert list((tmp_path / "unpacked").iterdir()) == []
+
+
+def test_a_name_that_stands_twice_is_named(run: Path, tmp_path: Path) -> None:
+    write_bundle(run, tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip", "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("results.json", archive.read("results.json"))
+    assert unpack(tmp_path / "b.zip", tmp_path / "unpacked") == ["results.json is in it 2 times"]
+
+
+def test_a_byte_that_was_turned_over_is_said_with_its_file(run: Path, tmp_path: Path) -> None:
+    write_bundle(run, tmp_path / "b.zip")
+    whole = (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        about = archive.getinfo("results.json")
+    start = about.header_offset + 30 + len(about.filename)
+    for at in range(start, start + about.compress_size // 2, 11):
+        (tmp_path / "t.zip").write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+        with pytest.raises(StoreError, match=r"t\.zip: results\.json is damaged: "):
+            unpack(tmp_path / "t.zip", tmp_path / "unpacked")
+
+
+def test_what_would_fill_the_disk_is_refused_before_anything_is_unpacked(run: Path, tmp_path: Path) -> None:
+    def filled(files: dict[str, bytes]) -> None:
+        files["report.html"] = bytes(SMALL)
+
+    write_bundle(run, tmp_path / "b.zip")
+    bomb = rewritten(tmp_path / "b.zip", filled, zipfile.ZIP_DEFLATED)
+    assert bomb.stat().st_size * RATIO < SMALL
+    with pytest.raises(StoreError, match=r"other\.zip: would unpack to \d+ bytes, and one of its size may hold 67108864"):
+        unpack(bomb, tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists()
 
 
 @pytest.mark.parametrize(

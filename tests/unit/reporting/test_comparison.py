@@ -45,3 +45,18 @@ def test_both_files_are_written(tmp_path: Path) -> None:
     write_comparison(tmp_path / "out", FOUND)
     assert json.loads((tmp_path / "out" / "comparison.json").read_text())["cells"][0]["broken"] == ["q1", "q2"]
     assert (tmp_path / "out" / "comparison.md").read_text() == comparison_markdown(FOUND)
+
+
+def test_what_names_hold_is_never_obeyed() -> None:
+    hostile = "\x1b[2J\n\u202ename \ud800"
+    shown = r"\x1b[2J \u202ename \ud800"
+    found = dataclasses.replace(
+        FOUND,
+        before=hostile,
+        cells=(dataclasses.replace(CELL, broken=(hostile,), drop=Estimate(math.nan, 0, reason=hostile)),),
+        notes=(hostile,),
+    )
+    table, page = render_comparison(found, width=160, color=False), comparison_markdown(found)
+    for text in (table, page):
+        assert all(char.isprintable() for char in text.replace("\n", ""))
+        assert shown in text

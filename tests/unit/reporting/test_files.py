@@ -28,7 +28,18 @@ def strict(text: str) -> Any:
 def test_results_hold_every_field_of_every_record(tmp_path: Path) -> None:
     write_report(tmp_path, [record("a"), record("b", Outcome.FAIL)], NOTHING, {})
     results = strict((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert list(results) == ["schema", "decision", "planned", "selected", "missing", "shortfalls", "repeatability", "records"]
+    assert list(results) == [
+        "schema",
+        "decision",
+        "planned",
+        "selected",
+        "missing",
+        "shortfalls",
+        "stopped",
+        "decisions",
+        "repeatability",
+        "records",
+    ]
     assert results["schema"] == SCHEMA_VERSION == 1
     assert results["decision"] == "NO-GO"
     for written in results["records"]:
@@ -79,7 +90,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monke
 SUMMARY = """\
 # NO-GO
 
-1 verdicts broke a bound. 1 FAIL, 1 PASS.
+1 verdict broke a bound. 1 FAIL, 1 PASS.
 
 | verdict | test | metric | value | interval | bound | n |
 |---|---|---|--:|--:|--:|--:|
@@ -121,3 +132,24 @@ def test_a_run_that_was_stopped_is_incomplete_and_says_so(tmp_path: Path) -> Non
     assert text.startswith("# INCOMPLETE")
     assert "stopped early: 2 of 3 selected tests left no verdict" in text
     assert "partial selection: 3 of 5 tests" in text
+
+
+def test_nothing_in_the_summary_is_obeyed_by_a_terminal() -> None:
+    hostile = "\x1b[2J \u202e \ud800"
+    text = summary([record("m-d-x", Outcome.FAIL, reason=f"{hostile}\n{'x' * 1_000_000}", notes=(hostile,))], NOTHING)
+    assert r"\x1b&#91;2J \u202e \ud800 xxx" in text
+    assert all(char.isprintable() for char in text.replace("\n", ""))
+    assert len(text) < 5000
+
+
+HOSTILE = "<img src=x onerror=alert(1)> [x](http://evil) ![i](http://evil) @everyone"
+
+
+def test_nothing_in_the_summary_is_obeyed_by_markdown() -> None:
+    changes: dict[str, Any] = {"model": HOSTILE, "reason": HOSTILE, "notes": (HOSTILE,)}
+    part = Measure("accuracy", 0.1, outcome=Outcome.FAIL, rule="r", category=HOSTILE)
+    failed = record("m-d-x", Outcome.FAIL, measures=(part,), **changes)
+    text = summary([failed, record("m-d-y")], RunFacts(stopped=HOSTILE, planned=2, selected=2))
+    for markup in ("<img", "[x](", "![", "@everyone"):
+        assert markup not in text
+    assert text.count("&lt;img") == 5

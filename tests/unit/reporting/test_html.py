@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.core.record import Reply
+from pytest_vlmrobust.core.record import Measure, Record, Reply
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import Command, RunFacts, write_report
 from pytest_vlmrobust.reporting.html import drawing, pictures, render_html
@@ -136,7 +136,7 @@ def test_what_limits_the_evidence_is_said(page: str) -> None:
     for sentence in (
         "partial selection: 20 of 30 tests; the decision speaks for these only",
         "stopped early: 6 of 20 selected tests left no verdict",
-        "1 tests beside the gate failed: the run is not GO, whatever the gate found",
+        "1 test beside the gate failed: the run is not GO, whatever the gate found",
         "test_beside: it broke",
         "a rule met no test",
         "no rule could read 3 of 900 answers (0.3 %): these count as wrong",
@@ -148,9 +148,17 @@ def test_what_limits_the_evidence_is_said(page: str) -> None:
 def test_what_was_not_asked_is_said_and_drawn_nowhere() -> None:
     unasked = cell("fog:low", "weather", "low", math.nan, Outcome.MEASURED, not_asked="it cannot do the task")
     text = Outline(render_html([cell("clean"), unasked], NOTHING, {})).text
-    assert "1 tests were not asked" in text
+    assert "1 test was not asked" in text
     assert "Not asked, 1 of 2 tests: it cannot do the task" in text
     assert "Drop of accuracy by family" not in text
+
+
+def test_summary_metrics_that_were_not_asked_are_not_measured() -> None:
+    nothing = (Measure("mean_drop", math.nan, n=96),)
+    unasked = Record("sweep", "m-d-mean_drop", "m", "d", outcome=Outcome.NOT_APPLICABLE, measures=nothing, not_asked="it cannot")
+    text = Outline(render_html([cell("clean"), unasked], NOTHING, {})).text
+    assert "1 summary metric not asked for (NOT_APPLICABLE)" in text
+    assert "measured only" not in text.replace("were measured only", "").replace("was measured only", "")
 
 
 def test_the_map_has_drops_with_marks_that_open_the_test(page: str) -> None:
@@ -350,7 +358,7 @@ def test_half_a_surrogate_does_not_stop_the_other_files(tmp_path: Path) -> None:
     write_report(tmp_path, [cell("fog:high", "weather", "high", reason="\ud800")], NOTHING, None)
     (written,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["records"]
     assert written["reason"] == "\ud800"
-    assert "U+D800" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert r"\ud800" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_page_forbids_everything_but_its_own(page: str) -> None:
@@ -393,7 +401,7 @@ def test_tests_that_share_an_id_have_addresses_of_their_own() -> None:
 
 
 def test_without_the_extra_the_numbers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "available", lambda: False)
+    monkeypatch.setattr(drawing, "problem", lambda: "matplotlib is not installed")
     page = render_html(run(), NOTHING, {})
     assert "<svg" not in page
     assert "pip install 'pytest-vlmrobust[report]'" in page

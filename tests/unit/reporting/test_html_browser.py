@@ -133,6 +133,59 @@ def test_a_narrow_page_does_not_scroll_sideways(page: Any, report: Path, width: 
     assert page.locator("#drill .body").evaluate("body => body.scrollWidth <= body.clientWidth")
 
 
+def test_a_narrow_card_cuts_nothing_off(page: Any) -> None:
+    page.set_viewport_size({"width": 360, "height": 800})
+    cut = page.evaluate(
+        "[...document.querySelectorAll('.card .scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+    )
+    assert page.locator(".card .scroll").count() > 0
+    assert cut == 0
+
+
+def test_what_goes_on_beyond_the_edge_has_a_shadow_there(page: Any, report: Path) -> None:
+    """Columns of the last 14 pixels: darker than the ground while there is more, and as the ground is at the end."""
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto(report.as_uri() + "#cell=m-d-fog%3Ahigh")
+    table = page.get_by_role("region", name="measures")
+    assert table.evaluate("one => one.scrollWidth > one.clientWidth")
+    more = shades(table.screenshot())
+    table.evaluate("one => one.scrollTo(one.scrollWidth, 0)")
+    end = shades(table.screenshot())
+    assert more < end - 20
+
+
+def shades(screenshot: bytes) -> float:
+    """Returns how light the last column of pixels is, from 0 to 255."""
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    return float(np.median(np.asarray(Image.open(io.BytesIO(screenshot)).convert("L"))[:, -2]))
+
+
+@pytest.mark.parametrize("width", [1440, 1280])
+def test_a_map_of_three_levels_fits_its_column(browser: Any, tmp_path: Path, width: int) -> None:
+    settings = [(name, level) for name in ("perspective_transform", "rotate") for level in ("low", "mid", "high")]
+    cells = [cell(f"{name}:{level}", "geometric", level, -0.123, Outcome.FAIL) for name, level in settings]
+    (tmp_path / "report.html").write_text(render_html(cells, RunFacts(), {}), encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((tmp_path / "report.html").as_uri())
+    clipped = "[...document.querySelectorAll('.maps .scroll')].map((one) => one.scrollWidth - one.clientWidth)"
+    assert page.evaluate(clipped) == [0]
+    page.close()
+
+
+def test_what_is_folded_is_printed_and_folded_again(page: Any) -> None:
+    folded = "document.querySelectorAll('details:not([open])').length"
+    before = page.evaluate(folded)
+    assert before > 0
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(folded) == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(folded) == before
+
+
 def test_text_stands_out_from_its_ground_in_both_themes(browser: Any, report: Path) -> None:
     for scheme in ("light", "dark"):
         page = browser.new_page(color_scheme=scheme)

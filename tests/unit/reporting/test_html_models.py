@@ -111,7 +111,7 @@ def test_the_same_ranking_gives_the_same_bytes(page: str) -> None:
 
 
 def test_without_the_extra_the_numbers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "available", lambda: False)
+    monkeypatch.setattr(drawing, "problem", lambda: "matplotlib is not installed")
     page = render_models(ranking())
     assert "<svg" not in page
     assert "pip install 'pytest-vlmrobust[report]'" in page

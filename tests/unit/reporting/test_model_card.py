@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.verdict import Outcome
@@ -32,7 +33,7 @@ def test_it_says_what_was_gated_decided_and_left_out() -> None:
         "- Gate: pytest-vlmrobust 0.1.0, run r1 of 2026-06-01",
         "- Model: m, owner/name at abc, asked in mode direct",
         "- Policy of m: SHA-256 `c0ffee`",
-        "| d | worst_case_drop | 0.300 | [0.100, 0.400] | 100 | 0.2 | WAIVED |",
+        "| d | worst_case_drop | 0.300 | [0.100, 0.400] | 100 | WAIVED | worst_case_drop 0.300, bound 0.2 |",
         "- partial selection: 3 of 4 tests; the decision speaks for these only",
         "- waived: m-d-worst: waived by W1",
         "- 4 of 200 answers could not be read and count as wrong",
@@ -52,3 +53,55 @@ def test_names_are_no_markup() -> None:
     text = model_card([dataclasses.replace(record("x"), model="<script>|\n# x")], RunFacts(), {})
     assert "<script>" not in text
     assert "\n# x" not in text
+
+
+BUDGET = Measure("unparsed_rate", 0.3, n=100, threshold="0.05", outcome=Outcome.FAIL, rule="max_unparsed_rate")
+
+
+def test_a_row_has_the_verdict_of_its_test_and_the_measure_behind_it() -> None:
+    kept = Measure("mean_drop", 0.1, 0.05, 0.15, 100, "0.2", Outcome.PASS, rule="mean")
+    budget = record("m-d-mean_drop", Outcome.FAIL, test="sweep", metric="mean_drop", measures=(kept, BUDGET))
+    part = Measure("accuracy", 0.2, 0.1, 0.3, 20, "0.6", Outcome.FAIL, rule="counting", category="count")
+    clean = record("m-d-clean", Outcome.FAIL, setting="clean", measures=(Measure("accuracy", 0.9, 0.8, 1.0, 100), part))
+    lost = record("m-d-worst", Outcome.ERROR, test="sweep", metric="worst_case_drop", measures=())
+    text = model_card([budget, clean, lost], RunFacts(), ORIGINS)
+    for line in (
+        "| d | mean_drop | 0.100 | [0.050, 0.150] | 100 | FAIL | unparsed_rate 0.300, bound 0.05 |",
+        "| d | accuracy (clean) | 0.900 | [0.800, 1.000] | 100 | FAIL | accuracy (count) 0.200, bound 0.6 |",
+        "| d | worst_case_drop | undefined |  | 0 | ERROR |  |",
+    ):
+        assert f"{line}\n" in text
+
+
+def test_every_broken_rule_and_budget_is_listed() -> None:
+    drops = [record(f"m-d-fog:{number}", Outcome.FAIL, 0.3) for number in range(7)]
+    both = dataclasses.replace(drops[0], measures=(*drops[0].measures, BUDGET))
+    part = record(
+        "m-d-x",
+        Outcome.WAIVED,
+        measures=(Measure("accuracy", 0.2, threshold="0.6", outcome=Outcome.WAIVED, rule="r", category="c"),),
+    )
+    unscored = record("m-d-y", Outcome.ERROR, setting="snow:low", measures=(Measure("", math.nan, outcome=Outcome.ERROR),))
+    text = model_card([both, *drops[1:], part, unscored, record("m-d-z")], RunFacts(), ORIGINS)
+    assert text[text.index("Broken rules") :].splitlines()[2:7] == [
+        "- FAIL: accuracy_drop, drop, bound 0.2: m-d-fog:0, m-d-fog:1, m-d-fog:2, m-d-fog:3, m-d-fog:4 and 2 more",
+        "- FAIL: unparsed_rate, max_unparsed_rate, bound 0.05: m-d-fog:0",
+        "- WAIVED: accuracy, r, bound 0.6: m-d-x (c)",
+        "- ERROR: answers: m-d-y",
+        "",
+    ]
+    assert "(snow:low)" not in text
+    assert "Broken rules" not in model_card([record("m-d-z")], RunFacts(), ORIGINS)
+
+
+def test_what_was_not_asked_is_counted_and_no_number() -> None:
+    undefined = (Measure("mean_drop", math.nan, n=96),)
+    unasked = record(
+        "m-d-mean_drop", Outcome.NOT_APPLICABLE, test="sweep", metric="mean_drop", measures=undefined, not_asked="no"
+    )
+    text = model_card([unasked, dataclasses.replace(unasked, id="again")], RunFacts(), ORIGINS)
+    assert "- m-d: 2 tests do not apply: no\n" in text
+    assert "| d | mean_drop" not in text
+    ruled = dataclasses.replace(undefined[0], outcome=Outcome.NOT_APPLICABLE, rule="mean", threshold="0.1")
+    text = model_card([dataclasses.replace(unasked, measures=(ruled,))], RunFacts(), ORIGINS)
+    assert "| d | mean_drop | undefined |  | 96 | NOT_APPLICABLE | mean_drop undefined, bound 0.1 |\n" in text

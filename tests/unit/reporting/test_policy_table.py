@@ -45,3 +45,9 @@ def test_a_part_may_do(tmp_path: Path) -> None:
     assert render(tmp_path / "p.yaml", text).endswith("GO asks for any selection of tests; any number of samples\n")
     text = POLICY.replace("samples: 20%, suites: [corruptions, patches]", "samples: 500")
     assert render(tmp_path / "p.yaml", text).endswith("GO asks for all tests that are collected; 500 of the samples\n")
+
+
+def test_what_a_file_holds_is_never_obeyed(tmp_path: Path) -> None:
+    text = render(tmp_path / "p.yaml", POLICY.replace("[abc]*", r"abc\e[2J\u202e"))
+    assert r"abc\x1b[2J\u202e" in text
+    assert all(char.isprintable() for char in text.replace("\n", ""))

@@ -70,3 +70,11 @@ def test_a_report_of_several_models_links_their_page(tmp_path: Path) -> None:
     write_report(tmp_path / "two", [cell("clean")], RunFacts(ranking=ranking()), None)
     assert (tmp_path / "two" / "models.html").is_file()
     assert '<a href="models.html">Models</a>' in (tmp_path / "two" / "report.html").read_text()
+
+
+def test_what_names_hold_is_never_obeyed() -> None:
+    hostile = "\x1b[2J\n\u202ename \ud800"
+    found = ranking(board(hostile, ("ann", hostile, "cy")), runs=(hostile,), left_out=(hostile,))
+    for text in (render_ranking(found, width=160, color=False), ranking_markdown(found)):
+        assert all(char.isprintable() for char in text.replace("\n", ""))
+        assert r"[2J \u202ename \ud800" in text.replace("&#91;", "[")

@@ -26,7 +26,7 @@ warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
 120 inferences; 80 answers came from the store
 policy of m: p.yaml 0123456789ab
 partial selection: 3 of 8 tests; the decision speaks for these only
-NO-GO  1 verdicts broke a bound
+NO-GO  1 verdict broke a bound
 """
 
 
@@ -51,7 +51,7 @@ def spaces_alike(text: str) -> list[str]:
 
 
 def test_the_decision_stands_last() -> None:
-    assert render(record("a")).rstrip().splitlines()[-1] == "GO  1 verdicts passed, 0 are waived, none failed"
+    assert render(record("a")).rstrip().splitlines()[-1] == "GO  1 verdict passed, 0 are waived, none failed"
 
 
 def test_nothing_but_text_without_colour() -> None:
@@ -157,7 +157,7 @@ def test_the_noise_stands_beside_the_thresholds() -> None:
     text = render(record("a"), facts=RunFacts(repeatability=[about, Repeatability("m", "e", problem="the model is lost")]))
     assert (
         "A/A m-d: 2 of 200 answers flipped (1.00%, 90 % interval 0.20% to 3.00%), 3 were worded differently, "
-        "1 inferences failed; 6 cells, another order\n"
+        "1 inference failed; 6 cells, another order\n"
         "     noise of 128 samples between two runs: accuracy_drop 0.020 (at most 0.040)\n"
         "     rule x: accuracy_drop bounded by 0.05\n"
         "A/A m-e: not measured: the model is lost\n"
@@ -173,3 +173,23 @@ def test_a_whole_selection_says_nothing_of_parts() -> None:
 )
 def test_what_needs_a_decision_is_explained(outcome: Outcome, explained: bool) -> None:
     assert (f"{outcome} a: why" in render(record("a", outcome, reason="why"))) == explained
+
+
+HOSTILE = "\x1b[2J ]]> [/x] \x00 down\nsecond \u202e line \ud800"
+SPELLED = r"\x1b[2J ]]> [/x] \x00 down second \u202e line \ud800"
+
+
+def test_nothing_that_models_or_data_hold_reaches_the_terminal_raw() -> None:
+    facts = RunFacts({"m": HOSTILE}, warnings=[HOSTILE], shortfalls=[HOSTILE], command=Command((HOSTILE,), ("suites",)))
+    measured = Measure("accuracy_drop", 0.3, category=HOSTILE, rule="r", outcome=Outcome.FAIL)
+    broken = record(f"m-d-{HOSTILE}", Outcome.FAIL, reason=HOSTILE, notes=(HOSTILE,), measures=(measured,), nodeid="t.py::t")
+    text = render(broken, record("m-d-other", Outcome.ERROR, reason=HOSTILE, measures=()), facts=facts)
+    assert all(char.isprintable() for char in text.replace("\n", ""))
+    assert text.count(SPELLED) == 10
+    assert "second" not in {line.split(" ")[0] for line in text.splitlines()}
+
+
+def test_a_reason_of_a_million_characters_is_cut() -> None:
+    text = render(record("m-d-x", Outcome.FAIL, reason="x" * 1_000_000))
+    assert len(text) < 5000
+    assert "more characters)" in text

@@ -7,7 +7,18 @@ import pytest
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.policies.policy import WORST_FIRST
-from pytest_vlmrobust.reporting.wording import SEVERITY, RunFacts, because, counted, headline, noted, row, selection, worst_first
+from pytest_vlmrobust.reporting.wording import (
+    SEVERITY,
+    RunFacts,
+    because,
+    counted,
+    headline,
+    noted,
+    row,
+    selection,
+    warned,
+    worst_first,
+)
 
 from .conftest import record
 
@@ -70,10 +81,10 @@ def test_counts_stand_worst_first() -> None:
 @pytest.mark.parametrize(
     ("decision", "sentence"),
     [
-        (Decision.GO, "2 verdicts passed, 1 are waived, none failed"),
+        (Decision.GO, "2 verdicts passed, 1 is waived, none failed"),
         (Decision.NO_GO, "0 verdicts broke a bound"),
-        (Decision.INCONCLUSIVE, "nothing was broken, and something is undecided or no rule applied"),
-        (Decision.INCOMPLETE, "1 tests could not measure or failed beside the gate, or some did not end: not the model's fault"),
+        (Decision.INCONCLUSIVE, "nothing was broken, and no rule applied"),
+        (Decision.INCOMPLETE, "1 test could not measure or failed beside the gate, or some did not end: not the model's fault"),
     ],
 )
 def test_the_sentence_behind_a_decision(decision: Decision, sentence: str) -> None:
@@ -113,7 +124,28 @@ def test_what_is_said_of_original_pictures_comes_before_what_it_explains() -> No
     ]
     assert noted(records)[:3] == [
         "original: boxes fit 'thousandths' better",
-        "m-d: 1 tests do not apply: not shown to do the task",
+        "m-d: 1 test does not apply: not shown to do the task",
         "dropped: too small",
     ]
     assert len(noted(records)) == 1 + 8 + 1
+
+
+def test_everything_that_holds_a_decision_back_is_said() -> None:
+    records = [record("a"), record("b", Outcome.INCONCLUSIVE), *(record(name, Outcome.NOT_APPLICABLE) for name in "cd")]
+    facts = RunFacts(planned=4, selected=4, shortfalls=["no gated test of test_patches.py ran"], models=["m", "n"])
+    said = "nothing was broken, and 1 test is undecided and 2 tests do not apply and GO asks for more than this run has"
+    assert because(Decision.INCONCLUSIVE, records, facts) == f"{said} and no rule judged n"
+    assert because(Decision.INCONCLUSIVE, records[:2]) == "nothing was broken, and 1 test is undecided"
+
+
+def test_an_error_without_a_number_is_named() -> None:
+    judged = Measure("accuracy_drop", math.nan, outcome=Outcome.INCONCLUSIVE, rule="drop", threshold="0.05")
+    nothing = Measure("", math.nan, outcome=Outcome.ERROR, reason="no sample was scored")
+    assert row(record("a", Outcome.ERROR, measures=(judged, nothing))) == ("answers", "undefined", "", "", "0")
+
+
+def test_what_only_warns_is_said_but_not_where_nothing_was_asked() -> None:
+    broken = record("a", Outcome.MEASURED, reason="warning: accuracy 0.500 < 0.900 (rule r, p.yaml:3)")
+    quiet = record("b", Outcome.NOT_APPLICABLE, reason="warning: it does not apply", not_asked="the task is not done")
+    assert warned([broken, quiet, record("c", Outcome.PASS, 0.1)]) == ["a: accuracy 0.500 < 0.900 (rule r, p.yaml:3)"]
+    assert warned([broken] * 10)[7:] == ["a: accuracy 0.500 < 0.900 (rule r, p.yaml:3)", "2 more warnings stand in results.json"]

@@ -12,16 +12,17 @@ from pytest_vlmrobust.store.docket import planned_tests, read_docket, write_dock
 
 def test_what_went_in_comes_out(tmp_path: Path) -> None:
     policies = [("a/p.yaml", "1" * 64, b"one\r\n"), ("b/p.yaml", "2" * 64, b"two")]
+    tests = [{"nodeid": "a", "about": {"model": "m"}}, {"nodeid": "b", "about": {"family": "f"}}, {"nodeid": "c"}]
     for _ in range(2):  # every worker writes the same
-        write_docket(tmp_path / "run", {"date": "2026-06-01", "tests": [{"nodeid": "a"}]}, policies)
-    assert read_docket(tmp_path / "run") == {"date": "2026-06-01", "tests": [{"nodeid": "a"}], "docket_version": 1}
+        write_docket(tmp_path / "run", {"date": "2026-06-01", "tests": tests}, policies)
+    assert read_docket(tmp_path / "run") == {"date": "2026-06-01", "tests": tests, "docket_version": 1}
     kept = {path.name: path.read_bytes() for path in (tmp_path / "run" / "policies").iterdir()}
     assert kept == {"111111111111-p.yaml": b"one\r\n", "222222222222-p.yaml": b"two"}
-    assert planned_tests(tmp_path / "run") == ("a",)
+    assert planned_tests(tmp_path / "run") == {"a": "m", "b": "f", "c": ""}
 
 
 def test_a_run_that_measured_nothing_has_no_tests(tmp_path: Path) -> None:
-    assert planned_tests(tmp_path) == ()
+    assert planned_tests(tmp_path) == {}
 
 
 @pytest.mark.parametrize(

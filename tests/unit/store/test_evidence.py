@@ -198,3 +198,24 @@ def test_what_a_setting_could_not_do_is_kept(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
         evidence.put_cell(StoredCell(CELL, 1, ANSWERS, {"s1": ("too small: 10 pixels",)}))
         assert evidence.get_cell(CELL).notes == {"s1": ("too small: 10 pixels",)}
+
+
+def test_halves_of_surrogate_pairs_are_kept_spelled_out(tmp_path: Path) -> None:
+    text = "half \ud800"
+    answers = (
+        Answer("k1", Prediction(text, "generate"), Score(1.0, "open", text)),
+        Answer("k2", Prediction("", "generate", "error", error=text), Score.unscored(text)),
+    )
+    with Evidence.open(tmp_path) as evidence:
+        evidence.put_model("tiny", {"backend": text})
+        evidence.put_samples("faces.matching", "d1", [replace(SAMPLES[0], question=text, category=text)])
+        evidence.put_cell(StoredCell(CELL, 1, answers, {"s1": (text,)}))
+        found = evidence.get_cell(CELL)
+        assert evidence.models() == {"tiny": {"backend": text}}
+        assert evidence.samples("faces.matching")[0].category == text
+    assert found.notes == {"s1": (text,)}
+    assert [answer.prediction for answer in found.answers] == [answer.prediction for answer in answers]
+    assert [(answer.score.answer, answer.score.rule) for answer in found.answers] == [
+        (r"half \ud800", "open"),
+        (None, r"half \ud800"),
+    ]

@@ -81,3 +81,10 @@ def test_it_is_plain_sorted_json(tmp_path: Path) -> None:
     text = write_manifest(tmp_path, {"b": 1, "a": 2}).read_text()
     assert list(json.loads(text)) == ["a", "b", "manifest_version"]
     assert text.endswith("}\n")
+
+
+def test_halves_of_surrogate_pairs_come_back(tmp_path: Path) -> None:
+    content = {"store": "undecodable\udcff", "note": "größe"}
+    path = write_manifest(tmp_path, content)
+    assert "größe" in path.read_text(encoding="utf-8")
+    assert read_manifest(tmp_path) == {**content, "manifest_version": 1}

@@ -1,0 +1,59 @@
+"""Printing: text of models, data and endpoints as it may be shown, on a terminal, in a report or in a log."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+LONGEST = 2000
+"""Characters that are shown of a text that anybody may have written."""
+_BREAKS = re.compile(r"[\t\r\n]+")
+
+
+def printable(text: str, most: int | None = None, *, kept: str = "") -> str:
+    r"""Returns text in which every character that is not visible is spelled out as in Python's source.
+
+    A terminal obeys control characters, marks of direction make a reader see other words than there are, and half a surrogate
+    pair can be written nowhere. Blanks of all widths stay.
+
+    Args:
+        text: anything.
+        most: characters of ``text`` to keep, all where nothing is said; how many are left out is told.
+        kept: characters that stay though they are not visible, such as line breaks.
+
+    >>> printable("a\x1b[2Jb\u202ec"), printable("abcdef", 2)
+    ('a\\x1b[2Jb\\u202ec', 'ab … (4 more characters)')
+    """
+    rest = 0 if most is None else len(text) - most
+    cut = text if rest <= 0 else text[:most]
+    if not cut.isprintable():
+        cut = "".join(char if char in kept or _visible(char) else _spelled(char) for char in cut)
+    return f"{cut} … ({rest} more characters)" if rest > 0 else cut
+
+
+def on_one_line(text: str, most: int | None = LONGEST) -> str:
+    r"""Returns text as :func:`printable` does, with a blank in place of line breaks and tabs.
+
+    >>> on_one_line("down:\r\n\tat 3\x00\n")
+    'down: at 3\\x00'
+    """
+    return printable(_BREAKS.sub(" ", text.strip("\t\r\n")).rstrip(), most)
+
+
+def without_halves(text: str) -> str:
+    r"""Returns text with each half of a surrogate pair, which no file in UTF-8 can hold, spelled out; all else stays.
+
+    In JSON that is the half itself.
+
+    >>> without_halves("\udfff \x1b")
+    '\\udfff \x1b'
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _visible(char: str) -> bool:
+    return char.isprintable() or unicodedata.category(char) == "Zs"
+
+
+def _spelled(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")

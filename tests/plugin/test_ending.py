@@ -1,0 +1,240 @@
+"""Whatever ends pytest badly, no evidence says GO, no baseline moves, and the reason is told everywhere alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from pytest_vlmrobust.cli import main
+
+from .conftest import SUITE, Project, make_project
+
+OWN_ASSERTION = SUITE.replace(
+    "    vlm_cell.check()", "    vlm_cell.check()\n    assert vlm_cell.record.setting != 'invert', 'my own'"
+)
+OWN_ERROR = SUITE.replace(
+    "    vlm_cell.check()",
+    "    vlm_cell.check()\n    from pytest_vlmrobust.core.errors import UsageError\n    raise UsageError('my own')",
+)
+UNDECIDED = SUITE.replace(
+    "    vlm_cell.check()", "    assert vlm_cell.record.setting != 'invert', 'my own'\n    vlm_cell.check()"
+)
+TEARDOWN = """
+import pytest
+
+@pytest.fixture
+def late(request):
+    yield
+    if "invert" in request.node.name:
+        raise RuntimeError("my own")
+""" + SUITE.replace("def test_cell(vlm_cell)", "def test_cell(vlm_cell, late)")
+OTHER_SETUP = """
+import pytest
+
+@pytest.fixture
+def broken(vlm_cell, request):
+    if "invert" in request.node.name:
+        raise RuntimeError("my own")
+""" + SUITE.replace("def test_cell(vlm_cell)", "def test_cell(broken, vlm_cell)")
+STRICT = SUITE.replace(
+    "@pytest.mark.vlm_settings", "@pytest.mark.xfail(strict=True, reason='my own')\n@pytest.mark.vlm_settings", 1
+)
+IN_THE_GATE = {
+    "its own assertion": OWN_ASSERTION,
+    "an error of ours that is no verdict": OWN_ERROR,
+    "teardown": TEARDOWN,
+    "another fixture": OTHER_SETUP,
+    "strict xfail": STRICT,
+}
+PLAIN = "def test_zzz():\n    {}\n"
+LIMITS = (("-x",), ("-n2", "-x"), ("-n2", "--maxfail=2"), ("--sw",), ("-n2", "--sw"))
+
+
+def said_everywhere(project: Project) -> set[str]:
+    """Returns every decision that the run, and what is made of it later, gives."""
+    out = project.path / "out"
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    main(["report", str(run), "--out", str(project.path / "later")])
+    main(["junit", str(run), "--out", str(project.path / "later.xml")])
+    found = {
+        json.loads((out / "results.json").read_text())["decision"],
+        json.loads((run / "manifest.json").read_text())["decision"],
+    }
+    found |= {json.loads((project.path / "later" / "results.json").read_text())["decision"]}
+    for folder in (out, project.path / "later"):
+        found.add((folder / "summary.md").read_text().splitlines()[0].removeprefix("# "))
+    for file in ("junit.xml", "out/junit.xml", "later.xml", "later/junit.xml"):
+        suite = ElementTree.parse(project.path / file).getroot()[0]
+        found |= {str(one.get("value")) for one in suite.findall("properties/property") if one.get("name") == "vlm.verdict"}
+    return found
+
+
+def run(project: Project, *more: str, subprocess: bool = False) -> pytest.RunResult:
+    given = ("--vlm-report=out", "--junitxml=junit.xml", "--vlm-baseline=base", "--vlm-update-baseline", *more)
+    return project.run(*given, subprocess=subprocess)
+
+
+@pytest.fixture(autouse=True)
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+
+
+@pytest.fixture(params=[(), ("-n2",)], ids=["alone", "n2"])
+def both(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
+    """The gate alone and with workers."""
+    return make_project(pytester, request.param)
+
+
+def refused(project: Project, result: pytest.RunResult, code: int, reason: str) -> None:
+    assert result.ret == code
+    assert said_everywhere(project) == {"INCOMPLETE"}
+    assert not (project.path / "base").exists()
+    if code in (1, 2, 11):  # else pytest prints no summary
+        result.stdout.fnmatch_lines([f"*{reason}*", "INCOMPLETE*"])
+    assert "\nGO " not in result.stdout.str()
+    assert reason in (project.path / "later" / "summary.md").read_text()
+    assert reason in (project.path / "later" / "report.html").read_text()
+
+
+def test_without_any_of_this_the_run_is_go_and_moves_the_baseline(both: Project) -> None:
+    both.write("suite/test_zzz.py", PLAIN.format("pass"))
+    assert run(both).ret == 0
+    assert said_everywhere(both) == {"GO"}
+    assert (both.path / "base" / "predictions.sqlite").is_file()
+
+
+@pytest.mark.parametrize("suite", IN_THE_GATE.values(), ids=IN_THE_GATE)
+def test_a_gated_test_that_fails_beside_its_verdict(project: Project, suite: str) -> None:
+    project.write("suite/test_suite.py", suite)
+    refused(project, run(project), 1, "my own")
+
+
+@pytest.mark.parametrize("suite", [OWN_ASSERTION, TEARDOWN], ids=["call", "teardown"])
+def test_a_gated_test_that_fails_beside_its_verdict_on_a_worker(pytester: pytest.Pytester, suite: str) -> None:
+    project = make_project(pytester, ("-n2",))
+    project.write("suite/test_suite.py", suite)
+    refused(project, run(project), 1, "my own")
+
+
+def test_its_case_in_junit_has_the_verdict_and_the_failure(project: Project) -> None:
+    project.write("suite/test_suite.py", OWN_ASSERTION)
+    run(project)
+    for file in ("junit.xml", "out/junit.xml"):
+        cases = [one for one in ElementTree.parse(project.path / file).iter("testcase") if "invert" in str(one.get("name"))]
+        (case,) = cases
+        assert {"vlm.verdict": "PASS"}.items() <= {one.get("name"): one.get("value") for one in case.iter("property")}.items()
+        assert "my own" in str([one.get("message") for one in case.iter("failure")])
+
+
+def test_a_failure_beside_an_undecided_verdict_is_not_undecided(project: Project) -> None:
+    project.write("suite/test_suite.py", UNDECIDED)
+    project.write("policy.yaml", (project.path / "policy.yaml").read_text().replace("point", "interval"))
+    refused(project, run(project), 1, "my own")
+
+
+def test_a_breach_stays_no_go(project: Project) -> None:
+    project.write("suite/test_suite.py", TEARDOWN)
+    project.script({"setting": "flip_v", "answer": "A"})
+    result = run(project)
+    assert result.ret == 1
+    assert said_everywhere(project) == {"NO-GO"}
+
+
+def test_a_plain_test_that_fails(both: Project) -> None:
+    both.write("suite/test_zzz.py", PLAIN.format("assert 0, 'my own'"))
+    refused(both, run(both), 1, "my own")
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "reason"),
+    [
+        ("raise KeyboardInterrupt", 2, "pytest was interrupted (KeyboardInterrupt)"),
+        ("import pytest; pytest.exit('enough')", 2, "pytest was interrupted (enough)"),
+        ("import pytest; pytest.exit('enough', returncode=7)", 7, "pytest was interrupted (enough)"),
+        ("import pytest; pytest.exit('enough', returncode=0)", 11, "pytest was interrupted (enough)"),
+    ],
+    ids=["keyboard", "exit", "exit with a code", "exit with 0"],
+)
+def test_an_interruption_after_the_last_gated_test(project: Project, statement: str, code: int, reason: str) -> None:
+    project.write("suite/test_zzz.py", PLAIN.format(statement))
+    refused(project, run(project, subprocess=True), code, reason)  # in this process, Ctrl-C would end these tests too
+    results = json.loads((project.path / "later" / "results.json").read_text())
+    assert (results["stopped"], results["missing"], results["decisions"]) == (reason, 0, {"model": "INCOMPLETE"})
+
+
+def test_an_internal_error_after_the_last_gated_test(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        "def pytest_runtest_logfinish(nodeid):\n    if 'zzz' in nodeid:\n        raise RuntimeError('a plugin broke')\n",
+    )
+    project.write("suite/test_zzz.py", PLAIN.format("pass"))
+    refused(project, run(project), 3, "pytest met an internal error (a plugin broke)")
+
+
+def test_a_file_that_cannot_be_collected(both: Project) -> None:
+    both.write("suite/test_broken.py", "import no_such_module_at_all\n" + SUITE)
+    refused(both, run(both, "--continue-on-collection-errors"), 1, "cannot be collected: ")
+    names = [one.get("name") for one in ElementTree.parse(both.path / "later.xml").iter("testcase")]
+    assert "suite.test_broken" in names
+
+
+def test_a_run_that_ends_in_its_collection_leaves_nothing(project: Project) -> None:
+    project.write("suite/test_broken.py", "import no_such_module_at_all\n")
+    result = run(project)
+    assert result.ret == 2
+    assert "INCOMPLETE" not in result.stdout.str()
+    assert not list(Path(project.path / ".vlmrobust").glob("runs/*"))
+
+
+def test_xdist_goes_on_without_a_file_that_cannot_be_collected(pytester: pytest.Pytester) -> None:
+    project = make_project(pytester, ("-n2",))
+    project.write("suite/test_broken.py", "import no_such_module_at_all\n")
+    refused(project, run(project), 1, "cannot be collected: ")
+
+
+@pytest.mark.parametrize("arguments", LIMITS, ids=" ".join)
+def test_a_limit_of_failures_keeps_the_code_of_the_gate(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    project = make_project(pytester, arguments)
+    project.script(*({"setting": name, "answer": "A"} for name in ("grayscale", "flip_v", "invert")))
+    result = project.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["NO-GO*"])
+
+
+@pytest.mark.parametrize("arguments", LIMITS, ids=" ".join)
+def test_a_limit_of_errors_is_incomplete(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    project = make_project(pytester, arguments)
+    project.script(*({"setting": name, "error": "down"} for name in ("clean", "grayscale", "flip_v", "invert")))
+    result = project.run()
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["INCOMPLETE*"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "n2"])
+def test_a_limit_that_a_plain_test_meets_keeps_the_code_of_pytest(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    project = make_project(pytester, arguments)
+    project.write("suite/test_aaa.py", PLAIN.format("assert 0"))
+    result = project.run("-x")
+    assert result.ret == 1
+    assert "\nGO " not in result.stdout.str()
+
+
+@pytest.mark.parametrize("option", ["-x", "--sw"])
+def test_the_keyboard_is_no_limit_of_failures(project: Project, option: str) -> None:
+    project.write("suite/test_zzz.py", PLAIN.format("raise KeyboardInterrupt"))
+    refused(project, run(project, option, subprocess=True), 2, "pytest was interrupted (KeyboardInterrupt)")
+
+
+@pytest.mark.parametrize(
+    "option", ["--fixtures", "--fixtures-per-test", "--cache-show", "--markers", "--setup-plan", "--collect-only"]
+)
+def test_pytest_that_only_shows_something_says_nothing_of_the_gate(project: Project, option: str) -> None:
+    result = project.run(option)
+    assert result.ret == 0
+    text = result.stdout.str()
+    assert "INCONCLUSIVE" not in text
+    assert not [line for line in result.outlines if line.startswith("vlm:")]
+    assert "nothing was measured" not in text

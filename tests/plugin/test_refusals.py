@@ -1,0 +1,46 @@
+"""A model that says that it sees no picture, where there is none, is right to do so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pytest_vlmrobust.cli import main
+
+from .conftest import SAMPLES, Project
+
+REFUSAL = "I am sorry, but I cannot see an image. Please provide the image."
+
+
+def records(project: Project) -> dict[str, dict[str, Any]]:
+    found = json.loads((project.path / "out" / "results.json").read_text())["records"]
+    return {str(record["id"]): record for record in found}
+
+
+def test_refusing_without_the_picture_is_go_and_is_said(any_project: Project) -> None:
+    any_project.script({"setting": "no_image", "answer": REFUSAL})
+    result = any_project.run("--vlm-report=out")
+    assert result.ret == 0, result.stdout.str()
+    said = f"{SAMPLES} of {SAMPLES} answers of model without the pictures could not be read and count as guesses"
+    result.stdout.fnmatch_lines([f"note *: {said}"])
+    found = records(any_project)
+    (gain,) = found["model-data-visual_gain"]["measures"]
+    assert gain["value"] == 0.5
+    assert [found["model-data-no_image"][name] for name in ("n_unparsed", "n_guessed")] == [0, SAMPLES]
+    assert found["model-data-worst_case_drop"]["n_requested"] == 5 * SAMPLES  # clean and four settings
+
+
+def test_refusing_with_the_picture_is_no_go(project: Project) -> None:
+    project.script({"setting": "clean", "answer": REFUSAL})
+    result = project.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*unparsed_rate 1.000 > 0.050*"])
+
+
+def test_a_verification_counts_guesses_alike(project: Project) -> None:
+    project.script({"setting": "no_image", "sample": "q[0-4]", "answer": REFUSAL})
+    project.run()
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    bundle = str(project.path / "run.zip")
+    assert main(["bundle", str(run), "--out", bundle]) == 0
+    assert main(["verify", bundle]) == 0

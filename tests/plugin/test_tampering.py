@@ -1,0 +1,135 @@
+"""Whoever changes a bundle and sums its hashes up again is found out, or is told of nothing but what nobody can compare."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.cli import main
+
+from .conftest import Project
+from .test_evidence import flawed, the_run
+
+Files = dict[str, bytes]
+Change = Callable[[Files], None]
+
+
+def load(bundle: Path) -> Files:
+    with zipfile.ZipFile(bundle) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def save(files: Files, path: Path) -> Path:
+    sums = "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files) if name != "SHA256SUMS")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {**files, "SHA256SUMS": sums.encode()}.items():
+            archive.writestr(name, content)
+    return path
+
+
+def manifest(change: Callable[[dict[str, Any]], object]) -> Change:
+    def apply(files: Files) -> None:
+        content = json.loads(files["manifest.json"])
+        change(content)
+        files["manifest.json"] = json.dumps(content).encode()
+
+    return apply
+
+
+def sql(folder: Path, *statements: str) -> Change:
+    def apply(files: Files) -> None:
+        (folder / "t.sqlite").write_bytes(files["predictions.sqlite"])
+        connection = sqlite3.connect(folder / "t.sqlite")
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+        connection.close()
+        files["predictions.sqlite"] = (folder / "t.sqlite").read_bytes()
+
+    return apply
+
+
+def twice(files: Files) -> None:
+    files["records.jsonl"] += files["records.jsonl"].splitlines(keepends=True)[0]
+
+
+@pytest.fixture
+def bundle(project: Project, capsys: pytest.CaptureFixture[str]) -> Path:
+    flawed(project)
+    project.run()
+    main(["bundle", str(the_run(project)), "--out", str(project.path / "b.zip")])
+    capsys.readouterr()
+    return project.path / "b.zip"
+
+
+def test_what_contradicts_something_else_in_the_bundle_differs(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = bundle.parent
+    changes: dict[str, Change] = {
+        "manifest.json: policies.model.waivers is not what the files in policies give": manifest(
+            lambda content: content["policies"]["model"]["waivers"][0].update(owner="the board")
+        ),
+        "manifest.json: policies.model.rules is not what the files in policies give": manifest(
+            lambda content: content["policies"]["model"].update(rules=[])
+        ),
+        "manifest.json: models.model.location is not what docket.json gives": manifest(
+            lambda content: content["models"]["model"].update(location="/trusted")
+        ),
+        "manifest.json: date is not what docket.json gives": manifest(lambda content: content.update(date="2020-01-01")),
+        "predictions.sqlite: holds 'evil', which no run makes": sql(folder, "create table evil (x)"),
+        "predictions.sqlite: is about the model 'other', and docket.json is not": sql(
+            folder, "insert into models values ('other', '{}')"
+        ),
+        "predictions.sqlite: has answers of the model 'model' and not its fingerprint": sql(folder, "delete from models"),
+        "README.txt is no part of a bundle, and was not looked at": lambda files: files.update({"README.txt": b"x"}),
+        "its record stands in records.jsonl 2 times": twice,
+    }
+    for said, change in changes.items():
+        files = load(bundle)
+        change(files)
+        assert main(["verify", str(save(files, folder / "t.zip"))]) == 1, said
+        assert said in capsys.readouterr().out
+
+
+def test_what_cannot_be_compared_is_said(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = load(bundle)
+    files["report.html"] = b"<h1>GO</h1>"
+    assert main(["verify", str(save(files, bundle.with_name("t.zip")))]) == 0
+    said = capsys.readouterr().out
+    assert "note: report.html was not compared" in said
+    assert "note: fingerprints of models, digests of data sets and of pictures, keys of answers" in said
+
+
+def nested(files: Files) -> None:
+    files["manifest.json"] = b"[" * 100_000
+
+
+def test_what_is_damaged_cannot_be_read(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = bundle.parent
+    changes: list[tuple[str, Change]] = [
+        ("manifest.json: not a manifest", nested),
+        ("the sample 'q0': not a sample of this release (TypeError", sql(folder, unknown_key("question", "questions"))),
+        ("the sample 'q0': not a sample of this release (KeyError", sql(folder, unknown_key('"images"', '"pictures"'))),
+        ("predictions.sqlite", sql(folder, "update cells set notes = '[]'")),
+        ("manifest.json", manifest(lambda content: content.update(planned="many", selected=[]))),
+        ("manifest.json", manifest(lambda content: content.update(models=5))),
+        ("manifest.json", manifest(lambda content: content.pop("planned"))),
+    ]
+    for said, change in changes:
+        files = load(bundle)
+        change(files)
+        assert main(["verify", str(save(files, folder / "t.zip"))]) == 4, said
+        shown = capsys.readouterr()
+        assert f"{folder / 't.zip'}: " in shown.err
+        assert said in shown.err
+        assert "/vlmrobust-" not in shown.err
+
+
+def unknown_key(name: str, other: str) -> str:
+    return f"update samples set content = replace(content, '{name}', '{other}')"  # noqa: S608 - the test's own
