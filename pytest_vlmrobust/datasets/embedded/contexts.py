@@ -7,7 +7,7 @@ what distracts from it; in a redundant one each quarter holds the answer; a glob
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.seeding import rng_for
 
 from .lettering import WORDS, Page, centred
 from .questions import LETTERS
-from .scenes import CANVAS, COLORS, DIRECTIONS, QUADRANTS, SHAPES, Figure, Scene
+from .scenes import CANVAS, COLORS, QUADRANTS, SHAPES, Figure, Scene
 from .shapes import EVALUATION_SEED, SceneImage
 from .word_questions import look_alikes
 from .words import PageImage
@@ -25,7 +25,7 @@ from .words import PageImage
 if TYPE_CHECKING:
     import numpy as np
 
-VERSION = 1
+VERSION = 2
 """Changes whenever a pixel or a question changes."""
 GROUND = (226, 224, 220)
 RADIUS = 22
@@ -44,14 +44,12 @@ class Cue:
 
 
 def local(rng: np.random.Generator) -> Cue:
-    """Asks which way one of four arrows points, each in a quarter of its own."""
-    colors = [tuple(COLORS)[i] for i in rng.permutation(len(COLORS))[:4]]
-    directions = [DIRECTIONS[i] for i in rng.permutation(4)]
+    """Asks for the colour of one of four shapes, each in a quarter of its own."""
+    forms = [FORMS[i] for i in rng.permutation(len(FORMS))[:4]]
+    colors = tuple(tuple(COLORS)[i] for i in rng.permutation(len(COLORS))[:4])
     places = [QUADRANTS[i] for i in rng.permutation(4)]
-    arrows = zip(colors, directions, places, strict=True)
-    figures = tuple(replace(_figure("arrow", color, place), direction=direction) for color, direction, place in arrows)
-    question = f"Which way does the {colors[0]} arrow point?"
-    return Cue(_scene(figures), question, tuple(directions), frozenset({"colour", "left_right", "up_down"}))
+    figures = tuple(_figure(*each) for each in zip(forms, colors, places, strict=True))
+    return Cue(_scene(figures), f"What color is the {forms[0]}?", colors, frozenset({"colour"}))
 
 
 def redundant(rng: np.random.Generator) -> Cue:
