@@ -24,11 +24,11 @@ PLANTED = "top right"
 
 
 def planted(rng: np.random.Generator) -> Cue:
-    """Draws questions about one of four arrows until the arrow that is asked about stands top right."""
+    """Draws questions about one of four shapes until the one that is asked about stands top right."""
     while True:
         cue = local(rng)
         assert isinstance(cue.image, SceneImage)
-        asked = next(figure for figure in cue.image.scene.figures if figure.color in cue.question)
+        asked = next(figure for figure in cue.image.scene.figures if figure.shape in cue.question)
         if asked.quadrant == PLANTED:
             return cue
 
