@@ -130,7 +130,7 @@ class Baseline:
 
     def _check_same(self, dataset: str, samples: Sequence[Sample], pictures: Mapping[str, PictureDigests]) -> None:
         """Refuses pairs that are none: other ids, or another question, answer or picture under the same id."""
-        before, after = ({sample.id: _asked(sample) for sample in each} for each in (self.samples(dataset), samples))
+        before, after = ({sample.id: sample.asked for sample in each} for each in (self.samples(dataset), samples))
         shown = self.pictures(dataset)
         common = before.keys() & after.keys()
         differ = {
@@ -224,9 +224,3 @@ def best_scores(stored: StoredCell, samples: Sequence[Sample]) -> list[float]:
 
 def _some(ids: set[str]) -> str:
     return ", ".join(sorted(ids)[:_MOST]) + (", …" if len(ids) > _MOST else "")
-
-
-def _asked(sample: Sample) -> tuple[object, ...]:
-    """Returns what makes two samples the same question, whatever their pictures are called."""
-    boxes = None if sample.localisation is None else sorted(sample.localisation.boxes.items())
-    return sample.question, tuple(sample.options.items()), sample.target, len(sample.images), boxes
