@@ -54,7 +54,7 @@ def pytest_runtest_makereport(
         return report
     ours = call.excinfo is not None and isinstance(call.excinfo.value, _OURS)
     if call.excinfo is not None and ours:
-        report.longrepr = call.excinfo.getrepr(style="value")
+        _in_our_words(report, call.excinfo)
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
         measured = item.stash.get(RECORD, None)
@@ -62,6 +62,17 @@ def pytest_runtest_makereport(
         setattr(report, _ATTRIBUTE, record.to_json())
         setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in _FAILING))
     return report
+
+
+def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Replaces a traceback by its message; by its first line alone where a line is all there is room for.
+
+    That is pytest's summary, which prints whole messages in CI, and the ``message`` of a JUnit failure, whose text has the rest.
+    """
+    report.longrepr = excinfo.getrepr(style="value")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        crash.message = crash.message.partition("\n")[0]
 
 
 def _unmeasured(item: pytest.Item, report: pytest.TestReport) -> Record:

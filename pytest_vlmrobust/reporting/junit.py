@@ -161,15 +161,19 @@ def _case(record: Record, beside: Record | None, command: Command | None) -> ET.
         _add_result(node, "failure", beside.reason, beside.reason)
     if record.outcome in _RAISED:
         message = explain(record, again)
-        _add_result(node, "failure", f"{_RAISED[record.outcome]}: {message}", message)
+        _add_result(node, "failure", f"{_RAISED[record.outcome]}: {_headline(message)}", message)
     elif record.outcome is Outcome.ERROR:
         message = explain(record, again) if record.measures else record.reason
-        _add_result(node, "error", f'failed on setup with "{message}"', message)
+        _add_result(node, "error", f'failed on setup with "{_headline(message)}"', message)
     elif record.outcome is Outcome.WAIVED:
         _add_result(node, "skipped", record.reason, type="pytest.xfail")
     elif record.outcome is Outcome.NOT_APPLICABLE:
         _add_result(node, "skipped", record.reason, record.reason, type="pytest.skip")
     return node
+
+
+def _headline(message: str) -> str:
+    return message.partition("\n")[0]
 
 
 def _beside_case(nodeid: str, record: Record) -> ET.Element:

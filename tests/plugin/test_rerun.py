@@ -258,14 +258,25 @@ def test_failure_message_terminal_page_and_junit_give_the_same_command(any_proje
     assert len(every) == 2
     assert set(in_messages(first.stdout.str())) == every
     for file in ("junit.xml", "out/junit.xml"):
-        failures = ET.parse(any_project.path / file).getroot().iter("failure")
+        failures = ET.parse(any_project.path / file).getroot().findall(".//failure")
         assert {command for one in failures for command in in_messages(str(one.text))} == every
+        assert all("\n" not in str(one.get("message")) for one in failures)
     (run,) = (any_project.path / ".vlmrobust" / "runs").iterdir()
     main(["report", str(run), "--out", str(any_project.path / "again")])
     for name in ("out", "again"):
         page = (any_project.path / name / "report.html").read_text(encoding="utf-8")
         (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
         assert {test["command"] for test in json.loads(data)["tests"]} >= every
+
+
+def test_a_breach_is_explained_once_where_pytest_shortens_nothing(any_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    any_project.script({"setting": "invert", "answer": "A"})
+    told = any_project.run("-k", "invert")
+    assert len(in_messages(told.stdout.str())) == 1
+    told.stdout.fnmatch_lines(
+        ["FAILED suite/test_suite.py::test_cell?model-data-invert? - *accuracy_drop 1.000 > 0.200 (rule drop, policy.yaml:5)"]
+    )
 
 
 SHELL = shutil.which("bash") or ""
