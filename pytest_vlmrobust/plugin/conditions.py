@@ -10,8 +10,10 @@ from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import PolicyError, VlmRobustError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.policies import Policy, Rule, Waiver, WaiverUse
+    from pytest_vlmrobust.policies import Policy, Rule, Scope, WaiverUse
 
     from .gate import Gate
 
@@ -94,25 +96,30 @@ def refuse_unknown_scopes(gate: Gate) -> None:
     """Looks whether each rule and waiver names things that exist, now that every file of the user's has been read.
 
     Raises:
-        PolicyError: a rule or a waiver whose scope names what nothing can ever match, or a waiver that names a model or a data
-            set which is nearly called like one of the run.
+        PolicyError: a scope names what nothing can ever match, or nearly what a model or a data set of the run is called.
     """
     from pytest_vlmrobust.evaluation.known_names import KnownNames
 
     known = KnownNames.of(test for planned in gate.plan for test in gate.judged(planned))
     for policy in gate.policies.values():
-        for rule in policy.rules:
-            for scope, does in ((rule.where, "gates nothing there"), (rule.unless, "excludes nothing there")):
-                if problems := known.unknown_globs(scope) if scope else []:
-                    raise PolicyError(f"{rule.source}: rule {rule.id} {does}: {problems[0]}{_REGISTER}")
-        for waiver in policy.waivers:
-            if problems := known.unknown_globs(waiver.where):
-                raise PolicyError(f"{waiver.source}: waiver {waiver.id} covers nothing: {problems[0]}{_REGISTER}")
-            _refuse_slips(gate, waiver)
+        for scope, does in _scopes(policy):
+            if problems := known.unknown_globs(scope):
+                raise PolicyError(f"{does}: {problems[0]}{_REGISTER}")
+            _refuse_slips(gate, scope, does)
 
 
-def _refuse_slips(gate: Gate, waiver: Waiver) -> None:
-    """Looks whether a waiver is meant for a model or a data set of the run that it misspells.
+def _scopes(policy: Policy) -> Iterator[tuple[Scope, str]]:
+    """Yields each scope of a policy with what it fails to do where one of its names means nothing."""
+    for rule in policy.rules:
+        yield rule.where, f"{rule.source}: rule {rule.id} gates nothing there"
+        if rule.unless:
+            yield rule.unless, f"{rule.source}: rule {rule.id} excludes nothing there"
+    for waiver in policy.waivers:
+        yield waiver.where, f"{waiver.source}: waiver {waiver.id} covers nothing"
+
+
+def _refuse_slips(gate: Gate, scope: Scope, does: str) -> None:
+    """Looks whether a scope is meant for a model or a data set of the run that it misspells.
 
     Raises:
         PolicyError: it is. Other names that the run lacks may be about what it leaves out: policies are shared.
@@ -123,11 +130,11 @@ def _refuse_slips(gate: Gate, waiver: Waiver) -> None:
 
     here = {"model": {*gate.models, *(one.model for one in gate.plan)}, "dataset": {one.dataset for one in gate.plan}}
     elsewhere = {"model": {*shipped_models()}, "dataset": {*shipped_datasets(), *gate.data.factories}}
-    for slip in slips(waiver.where, here):
+    for slip in slips(scope, here):
         if slip.glob not in elsewhere[slip.field]:
             raise PolicyError(
-                f"{waiver.source}: waiver {waiver.id} covers nothing: this run has no {slip.field} {slip.glob!r}. "
-                f"Did you mean {slip.name!r}? If it is another one, remove the waiver from the policy of this run"
+                f"{does}: this run has no {slip.field} {slip.glob!r}. Did you mean {slip.name!r}? If it is another one, leave "
+                "it out of the policy of this run"
             )
 
 

@@ -127,7 +127,7 @@ def test_a_waiver_that_misspells_what_the_run_has_is_refused(project: Project, w
     waive(project, where)
     result = project.run()
     assert result.ret == 4
-    result.stderr.fnmatch_lines([f"ERROR: policy.yaml:9: waiver W1 covers nothing: {problem} If it is another one, remove*"])
+    result.stderr.fnmatch_lines([f"ERROR: policy.yaml:9: waiver W1 covers nothing: {problem} If it is another one, leave*"])
 
 
 RULE = "  - {{id: more, metric: {metric}, {rest}}}\n"
@@ -150,6 +150,20 @@ def test_a_rule_about_what_does_not_exist_is_refused(project: Project, scope: st
     assert "One of your own is known once a conftest.py that is collected registers it" in said
 
 
+@pytest.mark.parametrize(
+    ("scope", "problem"),
+    [
+        ("where: {dataset: ['other*', dtaa]}", "gates nothing there: this run has no dataset 'dtaa'. Did you mean 'data'?"),
+        ("unless: {model: Model}", "excludes nothing there: this run has no model 'Model'. Did you mean 'model'?"),
+    ],
+)
+def test_a_rule_that_misspells_what_the_run_has_is_refused(project: Project, scope: str, problem: str) -> None:
+    project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=f"{scope}, max: 1pp"))
+    result = project.run()
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: policy.yaml:8: rule more {problem} If it is another one, leave*"])
+
+
 def test_rules_may_be_about_settings_of_ones_own(project: Project) -> None:
     project.write(
         "suite/conftest.py",
@@ -170,7 +184,7 @@ def test_rules_may_be_about_settings_of_ones_own(project: Project) -> None:
 @pytest.mark.parametrize(
     ("where", "problem"),
     [
-        ("{dataset: dtaa}", "it asks for dataset 'dtaa', and the run has data. Did you mean 'data'? GO asks"),
+        ("{dataset: my_data}", "it asks for dataset 'my_data', and the run has data. Did you mean 'data'? GO asks"),
         ("{category: evn}", "it asks for category 'evn', and the run has even, odd. Did you mean 'even'? GO asks"),
         ("{model: other}", "it asks for model 'other', and the run has model. GO asks"),
     ],
@@ -193,7 +207,7 @@ def test_a_policy_may_have_rules_about_what_a_run_leaves_out(project: Project) -
 
 
 def test_a_rule_about_a_suite_that_was_not_asked_for_is_said(project: Project) -> None:
-    project.write("policy.yaml", POLICY + RULE.format(metric="pcri", rest="where: {dataset: dtaa}, min: -50%"))
+    project.write("policy.yaml", POLICY + RULE.format(metric="pcri", rest="where: {dataset: other}, min: -50%"))
     result = project.run()
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*warning 1 of 4 rules met no test of model: more"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +59,7 @@ def page(browser: Any, report: Path) -> Iterator[Any]:
 def test_a_click_on_the_map_opens_the_test(page: Any) -> None:
     page.get_by_role("button", name="fog:high: drop 40.0 points, FAIL").click()
     dialog = page.get_by_role("dialog")
-    assert page.url.endswith("#cell=m-d-fog%3Ahigh")
+    sync_api.expect(page).to_have_url(re.compile("#cell=m-d-fog%3Ahigh$"))
     text = dialog.inner_text()
     for said in (
         "FAIL m-d-fog:high",
@@ -82,16 +83,17 @@ def test_the_keyboard_is_enough(page: Any) -> None:
     assert page.get_by_role("dialog").is_visible()
     page.keyboard.press("Escape")
     assert page.get_by_role("dialog").count() == 0
-    assert "#" not in page.url
-    assert spot.evaluate("node => node === document.activeElement")
+    sync_api.expect(page).to_have_url(re.compile("^[^#]*$"))
+    sync_api.expect(spot).to_be_focused()
 
 
 def test_arrows_step_through_the_tests(page: Any, report: Path) -> None:
     page.goto(report.as_uri() + "#cell=m-d-fog%3Ahigh")
+    page.get_by_role("dialog").wait_for()
     page.keyboard.press("ArrowRight")
-    assert "m-d-fog%3Ahigh" not in page.url
+    sync_api.expect(page).not_to_have_url(re.compile("m-d-fog%3Ahigh"))
     page.keyboard.press("ArrowLeft")
-    assert page.url.endswith("#cell=m-d-fog%3Ahigh")
+    sync_api.expect(page).to_have_url(re.compile("#cell=m-d-fog%3Ahigh$"))
 
 
 def test_an_address_opens_a_test_and_an_unknown_one_opens_nothing(page: Any, report: Path) -> None:
@@ -201,7 +203,7 @@ def test_without_javascript_the_tables_are_there(browser: Any, report: Path) -> 
     page.goto(report.as_uri())
     assert page.locator("#all tbody tr").count() == 16
     page.locator(".spot").first.click()
-    assert page.locator("tr:target").count() == 1
+    sync_api.expect(page.locator("tr:target")).to_have_count(1)
     context.close()
 
 
