@@ -87,6 +87,10 @@ def no_step_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 
 
+WORKERS_IF_SLOW = pytest.param(("-n2",), marks=pytest.mark.slow, id="n2")
+"""Two workers, which take seconds to start, for a test beside which a quick one goes the same way with them."""
+
+
 @pytest.fixture(params=[(), ("-n0",), ("-n2",)], ids=["no xdist options", "n0", "n2"])
 def xdist_arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """How pytest is called: without xdist's options, with ``-n 0``, with ``-n 2``."""
@@ -120,3 +124,9 @@ def project(pytester: pytest.Pytester) -> Project:
 def any_project(pytester: pytest.Pytester, xdist_arguments: tuple[str, ...]) -> Project:
     """The same gate in each way of calling pytest."""
     return make_project(pytester, xdist_arguments)
+
+
+@pytest.fixture(params=[pytest.param((), id="no xdist options"), pytest.param(("-n0",), id="n0"), WORKERS_IF_SLOW])
+def any_project_but_slowly(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
+    """The same, and with workers only where slow tests are asked for."""
+    return make_project(pytester, request.param)

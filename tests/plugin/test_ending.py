@@ -50,7 +50,13 @@ IN_THE_GATE = {
     "strict xfail": STRICT,
 }
 PLAIN = "def test_zzz():\n    {}\n"
-LIMITS = (("-x",), ("-n2", "-x"), ("-n2", "--maxfail=2"), ("--sw",), ("-n2", "--sw"))
+LIMITS = (
+    ("-x",),
+    ("-n2", "-x"),
+    pytest.param(("-n2", "--maxfail=2"), marks=pytest.mark.slow),
+    ("--sw",),
+    pytest.param(("-n2", "--sw"), marks=pytest.mark.slow),
+)
 
 
 def said_everywhere(project: Project) -> set[str]:

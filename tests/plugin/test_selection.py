@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import POLICY, Project, make_project
+from .conftest import POLICY, WORKERS_IF_SLOW, Project, make_project
 
 CLASSES = """
 import pytest
@@ -47,9 +47,18 @@ EVERY = (
 )
 
 
-@pytest.fixture(params=[(), ("-n2",)], ids=["alone", "n2"])
+@pytest.fixture(params=[pytest.param((), id="alone"), WORKERS_IF_SLOW])
 def project(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
-    made = make_project(pytester, request.param)
+    return with_classes(pytester, request.param)
+
+
+@pytest.fixture(params=[(), ("-n2",)], ids=["alone", "n2"])
+def both(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
+    return with_classes(pytester, request.param)
+
+
+def with_classes(pytester: pytest.Pytester, arguments: tuple[str, ...]) -> Project:
+    made = make_project(pytester, arguments)
     made.script({"setting": "solarize:low", "answer": "A"})
     made.write(FILE, CLASSES)
     made.write("suite/__init__.py", "")
@@ -60,6 +69,15 @@ def project(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Projec
 def named(project: Project, *arguments: str) -> pytest.RunResult:
     given = ("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml", "-p", "no:randomly")
     return project.pytester.runpytest(*given, *project.arguments, *arguments)
+
+
+def refuses_a_part(project: Project, arguments: list[str], selected: int) -> None:
+    project.script()
+    result = named(project, *arguments)
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(
+        [f"partial selection: {selected} of {TESTS} tests*", f"not GO: {TESTS - selected} of {TESTS} tests*", "INCONCLUSIVE*"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,22 +94,17 @@ def named(project: Project, *arguments: str) -> pytest.RunResult:
     ids=["class", "method", "one", "inner", "two", "function", "pyargs"],
 )
 def test_a_part_of_a_file_is_not_go(project: Project, arguments: list[str], selected: int) -> None:
-    project.script()
-    result = named(project, *arguments)
-    assert result.ret == 10
-    result.stdout.fnmatch_lines(
-        [f"partial selection: {selected} of {TESTS} tests*", f"not GO: {TESTS - selected} of {TESTS} tests*", "INCONCLUSIVE*"]
-    )
+    refuses_a_part(project, arguments, selected)
 
 
-def test_a_policy_may_let_a_part_of_a_file_be_go(project: Project) -> None:
-    project.write("policy.yaml", f"{POLICY}coverage: {{tests: partial}}\n")
-    assert named(project, f"{FILE}::TestA").ret == 0
+def test_a_policy_may_let_a_part_of_a_file_be_go(both: Project) -> None:
+    both.write("policy.yaml", f"{POLICY}coverage: {{tests: partial}}\n")
+    assert named(both, f"{FILE}::TestA").ret == 0
 
 
-def test_every_test_of_a_file_by_its_id_is_the_file(project: Project) -> None:
-    project.script()
-    result = named(project, *EVERY)
+def test_every_test_of_a_file_by_its_id_is_the_file(both: Project) -> None:
+    both.script()
+    result = named(both, *EVERY)
     assert result.ret == 0
     result.assert_outcomes(passed=TESTS)
     assert "partial" not in result.stdout.str()
@@ -120,7 +133,7 @@ def test_the_share_of_risk_does_not_depend_on_the_class_that_is_named(project: P
     assert seen[0] == seen[1]
 
 
-def test_a_class_that_cannot_be_collected_may_hold_more(project: Project) -> None:
+def test_a_class_that_cannot_be_collected_may_hold_more(both: Project) -> None:
     broken = """
 
 class TestBroken:
@@ -130,8 +143,12 @@ class TestBroken:
     def test_cell(self, vlm_cell):
         pass
 """
-    project.script()
-    project.write(FILE, CLASSES + broken)
-    result = named(project, *EVERY)
+    both.script()
+    both.write(FILE, CLASSES + broken)
+    result = named(both, *EVERY)
     assert result.ret == 10
     result.stdout.fnmatch_lines(["not GO: a test id (of a file whose TestBroken cannot be collected) may leave out *"])
+
+
+def test_a_part_of_a_file_is_not_go_with_workers(pytester: pytest.Pytester) -> None:
+    refuses_a_part(with_classes(pytester, ("-n2",)), [f"{FILE}::TestB::TestInner::test_sweep", f"{FILE}::TestA"], 3)
