@@ -25,7 +25,8 @@ from pytest_vlmrobust.datasets.embedded.questions import KINDS
 from pytest_vlmrobust.datasets.embedded.shapes import REFERENCE_KINDS, Shapes
 from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
 from pytest_vlmrobust.datasets.embedded.words import Words
-from pytest_vlmrobust.evaluation.evaluator import CellResult, EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.cell_result import CellResult
+from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
 from pytest_vlmrobust.evaluation.tasks import TaskDataset, task_dataset
 
 CARD = Path(__file__).parent.parent / "pytest_vlmrobust" / "backends" / "tiny" / "README.md"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.protocol import Backend
@@ -29,18 +29,14 @@ from pytest_vlmrobust.scoring import check_scoring, score
 from pytest_vlmrobust.store import Pictures, Store
 
 from .album import Album
-from .guesses import counted, is_guess
+from .cell_result import CellResult
 from .leases import LEASE_SECONDS, is_gone, owner_name
 from .measured import score_table
 from .pipeline import Pipeline
 from .prompts import answer_limit, prompt, scorable_choices
 from .spaces import in_space_of
-from .stopping import HIGHEST, NOT_PREDICTED, UNASKED, UNASKED_STATE, turns
+from .stopping import HIGHEST, NOT_PREDICTED, UNASKED, turns
 from .views import View, ViewMaker, of_view, view_count
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _POLL_SECONDS = 0.2
 
@@ -69,72 +65,6 @@ class Progress:
     done: int
     total: int
     inferred: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CellResult:
-    """The answers and scores of one cell, in the order of ``samples``; of each sample those to all its views in a row.
-
-    A view that was not asked about, because an earlier one was right, has the score ``UNASKED``.
-    """
-
-    cell: Cell
-    samples: tuple[Sample, ...]
-    predictions: tuple[Prediction, ...]
-    scores: tuple[Score, ...]
-    n_requested: int
-    n_inferred: int
-    seconds: float
-    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sample id to what the setting could not do to its pictures."""
-    views: int = 1
-    """How often each sample was asked about."""
-    keys: tuple[str, ...] = ()
-    """The name of each answer in the store; empty for a view that was not asked about."""
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        """Scores as numbers, shape (N,): of several views the best one's. NaN where an inference failed."""
-        best: NDArray[np.float64] = self.attempts.max(axis=1)  # which keeps NaN: a missing view might have been the best one
-        return best
-
-    @property
-    def by_view(self) -> NDArray[np.float64]:
-        """Scores as numbers, shape (N, views); NaN where an inference failed or none was made.
-
-        What cannot be read counts 0, and without the pictures what a guess does: see :mod:`guesses`.
-        """
-        import numpy as np
-
-        return np.array(counted(self.cell.setting, self.samples, self.scores), float).reshape(len(self.samples), self.views)
-
-    @property
-    def attempts(self) -> NDArray[np.float64]:
-        """As ``by_view``, with 0 where no inference was made: right for the best view of each sample, and for nothing else."""
-        import numpy as np
-
-        unasked = [score.state == UNASKED_STATE for score in self.scores]
-        return np.where(np.reshape(unasked, (len(self.samples), self.views)), 0.0, self.by_view)
-
-    @property
-    def n_unasked(self) -> int:
-        """How many views were not asked about."""
-        return self.count(UNASKED_STATE)
-
-    @property
-    def n_guessed(self) -> int:
-        """How many answers without the pictures count as guesses, because they cannot be read."""
-        pairs = zip(self.samples, self.scores, strict=True) if self.views == 1 else ()
-        return sum(is_guess(self.cell.setting, sample, score) for sample, score in pairs)
-
-    @property
-    def n_unparsed(self) -> int:
-        """How many answers count as wrong, because they cannot be read."""
-        return self.count("unparsed") - self.n_guessed
-
-    def count(self, state: str) -> int:
-        """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``, ``unasked``)."""
-        return sum(score.state == state for score in self.scores)
 
 
 @dataclass(eq=False)

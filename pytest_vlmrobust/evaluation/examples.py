@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
 
-from .evaluator import CellResult
+from .cell_result import CellResult
 from .measured import Thumbnails
 from .stopping import UNASKED
 from .views import of_view

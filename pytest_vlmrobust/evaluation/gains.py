@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.setting import Setting
 
-from .evaluator import CellResult
+from .cell_result import CellResult
 from .judged import PREPROCESSING_GAIN
 from .measured import Measured
 from .preprocessed import is_preprocessed

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import NO_IMAGE, Setting
 
 if TYPE_CHECKING:
-    from .evaluator import CellResult
+    from .cell_result import CellResult
 
 BLIND_UNPARSED = "blind_unparsed_rate"
 

@@ -22,8 +22,8 @@ from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import observatory
 from .baseline import Baseline, baseline_estimates, baseline_scores, changed, not_compared
+from .cell_result import CellResult
 from .data import TaskData
-from .evaluator import CellResult
 from .examples import examples
 from .families import Family, twin
 from .gains import gain_estimates

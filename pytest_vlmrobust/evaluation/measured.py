@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .evaluator import CellResult
+    from .cell_result import CellResult
 
 
 class Thumbnails(Protocol):

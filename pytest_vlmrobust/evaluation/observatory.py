@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import better_convention, box_coverage
 
-from .evaluator import CellResult
+from .cell_result import CellResult
 from .families import Family
 from .measured import Measured
 from .tasks.material import NEIGHBOURS_BY

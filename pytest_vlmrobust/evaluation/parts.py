@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.verdict import Outcome, Verdict
 from pytest_vlmrobust.policies import Budgets
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 
-from .evaluator import CellResult
+from .cell_result import CellResult
 from .guesses import BLIND_UNPARSED, said_of_guesses
 
 

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 
-from .evaluator import CellResult
+from .cell_result import CellResult
 from .stopping import HIGHEST, NOT_PREDICTED, UNASKED, UNASKED_STATE
 
 _SAME = 1e-12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .evaluator import CellResult
+from .cell_result import CellResult
 
 LADDER_FAMILY = "ladder"
 _LADDERS = ("resolution", "resolution_lanczos")

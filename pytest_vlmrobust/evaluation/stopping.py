@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.score import Score
 
 if TYPE_CHECKING:
-    from .evaluator import CellResult
+    from .cell_result import CellResult
 
 OPTION = "--vlm-patch-stop"
 NEEDS_ALL = f"needs every patch: run without {OPTION}"

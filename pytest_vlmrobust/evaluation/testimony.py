@@ -12,7 +12,7 @@ from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 
-from .evaluator import CellResult
+from .cell_result import CellResult
 
 
 class Source(Protocol):

@@ -9,7 +9,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
 from pytest_vlmrobust.metrics.table import ScoreTable
 
-from .evaluator import CellResult
+from .cell_result import CellResult
 from .judged import UNPARSED_INCREASE
 
 if TYPE_CHECKING:

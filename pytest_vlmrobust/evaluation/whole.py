@@ -16,7 +16,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.metrics.validity import whole_is_above_chance
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
 
-from .evaluator import CellResult
+from .cell_result import CellResult
 from .measured import Measured, chances
 from .whole_intervals import Bounds, bounds_of_drop, bounds_of_index, bounds_of_value
 

@@ -18,7 +18,8 @@ from pytest_vlmrobust.core.errors import OfflineError
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.evaluation.evaluator import CellResult, Evaluator
+from pytest_vlmrobust.evaluation.cell_result import CellResult
+from pytest_vlmrobust.evaluation.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.examples import examples
 from pytest_vlmrobust.evaluation.judging import Judge
 from pytest_vlmrobust.evaluation.stopping import best_is_enough, turns, undefined
