@@ -174,6 +174,21 @@ def measured_nothing(config: pytest.Config) -> bool:
     return asked and not gate.records and not only_shows(config)
 
 
+def data_of_one_kind(gate: Gate) -> str:
+    """Returns which tests have nothing to ask about where all data that are named are of one kind; else an empty string."""
+    if not gate.settings.vlm_dataset or (gate.data.questions and gate.data.collections):
+        return ""
+    if gate.data.questions:
+        return (
+            ". --vlm-dataset names data sets of questions alone: tests of tasks, such as test_observatory.py, ask about "
+            "collections of identities, such as --vlm-dataset=faces_160"
+        )
+    return (
+        ". --vlm-dataset names collections of identities alone: only tests of tasks, such as test_observatory.py, ask about "
+        "them, and others need a data set of questions, such as --vlm-dataset=shapes"
+    )
+
+
 def suite_facts(gate: Gate) -> dict[str, str]:
     """Returns what the JUnit suite element says about the whole run."""
     from pytest_vlmrobust.reporting.junit import suite_properties
@@ -241,7 +256,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     elif gate.rerun is not None:
         terminalreporter.write_line(f"{gate.rerun}: no such test was collected", yellow=True)
     elif measured_nothing(config):
-        terminalreporter.write_line("INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured", yellow=True)
+        said = "INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured"
+        terminalreporter.write_line(f"{said}{data_of_one_kind(gate)}", yellow=True)
 
 
 def failed_beside(gate: Gate) -> str:

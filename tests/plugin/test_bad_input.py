@@ -108,6 +108,21 @@ def test_a_gate_of_which_nothing_ran_is_not_go(project: Project) -> None:
     result.stdout.fnmatch_lines(["INCONCLUSIVE: --vlm names a model, and no gated test ran*"])
 
 
+@pytest.mark.parametrize(
+    ("named", "tests", "asked"),
+    [
+        ("shapes", 'vlm_tasks("matching")', "*questions alone: tests of tasks*, such as --vlm-dataset=faces_160"),
+        ("faces_160", "vlm_metrics()", "*identities alone:*need a data set of questions, such as --vlm-dataset=shapes"),
+    ],
+)
+def test_data_that_no_test_asks_about_are_said(project: Project, named: str, tests: str, asked: str) -> None:
+    suite = f'@pytest.mark.{tests}\n@pytest.mark.vlm_settings("clean")\ndef test_cell(vlm_cell):\n    vlm_cell.check()\n'
+    project.write("suite/test_suite.py", f"import pytest\n\n\n{suite}")
+    result = project.pytester.runpytest("--vlm=scripted:model.yaml", f"--vlm-dataset={named}", "suite")
+    assert result.ret == 5  # pytest's own: no tests were collected
+    result.stdout.fnmatch_lines([f"INCONCLUSIVE: --vlm names a model, and no gated test ran: nothing was measured. {asked}"])
+
+
 def test_other_parameters_and_fixtures_may_stand_beside_ours(project: Project) -> None:
     project.write(
         "suite/test_suite.py",
