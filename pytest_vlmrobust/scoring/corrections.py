@@ -30,6 +30,12 @@ _CHANGE = word(
         "i mean",
         "i meant",
         "or rather",
+        "on second thoughts?",
+        "on (?:a )?closer (?:look|inspection)",
+        "looking again",
+        "thinking again",
+        "checking again",
+        "looking (?:closer|more closely)",
     ),
 )
 _IT_IS = any_of("it's", "it is", "it must be", "it should be", "make (?:it|that)", "the (?:(?:correct|right) )?answer is")

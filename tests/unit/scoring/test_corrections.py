@@ -39,6 +39,12 @@ def test_two_possibilities_are_ambiguous(text: str) -> None:
         ],
         *["A - wait, B", "A \u2014 wait, B", "A, actually B", "A. Wait, no. B is correct.", "The answer is A... actually, B"],
         *["I choose A, actually B", "The answer is A.\nWait, the answer is B.", "A. cat. Actually, B. dog", "A, or rather B"],
+        *[
+            "A. On second thought, B.",
+            "A\n\nActually, on closer look, B.",
+            "A. Looking again, it's B",
+            "A? Looking more closely: (B)",
+        ],
         *["not A but B", "Not A, but B.", "The answer is not A but B"],
     ],
 )
@@ -57,6 +63,8 @@ def test_of_a_correction_the_last_is_read(text: str) -> None:
         ("B. No, C and D are wrong.", OPTIONS, "B"),
         ("B. Actually A is a cat", OPTIONS, "B"),
         ("B, no doubt", OPTIONS, "B"),
+        ("B. Looking again, A is wrong.", OPTIONS, "B"),
+        ("B. On closer look, B is right.", OPTIONS, "B"),
         ("B. Wait", OPTIONS, "B"),
         ("Probably B", OPTIONS, "B"),
         ("A or B. I would say B.", OPTIONS, "B"),
