@@ -92,6 +92,8 @@ class Sample:
     seeded_by: str = ""
     """What the randomness of its perturbations derives from, so that samples about one picture see one variant of it; the id
     where nothing is said."""
+    sizes: Mapping[int, tuple[ImageSource, ...]] = field(default_factory=dict)
+    """Its images as somebody made them at other sizes, by long edge in pixels: ``resolution:448`` shows those of 448."""
     localisation: Localisation | None = None
     """Of a sample that asks for boxes: where things are."""
 

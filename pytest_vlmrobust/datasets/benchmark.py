@@ -19,6 +19,8 @@ ANSWERS = ("as_written", "letter", "position", "list")
 OWN_COLUMNS = ("row", "picture")
 CHANCE = {"choice": "1 / options", "yes_no": "1 / 2", "open": "0"}
 ACCURACY = "accuracy"
+GROUP = "group"
+"""Among keys, the group of a sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,11 @@ class Benchmark:
     """Asked where the source has no column of questions."""
     circular: bool = False
     """Rows whose ids agree modulo 1 000 000 are one question with its options rotated, and one group."""
+    together: tuple[str, ...] = ()
+    """Keys, or ``group``: rows that share one of these count only together; a smaller data set has all of them or none."""
+    sizes: str = ""
+    """The key that says for which long edge, in pixels, the pictures of a row were made beforehand: the rows of a group are one
+    question, and each rung of a ladder shows the pictures made for it."""
     remarks: str = ""
     """What its user should know."""
     tsv: Layout = field(default_factory=Layout)
@@ -102,6 +109,11 @@ class Benchmark:
     def chance(self) -> str:
         """Returns the score that guessing is expected to reach, by kind of question."""
         return " or ".join(dict.fromkeys(CHANCE[kind.task] for kind in self.kinds))
+
+    @property
+    def keeps_together(self) -> tuple[str, ...]:
+        """Returns by what rows count only together: as said, and the copies of circular evaluation in any case."""
+        return tuple(dict.fromkeys((*self.together, *([GROUP] if self.circular else []))))
 
     @property
     def file_names(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 
-from .benchmark import ANSWERS, CHANCE, ROLES, Benchmark, Kind, Layout, columns_in
+from .benchmark import ANSWERS, CHANCE, GROUP, ROLES, Benchmark, Kind, Layout, columns_in
 from .yaml_lines import Lines, load_yaml, place
 
 SUFFIX = ".benchmark.yaml"
@@ -60,12 +60,14 @@ class _Reader:
             "tsv": self._layout,
             "hub": partial(self._each, self._layout),
             "files": self._texts,
+            "together": self._texts,
             "circular": self._truth,
         }
         found = self._fields(Benchmark, value, at, of, leave=("name",))
         if not found.get("kinds"):
             self._wrong(at, value, f"'kinds': a list of kinds of questions, such as [{{task: {next(iter(CHANCE))}, scorer: …}}]")
         self._check_sources(found, at)
+        self._check_keys(found, at)
         return Benchmark(name, **found)
 
     def _check_sources(self, found: Mapping[str, Any], at: tuple[str | int, ...]) -> None:
@@ -79,6 +81,14 @@ class _Reader:
             absent = [role for role in needed if role not in layout.columns]
             if absent:
                 self._wrong((*at, "hub", number), list(layout.columns), f"columns for {', '.join(absent)} too")
+
+    def _check_keys(self, found: Mapping[str, Any], at: tuple[str | int, ...]) -> None:
+        """Looks whether every layout has the keys that the record goes by."""
+        layouts = [*([found["tsv"]] if "tsv" in found else []), *found.get("hub", ())]
+        for name, keys in (("together", found.get("together", ())), ("sizes", tuple(filter(None, [found.get("sizes")])))):
+            for key in keys:
+                if (name, key) != ("together", GROUP) and not all(key in layout.keys for layout in layouts or [Layout()]):
+                    self._wrong((*at, name), key, "a key that stands among the 'keys' of each of its layouts")
 
     def _kind(self, value: Any, at: tuple[str | int, ...]) -> Kind:
         found = self._fields(Kind, value, at, {})

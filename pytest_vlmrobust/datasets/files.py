@@ -44,12 +44,13 @@ class FileDataset:
     """
 
     native_long_edge: int | None = None
+    corpus_metric: str = ACCURACY
+    keeps_together: tuple[str, ...] = ()
 
-    def __init__(self, name: str, path: Path, read: Reader, *, variant: str = "", corpus_metric: str = ACCURACY) -> None:
+    def __init__(self, name: str, path: Path, read: Reader, *, variant: str = "") -> None:
         self.name = name
         self.path = path
         self.variant = variant
-        self.corpus_metric = corpus_metric
         self._read = read
 
     def samples(self) -> Sequence[Sample]:

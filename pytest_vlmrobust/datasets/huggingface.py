@@ -29,6 +29,7 @@ from .benchmark_registry import benchmark_of, hub_layout
 from .drafts import Draft, finish
 from .files import Contents, DatasetWarning, Place, Problems
 from .images import decode, from_base64, image_identity
+from .presized import put_together
 from .rows import Rows
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class HubDataset:
 
     def __init__(self, name: str, source: HubName, benchmark: Benchmark, layout: Layout) -> None:
         self.name, self.source, self.benchmark, self.layout = name, source, benchmark, layout
-        self.corpus_metric = benchmark.metric
+        self.corpus_metric, self.keeps_together = benchmark.metric, benchmark.keeps_together
 
     def samples(self) -> Sequence[Sample]:
         """Returns the samples in the order of the table.
@@ -230,6 +231,9 @@ class _HubTable:
         if bare := self.without_picture:
             lacking = quantity(len(bare), "row has no picture and is", "rows have no picture and are")
             notes.append(f"{self.source}: {lacking} left out (the first: {bare[0]})")
+        if sizes := self.rows.benchmark.sizes:
+            samples, of_sizes = put_together(samples, sizes, str(self.source))
+            notes.extend(of_sizes)
         return Contents(samples, {}, tuple(notes))
 
     def _read(self) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -15,16 +15,16 @@ def corpus_metric(dataset: Dataset) -> str:
     return str(getattr(dataset, "corpus_metric", ACCURACY))
 
 
-def keeps_groups(dataset: Dataset) -> bool:
-    """Returns whether a smaller data set must have all samples of a group or none: its ``keeps_groups``, else false."""
-    return bool(getattr(dataset, "keeps_groups", False))
+def keeps_together(dataset: Dataset) -> tuple[str, ...]:
+    """Returns by which keys samples count only together, ``group`` among them: its ``keeps_together``, else nothing."""
+    return tuple(getattr(dataset, "keeps_together", ()))
 
 
 class Dataset(Protocol):
     """What a run asks its questions from.
 
-    One that is scored as a whole by more than accuracy has a ``corpus_metric``; one whose samples of a group mean something only
-    together has ``keeps_groups``.
+    One that is scored as a whole by more than accuracy has a ``corpus_metric``; one whose samples mean something only
+    together, such as those of a group, says so by ``keeps_together``.
 
     Ids are unique, and the order is the same in every process. Pixels stay where they are until ``Sample.images[i].load()``.
     """

@@ -104,7 +104,9 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
 
         benchmark, variant = _record_for(file, name)
         read = partial(read_tsv, compat=compat, benchmark=benchmark)
-        return FileDataset(name, file, read, variant=compat + variant, corpus_metric=benchmark.metric)
+        found = FileDataset(name, file, read, variant=compat + variant)
+        found.corpus_metric, found.keeps_together = benchmark.metric, benchmark.keeps_together
+        return found
     if file.suffix.lower() == ".jsonl":
         from .jsonl import read_jsonl
 
@@ -186,7 +188,7 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
     nowhere = "" if folders else " No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA."
     return (
-        f"data set {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}; "
+        f"data set {typed!r} was not found.{_nearest(typed, [name for name in known if name != typed])} Registered: {_list(DATASETS.names())}; "
         f"collections of identities: {_list(COLLECTIONS.names())}. "
         f"Looked for {looked}.{nowhere} Expected a registered name, a .tsv, a .jsonl, or a folder with one of them or "
         f"with {' or '.join(TABLES)} for identities{_of_benchmark(typed)}"

@@ -14,7 +14,8 @@ from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.seeding import SUBSET_SEED, derive_seed, rank_seed
 
-from .protocol import Dataset, keeps_groups
+from .benchmark import GROUP
+from .protocol import Dataset, keeps_together
 
 _SPEC = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<percent>%?)")
 
@@ -46,56 +47,81 @@ class Subset(Sequence[Sample]):
 def chosen(dataset: Dataset, spec: str | None) -> Sequence[Sample]:
     """Returns the samples of a data set that a run asks about: a subset, or all where nothing is asked for.
 
-    Of a data set that keeps its groups whole groups are taken, and a count is of groups.
+    Of a data set whose samples count only together whole groups are taken, and a count is of groups.
 
     Raises:
         UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
         DatasetError: the data cannot be read, or there is nothing to take from.
     """
     everything = dataset.samples()
-    return take(everything, spec, whole_groups=keeps_groups(dataset)) if spec else everything
+    return take(everything, spec, together=keeps_together(dataset)) if spec else everything
 
 
-def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, whole_groups: bool = False) -> Subset:
+def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, together: Sequence[str] = ()) -> Subset:
     """Returns a stratified subset: every category in proportion, chosen by ``seed`` and sample id alone.
 
-    Rows are drawn, not questions: of a question that comes in several rows (circular copies) some may be taken and others
-    not, so intervals have to resample by ``Sample.group``. Shares are rounded by largest remainder, ties going to the
-    category that sorts first. Within a category a smaller subset is a part of a larger one, so that predictions of the
-    smaller are found again in the store.
+    Samples are drawn, and of those about one picture some may be taken and others not, so intervals have to resample by
+    ``Sample.group``. Shares are rounded by largest remainder, ties going to the category that sorts first. Within a category a
+    smaller subset is a part of a larger one, so that predictions of the smaller are found again in the store.
 
-    With ``whole_groups`` all samples of a group are taken or none, which its name decides about; its category is that of its
-    first sample. Count and percentage are of groups: six identities are six questions where each is asked about once, and 24
-    where each is asked about with the answer in each of four places. Groups of a category are taken in the order of
-    ``rank_seed``, by which tasks lay out identities.
+    With ``together`` all samples that share one of its keys, be it through others, are taken or none, which the name of their
+    group decides about; its category is that of its first sample. So no copy of a circular question is missing, and no question
+    about one of MME's pictures. Count and percentage are of groups: six identities are six questions where each is asked about
+    once, and 24 where each is asked about with the answer in each of four places. Groups of a category are taken in the order
+    of ``rank_seed``, by which tasks lay out identities.
 
     Args:
         samples: the whole data set, in any order.
         spec: a count (``"200"``) or a percentage (``"20%"``, rounded to the nearest count, at least one), of samples or of
             whole groups.
         seed: another seed, another subset.
-        whole_groups: whether samples of one ``Sample.group`` belong together.
+        together: keys of ``Sample.keys`` by which samples belong together, or ``group`` for ``Sample.group``; a sample that lacks
+            a key goes by its group, and one without either stands alone.
 
     Raises:
         UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
         DatasetError: there are no samples.
     """
     everything = sorted(samples, key=lambda sample: sample.id)
-    units: defaultdict[str, list[Sample]] = defaultdict(list)
-    for sample in everything:
-        units[(sample.group if whole_groups else "") or sample.id].append(sample)
+    units = _units(everything, together)
     strata: defaultdict[str, list[str]] = defaultdict(list)
     for name, members in units.items():
         strata[members[0].category].append(name)
     count = count_of(spec, len(units))
     shares = _shares({name: len(members) for name, members in strata.items()}, min(count, len(units)))
-    order = partial(rank_seed, seed) if whole_groups else partial(derive_seed, seed, "subset")
+    order = partial(rank_seed, seed) if together else partial(derive_seed, seed, "subset")
     drawn = {name for category, members in strata.items() for name in _first(members, shares[category], order)}
     kept = {sample.id for name in drawn for sample in units[name]}
     taken = tuple(sample for sample in everything if sample.id in kept)
-    what = "groups of samples" if whole_groups else "samples"
+    what = "groups of samples" if together else "samples"
     note = f"{count} {what} were asked for, and there are {len(units)}: all are taken" if count > len(units) else ""
     return Subset(taken, spec, len(everything), note)
+
+
+def _units(samples: Sequence[Sample], together: Sequence[str]) -> dict[str, list[Sample]]:
+    """Returns what is taken whole, by name: the connected components of samples that share a key."""
+    marks = {sample.id: _marks(sample, together) for sample in samples}
+    above: dict[str, str] = {}
+
+    def top(mark: str) -> str:
+        while above.setdefault(mark, mark) != mark:
+            mark = above[mark]
+        return mark
+
+    for first, *others in marks.values():
+        for other in others:
+            low, high = sorted((top(first), top(other)))
+            above[high] = low
+    units: defaultdict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        units[top(marks[sample.id][0]).partition("\0")[2]].append(sample)
+    return units
+
+
+def _marks(sample: Sample, together: Sequence[str]) -> list[str]:
+    """Returns what other samples of its group may share with a sample, as ``key NUL value``; its id where it stands alone."""
+    found = {name: sample.group if name == GROUP else sample.keys.get(name) or sample.group for name in together}
+    return [f"{name}\0{value}" for name, value in found.items() if value] or [f"\0{sample.id}"]
 
 
 def count_of(spec: str, available: int) -> int:

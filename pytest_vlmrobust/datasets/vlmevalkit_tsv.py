@@ -36,6 +36,7 @@ from .drafts import LETTERS, Draft, finish
 from .files import Contents, Place, Problems
 from .images import FileImage, Span
 from .pandas_reading import as_vlmevalkit_shows
+from .presized import put_together
 from .rows import CIRCULAR_NAMES, Rows
 from .tsv_records import Record, TsvImage, listed, records
 
@@ -113,6 +114,9 @@ class _Table:
         samples = finish(drafts, self.problems, self.id_column)
         if not samples:
             raise DatasetError(f"{self.path} has no row with a question and a picture: expected one at least")
+        if sizes := self.mapped.benchmark.sizes:
+            samples, notes = put_together(samples, sizes, self.path)
+            self.notes.extend(notes)
         if not compat:
             self._note_differences(shown)
         self.notes.extend(self.mapped.notes(str(self.path)))

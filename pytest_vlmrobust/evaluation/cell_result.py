@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 
 from .guesses import counted, is_guess
-from .stopping import UNASKED_STATE
+from .stopping import HIGHEST, UNASKED_STATE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,6 +79,19 @@ class CellResult:
     def n_unparsed(self) -> int:
         """How many answers count as wrong, because they cannot be read."""
         return self.count("unparsed") - self.n_guessed
+
+    @property
+    def texts(self) -> tuple[int, int]:
+        """How many answers say whether the model can be read, and how many of them cannot be.
+
+        Of several views those up to each sample's first right one, asked or not: stopping there changes neither number.
+        """
+        import numpy as np
+
+        states = np.reshape([score.state for score in self.scores], (len(self.samples), self.views))
+        right = self.by_view == HIGHEST
+        counted = (np.cumsum(right, axis=1) - right == 0) & (states != "error")
+        return int(counted.sum()), int((counted & (states == "unparsed")).sum())
 
     def count(self, state: str) -> int:
         """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``, ``unasked``)."""

@@ -39,7 +39,7 @@ from .parts import (
     label_preserving,
     noted,
 )
-from .rungs import LADDER_FAMILY, collapsed_rungs, received
+from .rungs import LADDER_FAMILY, collapsed_rungs, received, same_pictures
 from .stopping import best_is_enough, positions, savings, undefined
 from .strata import MACRO, SUITE, estimates_by_stratum, macro_estimate, rows_of
 from .unreadable import unreadable_estimates
@@ -134,12 +134,13 @@ class Judge:
             used: Sequence[Setting] = (CLEAN, NO_IMAGE)
         else:
             table = self._sweep_table(sweep, needs, asked)
-            refusal = observatory.not_offered(sweep.metric, table)
+            used = self._read(sweep, table, asked)
+            refusal = observatory.not_offered(sweep.metric, table) or self._flat(sweep, used)
             estimate = metrics.estimate(sweep.metric, table, confidence=self.confidence)
             unfit = refusal or not_compared(sweep.metric, table)
             estimate = dataclasses.replace(estimate, valid=False, reason=unfit) if unfit else estimate
-            more, said = self._by_stratum(sweep, table), observatory.compared(sweep.metric, table)
-            used = self._read(sweep, table, asked)
+            more = [] if unfit else self._by_stratum(sweep, table)
+            said = observatory.compared(sweep.metric, table)
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
         by_stratum = {one.category: one.value for one in more if one.category}
         notes = (*collapsed_rungs(results), *said, *said_of_guesses(results))
@@ -293,6 +294,12 @@ class Judge:
             scores = baseline_scores(self.baseline, sweep.model, sweep.dataset, self.evaluator, table)
             added["baseline_by_setting"] = scores
         return dataclasses.replace(table, **added)
+
+    def _flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
+        """Returns why a curve over resolutions is none: its rungs showed one and the same picture of each sample."""
+        if metrics.get(sweep.metric).suite != SUITE:
+            return ""
+        return same_pictures([self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used])
 
     def _values(self, model: str, dataset: str, settings: Iterable[Setting]) -> dict[str, NDArray[np.float64]]:
         return {str(setting): self.evaluator.result(Cell(model, dataset, setting)).values for setting in settings}

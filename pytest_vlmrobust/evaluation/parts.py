@@ -49,7 +49,8 @@ def budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measu
 def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused: str = "") -> list[Measure]:
     """Judges failed and unreadable answers; a kept budget says nothing.
 
-    That an answer without the pictures cannot be read is no fault of a model: those are no part of the budget.
+    That an answer without the pictures cannot be read is no fault of a model: those are no part of the budget. Neither are
+    answers about patches after a right one, which nothing but the map of positions rests on.
 
     Args:
         budgets: of a policy.
@@ -58,7 +59,7 @@ def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused:
     """
     seen = [result for result in results if result.cell.setting != NO_IMAGE]
     asked, failed = sum(result.n_requested for result in results), _failed(results)
-    texts, unread = sum(result.n_requested for result in seen) - _failed(seen), sum(result.n_unparsed for result in seen)
+    texts, unread = (sum(counts) for counts in zip(*(result.texts for result in seen), strict=True)) if seen else (0, 0)
     verdicts = budgets.judge(n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=0)
     if texts:
         verdicts += budgets.judge(n_requested=texts, n_scored=texts, n_errors=0, n_unparsed=unread)

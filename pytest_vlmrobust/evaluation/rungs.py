@@ -1,4 +1,4 @@
-"""Rungs: what a model received of a resolution, which its processor may have undone."""
+"""Rungs: what a model received of a resolution, which its processor may have undone, or small pictures never had."""
 
 from __future__ import annotations
 
@@ -19,19 +19,50 @@ def received(result: CellResult) -> str:
     return f"{kinds[0]}{more}" if kinds else ""
 
 
+def same_pictures(results: Sequence[CellResult]) -> str:
+    """Returns why a ladder says nothing: all its rungs showed the very same pictures. An empty string where some differ."""
+    alike = list(_by_pictures(results).values())
+    if len(alike) != 1 or len(alike[0]) == 1:
+        return ""
+    return f"all {len(alike[0])} rungs showed the very same pictures: none is larger than the lowest rung"
+
+
 def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
-    """Returns which rungs the model received as one, for every picture, or that it does not say what it received of some."""
-    rungs_of = [result for result in results if result.cell.setting.name in _LADDERS]
-    by_grid: dict[tuple[str, ...], list[str]] = {}
-    for result in rungs_of:
-        by_grid.setdefault(_seen(result) or (), []).append(str(result.cell.setting))
-    unknown = by_grid.pop((), [])
-    silent = (f"the model does not say at which size it received {', '.join(unknown)}: whether these differ is unknown",)
-    return (silent if unknown else ()) + tuple(
-        f"{', '.join(rungs)} reached the model as one size ({seen[0]}): limits of its processor on size undid them"
+    """Returns which rungs were one: the same pictures, or received by the model as one size, for every picture.
+
+    Where the model does not say what it received, that is said.
+    """
+    alike = list(_by_pictures(results).values())
+    by_grid: dict[tuple[str, ...], list[CellResult]] = {}
+    for rungs in alike:
+        by_grid.setdefault(_seen(rungs[0]) or (), []).append(rungs[0])
+    found = [
+        f"{_named(rungs)} showed the very same pictures: none is larger than the lowest of these"
+        for rungs in alike
+        if len(rungs) > 1
+    ]
+    if unknown := by_grid.pop((), []):
+        found.append(f"the model does not say at which size it received {_named(unknown)}: whether these differ is unknown")
+    found += [
+        f"{_named(rungs)} reached the model as one size ({seen[0]}): limits of its processor on size undid them"
         for seen, rungs in by_grid.items()
         if len(rungs) > 1
-    )
+    ]
+    return tuple(found)
+
+
+def _named(results: Sequence[CellResult]) -> str:
+    return ", ".join(str(result.cell.setting) for result in results)
+
+
+def _by_pictures(results: Sequence[CellResult]) -> dict[tuple[str, ...], list[CellResult]]:
+    """Returns the rungs by the keys of their answers, which tell pictures apart: equal ones asked about the same pixels."""
+    found: dict[tuple[str, ...], list[CellResult]] = {}
+    for result in results:
+        if result.cell.setting.name in _LADDERS:
+            known = result.keys if all(result.keys) else (str(result.cell.setting),)
+            found.setdefault(known, []).append(result)
+    return found
 
 
 def _seen(result: CellResult) -> tuple[str, ...] | None:

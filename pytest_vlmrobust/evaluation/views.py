@@ -27,6 +27,8 @@ T = TypeVar("T")
 KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
 """From recipes to the digests of the pixels that they gave before, of those that did."""
 
+_RUNG = "resolution"
+"""The setting that shows pictures at a long edge in pixels."""
 _SOURCE_BYTES = 256 * 2**20
 
 
@@ -77,6 +79,8 @@ class ViewMaker:
         """Returns the fingerprint of everything the view is a function of; cheaper than the view."""
         if setting == NO_IMAGE:
             return "no image"
+        if made := _made_beforehand(sample, setting):
+            return fingerprint([code_digest(), perturbations.fingerprint(CLEAN), 0, [source.identity() for source in made]])
         steps = perturbations.fingerprint(setting)
         seed = derive_seed(self._seed, sample.seeded_by or sample.id) if _depends_on_seed(setting) else 0
         chosen = [] if sample.perturbed is None else [list(sample.perturbed)]
@@ -90,8 +94,9 @@ class ViewMaker:
         """
         if setting == NO_IMAGE:
             return View((), ())
-        sources = tuple(self._source(source) for source in sample.images)
-        if setting == CLEAN:
+        made = _made_beforehand(sample, setting)
+        sources = tuple(self._source(source) for source in made or sample.images)
+        if made or setting == CLEAN:
             return View(sources, tuple(pixels_digest(image) for image in sources))
         perturb = perturbations.get(str(setting))
         seed = derive_seed(self._seed, sample.seeded_by or sample.id)
@@ -149,6 +154,12 @@ class ViewMaker:
             while self._held > _SOURCE_BYTES and len(self._sources) > 1:
                 self._held -= self._sources.popitem(last=False)[1].nbytes
         return image
+
+
+def _made_beforehand(sample: Sample, setting: Setting) -> tuple[ImageSource, ...]:
+    """Returns the pictures of a sample that somebody made for a rung; nothing where there are none, and it has to be made."""
+    level = (setting.level or "") if setting.name == _RUNG else ""
+    return sample.sizes.get(int(level), ()) if level.isdecimal() else ()
 
 
 def view_count(setting: Setting) -> int:

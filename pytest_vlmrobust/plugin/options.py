@@ -50,8 +50,8 @@ class Settings:
     )
     vlm_sample: str = option(
         "",
-        "evaluate N samples or P%% of each dataset, stratified by category, seed 42; of a task of the Observatory N identities, "
-        "each with all its questions",
+        "evaluate N samples or P%% of each dataset, stratified by category, seed 42; where questions count only together "
+        "(copies of one, those about one identity) N groups of them",
         metavar="N|P%",
     )
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")

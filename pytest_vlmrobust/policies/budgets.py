@@ -55,7 +55,7 @@ class Budgets:
         rate = n_lost / n_requested
         if Bound(high=self.max_error_rate).admits(rate):
             return []
-        counted = f"{n_lost} of {n_requested} samples without an answer ({n_errors} failed, {n_missing} missing)"
+        counted = f"{n_lost} of {n_requested} inferences without an answer ({n_errors} failed, {n_missing} missing)"
         return [self._broken(Outcome.ERROR, "error_rate", rate, self.max_error_rate, counted)]
 
     def _judge_unparsed(self, n_scored: int, n_unparsed: int) -> list[Verdict]:

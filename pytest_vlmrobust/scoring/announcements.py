@@ -14,11 +14,13 @@ from .phrases import LETTER, LONGEST_PHRASE, read_phrase
 _BEST = ("correct", "right", "best", "final", "appropriate", "accurate", "likely", "suitable", "plausible")
 _OPTION = any_of("option", "choice", "letter", "response", "one")
 _NOUN = any_of(
-    word("answers?", "ans", "assistant", *(f"{best} {_OPTION}" for best in _BEST)),
+    word("answers?", r"ans\.?", "assistant", *(f"{best} {_OPTION}" for best in _BEST)),
     word("respuesta", "réponse", "antwort", "risposta", "resposta", "ответ"),
     "答え",
     "答案",
     "正解",
+    "정답",
+    "답(?=[은:])",
     "选项(?=应?[该选]?[是为:])",
 )
 _NAMED_NOUN = word("option", "choice", "letter")
@@ -30,15 +32,39 @@ _IS = any_of(
     "应该是",
     "应为",
     "应该选",
-    "[是为选は:=→-]",
+    "[是为為选は은는:=→-]",
 )
 _SURELY = any_of(
     "therefore", "thus", "hence", "clearly", "definitely", "most likely", "likely", "probably", "indeed", "simply", "actually"
 )
 _A_LETTER = rf"(?<=\s)(?=\(?[a-z]\)?(?![{WORD}']))"
 _CHOOSE = ("choose", "chose", "choosing", "pick", "picking", "picked", "select", "selecting", "selected")
-_SAY = ("say", "guess", "go with", "going with", "opt for", "my guess is", "my choice is", "my pick is")
-_SO = ("so", "therefore", "thus", "hence", "consequently", "accordingly", "probably", "most likely", "likely", "maybe", "perhaps")
+_SAY = (
+    "say",
+    "guess",
+    "go with",
+    "going with",
+    "opt for",
+    "lean towards?",
+    "leaning towards?",
+    "my guess is",
+    "my choice is",
+    "my pick is",
+)
+_SO = (
+    "so",
+    "therefore",
+    "thus",
+    "hence",
+    "consequently",
+    "accordingly",
+    "probably",
+    "most likely",
+    "likely",
+    "maybe",
+    "perhaps",
+    "possibly",
+)
 _SURE = ("definitely", "clearly", "certainly", "surely", "obviously")
 _IT_IS = ("it is", "it's", "it must be", "it looks like", "it seems to be", "this is", "that is", "looks like")
 
@@ -49,7 +75,9 @@ ANSWER = re.compile(rf"{_NOUN}{_TO_WHAT}\s*(?:{_SURELY_IS}|{_A_LETTER})|{_NAMED_
 CHOSEN = re.compile(rf"{word(*_CHOOSE, *_SAY)}[\s,:]*|[选選](?:择|擇|项|項)?\s?:?\s?是?\s?")
 """A verb that chooses."""
 
-CONCLUSION = re.compile(rf"{word(*_SO, *_SURE, *_IT_IS)}[\s,:]*(?:(?:it's|it is|would be|must be) )?|(?:→|⇒|=>|->)\s*|所以|因此")
+CONCLUSION = re.compile(
+    rf"{word(*_SO, *_SURE, *_IT_IS)}[\s,:]*(?:(?:it's|it is|would be|must be) )?|(?:→|⇒|=>|->)\s*|所以|因此|而是"
+)
 """A word that draws a conclusion."""
 
 MOST_TRIED = 20

@@ -20,7 +20,7 @@ from .final_answers import final_answer, lesser_answer
 from .json_answers import Document, read_json
 from .negation import negated
 from .options import Options, ends_here
-from .patterns import HEDGE, WORD, any_of
+from .patterns import HEDGE, QUESTION, WORD, any_of
 from .phrases import LETTER, LONGEST_PHRASE, bare_letter, leading_letter, read_phrase, several_letters
 from .refusal import is_refusal
 from .spellings import with_cells, with_lettered_pictures
@@ -33,8 +33,12 @@ MOST_WORDS = 40
 _VERDICT = re.compile(
     rf"{LETTER}[\"')\]]*(?:\s*\([^()\n]{{0,80}}\))?\s*(?:"
     r"(?:is|would be|seems(?: to be)?|appears(?: to be)?|looks|must be|should be)\s+(?:\w+\s+){0,3}?"
-    r"(?:correct|right|answer|true|best|better|likely|accurate|appropriate)\b|(?:选项)?(?:是)?(?:正确|对的?|最佳))"
+    r"(?:correct|right|answer|true|best|better|likely|accurate|appropriate)\b"
+    r"|it is(?=\s*(?:[.!\n]|$))|(?:选项)?(?:是)?(?:正确|对的?|最佳))"
 )
+_QUESTION = re.compile(QUESTION)
+_LONE_LETTER = re.compile(LETTER)
+_CLOSING = re.compile(r"(?:^|[.,;:!?\n-])\s*\(?([A-Z])\)?[\s.!]*$")
 _BRACKETED = re.compile(r"[(\[\"']([A-Z])[)\]\"']")
 _NAMED = re.compile(rf"{any_of('option', 'choice', '选项')}\s?:?\s?[(\"']?([a-z])(?![{WORD}'])|([a-z])(?<![{WORD}][a-z])\s?选项")
 _GONE_THROUGH = re.compile(r"(?:^|[\n.;,] *)(?:[-*] *)?(?:[Oo]ption )?\(?([A-Z])(?:[:.)]|\)[:.]?) +(?=\w)")
@@ -204,6 +208,16 @@ def _marked_letter(reading: Reading) -> Outcome:
     )
 
 
+def _closing_letter(reading: Reading) -> Outcome:
+    """``A is wrong. B.``, ``Hmm, B``: the letter set off at the end, where no other letter or option is meant before it."""
+    match = _CLOSING.search(reading.text)
+    if not match or match[1] not in reading.options.letters or negated(reading.text, *match.span(1)):
+        return None
+    before = reading.text[: match.start(1)]
+    meant = {other[1] for other in _LONE_LETTER.finditer(before) if not negated(before, *other.span(1))} & reading.options.letters
+    return agreed({match[1]} | meant | reading.options.meant_in(before))
+
+
 def _refusal(reading: Reading) -> Outcome:
     """``I cannot tell …``: no answer, unless an option says so itself."""
     if not is_refusal(reading.lowered) or any(is_refusal(text.lower()) for text in reading.options.raw.values()):
@@ -221,7 +235,7 @@ def _yes_no(reading: Reading) -> Outcome:
 
 def _option_text(reading: Reading) -> Outcome:
     """``A dog is running in the park``: a short text with the words of one option, whole and not denied."""
-    if reading.text.count(" ") >= MOST_WORDS:
+    if reading.text.count(" ") >= MOST_WORDS or _QUESTION.fullmatch(reading.lowered):
         return None
     return agreed(reading.options.meant_in(reading.text))
 
@@ -246,6 +260,7 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
     "conclusion": _conclusion,
     "bold": _bold,
     "marked_letter": _marked_letter,
+    "closing_letter": _closing_letter,
     "refusal": _refusal,
     "yes_no": _yes_no,
     "option_text": _option_text,

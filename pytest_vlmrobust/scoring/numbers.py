@@ -15,9 +15,9 @@ _LONGEST = 40
 
 _SCALES: Final = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _DIGITS = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,12}}(?!,?\d)|\d{{1,{_LONGEST}}})(?:\.\d{{1,{_LONGEST}}})?|\.\d{{1,{_LONGEST}}}"
-_ENDS = r"(?![\d/]|[.,]\d)(?:(?![^\W\d_])|(?=(?:mm|cm|km|m|kg|mg|g|ml|l|s|ms|h|min|px|in|ft|lbs?|mph)\b))"
+_ENDS = r"(?![\d/]|[.,]\d|\s?\^)(?:(?![^\W\d_])|(?=(?:mm|cm|km|m|kg|mg|g|ml|l|s|ms|h|min|px|in|ft|lbs?|mph)\b))"
 _NUMBER = re.compile(
-    rf"(?<![\w.,/])(?P<sign>[+-]?)[$€£¥]?(?P<digits>{_DIGITS})(?:/(?P<below>\d{{1,{_LONGEST}}}))?{_ENDS}"
+    rf"(?<![\w.,/^])(?<!\^[{{(])(?P<sign>[+-]?)[$€£¥]?(?P<digits>{_DIGITS})(?:/(?P<below>\d{{1,{_LONGEST}}}))?{_ENDS}"
     rf"(?:\s(?P<scale>{'|'.join(_SCALES)})\b)?(?P<percent>\s?(?:%|percent\b))?",
     re.IGNORECASE,
 )
@@ -54,7 +54,7 @@ def read_number(text: str) -> Number | None:
 
 
 def numbers_in(text: str) -> list[Number]:
-    """Returns the numbers that ``text`` mentions and does not deny, in order: whole ones, not ``12`` of ``112`` or ``1.12``.
+    """Returns the numbers that ``text`` mentions and does not deny, in order: not ``12`` of ``112``, ``1.12``, ``x^12``.
 
     Number words count where no number is written in digits; ``one`` does not, it may be a pronoun.
     """

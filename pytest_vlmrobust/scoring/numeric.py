@@ -25,6 +25,7 @@ ONLY_NUMBER = "only_number"
 CONTAINED = "contained"
 
 _EITHER = re.compile(r"\d\W{0,3}\sor\s\W{0,3}\d", re.IGNORECASE)
+_SCIENTIFIC = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?[eE][+-]?[0-9]{1,2}")
 _SHORT = 60
 """Characters of a text in which "12 or 13" is an answer and no part of a calculation."""
 
@@ -90,7 +91,9 @@ def score_numeric(sample: Sample, prediction: Prediction) -> Score:
 
 @lru_cache(maxsize=8192)
 def _value(text: str) -> Number | None:
-    """Returns ``text`` as a number; 2010/11 is a season, not a fraction, on the axis of a chart."""
+    """Returns ``text`` as a number, 1e3 too; 2010/11 is a season, not a fraction, on the axis of a chart."""
+    if _SCIENTIFIC.fullmatch(text.strip()):
+        return Number(Fraction(text.strip()), text.strip())
     number = read_number(text)
     return None if number is None or number.ratio else number
 

@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.sample import IMAGE_MARK
 
 from .extraction import Outcome, Stop, agreed
 from .negation import negated
+from .quantities import is_other, spellings
 from .spellings import are_cells, are_pictures, with_cells
 from .text import NUMBER_WORDS, bare, folded, stripped
 
@@ -66,12 +67,14 @@ class Options:
     def meant_in(self, text: str) -> set[str]:
         """Returns the letters of the options whose words ``text`` mentions and does not deny.
 
-        Whole words only (``112`` does not mention ``12``), and of overlapping mentions the longest (``red car``, not
-        ``car``). Options that are a single letter, ``no`` or ``one`` are not looked for: ``a`` is an article.
+        Whole words (``112`` does not mention ``12``) and quantities (nor does ``12:30``, but ``12 or 13`` mentions both where
+        both are options), and of overlapping mentions the longest (``red car``, not ``car``). Options that are a single
+        letter, ``no`` or ``one`` are not looked for: ``a`` is an article.
         """
         sentence = folded(text)
         taken: list[tuple[int, int]] = []
         meant: set[str] = set()
+        parts: set[str] = set()
         for words, letter in self.phrases:
             for start in _occurrences(sentence, words):
                 end = start + len(words)
@@ -79,8 +82,8 @@ class Options:
                     continue
                 taken.append((start, end))
                 if not negated(sentence, start, end):
-                    meant.add(letter)
-        return meant
+                    (parts if is_other(sentence, start, end) else meant).add(letter)
+        return meant or (parts if len(parts) > 1 else set())
 
 
 @lru_cache(maxsize=4096)
@@ -94,6 +97,9 @@ def _prepared(items: tuple[tuple[str, str], ...]) -> Options:
     for words, number in (*_NUMBERS.items(), *((number, words) for words, number in _NUMBERS.items())):
         if number in whole and words not in whole:
             whole[words] = whole[number]
+    for words in tuple(whole):
+        for spelling in spellings(words):
+            whole.setdefault(spelling, whole[words])
     whole.pop("", None)
     phrases = sorted(((words, letter) for words, letters in whole.items() for letter in letters), key=lambda item: -len(item[0]))
     return Options(

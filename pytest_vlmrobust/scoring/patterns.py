@@ -25,3 +25,34 @@ def word(*alternatives: str) -> str:
     """Returns a pattern for one of ``alternatives``, each beginning with a plain character, as whole words."""
     begun = (f"{text[0]}(?<![{WORD}]{text[0]}){text[1:]}" for text in alternatives)
     return rf"{any_of(*begun)}(?![{WORD}])"
+
+
+_ANEW = r"(?: (?:it|that|this|again|once more|more closely|closer|more carefully|my answer|(?:at )?(?:it|the \w+)))*"
+CHANGE = word(
+    "wait",
+    "actually",
+    "sorry",
+    "correction",
+    "scratch that",
+    "hold on",
+    "hmm",
+    "oops",
+    "not quite",
+    "i mean",
+    "i meant",
+    "or rather",
+    rf"let me (?:double[ -]?check|re-?\w+|check|verify|look|think){_ANEW}",
+    "i(?:'ve)? made (?:a mistake|an error)",
+    "that was (?:a mistake|an error|wrong)",
+    "on second thoughts?",
+    "on reflection",
+    "on (?:a )?closer (?:look|inspection)",
+    "upon (?:a )?closer (?:look|inspection)",
+    "thinking again",
+    "checking again",
+    "looking (?:again|closer|more closely)",
+)
+"""Words, in lower case, with which a change of mind begins; "no" is one too where an answer is a letter."""
+
+QUESTION = r"(?:is|are|was|were|do|does|did|has|have|can|could|will|would|should|might)\s[^.!?\n]{1,200}\?"
+"""A question, in lower case, to which yes and no are answers."""

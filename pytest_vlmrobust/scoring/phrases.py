@@ -23,12 +23,13 @@ _HEAD = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _END_OF_LETTER = re.compile(
-    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+(?:{_WORDS_OF_A_REASON})\b|\s?[\u3040-\u9fff]", re.IGNORECASE
+    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+(?:{_WORDS_OF_A_REASON})\b|\s?[\u3040-\u9fff\uac00-\ud7a3]",
+    re.IGNORECASE,
 )
 _END_OF_SMALL_LETTER = re.compile(r"\s*$|[\"'>]*[.:)\]}](?:\s|$)|\s*\n")
 _LIST = re.compile(
     rf"\W*(?:(?:either|both|option|options)\s+)?\(?(?P<one>[A-Za-z])\)?\s*(?:"
-    r"(?:,\s*or|,\s*and|,|\?|/|&|\+|\(?\bor\b|\band\b|和|或者|或|及|与)"
+    r"(?:,\s*or|,\s*and|[,;?/&+]|\(?\bor\b|\band\b|和|或者|或|及|与)"
     rf"(?:\s*,?\s*{HEDGE}\b,?)?|[.,;(]?\s*(?:but )?{HEDGE}\b,?)"
     rf"\s*(?:(?:option|choice)\s+)?\(?(?P<other>[A-Za-z])(?![{WORD}'])(?!(?<=[AI])\s+[a-z])",
     re.IGNORECASE,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_SPECIAL = re.compile(r"<\|[^|<>\s]{1,40}\|>|</?s>|<(?:eos|bos|pad|end_of_turn|end_of_utterance)>")
-_THINK_OPEN = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_THINK_CLOSE = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+from .thinking import after_thinking
+
 _ANSWER_OPEN = re.compile(r"<answer>", re.IGNORECASE)
 _ANSWER_CLOSE = re.compile(r"</answer>", re.IGNORECASE)
 _MATHS = re.compile(r"\$([^$\s]{1,80})\$")
@@ -30,21 +29,9 @@ _ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
 def final_words(text: str) -> str | None:
     """Returns what was said after thinking, with full-width letters made plain, without control tokens.
 
-    None when thinking was begun and not ended: nothing was answered yet. The opening tag may be missing, since some chat
-    templates put it into the prompt. When nothing follows the thinking, what preceded it is the answer.
+    None when thinking was begun and not ended (``after_thinking``).
     """
-    said = _SPECIAL.sub(" ", text if text.isascii() else unicodedata.normalize("NFKC", text))
-    if "<" not in said:
-        return said
-    opened = _THINK_OPEN.search(said)
-    closes = list(_THINK_CLOSE.finditer(said))
-    if not closes:
-        return None if opened else said
-    after = said[closes[-1].end() :]
-    if _THINK_OPEN.search(after):
-        return None
-    before = said[: opened.start()] if opened and opened.start() < closes[-1].start() else ""
-    return after if after.strip() else before
+    return after_thinking(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
 def tagged(said: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from .extraction import Extraction, Ladder, Outcome, Stop, agreed, climb
 from .negation import negated
-from .patterns import word
+from .patterns import CHANGE, QUESTION, word
 from .refusal import is_refusal
 from .text import boxed, final_words, plain, stripped, tagged
 
@@ -22,7 +22,7 @@ _SYNONYMS: Final = {
 _MEANING: Final = {synonym: meaning for meaning, synonyms in _SYNONYMS.items() for synonym in synonyms}
 _SAID = r"(yes|no|yeah|yep|yup|nope|nah|true|false)(?![\w-])"
 _LEADING = re.compile(
-    r"\W{0,9}(?:(yes|yeah|yep|yup|no|nope|nah|true|false|是的|不是|没有|不对|是|否|对|有)(?=\s?(?:[,.;:!\n]|- |$))"
+    r"\W{0,9}(?!no\.?\s?\d)(?:(yes|yeah|yep|yup|no|nope|nah|true|false|是的|不是|没有|不对|是|否|对|有)(?=\s?(?:[,.;:!\n]|- |$))"
     r"|(yes)\b(?!\s?(?:/|or\b|-))|(no)\s(?=(?:because|since|as|there|it|this|that|the|he|she|they|i|we|you)\b))"
 )
 _BEFORE_LAST = "so|but|is|say|be|think|therefore|thus|hence|probably|definitely"
@@ -34,9 +34,19 @@ _STATEMENT = re.compile(
 )
 _EITHER = re.compile(rf"{word('yes ?(?:/|or) ?no', 'no ?(?:/|or) ?yes')}|是否")
 _BOTH_ALONE = re.compile(r"(?:yes\W{1,9}(?:and\W)?no|no\W{1,9}(?:and\W)?yes)")
-_YES = re.compile(word("yes"))
+_YES = re.compile(rf"{word('yes')}(?!-\w)")
 _NO = re.compile(word("no"))
 _LONGEST_CLOSING = 40
+_TURN = re.compile(rf"(?:{CHANGE}[\s,.!;:()-]{{0,6}}){{1,5}}(?:(?:it's|it is|the answer is)\s)?(?={_SAID}\s?(?:[,.;:!\n]|- |$))")
+_ASKED = re.compile(rf"\W{{0,9}}{QUESTION}\s+(?=(?:no|nope|nah)(?![\w-])(?!\s?(?:/|or\b))[^?]*$)")
+_SURELY = r"(?:absolutely|definitely|certainly|of course|surely|obviously|clearly|probably)"
+_ASSENT = re.compile(
+    r"(?:that|this|it)(?:'s| is) (?:\w+ly )?(?:correct|right|true)|absolutely|certainly|of course|i (?:think|believe) so"
+)
+_DISSENT = re.compile(
+    rf"(?:that|this|it)(?:'s| is) (?:\w+ly )?(?:incorrect|wrong|false|untrue)|{_SURELY},? not|not (?:at all|really|quite)"
+    r"|(?:that|this|it)(?:'s not| is not| isn't) (?:\w+ly )?(?:correct|right|true)|i (?:don't|do not) (?:think|believe) so"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +66,17 @@ def extract_yes_no(text: str) -> Extraction:
     said = final_words(text)
     if said is None:
         return Extraction(None, "unfinished_thinking")
-    shown = plain(said).lower()
+    shown = _settled(plain(said).lower())
     return climb(YES_NO_RULES, YesNoReading(said, shown)) if shown else Extraction(None, "empty")
+
+
+def _settled(text: str) -> str:
+    """Returns what is said after the question is repeated, and after the last change of mind: "Yes... Actually, no"."""
+    asked = _ASKED.match(text)
+    start = asked.end() if asked else 0
+    for turn in _TURN.finditer(text):
+        start = max(start, turn.end())
+    return text[start:]
 
 
 def _answer_tag(reading: YesNoReading) -> Outcome:
@@ -75,8 +94,11 @@ def _only(content: str | None) -> Outcome:
 
 
 def _word(reading: YesNoReading) -> Outcome:
-    """``YES!``, ``Nope``, ``true``, ``是的``: one word alone."""
-    return _MEANING.get(stripped(reading.text))
+    """``YES!``, ``Nope``, ``true``, ``是的``, ``Of course not``: one word alone, or words that stand for it."""
+    words = stripped(reading.text)
+    if _DISSENT.fullmatch(words):
+        return "no"
+    return "yes" if _ASSENT.fullmatch(words) else _MEANING.get(words)
 
 
 def _statement(reading: YesNoReading) -> Outcome:
@@ -94,12 +116,19 @@ def _both(reading: YesNoReading) -> Outcome:
 
 
 def _leading(reading: YesNoReading) -> Outcome:
-    """``No, there is none.``, ``Yes there is``: the first word, set off as an answer; the last word must not contradict it."""
+    """``No, there is none.``, ``Yes there is``: the first word, set off as an answer; a later one must not contradict it.
+
+    ``No, I cannot see the image`` refuses.
+    """
     match = _LEADING.match(reading.text)
     if not match:
         return None
+    first = _meaning(match)
+    if first == "no" and is_refusal(reading.text):
+        return Stop.REFUSAL
     last = _closing(reading)
-    return agreed({_meaning(match), *([last] if isinstance(last, str) else [])})
+    others = {_meaning(other) for other in _SET_OFF.finditer(reading.text, match.end())}
+    return agreed({first, *others, *([last] if isinstance(last, str) else [])})
 
 
 def _closing(reading: YesNoReading) -> Outcome:

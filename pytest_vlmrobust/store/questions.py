@@ -34,7 +34,7 @@ class _AbsentImage:
 def sample_to_json(sample: Sample) -> str:
     """Returns a sample as JSON: of its pictures how many there are, and no coordinates in which a model speaks of boxes."""
     about = sample.localisation and replace(sample.localisation, space=None)
-    bare = asdict(replace(sample, images=(), localisation=about))
+    bare = asdict(replace(sample, images=(), sizes={}, localisation=about))
     return json.dumps({**bare, "images": len(sample.images), "changed_by": sorted(sample.changed_by)})
 
 

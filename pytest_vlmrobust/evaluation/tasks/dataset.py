@@ -10,6 +10,7 @@ from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.seeding import SUBSET_SEED
+from pytest_vlmrobust.datasets.benchmark import GROUP
 from pytest_vlmrobust.datasets.collection import (
     Collection,
     Entity,
@@ -80,9 +81,9 @@ class TaskDataset:
     id_prefix: str = ""
 
     @property
-    def keeps_groups(self) -> bool:
-        """True: an identity is pointed to in every cell or not at all; a smaller data set has the same ones for every task."""
-        return True
+    def keeps_together(self) -> tuple[str, ...]:
+        """The group: an identity is pointed to in every cell or not at all, and a smaller data set has the same for all tasks."""
+        return (GROUP,)
 
     @property
     def name(self) -> str:

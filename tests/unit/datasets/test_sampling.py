@@ -106,7 +106,7 @@ def sets(**sizes: int) -> list[Sample]:
 
 
 def test_groups_are_taken_whole_or_not_at_all() -> None:
-    taken = Counter(sample.group for sample in take(sets(a=8, b=4), "25%", whole_groups=True))
+    taken = Counter(sample.group for sample in take(sets(a=8, b=4), "25%", together=["group"]))
     assert set(taken.values()) == {4}
     assert Counter(name[0] for name in taken) == {"a": 2, "b": 1}
     split = Counter(sample.group for sample in take(sets(a=8, b=4), "25%"))
@@ -115,23 +115,23 @@ def test_groups_are_taken_whole_or_not_at_all() -> None:
 
 @pytest.mark.parametrize(("spec", "size"), [("1", 4), ("3", 12), ("8", 32), ("100", 32), ("1%", 4), ("20%", 8), ("100%", 32)])
 def test_a_count_and_a_share_are_of_groups(spec: str, size: int) -> None:
-    assert len(take(sets(a=8), spec, whole_groups=True)) == size
+    assert len(take(sets(a=8), spec, together=["group"])) == size
 
 
 def test_the_name_of_a_group_decides_whatever_is_asked_about_it() -> None:
     once = [Sample(f"a{i}", (), "q", "x", "open", group=f"a{i}") for i in range(8)]
-    four = take(sets(a=8), "50%", whole_groups=True)
-    assert {sample.group for sample in four} == {sample.id for sample in take(once, "50%", whole_groups=True)}
+    four = take(sets(a=8), "50%", together=["group"])
+    assert {sample.group for sample in four} == {sample.id for sample in take(once, "50%", together=["group"])}
 
 
 def test_samples_without_a_group_stand_alone() -> None:
-    assert shares(list(take(samples(a=9, b=6), "5", whole_groups=True))) == {"a": 3, "b": 2}
+    assert shares(list(take(samples(a=9, b=6), "5", together=["group"]))) == {"a": 3, "b": 2}
 
 
 def test_a_smaller_number_of_groups_is_part_of_a_larger_one_and_more_than_there_are_is_said() -> None:
-    taken = [{sample.group for sample in take(sets(a=8), str(count), whole_groups=True)} for count in range(1, 9)]
+    taken = [{sample.group for sample in take(sets(a=8), str(count), together=["group"])} for count in range(1, 9)]
     assert all(few < more for few, more in pairwise(taken))
-    assert take(sets(a=8), "9", whole_groups=True).note == "9 groups of samples were asked for, and there are 8: all are taken"
+    assert take(sets(a=8), "9", together=["group"]).note == "9 groups of samples were asked for, and there are 8: all are taken"
 
 
 class Few:
@@ -144,10 +144,31 @@ class Few:
 
 
 class Kept(Few):
-    keeps_groups = True
+    keeps_together = ("group",)
 
 
 def test_the_data_set_says_whether_its_groups_are_kept() -> None:
     assert len(chosen(Few(), None)) == len(chosen(Kept(), "")) == 32
     assert len(chosen(Few(), "5")) == 5
     assert len(chosen(Kept(), "5")) == 20
+
+
+def keyed(name: str, **keys: str) -> Sample:
+    return Sample(name, (), "q", "x", "open", keys=keys, group=keys.pop("group", ""))
+
+
+def test_samples_that_share_a_key_through_others_are_taken_together() -> None:
+    """Of HallusionBench a figure has several questions, and a question several figures: all of them are one set."""
+    grid = [
+        keyed(f"{name}{f}{q}", figure=f"{name}f{f}", question=f"{name}q{q}") for name in "ab" for f in range(2) for q in range(3)
+    ]
+    taken = take(grid, "1", together=["figure", "question"])
+    assert len({sample.id[0] for sample in taken}) == 1
+    assert len(taken) == 6
+
+
+def test_a_sample_without_the_key_goes_by_its_group() -> None:
+    rows = [keyed("a", group="g"), keyed("b", group="g"), keyed("c", image="i"), keyed("d", image="i"), keyed("e")]
+    sizes = sorted(len(take(rows, "1", seed, together=["image"])) for seed in range(30))
+    assert set(sizes) == {1, 2}
+    assert [sample.id for sample in take(rows, "3", together=["image"])] == list("abcde")

@@ -12,6 +12,7 @@ import pytest
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets import Dataset, benchmark_of, benchmarks, corpus_metric, resolve, synthetic
+from pytest_vlmrobust.datasets.sampling import chosen
 
 FIVE = ("A green circle.", "One green circle.", "There is a green circle.", "It shows a green circle.", "Some green circle.")
 TEN = ("green",) * 7 + ("unanswerable",) * 3
@@ -81,12 +82,13 @@ EXPECTED = {
     ),
     "MMBench": choice(12, "blue yellow red green", "D", id="2000001", category="colour", metric="circular"),
     "Res-Bench": choice(
-        36,
+        3,
         "red green blue yellow",
         "A",
+        id="11",
         category="perception",
         metric="category_accuracy",
-        more={"keys": {"resolution": "672", "category": "perception", "sub_task": "IS"}},
+        more={"keys": {"resolution": "1344", "category": "perception", "sub_task": "IS"}},
     ),
 }
 
@@ -148,14 +150,17 @@ def test_the_two_questions_of_mme_share_a_key_and_a_group(tmp_path: Path) -> Non
     assert len(set(keys)) == len({sample.group for sample in samples}) == 4
 
 
-def test_sizes_of_one_question_are_one_group(tmp_path: Path) -> None:
+def test_sizes_of_one_question_are_one_sample(tmp_path: Path) -> None:
     _, samples = opened_file(synthetic.write("Res-Bench", tmp_path))
-    assert len({sample.group for sample in samples}) == 3
+    assert len({sample.group for sample in samples}) == len(samples) == 3
     assert {(sample.task, sample.scorer) for sample in samples} == {
         ("choice", "choice"), ("open", "ocr_recall"), ("open", "numeric"),
     }  # fmt: skip
-    for sample in samples[:12]:
-        assert max(sample.images[0].load().shape) == int(sample.keys["resolution"])
+    for sample in samples:
+        assert {size: max(image.load().shape) for size, (image,) in sample.sizes.items()} == {
+            size: size for size in synthetic.RUNGS
+        }
+        assert sample.images == sample.sizes[1344]
 
 
 @pytest.mark.parametrize(
@@ -174,3 +179,11 @@ def test_what_is_left_out_is_said(tmp_path: Path, name: str, said: str) -> None:
 def test_an_unknown_layout(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"unknown layout 'POEP'\. Did you mean 'POPE'\?"):
         synthetic.write("POEP", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "members"), [("MMBench", 4), ("MME", 2)])
+def test_what_counts_together_is_sampled_together(tmp_path: Path, name: str, members: int) -> None:
+    dataset, samples = opened_file(synthetic.write(name, tmp_path))
+    taken = chosen(dataset, "1")
+    assert (len(taken), len(taken) < len(samples)) == (members, True)
+    assert len({sample.keys.get("image") or sample.group for sample in taken}) == 1

@@ -137,7 +137,7 @@ def test_the_error_budget_is_an_error_of_the_gate(world: World, judge: Made) -> 
     rate = measure(record, "error_rate")
     assert rate.value == pytest.approx(1 / 6)
     assert (rate.n, rate.rule) == (6, "max_error_rate")
-    assert "1 of 6 samples without an answer" in record.reason
+    assert "1 of 6 inferences without an answer" in record.reason
 
 
 def test_the_budget_of_unreadable_answers_is_a_failure_of_the_model(world: World, judge: Made) -> None:

@@ -193,3 +193,18 @@ def test_what_needs_every_patch_is_refused_rather_than_computed(world: World, me
     assert ("needs every patch: run without --vlm-patch-stop" in found.reason) is stop
     assert len(record.positions) == (0 if stop else 4)
     assert any("saved" in note for note in record.notes) is stop
+
+
+def muttering(request: Request) -> str:
+    """As ``lucky``, but many patches are answered in words that nobody can read."""
+    return ("B", "A", "hm", "hm")[int(request.images[0].astype(int).sum()) % 4]
+
+
+def test_what_cannot_be_read_breaks_the_same_budget(world: World) -> None:
+    """An answer about a patch after the right one does not count, whether it was asked for or not."""
+    furnish(world)
+    world.model.answer = muttering
+    whole, stopped = both(world)
+    assert stopped.n_unasked > 0
+    assert whole.texts == stopped.texts
+    assert whole.n_unparsed > stopped.n_unparsed == stopped.texts[1] > 0

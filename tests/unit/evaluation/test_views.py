@@ -45,6 +45,20 @@ def test_every_picture_of_a_sample_is_perturbed() -> None:
     ]
 
 
+def test_pictures_that_were_made_for_a_rung_are_shown_as_they_are() -> None:
+    one = sample(1, sizes={448: (MemoryImage(picture(2)),), 1344: (MemoryImage(picture(1)),)})
+    maker = ViewMaker(1)
+    made = Setting.parse("resolution:448")
+    assert np.array_equal(maker.view(one, made).images[0], picture(2))
+    assert maker.view(one, CLEAN).digests == maker.view(one, Setting.parse("resolution:1344")).digests
+    assert maker.recipe(one, made) == maker.recipe(sample(2), CLEAN)
+    assert maker.recipe(one, made) != maker.recipe(sample(1), made)
+    own = Setting.parse("resolution:16")  # nobody made this one, nor others of the kind
+    assert maker.view(one, own).digests == maker.view(sample(1), own).digests
+    lanczos = Setting.parse("resolution_lanczos:448")
+    assert maker.view(one, lanczos).digests == maker.view(sample(1), lanczos).digests
+
+
 def test_samples_differ_and_seeds_differ() -> None:
     same_picture = [sample(i, images=(MemoryImage(picture(0)),)) for i in (1, 2)]
     digests = {ViewMaker(seed).view(one, STOCHASTIC).digests for seed in (1, 2) for one in same_picture}

@@ -15,14 +15,14 @@ def test_a_failed_inference_is_infrastructure() -> None:
     assert verdict.outcome is Outcome.ERROR
     assert verdict.reason == (
         "error_rate 0.020 > 0.000 (budget max_error_rate, built-in default): "
-        "2 of 100 samples without an answer (2 failed, 0 missing)"
+        "2 of 100 inferences without an answer (2 failed, 0 missing)"
     )
 
 
 def test_a_missing_sample_counts_as_an_error() -> None:
     (verdict,) = Budgets().judge(n_requested=869, n_scored=853, n_errors=0, n_unparsed=0)
     assert verdict.outcome is Outcome.ERROR
-    assert "16 of 869 samples without an answer (0 failed, 16 missing)" in verdict.reason
+    assert "16 of 869 inferences without an answer (0 failed, 16 missing)" in verdict.reason
 
 
 def test_unreadable_answers_are_a_breach_of_their_own() -> None:

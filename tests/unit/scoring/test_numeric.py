@@ -99,6 +99,9 @@ def test_a_written_number_is_read_back(text: str) -> None:
         ("five", "5", True),
         ("", "5", False),
         ("Yes", "yes", True),
+        ("1000", "1e3", True),
+        ("1.2E3", "1200", True),
+        ("1e3", "2000", False),
     ],
 )
 def test_relaxed_accuracy(answer: str, target: str, right: bool) -> None:
@@ -146,6 +149,10 @@ def numeric(text: str, target: str = "12") -> Score:
         ("<think>12", "12", Score.unparsed("unfinished_thinking")),
         ("it is 2 \u221a 3", "2\u221a3", Score(1.0, "contained", "2\u221a3")),
         ("it is 12\u221a3", "2\u221a3", Score(0.0, "contained", "3")),
+        ("x^5", "5", Score.unparsed("none")),
+        ("$x^{5}$", "5", Score.unparsed("none")),
+        ("5^2 = 25", "5", Score(0.0, "contained", "25")),
+        ("it is x^5", "x^5", Score(1.0, "contained", "x^5")),
         ("about 30 degrees", "30°", Score(1.0, "contained", "30°")),
     ],
 )
