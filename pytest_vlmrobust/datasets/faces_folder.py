@@ -183,8 +183,11 @@ class FaceFolder:
         return [entity.group for entity in self.entities()]
 
     def _circles(self, size: int) -> list[tuple[int, ...]]:
+        """Returns who is shown together; identities are gone through by name, so that the order of the table changes nothing."""
         if size not in self._known_circles:
-            self._known_circles[size] = circles(self._rows, self._groups, size)
+            by_name = [self._places[name] for name in sorted(self._places)]
+            found = circles(self._rows[by_name], [self._groups[place] for place in by_name], size)
+            self._known_circles[size] = [tuple(by_name[member] for member in members) for members in found]
         return self._known_circles[size]
 
     @cached_property
