@@ -171,11 +171,12 @@ def baseline_estimates(
     lacking = [one for one in (cell, clean) if not baseline.measured(one)]
     if lacking:
         reason = f"the baseline did not measure {lacking[0].dataset} under {lacking[0].setting}"
-        return [(name, Estimate(float("nan"), 0, valid=False, reason=reason)) for name in baseline_metrics()]
+        return [(name, Estimate(float("nan"), 0, valid=False, reason=reason)) for name in baseline_metrics(cell.setting)]
     scores = {str(one.setting): baseline.scores(one, now) for one in (clean, cell)}
     paired = replace(table, baseline_by_setting=scores)
     return [
-        (name, metrics.estimate(name, paired, setting=str(cell.setting), confidence=confidence)) for name in baseline_metrics()
+        (name, metrics.estimate(name, paired, setting=str(cell.setting), confidence=confidence))
+        for name in baseline_metrics(cell.setting)
     ]
 
 

@@ -34,13 +34,15 @@ def judged_tests(planned: Planned, tasks: Mapping[str, str] | None = None, *, ba
     names = cell_metrics(planned.setting, (tasks or {}).get(planned.dataset, ""))
     names += [LABEL_PRESERVING_DROP, *([PREPROCESSING_GAIN] if is_preprocessed(planned.setting) else ())]
     names += [UNPARSED_INCREASE] if planned.setting not in (CLEAN, NO_IMAGE) else []
-    names += baseline_metrics() if baseline else []
+    names += baseline_metrics(planned.setting) if baseline else []
     return [JudgedTest(planned.model, planned.dataset, name, str(planned.setting), family, level) for name in names]
 
 
-def baseline_metrics() -> list[str]:
-    """Returns the metrics that compare a cell with an earlier run."""
-    return [name for name in metrics.names(scope="cell") if metrics.get(name).suite == BASELINE]
+def baseline_metrics(setting: Setting) -> list[str]:
+    """Returns the metrics that compare a cell with an earlier run; without a setting there is no drop that could increase."""
+    found = (metrics.get(name) for name in metrics.names(scope="cell"))
+    own = [metric for metric in found if metric.suite == BASELINE]
+    return [metric.name for metric in own if setting != CLEAN or metrics.Needs.BASELINE_CLEAN not in metric.needs]
 
 
 def family_and_level(setting: Setting) -> tuple[str, str]:

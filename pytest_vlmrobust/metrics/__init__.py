@@ -130,7 +130,8 @@ from .statistics.proportions import exact_interval, finite_interval
 from .statistics.tango import paired_drop_interval
 from .stratified import stratified_drop
 from .table import ScoreTable
-from .validity import does_the_task
+from .told_boxes import told_overlap
+from .validity import does_the_task, exceeds_the_prompt
 
 __all__ = [
     "FAMILY_METRICS",

@@ -17,6 +17,10 @@ from .wording import listed, percent, points
 SMALLEST_MARGIN = 0.01
 """Smallest difference that counts as one: 1 percentage point (PCRI and RCI, section 3: delta)."""
 
+PROMPT_MARGIN = 0.05
+"""How much more than the foretold overlap shows a look, 5 percentage points: the best rule that was found for telling boxes from
+the prompt, of any form and fitted to any number of other pictures, overlaps by 3 more than a linear one fitted to the samples."""
+
 _TAIL = 0.05
 """Error probability of showing that a model does a task which it does not do."""
 _ENOUGH_FOR_FOLDS = 50
@@ -63,10 +67,28 @@ def does_the_task(table: ScoreTable, setting: str | None = None) -> str:  # noqa
     """
     if table.no_image is None or not table.samples:
         return "there are no scores without the pictures: whether the task is done at all cannot be told"
-    seen, blind = np.nan_to_num(table.clean, nan=0.0), np.nan_to_num(table.no_image, nan=1.0)
-    if visual_gain_interval(seen, blind, table.clusters, 1.0 - 2.0 * _TAIL)[0] > 0.0:
+    return _not_above(table, np.nan_to_num(table.no_image, nan=1.0), 0.0, "without")
+
+
+def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
+    """Returns why a model is not shown to look where boxes are asked for, or an empty string.
+
+    The one-sided 95 % bound of its gain over what the prompt tells has to be above ``PROMPT_MARGIN``: who refuses to answer without
+    the pictures may still answer from the prompt with them. A missing score counts against the model.
+
+    Args:
+        table: scores of N samples with the pictures, N > 0.
+        told: shape (N,), what can be had from the prompt alone, see :func:`told_overlap`.
+    """
+    return _not_above(table, told, PROMPT_MARGIN, "from what the prompt tells alone")
+
+
+def _not_above(table: ScoreTable, other: Scores, margin: float, whence: str) -> str:
+    """Returns that the gain over other scores is not shown to exceed a margin, or an empty string."""
+    seen = np.nan_to_num(table.clean, nan=0.0)
+    if visual_gain_interval(seen, other, table.clusters, 1.0 - 2.0 * _TAIL)[0] > margin:
         return ""
-    return f"not shown to do the task: {seen.mean():.2f} with the pictures, {blind.mean():.2f} without"
+    return f"not shown to do the task: {seen.mean():.2f} with the pictures, {other.mean():.2f} {whence}, n={table.samples}"
 
 
 def unknown_positions(table: ScoreTable) -> str:

@@ -59,8 +59,9 @@ class Gate:
     root: Path
     invocation: Path
     worker: str = "main"
-    run_id: str = field(default_factory=lambda: f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}")
-    """Names its directory: two runs share none, not even those that one process, or two containers, start in one second."""
+    run_id: str = field(default_factory=lambda: f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}")
+    """Names its directory by universal time, so that the newest one sorts last. Two runs share none, not even those that one
+    process, or two containers, start in one second."""
     by_test: dict[str, Record] = field(default_factory=dict)
     today: date = field(default_factory=date.today)
     """Waivers expire by local date."""

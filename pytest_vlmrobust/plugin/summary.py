@@ -132,19 +132,25 @@ def _note_down(gate: Gate) -> Decision:
 def _report(gate: Gate, decision: Decision) -> str:
     """Writes the report, and of a GO the baseline, where they are asked for; returns why it could not be, or an empty string.
 
-    What the disk or an installation refuses changes no decision. An error of this program ends the run, which then is not GO.
+    A run whose evidence is not where somebody asked for it is no GO: what comes next would take it from there.
     """
+    asked = {
+        "report": _write_report if gate.settings.vlm_report else None,
+        "baseline": _update_baseline if gate.settings.vlm_update_baseline and decision is Decision.GO else None,
+    }
+    failed = [_failure(gate, what, write) for what, write in asked.items() if write is not None]
+    gate.stopped = "; ".join(filter(None, (gate.stopped, *failed)))
+    return "\n".join(filter(None, failed))
+
+
+def _failure(gate: Gate, what: str, write: Callable[[Gate], None]) -> str:
+    """Writes the report or the baseline, and returns why it could not be written; an empty string where it was."""
     try:
-        if gate.settings.vlm_report:
-            _write_report(gate)
-        if gate.settings.vlm_update_baseline and decision is Decision.GO:
-            _update_baseline(gate)
+        write(gate)
     except (OSError, VlmRobustError) as error:
-        return f"the report could not be written: {on_one_line(str(error), None)}"
+        return f"the {what} could not be written: {on_one_line(str(error), None)}"
     except Exception as error:  # noqa: BLE001 - whatever it is, it is said, and must not hide what was decided
-        said = f"writing the report ended in {type(error).__name__}: {on_one_line(str(error), None)}"
-        gate.stopped = "; ".join(filter(None, (gate.stopped, said)))
-        return said
+        return f"writing the {what} ended in {type(error).__name__}: {on_one_line(str(error), None)}"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -52,7 +53,7 @@ class Journal:
 
     def close(self) -> None:
         """Closes the journal; closing twice is fine."""
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):  # of what cannot be written any more: whoever appended it was told
             self._stream.close()
 
     def __enter__(self) -> Self:
