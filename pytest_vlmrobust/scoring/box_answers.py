@@ -1,8 +1,8 @@
 """Which boxes did the model give? The last answer of a text, in whichever form; nothing is guessed.
 
-A text may show several objects and lists: examples, drafts, boxes of the other picture. The last one in which a rule finds boxes
-is the answer, or the last few, if they follow one another directly and are about different attributes. An attribute of which two
-different boxes are given has none. Corners that are turned inside out are not turned back.
+A text may show several objects and lists: examples, drafts, boxes of the other picture. Each is read on its own; which of the
+readings are the answer is said in ``box_sequence``. An attribute of which one object gives two different boxes has none. Corners
+that are turned inside out are not turned back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .box_forms import Asked, RawBox, Shown, Statements, bare, by_attribute, labelled, named, none_found, ref_box
+from .box_forms import Asked, RawBox, Shown, Statements, bare, by_attribute, labelled, named, none_found, ref_box, unread
+from .box_sequence import Reading, last_answer
 from .extraction import Stop
 from .json_answers import Document, read_json
 from .refusal import is_refusal
@@ -35,7 +36,6 @@ _UNLISTED: Final = (
     re.compile(rf"(?P<before>\A)[\s\"'`]*+{_EITHER}[\s\"'`.]*+\Z"),
 )
 """Four numbers of a box that are no JSON list: two points or a tuple, in a tag, with blanks, after a name, a whole answer."""
-_FILLER = r"(?:</[\w ]{1,40}>|[\W_]|(?<![^\W_])(?:and|the|then|also|box|ref|json)(?![^\W_]))*"
 
 BOX_RULES: Final[Mapping[str, Callable[[Shown, Asked], Statements]]] = {
     "by_attribute": by_attribute,
@@ -54,7 +54,7 @@ class BoxExtraction:
 
     ``boxes`` has every attribute that was asked for, None where the model gave no box. It is None when the text was not read;
     ``rule`` then says why: ``empty``, ``unfinished_thinking``, ``truncated`` (cut off in the middle of an object or a list),
-    ``ambiguous`` (nothing but attributes with several boxes), ``refusal`` or ``none``.
+    ``ambiguous`` (nothing but attributes with several boxes, or boxes of which nobody can tell whether they count), ``refusal`` or ``none``.
     """
 
     boxes: Mapping[str, RawBox | None] | None
@@ -92,29 +92,26 @@ def _listed(text: str) -> str:
     return _UNNAMED_TAG.sub("", text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What was read so far: of each attribute its box or None, by which rule, and where in the text it ends."""
-
-    boxes: Mapping[str, RawBox | None]
-    rule: str
-    end: int
-
-
 def _last_answer(text: str, document: Document, asked: Asked) -> BoxExtraction:
-    answer: _Answer | None = None
+    readings: list[Reading] = []
     failures: set[Stop] = set()
-    previous = 0
+    previous = since = 0
     for value, start, end in document.values[-MOST_TRIED:]:
-        rule, statements = _read(Shown(value, text[max(previous, start - _REACH) : start]), asked)
+        shown = Shown(value, text[max(previous, start - _REACH) : start])
+        rule, statements = _read(shown, asked)
         failures.update(said for said in statements.values() if isinstance(said, Stop))
-        found = _Answer({name: said for name, said in statements.items() if not isinstance(said, Stop)}, rule, end)
-        if found.boxes:
-            answer = _joined(answer, found) if answer and _goes_on(answer, found, text[answer.end : start], asked) else found
+        boxes = {name: said for name, said in statements.items() if not isinstance(said, Stop)}
+        owed = frozenset() if boxes else unread(shown, statements, asked)
+        if boxes or owed:
+            readings.append(Reading(boxes, rule, text[since:start], owed))
+            since = end
         previous = end
-    if answer:
-        return BoxExtraction({name: answer.boxes.get(name) for name in asked.attributes}, answer.rule)
-    return BoxExtraction(None, _why_not(text, failures).value)
+    answer = last_answer(readings, text[since:])
+    if not answer.boxes:
+        return BoxExtraction(None, _why_not(text, failures).value)
+    if not answer.is_clear:
+        return BoxExtraction(None, Stop.AMBIGUOUS.value)
+    return BoxExtraction({name: answer.boxes.get(name) for name in asked.attributes}, answer.rule)
 
 
 def _read(shown: Shown, asked: Asked) -> tuple[str, Statements]:
@@ -123,19 +120,6 @@ def _read(shown: Shown, asked: Asked) -> tuple[str, Statements]:
         if statements:
             return name, statements
     return "", {}
-
-
-def _goes_on(answer: _Answer, found: _Answer, between: str, asked: Asked) -> bool:
-    """Says whether ``found`` goes on with ``answer``: it is about other attributes, and only the name of one is between."""
-    if answer.boxes.keys() & found.boxes.keys() or len(between) > _REACH:
-        return False
-    announcement = asked.announced.search(between)
-    filler = between[: announcement.start()] if announcement else between
-    return re.fullmatch(_FILLER, filler, re.IGNORECASE) is not None
-
-
-def _joined(answer: _Answer, found: _Answer) -> _Answer:
-    return _Answer({**answer.boxes, **found.boxes}, answer.rule, found.end)
 
 
 def _why_not(text: str, failures: set[Stop]) -> Stop:

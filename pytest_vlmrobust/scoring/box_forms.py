@@ -40,8 +40,12 @@ _NOTHING: Final = frozenset({"", "none", "null", "n/a", "not found", "not visibl
 _COORDINATE = re.compile(r"([+-]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20}))\s?(%?)")
 _ARTICLE = re.compile(r"\s*the[\s_-]+", re.IGNORECASE)
 _SUFFIX = re.compile(r"(?:boundingbox|bbox|box|coordinates)$")
-_LINK = r"(?:[^\w<]|_|(?<![^\W_])(?:is|are|at|lies|located|box|bbox|bounding|coordinates|position)(?![^\W_]))*"
+_LINK = (
+    r"(?:[^\w<]|_|(?<![^\W_])(?:is|are|at|lies|located|box|bbox|bounding|coordinates|position|"
+    r"around|about|approximately|roughly|seen|found|visible|below|above|beside|it|json)(?![^\W_]))*"
+)
 """What may stand between the name of an attribute and its box."""
+_DENIED = re.compile(r"(?<!\w)(?:not?|neither|nor|without|never)(?!\w)|n't(?!\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class Asked:
     """A name without blanks, hyphens, underscores and case, to its attribute."""
     announced: re.Pattern[str]
     """The name of an attribute (``name``) at the end of a text, in ``<ref>`` or followed by nothing but link words."""
+    mentioned: re.Pattern[str]
+    """The name of an attribute (``name``) anywhere."""
 
     @classmethod
     def of(cls, attributes: Collection[str]) -> Asked:
@@ -120,7 +126,7 @@ def named(shown: Shown, asked: Asked) -> Statements:
 
 
 def bare(shown: Shown, asked: Asked) -> Statements:
-    """``[10, 20, 30, 40]`` where one attribute is asked for: the only box of an answer, whatever it calls it."""
+    """``[10, 20, 30, 40]`` where one attribute is asked for and no box has its name: the only box, whatever it is called."""
     if len(asked.attributes) > 1:
         return {}
     boxes = {box for value in _nested(shown.value) if isinstance(box := box_in(value), RawBox)}
@@ -134,6 +140,16 @@ def none_found(shown: Shown, asked: Asked) -> Statements:
     full = any(isinstance(member, list | dict) and member for member in members)
     stands_alone = not shown.before[-1:].isalnum()  # as the braces of \boxed{} do not
     return dict.fromkeys(asked.attributes) if empty and not full and stands_alone else {}
+
+
+def unread(shown: Shown, statements: Statements, asked: Asked) -> frozenset[str]:
+    """Returns the attributes of which boxes are shown that no rule could tell: several at once, or after words that are not known."""
+    if Stop.AMBIGUOUS in statements.values():
+        return frozenset(name for name, said in statements.items() if said is Stop.AMBIGUOUS)
+    if statements or not isinstance(box_in(shown.value), RawBox) or _DENIED.search(shown.before):
+        return frozenset()
+    names = (asked.attribute(match["name"]) for match in asked.mentioned.finditer(shown.before))
+    return frozenset(filter(None, names))
 
 
 def box_in(value: Any) -> Statement:
@@ -274,5 +290,7 @@ def _bare(name: str) -> str:
 def _asked(attributes: tuple[str, ...]) -> Asked:
     words = (re.split(r"[\W_]+", attribute) for attribute in attributes)
     names = "|".join(r"[\s_-]?".join(map(re.escape, parts)) for parts in words)
-    pattern = rf"(?:(?P<tag><ref>)\s*(?:the\s)?|(?<![^\W_]))(?P<name>{names})(?:(?(tag)\s*</ref>\s*<box>\s*|{_LINK}))\Z"
-    return Asked(attributes, {_bare(attribute): attribute for attribute in attributes}, re.compile(pattern, re.IGNORECASE))
+    announced = rf"(?:(?P<tag><ref>)\s*(?:the\s)?|(?<![^\W_]))(?P<name>{names})(?:(?(tag)\s*</ref>\s*<box>\s*|{_LINK}))\Z"
+    mentioned = rf"(?<![^\W_])(?P<name>{names})(?![^\W_])"
+    patterns = (re.compile(pattern, re.IGNORECASE) for pattern in (announced, mentioned))
+    return Asked(attributes, {_bare(attribute): attribute for attribute in attributes}, *patterns)
