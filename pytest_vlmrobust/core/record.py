@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from .field_types import check_types
 from .verdict import Outcome
 
 SCHEMA_VERSION = 1
@@ -213,7 +214,12 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str) -> Record:
-        """Reads what :meth:`to_json` wrote."""
+        """Reads what :meth:`to_json` wrote.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: the line is no record; a value of another type is a TypeError that
+                names the field.
+        """
         data = json.loads(line)
         data.pop("key", None)  # results.json has it, made of other fields
         measures = tuple(Measure(**_restored(measure)) for measure in data.pop("measures"))
@@ -222,7 +228,9 @@ class Record:
         data["categories"] = {name: math.nan if value is None else value for name, value in data["categories"].items()}
         data["examples"] = tuple(Example.from_dict(one) for one in data.get("examples", ()))
         data["outcome"] = Outcome(data["outcome"])
-        return cls(measures=measures, **data)
+        record = cls(measures=measures, **data)
+        check_types(record)
+        return record
 
 
 def json_safe(value: Any) -> Any:

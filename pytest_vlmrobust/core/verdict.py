@@ -20,7 +20,7 @@ class Outcome(StrEnum):
     ERROR = "ERROR"
     WAIVED = "WAIVED"
     MEASURED = "MEASURED"
-    """No rule applies: a number was measured and is reported. Never counts as a pass."""
+    """No rule applies, or what applies only warns: a number was measured and is reported. Never counts as a pass."""
 
 
 class Decision(StrEnum):

@@ -185,10 +185,11 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     folders = _data_folders(data_dir)
     files = [file for benchmark in benchmarks().values() for file in benchmark.file_names]
     known = [*DATASETS.names(), *COLLECTIONS.names(), *(name for folder in folders for name in _names_in(folder)), *files]
+    known = [name for name in known if name != typed]
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
     nowhere = "" if folders else " No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA."
     return (
-        f"data set {typed!r} was not found.{_nearest(typed, [name for name in known if name != typed])} Registered: {_list(DATASETS.names())}; "
+        f"data set {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}; "
         f"collections of identities: {_list(COLLECTIONS.names())}. "
         f"Looked for {looked}.{nowhere} Expected a registered name, a .tsv, a .jsonl, or a folder with one of them or "
         f"with {' or '.join(TABLES)} for identities{_of_benchmark(typed)}"

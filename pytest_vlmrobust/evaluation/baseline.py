@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.counting import quantity
-from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.store import Evidence, StoredCell
+from pytest_vlmrobust.store import Evidence, StoredCell, read_manifest
+from pytest_vlmrobust.store.manifest import FILE_NAME as MANIFEST
 
 from .guesses import counted
 from .judged import baseline_metrics
 from .measured import Questions
+from .replay import Rescored, scored_again
+from .views import depends_on_seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +39,10 @@ class Baseline:
     """The scores of an earlier run on the samples of this one."""
 
     evidence: Evidence
+    trusting: bool = False
+    """Whether a stored score that is another one when it is computed again is only kept in ``rescored``, and not refused."""
+    rescored: list[Rescored] = field(default_factory=list)
+    """Answers whose stored score is another one."""
 
     def __post_init__(self) -> None:
         self._cells = set(self.evidence.cells())
@@ -41,10 +50,15 @@ class Baseline:
         self._samples: dict[str, tuple[Sample, ...]] = {}
         self._pictures = {name: self.evidence.pictures(name) for name in self.evidence.datasets()}
         self._paired: dict[str, _Pairing] = {}
+        self._best: dict[Cell, list[float]] = {}
 
     @classmethod
-    def open(cls, run: Path) -> Baseline:
+    def open(cls, run: Path, *, trusting: bool = False) -> Baseline:
         """Opens the evidence of a run: a directory below ``runs`` of a store, or one written by ``--vlm-report``.
+
+        Args:
+            run: the directory.
+            trusting: whether stored scores that are others when they are computed again are only noted, see ``rescored``.
 
         Raises:
             UsageError: there is none, or nothing in it.
@@ -54,7 +68,7 @@ class Baseline:
                 f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, .vlmrobust/runs/RUN, or one that "
                 "--vlm-report wrote"
             )
-        found = cls(Evidence.open(run, read_only=True))
+        found = cls(Evidence.open(run, read_only=True), trusting)
         if not found._cells:
             raise UsageError(f"{str(run)!r}: the run measured nothing that could be compared with")
         return found
@@ -78,6 +92,20 @@ class Baseline:
         """Whether the earlier run has answers of this cell."""
         return self._then(cell) in self._cells
 
+    @cached_property
+    def seed(self) -> int | None:
+        """The seed of its stochastic settings; ``None`` where its manifest does not say, or evidence was copied alone.
+
+        Raises:
+            StoreError: its manifest cannot be read.
+        """
+        directory = self.evidence.path.parent
+        if not (directory / MANIFEST).is_file():
+            return None
+        settings = read_manifest(directory).get("settings")
+        found = settings.get("vlm_seed") if isinstance(settings, dict) else None
+        return found if isinstance(found, int) else None
+
     @property
     def without_pictures(self) -> tuple[str, ...]:
         """The data sets of which the earlier run does not say what pictures it showed: an older release, or no clean cell."""
@@ -100,19 +128,67 @@ class Baseline:
     def scores(self, cell: Cell, now: Questions) -> NDArray[np.float64]:
         """Returns the earlier scores of the samples of now, shape (N,), of several views the best one's.
 
-        NaN stands where an inference failed. Where either run does not know its pictures, nothing is said about them.
+        They are computed again from its answers. NaN stands where an inference failed. Where either run does not know its
+        pictures, nothing is said about them.
 
         Raises:
             DatasetError: the earlier run asked other samples, or about other pictures.
+            StoreError: answers cannot be read, or their stored scores are others.
+            UnknownName: a sample is scored by what is not registered here.
         """
         import numpy as np
 
-        best = best_scores(self.evidence.get_cell(self._then(cell)), self.samples(cell.dataset))
-        return np.array([best[place] for place in self._places(cell.dataset, now)], float)
+        places = self._places(cell.dataset, now)
+        best = self.own_scores(self._then(cell))
+        return np.array([best[place] for place in places], float)
+
+    def own_scores(self, cell: Cell) -> list[float]:
+        """Returns the scores of one of its own cells, computed again, a number for each of its samples; see :meth:`scores`.
+
+        Raises:
+            StoreError: answers cannot be read, or their stored scores are others.
+            UnknownName: a sample is scored by what is not registered here.
+        """
+        if cell not in self._best:
+            stored = self.evidence.get_cell(cell)
+            samples = self.evidence.samples(cell.dataset, cell.model)
+            scores, differing = scored_again(self.evidence, stored, samples)
+            self.rescored += differing
+            if differing and not self.trusting:
+                raise StoreError(self._refusal(differing))
+            self._best[cell] = best_scores(stored, samples, scores)
+        return self._best[cell]
+
+    def refuse_seed(self, seed: int | None, cells: Iterable[Cell]) -> None:
+        """Refuses to be compared with a run whose stochastic settings made other pictures.
+
+        Args:
+            seed: of the other run; ``None`` where nobody knows it, and nothing can be said.
+            cells: of the other run.
+
+        Raises:
+            DatasetError: the seeds differ, and a cell that both have has a setting that depends on them.
+        """
+        if seed is None or self.seed is None or seed == self.seed:
+            return
+        drawn = sorted({str(one.setting) for one in cells if depends_on_seed(one.setting) and self.measured(one)})
+        if drawn:
+            raise DatasetError(
+                f"the baseline {str(self.evidence.path.parent)!r} was made with --vlm-seed={self.seed}, and this run has "
+                f"--vlm-seed={seed}: pictures under {quantity(len(drawn), 'setting')} ({_some({*drawn})}) are others there. "
+                f"Run with --vlm-seed={self.seed}, or make a new baseline with --vlm-seed={seed}"
+            )
 
     def close(self) -> None:
         """Closes the evidence."""
         self.evidence.close()
+
+    def _refusal(self, differing: Sequence[Rescored]) -> str:
+        more = f", and {quantity(len(differing) - 1, 'more answer')} of this cell" if len(differing) > 1 else ""
+        return (
+            f"{self.evidence.path}: {differing[0]}{more}. Scores of a run that is compared with have to be those of its answers: "
+            "the file was changed, or a release that scores otherwise wrote it. Run the earlier model anew, and compare with that"
+        )
 
     def _then(self, cell: Cell) -> Cell:
         return Cell(self.model(cell.model), cell.dataset, cell.setting)
@@ -210,13 +286,17 @@ def changed(baseline: Baseline, cell: Cell, now: Questions, values: NDArray[np.f
     return metrics.changed_samples([sample.id for sample in now.samples(cell.dataset)], baseline.scores(cell, now), values)
 
 
-def best_scores(stored: StoredCell, samples: Sequence[Sample]) -> list[float]:
+def best_scores(stored: StoredCell, samples: Sequence[Sample], scores: Sequence[Score]) -> list[float]:
     """Returns what each sample counts for, of several views the best one, NaN where an inference failed.
+
+    Args:
+        stored: the cell.
+        samples: what was asked.
+        scores: of each sample those of all its views in a row.
 
     A view that was not asked about, because an earlier one was right, takes no part. As in the run itself, an answer without the
     pictures that cannot be read is a guess.
     """
-    scores = [answer.score for answer in stored.answers]
     worth = counted(stored.cell.setting, samples, scores)
     values = [value if score.state != "unasked" else 0.0 for value, score in zip(worth, scores, strict=True)]
     rows = [values[start : start + stored.views] for start in range(0, len(values), stored.views)]

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 
-from .baseline import Baseline, best_scores
+from .baseline import Baseline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,18 +40,19 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
     Raises:
         UsageError: a directory without evidence, models that cannot be told apart, or no cell that both runs measured.
         UnknownName: the later run has no such model.
-        DatasetError: the runs asked different samples.
-        StoreError: the evidence cannot be read.
+        DatasetError: the runs asked different samples, or stochastic settings of theirs have different seeds.
+        StoreError: the evidence cannot be read, or its scores are not those of its answers.
     """
     then, now = Baseline.open(before), Baseline.open(after)
     try:
         pairs = _models(then, now, model)
+        ours = {cell for cell in now.evidence.cells() if cell.model in pairs}
+        then.refuse_seed(now.seed, ours)
         found = [_Pair(then, now, name, confidence) for name in pairs]
         cells = [change for pair in found for change in pair.cells()]
         if not cells:
             raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no data set under the same setting")
         sweeps = [change for pair in found for change in pair.sweeps()]
-        ours = {cell for cell in now.evidence.cells() if cell.model in pairs}
         return Comparison(
             before=str(before),
             after=str(after),
@@ -164,7 +165,7 @@ class _Pair:
     def _scores(self, cell: Cell) -> NDArray[np.float64]:
         import numpy as np
 
-        return np.array(best_scores(self.now.evidence.get_cell(cell), self.now.samples(cell.dataset)), float)
+        return np.array(self.now.own_scores(cell), float)
 
 
 def _groups(samples: Sequence[Sample]) -> list[str]:

@@ -382,6 +382,8 @@ class Judge:
 
     def _measure(self, model: str, test: JudgedTest, estimate: Estimate) -> Measure:
         measure = self.policies[model].measure(test, estimate, today=self.today)
+        if measure.outcome is Outcome.PASS and self._is_task(test.dataset) and (why := observatory.unseen(self.evaluator, test)):
+            return self._measure(model, test, dataclasses.replace(estimate, valid=False, reason=why))
         undefined = float("nan")  # a number that does not apply is not shown as one
         return measure if estimate.valid else dataclasses.replace(measure, value=undefined, low=undefined, high=undefined)
 

@@ -9,14 +9,16 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
+from pytest_vlmrobust.core.setting import CLEAN, CLEAN_NAME, NO_IMAGE
 from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.scoring import better_convention, box_coverage
 
 from .cell_result import CellResult
 from .families import Family
 from .measured import Measured
 from .tasks.material import NEIGHBOURS_BY
+from .told import told_overlaps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,11 +43,31 @@ def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
 def not_shown(measured: Measured, model: str, dataset: str) -> str:
     """Returns why a model is not shown to do a task at all, or an empty string: what it loses then says nothing.
 
-    It has to do better with the original pictures than with none.
+    It has to do better with the original pictures than with none, and where boxes are asked for also than what the prompt tells.
     """
+    return metrics.does_the_task(_baselines(measured, model, dataset)) or _read(measured, model, dataset)
+
+
+def unseen(measured: Measured, test: JudgedTest) -> str:
+    """Returns why a test on original pictures must not pass, or an empty string: its boxes may come from the prompt alone.
+
+    A bound that is missed says something all the same. Of changed pictures, and of a family, nothing is measured where
+    :func:`not_shown` says so.
+    """
+    on_originals = test.setting in {"", CLEAN_NAME} and test.model in measured.models
+    return _read(measured, test.model, test.dataset) if on_originals else ""
+
+
+def _read(measured: Measured, model: str, dataset: str) -> str:
+    """Returns why the boxes of a model may come from the prompt alone, or an empty string, also where none are asked for."""
+    told = told_overlaps(measured.samples(dataset))
+    return "" if told is None else metrics.exceeds_the_prompt(_baselines(measured, model, dataset), told)
+
+
+def _baselines(measured: Measured, model: str, dataset: str) -> ScoreTable:
     clean, blind = (measured.result(Cell(model, dataset, setting)) for setting in BASELINES)
-    table = ScoreTable(clean=clean.values, no_image=blind.values, groups=[sample.group or sample.id for sample in clean.samples])
-    return metrics.does_the_task(table)
+    groups = [sample.group or sample.id for sample in clean.samples]
+    return ScoreTable(clean=clean.values, no_image=blind.values, groups=groups)
 
 
 def not_offered(metric: str, table: ScoreTable) -> str:
@@ -85,12 +107,17 @@ def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
 
 
 def extra_estimates(result: CellResult) -> list[tuple[str, Estimate]]:
-    """Returns what the scores of a cell do not say: pointing without looking, near misses, the share of boxes that were given."""
+    """Returns what the scores of a cell do not say: pointing without looking, near misses, the share of boxes that were given.
+
+    Nothing is said of answers without the pictures, which need not be given.
+    """
     groups = [sample.group or sample.id for sample in result.samples]
+    if result.cell.setting == NO_IMAGE:
+        return []
     if any(sample.localisation for sample in result.samples):
         return [(COVERAGE, metrics.coverage(box_coverage(result.samples, result.predictions), source_images=groups))]
     targets = [_cell(sample.keys["position"]) for sample in result.samples if "position" in sample.keys]
-    if not targets or result.cell.setting == NO_IMAGE:
+    if not targets:
         return []
     pointed = [sample.options.get(score.answer or "") for sample, score in zip(result.samples, result.scores, strict=True)]
     failed = {group for group, score in zip(groups, result.scores, strict=True) if score.state == "error"}

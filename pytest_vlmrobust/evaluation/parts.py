@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.core.verdict import Outcome, Verdict
+from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 from pytest_vlmrobust.policies import Budgets
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 
@@ -21,8 +21,17 @@ from .guesses import BLIND_UNPARSED, said_of_guesses
 
 
 def decisive(measures: Sequence[Measure]) -> Measure:
-    """Returns the measure with the worst outcome, the first of equals."""
-    return min(measures, key=lambda measure: WORST_FIRST.index(measure.outcome))
+    """Returns the measure with the worst outcome, the first of equals.
+
+    Of those that are only measured, one that a rule warns of comes first, and one that no rule is about last.
+    """
+    return min(measures, key=_rank)
+
+
+def _rank(measure: Measure) -> tuple[int, bool, bool]:
+    only_measured = measure.outcome is Outcome.MEASURED
+    unwarned = only_measured and not measure.reason.startswith(WARNING)
+    return WORST_FIRST.index(measure.outcome), unwarned, only_measured and not measure.rule
 
 
 def commonest_error(results: Sequence[CellResult]) -> str:

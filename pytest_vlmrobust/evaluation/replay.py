@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.errors import StoreError, UnknownName
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.score import Score
@@ -17,6 +17,7 @@ from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 
 from .cell_result import CellResult
 from .stopping import HIGHEST, NOT_PREDICTED, UNASKED, UNASKED_STATE
+from .views import view_count
 
 _SAME = 1e-12
 """Numbers closer than this are equal."""
@@ -100,16 +101,8 @@ class Replay:
 
     def _result(self, stored: StoredCell) -> CellResult:
         samples = self._asked(stored.cell.model, stored.cell.dataset)
-        asked = [(sample, view) for sample in samples for view in range(stored.views)]
-        if len(asked) != len(stored.answers):
-            raise StoreError(
-                f"{self.evidence.path}: {stored.cell} has {len(stored.answers)} answers, expected {len(asked)}: "
-                f"{stored.views} for each of {len(samples)} samples"
-            )
-        scores: list[Score] = []
-        for (sample, view), answer in zip(asked, stored.answers, strict=True):
-            settled = any(one.value == HIGHEST for one in scores[len(scores) - view :])
-            scores.append(self._scored(stored.cell, sample, view, answer, settled=settled))
+        scores, differing = scored_again(self.evidence, stored, samples)
+        self.rescored += differing
         return CellResult(
             cell=stored.cell,
             samples=samples,
@@ -123,20 +116,52 @@ class Replay:
             keys=tuple(answer.key for answer in stored.answers),
         )
 
-    def _scored(self, cell: Cell, sample: Sample, view: int, answer: Answer, *, settled: bool) -> Score:
-        """Returns the score of an answer; ``settled``: an earlier view was right, so that this one may be left out."""
-        if answer.prediction == NOT_PREDICTED:
-            found = UNASKED if settled else Score.unscored("not asked, and no earlier view was right")
-        else:
-            found = score(sample, answer.prediction)
-        if not _equal(found, answer.score):
-            self.rescored.append(Rescored(cell, sample.id, view, answer.score, found))
-        return found
-
     def _asked(self, model: str, dataset: str) -> tuple[Sample, ...]:
         if (model, dataset) not in self._samples:
             self._samples[model, dataset] = self.evidence.samples(dataset, model)
         return self._samples[model, dataset]
+
+
+def scored_again(evidence: Evidence, stored: StoredCell, samples: Sequence[Sample]) -> tuple[list[Score], list[Rescored]]:
+    """Returns the scores of now of a cell's answers, and those answers whose stored score is another one.
+
+    Args:
+        evidence: where the cell is from.
+        stored: its answers.
+        samples: what was asked, with boxes in the coordinates that the model speaks.
+
+    Raises:
+        StoreError: the answers are about another number of views than the setting has.
+        UnknownName: a sample is scored by what is not registered here.
+    """
+    _check_views(evidence, stored)
+    scores: list[Score] = []
+    differing: list[Rescored] = []
+    for place, answer in enumerate(stored.answers):
+        number, view = divmod(place, stored.views)
+        settled = any(one.value == HIGHEST for one in scores[place - view :])
+        found = _scored(samples[number], answer, settled=settled)
+        scores.append(found)
+        if not _equal(found, answer.score):
+            differing.append(Rescored(stored.cell, samples[number].id, view, answer.score, found))
+    return scores, differing
+
+
+def _check_views(evidence: Evidence, stored: StoredCell) -> None:
+    """Refuses another number of views than a setting has; of one that is not registered here nobody knows it."""
+    try:
+        expected = view_count(stored.cell.setting)
+    except UnknownName:
+        return
+    if stored.views != expected:
+        raise StoreError(f"{evidence.path}: {stored.cell} has {stored.views} views of each sample, expected {expected}")
+
+
+def _scored(sample: Sample, answer: Answer, *, settled: bool) -> Score:
+    """Returns the score of an answer; ``settled``: an earlier view was right, so that this one may be left out."""
+    if answer.prediction == NOT_PREDICTED:
+        return UNASKED if settled else Score.unscored("not asked, and no earlier view was right")
+    return score(sample, answer.prediction)
 
 
 def _equal(one: Score, other: Score) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric
 from pytest_vlmrobust.core.counting import quantity
-from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.store import Evidence
@@ -23,7 +23,7 @@ from .consistency import named, strangers
 from .docket import Docket, DocketTest, StoredTasks, changed_policies
 from .families import families
 from .judging import Judge
-from .replay import Replay
+from .replay import Replay, Rescored
 
 _SAME = 1e-12
 """Numbers closer than this are equal: another processor may add in another order."""
@@ -68,7 +68,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
         for name, claimed in docket.applied.items()
         if docket.policies[name].sha256 != claimed
     ]
-    baseline = Baseline.open(run / BASELINE) if docket.baseline else None
+    baseline = Baseline.open(run / BASELINE, trusting=True) if docket.baseline else None
     try:
         with Evidence.open(run, read_only=True) as evidence:
             found += strangers(evidence, docket)
@@ -86,7 +86,8 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
                 baseline=baseline,
             )
             differences, notes, count = _judged(judge, docket, records, unrecorded)
-            found += unreadable + _rescored(replay) + differences
+            found += unreadable + _rescored(replay.rescored) + differences
+            found += _of_baseline(baseline) if baseline is not None else []
     finally:
         if baseline is not None:
             baseline.close()
@@ -95,20 +96,35 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
 
 
 def _answers(replay: Replay) -> tuple[int, list[str]]:
-    """Scores the answers of all cells, also of those that no record is about; returns how many, and what cannot be read."""
+    """Scores the answers of all cells, also of those that no record is about; returns how many, and what cannot be scored here.
+
+    Raises:
+        StoreError: answers cannot be read, which is no difference: it ends here.
+    """
     count, problems = 0, []
     for cell in replay.evidence.cells():
         try:
             count += len(replay.result(cell).scores)
-        except VlmRobustError as error:
+        except UsageError as error:
             problems.append(f"{cell}: its answers cannot be scored again: {error}")
     return count, problems
 
 
-def _rescored(replay: Replay) -> list[str]:
-    more = len(replay.rescored) - _MOST
+def _of_baseline(baseline: Baseline) -> list[str]:
+    """Scores all answers of the run that was compared with, and says what differs or cannot be scored."""
+    problems = []
+    for cell in baseline.evidence.cells():
+        try:
+            baseline.own_scores(cell)
+        except UsageError as error:
+            problems.append(f"{cell}: its answers cannot be scored again: {error}")
+    return [f"{BASELINE}: {said}" for said in problems + _rescored(baseline.rescored)]
+
+
+def _rescored(differing: Sequence[Rescored]) -> list[str]:
+    more = len(differing) - _MOST
     return [
-        *map(str, replay.rescored[:_MOST]),
+        *map(str, differing[:_MOST]),
         *([quantity(more, "more answer has another score", "more answers have another score")] if more > 0 else []),
     ]
 

@@ -82,7 +82,7 @@ class ViewMaker:
         if made := _made_beforehand(sample, setting):
             return fingerprint([code_digest(), perturbations.fingerprint(CLEAN), 0, [source.identity() for source in made]])
         steps = perturbations.fingerprint(setting)
-        seed = derive_seed(self._seed, sample.seeded_by or sample.id) if _depends_on_seed(setting) else 0
+        seed = derive_seed(self._seed, sample.seeded_by or sample.id) if depends_on_seed(setting) else 0
         chosen = [] if sample.perturbed is None else [list(sample.perturbed)]
         return fingerprint([code_digest(), steps, seed, [source.identity() for source in sample.images], *chosen])
 
@@ -173,5 +173,6 @@ def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:
     return things[view * size : (view + 1) * size]
 
 
-def _depends_on_seed(setting: Setting) -> bool:
+def depends_on_seed(setting: Setting) -> bool:
+    """Whether the pictures of a setting are drawn by chance, so that another seed makes others."""
     return setting not in (CLEAN, NO_IMAGE) and bool(perturbations.info(str(setting)).stochastic)

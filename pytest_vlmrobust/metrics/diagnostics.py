@@ -105,8 +105,8 @@ def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence
         source_images: source image of each sample; None when all samples are independent.
 
     Returns:
-        An :class:`Estimate` in [0, 1]: Wilson's interval when each sample gives all or none, Student's t otherwise. NaN with a
-        reason without samples, or when a share is missing.
+        An :class:`Estimate` in [0, 1]: Wilson's or the exact interval when each sample gives all or none, otherwise guarded
+        Student's t. NaN with a reason without samples, or when a share is missing.
 
     Raises:
         ValueError: another number of source images, a share outside [0, 1], another shape, or a level outside (0, 1).

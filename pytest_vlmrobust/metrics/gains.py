@@ -94,7 +94,7 @@ def hint_gain(hinted_by_setting: BySetting, unhinted_by_setting: BySetting) -> f
 def gain_interval(
     after: ArrayLike, before: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None
 ) -> tuple[float, float]:
-    """Bounds a mean gain over the same samples: Tango for 0/1 scores, Student's t otherwise.
+    """Bounds a mean gain over the same samples: Tango for 0/1 scores, guarded Student's t otherwise.
 
     Args:
         after: shape (N,), each in [0, 1].

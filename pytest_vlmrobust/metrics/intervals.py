@@ -1,7 +1,8 @@
 """Intervals of the registered metrics: ``(table, setting, confidence) -> (low, high)``, the level being two-sided.
 
 Each bound of a 0.90 interval is a one-sided 95 % bound, which is what a gate compares with its threshold. Scores have no missing
-values and N > 0 when these are called. Samples of one group are taken as one observation in every interval.
+values and N > 0 when these are called. Samples of one group are taken as one observation in every interval. Student's t is
+"guarded" where each bound is taken as though one more sample argued against it: see ``statistics.guarded``.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from .selections import low_settings, types
 from .statistics.clusters import Clusters
 from .statistics.counts import count_interval
 from .statistics.differences import BoundTest, drop_test, largest_bounds
+from .statistics.guarded import BoundedMeanTest
 from .statistics.means import MeanTest
-from .statistics.proportions import proportion_interval
+from .statistics.proportions import judged_proportion_interval
 from .statistics.quantiles import one_sided
 from .table import ScoreTable
 from .thresholds import BENIGN, CATASTROPHIC, SEVERE
@@ -27,51 +29,55 @@ Bounds = tuple[float, float]
 
 
 def accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds an accuracy: Wilson for 0/1 scores, Student's t for graded ones."""
+    """Bounds an accuracy: Wilson and Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
     return mean_bounds(table, table.scores(_one(setting)), confidence)
 
 
 def clean_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
-    """Bounds the clean accuracy: Wilson for 0/1 scores, Student's t for graded ones."""
+    """Bounds the clean accuracy: Wilson and Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
     return mean_bounds(table, table.clean, confidence)
 
 
 def accuracy_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds a drop: Tango's score interval for 0/1 scores, Student's t for graded ones."""
+    """Bounds a drop: Tango's score interval for 0/1 scores, guarded Student's t for graded ones."""
     return drop_bounds(table.clean, table.scores(_one(setting)), table.clusters, confidence)
 
 
 def baseline_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the loss since an earlier run: Tango's score interval for 0/1 scores, Student's t for graded ones."""
+    """Bounds the loss since an earlier run: Tango's score interval for 0/1 scores, guarded Student's t for graded ones."""
     then, now = _baseline(table, _one(setting)), table.scores(_one(setting))
     return drop_bounds(then, now, table.clusters, confidence)
 
 
 def drop_increase(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the growth of a drop since an earlier run by Student's t over the samples' own differences of differences."""
+    """Bounds the growth of a drop since an earlier run by guarded Student's t over the samples' own differences of differences.
+
+    The guard is a sample that lost 1, as one does whose answer flips in a single one of the four measurements. Twice that is
+    possible and takes two opposite flips of one sample, which does not happen without many samples that flip once.
+    """
     now = table.clean - table.scores(_one(setting))
     then = _baseline(table, CLEAN_NAME) - _baseline(table, _one(setting))
-    return _t_bounds(table, now - then, confidence)
+    return _t_bounds(table, now - then, confidence, -1.0)
 
 
 def mean_baseline_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the mean loss since an earlier run: Tango's score interval for 0/1 scores of one setting, otherwise Student's t."""
+    """Bounds the mean loss since an earlier run: Tango for 0/1 scores of one setting, otherwise guarded Student's t."""
     then = per_sample({name: _baseline(table, name) for name in table.by_setting})
     return drop_bounds(then, per_sample(table.by_setting), table.clusters, confidence)
 
 
 def visual_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the visual gain: Tango for 0/1 scores, the score test for guesses among them, Student's t for graded ones."""
+    """Bounds the visual gain: Tango for 0/1 scores, the score test for guesses among them, guarded Student's t otherwise."""
     return visual_gain_interval(table.clean, _blind(table), table.clusters, confidence)
 
 
 def harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of harmful flips: Wilson for 0/1 scores, Student's t for graded ones."""
+    """Bounds the share of harmful flips: Wilson and Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
     return mean_bounds(table, (table.clean - table.scores(_one(setting))).clip(min=0.0), confidence)
 
 
 def helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of helpful flips: Wilson for 0/1 scores, Student's t for graded ones."""
+    """Bounds the share of helpful flips: Wilson and Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
     return mean_bounds(table, (table.scores(_one(setting)) - table.clean).clip(min=0.0), confidence)
 
 
@@ -89,17 +95,17 @@ def mean_relative_corruption_error(table: ScoreTable, setting: str | None, confi
 
 
 def mean_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the mean drop by Student's t over the samples' own mean drops."""
-    return _t_bounds(table, table.clean - table.matrix().mean(axis=1), confidence)
+    """Bounds the mean drop by guarded Student's t over the samples' own mean drops."""
+    return _t_bounds(table, table.clean - table.matrix().mean(axis=1), confidence, -1.0)
 
 
 def mean_harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the mean share of harmful flips by Student's t over the samples' own shares."""
+    """Bounds the mean share of harmful flips by guarded Student's t over the samples' own shares."""
     return _t_bounds(table, (table.clean[:, None] - table.matrix()).clip(min=0.0).mean(axis=1), confidence)
 
 
 def mean_helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the mean share of helpful flips by Student's t over the samples' own shares."""
+    """Bounds the mean share of helpful flips by guarded Student's t over the samples' own shares."""
     return _t_bounds(table, (table.matrix() - table.clean[:, None]).clip(min=0.0).mean(axis=1), confidence)
 
 
@@ -122,7 +128,8 @@ def severe_failure_rate(table: ScoreTable, setting: str | None, confidence: floa
     tail, matrix = one_sided(confidence), table.matrix()
     if is_binary(table.clean, matrix):
         return _share_above(drop_test(table.clean, matrix, table.clusters), SEVERE * float(table.clean.mean()), tail)
-    return _share_above(MeanTest.of((1.0 - SEVERE) * table.clean[:, None] - matrix, table.clusters), 0.0, tail)
+    losses = (1.0 - SEVERE) * table.clean[:, None] - matrix
+    return _share_above(BoundedMeanTest.of(losses, table.clusters, -1.0, 1.0 - SEVERE), 0.0, tail)
 
 
 def catastrophic_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
@@ -150,24 +157,28 @@ def mean_corruption_error(table: ScoreTable, setting: str | None, confidence: fl
         ratio = float(ours.sum() / theirs.sum())
         influence += (ours - ratio * theirs) / float(theirs.mean()) / len(kinds)
         value += ratio / len(kinds)
-    low, high = _t_bounds(table, influence, confidence)
+    low, high = _bounds_of(MeanTest.of(influence[:, None], table.clusters), confidence)
     return value + low, value + high
 
 
 def drop_bounds(before: Scores, after: Scores, clusters: Clusters, confidence: float) -> Bounds:
-    """Bounds the mean of ``before - after``, paired by sample: Tango for 0/1 scores, Student's t for graded ones."""
+    """Bounds the mean of ``before - after``, paired by sample: Tango for 0/1 scores, guarded Student's t for graded ones."""
     return _bounds_of(drop_test(before, after[:, None], clusters), confidence)
 
 
 def mean_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
-    """Bounds the mean of values of the samples of a table, each in [0, 1]: Wilson for 0/1 scores, Student's t for graded ones."""
+    """Bounds the mean of values in [0, 1], one per sample of a table: Wilson for 0 and 1, otherwise guarded t.
+
+    Of 0/1 scores the end towards the nearer of 0 and 1 is not narrower than Clopper and Pearson's.
+    """
     if is_binary(values):
-        return proportion_interval(values, table.clusters, confidence)
+        return judged_proportion_interval(values, table.clusters, confidence)
     return _t_bounds(table, values, confidence)
 
 
-def _t_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
-    return _bounds_of(MeanTest.of(values[:, None], table.clusters), confidence)
+def _t_bounds(table: ScoreTable, values: Scores, confidence: float, smallest: float = 0.0) -> Bounds:
+    """Bounds the mean of values in [smallest, 1]."""
+    return _bounds_of(BoundedMeanTest.of(values[:, None], table.clusters, smallest, 1.0), confidence)
 
 
 def _bounds_of(test: BoundTest, confidence: float) -> Bounds:

@@ -21,7 +21,7 @@ from .statistics.contrasts import score_ratio_interval
 from .statistics.counts import count_interval
 from .statistics.curves import slope_weights
 from .statistics.differences import BoundTest, drop_test
-from .statistics.means import MeanTest
+from .statistics.guarded import BoundedMeanTest
 from .statistics.quantiles import one_sided
 
 FamilyScores: TypeAlias = Sequence[ArrayLike] | Scores
@@ -87,7 +87,7 @@ def scale_gain_interval(
     confidence: float = 0.90,
     source_images: Sequence[str] | None = None,
 ) -> Bounds:
-    """Bounds the gain per doubling by the samples' own slopes: score test for 0/1 scores, Student's t for graded ones.
+    """Bounds the gain per doubling by the samples' own slopes: score test for 0/1 scores, guarded Student's t otherwise.
 
     The slope of the means is the mean of those slopes. For two models and 0/1 scores it is Tango's interval of their difference.
 
@@ -125,8 +125,8 @@ def scale_consistency_interval(
 ) -> Bounds:
     """Bounds the share of steps that lose nothing, by partial conjunction of the tests of the single steps.
 
-    A step counts as lost, or as kept, only where the scores of its two models show it: Tango's test for 0/1 scores, Student's t
-    for graded ones. A family of few sizes therefore has a wide interval unless its steps are large.
+    A step counts as lost, or as kept, only where the scores of its two models show it: Tango's test for 0/1 scores, guarded
+    Student's t for graded ones. A family of few sizes therefore has a wide interval unless its steps are large.
 
     Args:
         parameters: number of parameters of each model of a family, in any unit and order, all different.
@@ -162,7 +162,7 @@ def _mean_slope(slopes: Scores, clusters: Clusters, confidence: float, *, binary
         possible = np.unique(np.append(slopes, (-1.0, 1.0)))
         one = np.ones_like(slopes)
         return score_ratio_interval(slopes, one, clusters, confidence, np.stack([possible, np.ones_like(possible)], axis=1))
-    test, tail = MeanTest.of(slopes[:, None], clusters), one_sided(confidence)
+    test, tail = BoundedMeanTest.of(slopes[:, None], clusters, -1.0, 1.0), one_sided(confidence)
     return float(test.lower(tail)[0]), float(test.upper(tail)[0])
 
 

@@ -95,16 +95,16 @@ class SideBySide:
 
     def clean_accuracy(self) -> Contest:
         """Mean clean score; needs a sample that counts."""
-        return self._contest(self._means(self.clean, self.kept()))
+        return self._contest(self._means(self.clean, self.kept()), (0.0, 1.0), ("",))
 
     def mean_accuracy(self, settings: Sequence[str]) -> Contest:
         """Mean score under each setting, averaged over at least one that counts."""
-        return self._contest(self._average([self._accuracy(name) for name in settings]))
+        return self._contest(self._average([self._accuracy(name) for name in settings]), (0.0, 1.0), settings)
 
     def mean_drop(self, settings: Sequence[str]) -> Contest:
         """Mean drop from clean to each setting, averaged over at least one that counts: the metric ``mean_drop``."""
         drops = [self._means(self.clean - self.by_setting[name], self.kept(name)) for name in settings]
-        return self._contest(self._average(drops))
+        return self._contest(self._average(drops), (-1.0, 1.0), settings)
 
     def mean_corruption_error(self, settings: Sequence[str], reference: int) -> Contest:
         """Errors in units of a reference model's: the metric ``mean_corruption_error`` over at least one setting that counts.
@@ -112,7 +112,8 @@ class SideBySide:
         The reference model has to make an error under each perturbation, see :meth:`perfect`.
         """
         ratios = [self._ratio(self._errors(levels), reference) for levels in types(settings).values()]
-        return self._contest(self._average(ratios))
+        ratio = self._average(ratios)
+        return Contest.of(ratio.values, ratio.influences, self.clusters)
 
     def perfect(self, settings: Sequence[str], model: int) -> list[str]:
         """Returns the perturbations under which a model makes no error."""
@@ -139,8 +140,9 @@ class SideBySide:
         perturbed = np.stack([self.by_setting[name][model, rows] for name in settings], axis=1)
         return drop_test(self.clean[model, rows], perturbed, self.clusters.within(rows))
 
-    def _contest(self, means: Means) -> Contest:
-        return Contest.of(means.values, means.influences, self.clusters)
+    def _contest(self, means: Means, ends: tuple[float, float], settings: Sequence[str]) -> Contest:
+        counted = float(np.mean([self.kept(name).mean() for name in settings]))
+        return Contest.of(means.values, means.influences, self.clusters, ends, counted)
 
     def _accuracy(self, setting: str) -> Means:
         return self._means(self.by_setting[setting], self.kept(setting))

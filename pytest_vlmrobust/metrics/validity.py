@@ -73,8 +73,8 @@ def does_the_task(table: ScoreTable, setting: str | None = None) -> str:  # noqa
 def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
     """Returns why a model is not shown to look where boxes are asked for, or an empty string.
 
-    The one-sided 95 % bound of its gain over what the prompt tells has to be above ``PROMPT_MARGIN``: who refuses to answer without
-    the pictures may still answer from the prompt with them. A missing score counts against the model.
+    The one-sided 95 % bound of its gain over what the prompt tells has to be above ``PROMPT_MARGIN``: who refuses to answer
+    without the pictures may still answer from the prompt with them. A missing score counts against the model.
 
     Args:
         table: scores of N samples with the pictures, N > 0.

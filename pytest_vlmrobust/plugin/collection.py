@@ -9,6 +9,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
 
+from .baselines import refuse_other_seed
 from .conditions import refuse_unknown_scopes
 from .session import ids_of, usage_error
 from .stash import GATE
@@ -130,6 +131,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if gate.plan and gate.refused is None:
         try:
             refuse_unknown_scopes(gate)
+            refuse_other_seed(gate, [item for item in items if is_gated(item) and not is_idle(gate, item)])
         except VlmRobustError as error:
             gate.refused = error
     if gate.refused is not None:
@@ -137,7 +139,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             gate.refused_here = True
             raise usage_error(gate.refused) from None
         items.clear()  # a worker cannot refuse: it runs nothing, and tells its controller
-    items[:] = [item for item in items if item.nodeid.partition("[")[0] not in gate.idle]
+    items[:] = [item for item in items if not is_idle(gate, item)]
     if gate.rerun is not None:
         gate.rerun.choose(config, items)
     gate.items = [item for item in items if is_gated(item)]
@@ -159,6 +161,11 @@ def about(item: pytest.Item) -> Planned:
     params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
     planned: Planned = next(params[name] for name in FIXTURES if name in params)
     return planned
+
+
+def is_idle(gate: Gate, item: pytest.Item) -> bool:
+    """Whether a test is of a function that the run has nothing for."""
+    return item.nodeid.partition("[")[0] in gate.idle
 
 
 def is_gated(item: pytest.Item) -> bool:

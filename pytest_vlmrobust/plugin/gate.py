@@ -350,7 +350,7 @@ class Gate:
 
         if not self.settings.vlm_baseline:
             return None
-        directory = self._path(self.settings.vlm_baseline)
+        directory = self.baseline_directory
         if self.settings.vlm_update_baseline and not directory.exists():
             return None  # the first one
         found = Baseline.open(directory)
@@ -368,6 +368,11 @@ class Gate:
     def store_directory(self) -> Path:
         """Where predictions and runs live."""
         return self._path(self.settings.vlm_store)
+
+    @property
+    def baseline_directory(self) -> Path:
+        """Where the run is that this one is compared with, where one is named."""
+        return self._path(self.settings.vlm_baseline)
 
     @property
     def data_directory(self) -> Path | None:

@@ -52,10 +52,12 @@ def check_places(gate: Gate) -> None:
     """Refuses a run that could not keep what it finds out, before anything is asked.
 
     Raises:
-        UsageError: the store cannot be written to and the model is to be asked, or no directory can hold the run.
+        UsageError: the store cannot be written to and the model is to be asked, no directory can hold the run, or the report
+            would replace the baseline.
     """
     if gate.only_plans:
         return
+    _check_report(gate)
     store = str(gate.store_directory)
     if not gate.settings.vlm_offline and not store_is_writable(gate):
         raise UsageError(
@@ -66,6 +68,22 @@ def check_places(gate: Gate) -> None:
         raise UsageError(
             f"--vlm-store {store!r} cannot be written to, and neither can {str(gate.invocation)!r}: the run could not keep its "
             "evidence. Name a directory that can be written to with --vlm-report"
+        )
+
+
+def _check_report(gate: Gate) -> None:
+    """Refuses a report in the place of the baseline: whatever it says, the next run would be compared with this one."""
+    from pytest_vlmrobust.store.database import FILE_NAME
+
+    settings = gate.settings
+    if not settings.vlm_baseline or not settings.vlm_report:
+        return
+    baseline, report = gate.baseline_directory, gate.invocation / settings.vlm_report
+    same = baseline.is_dir() and report.is_dir() and baseline.samefile(report)
+    if same or any((baseline / name).resolve() == (report / name).resolve() for name in ("", FILE_NAME)):
+        raise UsageError(
+            f"--vlm-report {settings.vlm_report!r} would replace --vlm-baseline {settings.vlm_baseline!r}: a gate must not move "
+            "its own bar. Name another directory with --vlm-report; --vlm-update-baseline replaces a baseline by a run of GO"
         )
 
 

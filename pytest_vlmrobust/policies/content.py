@@ -1,4 +1,4 @@
-"""Content: a policy as a manifest holds it: its files, and its rules and waivers with their reasons."""
+"""Content: a policy as a manifest holds it: its files, its rules and waivers, and what later ones replace."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from .rules import Rule, Scope, Waiver
 
 
 def policy_content(policy: Policy) -> dict[str, object]:
-    """Returns the files, rules and waivers of a policy, with their reasons."""
+    """Returns the files, rules and waivers of a policy with their reasons, and what later files change of earlier ones."""
+    replaced = [str(one) for one in policy.replaced if not one.only_tightens]
     return {
+        **({"replaced": replaced} if replaced else {}),
         "sha256": policy.sha256,
         "files": [dataclasses.asdict(file) for file in policy.files],
         "rules": [_rule(rule) for rule in policy.rules],

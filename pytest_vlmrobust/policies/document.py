@@ -18,6 +18,9 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 _STRING = "tag:yaml.org,2002:str"
 _NULL = "tag:yaml.org,2002:null"
+_DAY = "tag:yaml.org,2002:timestamp"
+_DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NO_SUCH_DAY = "a day that exists, such as 2027-06-30: there is no such day"
 ID_PATTERN = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 """What ids are made of."""
 
@@ -112,7 +115,7 @@ class Entry:
             try:
                 return dt.date.fromisoformat(value)
             except ValueError:
-                self.refuse("a day such as 2027-06-30")
+                self.refuse(_NO_SUCH_DAY if _DAY_PATTERN.fullmatch(value) else "a day such as 2027-06-30")
         if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
             self.refuse("a day such as 2027-06-30")
         return value
@@ -124,7 +127,7 @@ class Entry:
         try:
             return yaml.constructor.SafeConstructor().construct_object(self.node)
         except (yaml.YAMLError, ValueError):
-            self.refuse("text, a number or a day")
+            self.refuse(_NO_SUCH_DAY if self.node.tag == _DAY else "text, a number or a day")
 
     def _key(self, node: yaml.Node, known: Collection[str]) -> str:
         name = str(node.value) if isinstance(node, yaml.ScalarNode) else _described(node)

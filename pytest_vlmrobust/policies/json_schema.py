@@ -7,6 +7,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.setting import LEVELS
 
+from .bound import FRACTION
 from .coverage import Extent
 from .document import ID_PATTERN
 from .rules import NO_LEVEL, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Tier
@@ -22,6 +23,7 @@ from .schema import (
     VERSION,
     WAIVER_KEYS,
     WAIVER_REQUIRED,
+    MetricFacts,
 )
 
 FILE = "thresholds.schema.json"
@@ -29,31 +31,28 @@ FILE = "thresholds.schema.json"
 
 _TEXT = {"type": "string", "minLength": 1}
 _ID = {"type": "string", "pattern": f"^{ID_PATTERN}$"}
-_QUANTITY = {
-    "anyOf": [
-        {"type": "number"},
-        {"type": "string", "pattern": r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?\s*(pp|%)?\s*$"},
-    ],
-    "description": "5pp, 5% and 0.05 are the same number",
-}
-_SHARE = {**_QUANTITY, "description": "a share of samples, such as 5%"}
+_WRITTEN = {"type": "string", "pattern": r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?\s*(pp|%)?\s*$"}
+_QUANTITY = {"anyOf": [{"type": "number"}, _WRITTEN], "description": "5pp, 5% and 0.05 are the same number"}
+_SHARE = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _WRITTEN], "description": "a share of samples, such as 5%"}
+_PART = {"anyOf": [{"type": "number", "minimum": -1, "maximum": 1}, {"type": "string"}]}
+"""A quantity of a fraction: beyond 1 it needs its unit, ``5pp``."""
 _RISK = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5, "description": "one-sided, such as 0.05"}
 
 
-def thresholds_schema(metrics: Iterable[str]) -> dict[str, Any]:
+def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
     """Returns the schema, draft 7, which editors know best.
 
     It accepts whatever the reader accepts, and refuses what the reader refuses but for what depends on other values, such as a
     bound on the wrong side of its metric, or beyond what it can be.
 
     Args:
-        metrics: the names to offer; others are accepted, for a metric may be a user's own.
+        metrics: those to offer, with their units; others are accepted, for a metric may be a user's own.
     """
-    values = _values(metrics)
+    values, units = _values(metrics), _units(metrics)
     definitions = {
         "scope": _mapping(SCOPE_KEYS, values, minProperties=1),
-        "rule": {**_mapping(RULE_KEYS, values, RULE_REQUIRED), "oneOf": [{"required": [key]} for key in BOUND_KEYS]},
-        "waiver": _mapping(WAIVER_KEYS, values, WAIVER_REQUIRED),
+        "rule": {**_mapping(RULE_KEYS, values, RULE_REQUIRED), "oneOf": [{"required": [key]} for key in BOUND_KEYS], **units},
+        "waiver": {**_mapping(WAIVER_KEYS, values, WAIVER_REQUIRED), **units},
     }
     top = {
         "version": {"const": VERSION},
@@ -69,6 +68,13 @@ def thresholds_schema(metrics: Iterable[str]) -> dict[str, Any]:
         **_mapping(TOP_KEYS, top, ("version",)),
         "definitions": definitions,
     }
+
+
+def _units(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
+    """Returns that plain numbers about a fraction lie between -1 and 1."""
+    fractions = sorted(name for name, facts in metrics.items() if facts.unit == FRACTION)
+    bounds = {**dict.fromkeys(("max", "min", "cap"), _PART), "within": {"type": "array", "items": _PART}}
+    return {"if": {"properties": {"metric": {"enum": fractions}}}, "then": {"properties": bounds}}
 
 
 def _values(metrics: Iterable[str]) -> dict[str, Any]:

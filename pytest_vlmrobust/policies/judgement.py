@@ -24,18 +24,25 @@ class Evidence:
     passing: tuple[float, float]
     failing: tuple[float, float]
     tests: int
+    category: str = ""
+    """The stratum that the estimate is about; empty for the whole data set."""
 
     @classmethod
-    def of(cls, rule: Rule, estimate: Estimate, tests: int) -> Evidence:
+    def of(cls, rule: Rule, estimate: Estimate, tests: int, category: str = "") -> Evidence:
         """Returns the evidence for a rule that ``tests`` tests of the run share."""
         treatment = rule.treatment
         if treatment.judge is Judge.POINT:
             point = (estimate.value, estimate.value)
-            return cls(rule, estimate, point, point, 1)
+            return cls(rule, estimate, point, point, 1, category)
         shared = tests if treatment.multiplicity is Multiplicity.BONFERRONI else 1
         passing = estimate.interval(1.0 - 2.0 * treatment.alpha_pass)
         failing = estimate.interval(1.0 - 2.0 * _risk_of_failing(rule, shared))
-        return cls(rule, estimate, passing, failing, shared)
+        return cls(rule, estimate, passing, failing, shared, category)
+
+    @property
+    def called(self) -> str:
+        """The metric for a reader, with the category that it is about."""
+        return f"{self.rule.metric} ({self.category})" if self.category else self.rule.metric
 
     @property
     def outcome(self) -> Outcome:
@@ -66,13 +73,16 @@ def _risk_of_failing(rule: Rule, tests: int) -> float:
     return rule.treatment.alpha_fail / parts
 
 
-def judge_rule(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1) -> Verdict:
+def judge_rule(
+    rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1, *, category: str = ""
+) -> Verdict:
     """Returns the verdict of one rule that applies; ``waivers`` are those that speak about the same test.
 
-    ``tests`` says how many tests of the run share the rule. A value that is not finite, rests on no sample, or lacks the interval
-    that the rule asks for never passes and cannot be waived; what is measured and breaks the bound, or does not decide it, can.
+    ``tests`` says how many tests of the run share the rule, and ``category`` which stratum the estimate is about. A value that is
+    not finite, rests on no sample, or lacks the interval that the rule asks for never passes and cannot be waived; what is
+    measured and breaks the bound, or does not decide it, can.
     """
-    evidence = Evidence.of(rule, estimate, tests)
+    evidence = Evidence.of(rule, estimate, tests, category)
     outcome, reason, measured = _assess(evidence)
     if _only_warns(rule, outcome):
         return _verdict(rule, Outcome.MEASURED, reason if outcome is Outcome.PASS else WARNING + reason)
@@ -104,12 +114,12 @@ def _assess(evidence: Evidence) -> tuple[Outcome, str, bool]:
     rule, estimate = evidence.rule, evidence.estimate
     if not estimate.valid:
         why = estimate.reason or "no reason given"
-        return Outcome.NOT_APPLICABLE, f"{rule.metric} does not apply: {why} {_cite(rule)}", False
+        return Outcome.NOT_APPLICABLE, f"{evidence.called} does not apply: {why} {_cite(rule)}", False
     missing = _missing(evidence)
     if missing:
         because = f": {estimate.reason}" if estimate.reason else ""
-        return Outcome.INCONCLUSIVE, f"{rule.metric} {missing}{because} {_cite(rule)}", False
-    return evidence.outcome, f"{rule.metric} {_comparison(evidence)} {_cite(rule)}", True
+        return Outcome.INCONCLUSIVE, f"{evidence.called} {missing}{because} {_cite(rule)}", False
+    return evidence.outcome, f"{evidence.called} {_comparison(evidence)} {_cite(rule)}", True
 
 
 def _missing(evidence: Evidence) -> str:

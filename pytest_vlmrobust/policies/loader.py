@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -41,8 +42,8 @@ def load_policy(
 ) -> Policy:
     """Reads thresholds files, of which later ones override earlier ones.
 
-    A rule or waiver replaces the earlier one with the same id as a whole, and the policy says what that changed; ``budgets`` and
-    ``coverage`` are about the run as a whole, and override key by key. The ``defaults`` of a file are those of its own rules and
+    A rule or waiver replaces the earlier one with the same id as a whole; ``budgets`` and ``coverage`` are about the run as a
+    whole, and override key by key. The policy says what either changed. The ``defaults`` of a file are those of its own rules and
     of no others. Every file is checked in full, what is overridden too.
 
     Args:
@@ -75,7 +76,7 @@ def parse_policy(
     """
     schema = Schema(known_metrics, ambiguous or {})
     tops = [_read_top(content, name) for content, name in zip(contents, names, strict=True)]
-    budgets = _read_budgets(tops)
+    budgets, coverages = _read_budgets(tops), _read_coverage(tops)
     rules: dict[str, Rule] = {}
     waivers: dict[str, Waiver] = {}
     replaced: list[Replacement] = []
@@ -87,15 +88,17 @@ def parse_policy(
         replaced += [Replacement.of_waiver(waivers[name], waiver) for name, waiver in own_waivers.items() if name in waivers]
         rules |= own_rules
         waivers |= own_waivers
+    replaced += [one for before, after in pairwise(budgets) for one in Replacement.of_budgets(before, after)]
+    replaced += [one for before, after in pairwise(coverages) for one in Replacement.of_coverage(before, after)]
     if not rules:
         raise PolicyError(f"{', '.join(names) or 'no thresholds file'}: no rule at all, so nothing would be gated. Add rules:")
     files = tuple(PolicyFile(name, hashlib.sha256(content).hexdigest()) for name, content in zip(names, contents, strict=True))
     return Policy(
         tuple(rules.values()),
         tuple(waivers.values()),
-        budgets,
+        budgets[-1],
         files,
-        coverage=_read_coverage(tops),
+        coverage=coverages[-1],
         contents=tuple(contents),
         replaced=tuple(replaced),
     )
@@ -131,21 +134,29 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
     return read_treatment(given, Treatment())
 
 
-def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> Budgets:
-    given: dict[str, Entry] = {}
-    for top in tops:
-        if "budgets" in top:
-            given |= top["budgets"].mapping(BUDGET_KEYS)
-    shares = {key: read_share(entry) for key, entry in given.items()}
-    return Budgets(**shares, sources=MappingProxyType({key: entry.where for key, entry in given.items()}))
+def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> list[Budgets]:
+    """Returns the budgets that hold with the first file, with the first two, and so on."""
+    return [
+        Budgets(**{key: read_share(entry) for key, entry in given.items()}, sources=_sources(given))
+        for given in _so_far(tops, "budgets", BUDGET_KEYS)
+    ]
 
 
-def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> Coverage:
+def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> list[Coverage]:
+    """Returns the coverage that is asked for with the first file, with the first two, and so on."""
+    return [Coverage(**read_coverage(given), sources=_sources(given)) for given in _so_far(tops, "coverage", COVERAGE_KEYS)]
+
+
+def _so_far(tops: Iterable[Mapping[str, Entry]], name: str, keys: Sequence[str]) -> Iterator[dict[str, Entry]]:
+    """Yields what each file and those before it say under a name, of which later ones override earlier ones key by key."""
     given: dict[str, Entry] = {}
     for top in tops:
-        if "coverage" in top:
-            given |= top["coverage"].mapping(COVERAGE_KEYS)
-    return Coverage(**read_coverage(given), sources=MappingProxyType({key: entry.where for key, entry in given.items()}))
+        given = {**given, **(top[name].mapping(keys) if name in top else {})}
+        yield given
+
+
+def _sources(given: Mapping[str, Entry]) -> Mapping[str, str]:
+    return MappingProxyType({key: entry.where for key, entry in given.items()})
 
 
 def _by_id(things: Iterable[Identified]) -> dict[str, Identified]:

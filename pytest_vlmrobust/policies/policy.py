@@ -54,7 +54,7 @@ class Policy:
     contents: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
     """The bytes of each of ``files``."""
     replaced: tuple[Replacement, ...] = field(default=(), compare=False)
-    """The rules and waivers of earlier files in whose place those of later ones hold, in the order in which they were read."""
+    """What later files put in the place of earlier ones: rules and waivers as they were read, then budgets and coverage."""
 
     def planned(self, tests: Iterable[JudgedTest]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
@@ -90,7 +90,7 @@ class Policy:
         """
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
         verdicts = [
-            judge_rule(rule, estimate, waivers, today, max(1, self.shared_by.get(rule.id, 1)) * test.strata)
+            judge_rule(rule, estimate, waivers, today, self._sharing(rule, test), category=test.category)
             for rule in self.rules
             if rule.applies(test)
         ]
@@ -98,6 +98,10 @@ class Policy:
             said = f"; {estimate.reason}" if estimate.reason else ""
             return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here{said}", test.metric),)
         return tuple(sorted(verdicts, key=_rank))
+
+    def _sharing(self, rule: Rule, test: JudgedTest) -> int:
+        """Returns how many tests of the run share the risk of a rule, strata counted."""
+        return max(1, self.shared_by.get(rule.id, 1)) * test.strata
 
     def measure(self, test: JudgedTest, estimate: Estimate, *, today: date) -> Measure:
         """Returns the estimate with its worst verdict as one line of a record; warnings of other rules join its reason."""

@@ -13,7 +13,20 @@ from . import junit, model_card, results
 from .html import render_html
 from .noise import noise_table
 from .ranking import write_ranking
-from .wording import EXPLAINED, RunFacts, apart, because, counted, noted, row, selection, since_baseline, warned, worst_first
+from .wording import (
+    EXPLAINED,
+    RunFacts,
+    apart,
+    because,
+    counted,
+    noted,
+    replaced,
+    row,
+    selection,
+    since_baseline,
+    warned,
+    worst_first,
+)
 from .writing import code, inert, write_text
 
 SUMMARY = "summary.md"
@@ -47,7 +60,7 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     if each := apart(records, facts):
         lines += [*(f"- {inert(name)}: **{one}**" for name, one in each.items()), ""]
     lines += [f"**{inert(limit)}**\n" for limit in selection(records, facts)]
-    lines += [f"{inert(line)}\n" for line in since_baseline(records)]
+    lines += [f"{inert(line)}\n" for line in (*replaced(facts.origins), *since_baseline(records))]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
     for record in worst_first(records)[:most]:
         cells = (str(record.outcome), code(record.id), *map(inert, row(record)))

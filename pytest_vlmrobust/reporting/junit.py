@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from pytest_vlmrobust.core.printing import on_one_line
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.repeatability import Repeatability
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.verdict import WARNING, Outcome
 
 from .explanation import explain
 from .rerun import Command
-from .wording import RunFacts, apart
+from .wording import RunFacts, apart, replaced, warnings_of
 
 FILE_NAME = "junit.xml"
 LOST = "the run ended before this test left a verdict"
@@ -54,6 +55,7 @@ def properties(record: Record) -> list[tuple[str, str]]:
             found[f"{name}.threshold"] = measure.threshold
         if measure.waiver:
             found["vlm.waiver"] = measure.waiver
+    found["vlm.warning"] = "; ".join(_warnings(record))
     return [(name, value) for name, value in found.items() if value]
 
 
@@ -80,9 +82,14 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.n_cells": str(sum(record.test == "cell" for record in records)),
         "vlm.n_inferred": str(sum(record.n_inferred for record in records)),
     }
+    found |= {f"vlm.policy.replaces.{number}": on_one_line(said) for number, said in enumerate(replaced(origins), 1)}
     for about in facts.repeatability:
         found |= _repeated(about)
     return {name: value for name, value in found.items() if value}
+
+
+def _warnings(record: Record) -> list[str]:
+    return [on_one_line(said) for said in warnings_of(record)]
 
 
 def _repeated(about: Repeatability) -> dict[str, str]:
@@ -169,6 +176,9 @@ def _case(record: Record, beside: Record | None, command: Command | None) -> ET.
         _add_result(node, "skipped", record.reason, type="pytest.xfail")
     elif record.outcome is Outcome.NOT_APPLICABLE:
         _add_result(node, "skipped", record.reason, record.reason, type="pytest.skip")
+    if warnings := _warnings(record):
+        said = "\n".join(f"{WARNING}{warning}" for warning in warnings)
+        ET.SubElement(node, "system-out").text = visible(said)  # many readers show no properties
     return node
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.verdict import WARNING, Outcome
+from pytest_vlmrobust.core.verdict import Outcome
 
-from .wording import RunFacts, apart, because, counted, headline, not_asked, row, selection
+from .wording import RunFacts, apart, because, counted, headline, not_asked, replaced, row, selection, warnings_of
 from .writing import inert
 
 FILE_NAME = "model_card.md"
@@ -142,10 +142,10 @@ def _listed(ids: Sequence[str]) -> str:
 
 
 def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
-    found = [*selection(records, facts), *facts.warnings]
+    found = [*selection(records, facts), *replaced(facts.origins), *facts.warnings]
     waived = [record for record in records if record.outcome is Outcome.WAIVED]
     found += [f"waived: {record.id}: {record.reason}" for record in waived]
-    if said := [record.id for record in records for one in record.measures if one.reason.startswith(WARNING)]:
+    if said := [record.id for record in records for _ in warnings_of(record)]:
         words = "verdict comes with a warning", "verdicts come with a warning"
         found.append(f"{quantity(len(said), *words)}, of a rule that warns and does not block: {_listed(said)}")
     counts = Counter(record.outcome for record in records)

@@ -112,7 +112,7 @@ def _cells(evidence: Evidence, run: Path, model: str) -> list[Cell]:
 
 def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, out: Path) -> list[Benchmark]:
     """Writes the benchmarks of one data set, each into a folder of its own."""
-    digest, metric = evidence.datasets()[dataset], evidence.corpus_metric(dataset)
+    metric, digest = evidence.corpus_metric(dataset), evidence.datasets()[dataset]  # the first says where it is not known
     problems = _problems(dataset, evidence.samples(dataset))
     found = []
     for cell in cells:

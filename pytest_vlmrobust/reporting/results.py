@@ -72,7 +72,7 @@ _OF_RECORD = (
 )
 _OF_MEASURE = ("metric", "category", "n", "threshold", "rule", "source", "waiver")
 _NUMBERS = ("value", "low", "high")
-_FORMULA = ("=", "+", "-", "@", "\t", "\n")
+_FORMULA = ("=", "+", "-", "@")
 _BOUND = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?:\.\.[-+]?[\d.]+(?:e[-+]?\d+)?)?")
 """A number, or a bound of two."""
 _PARTS = (Record, Measure, Example, Reply, Picture, Repeatability)
@@ -157,10 +157,10 @@ def results_schema() -> dict[str, Any]:
 
 
 def _uncomputed(value: Any) -> Any:
-    """Returns a cell that no spreadsheet takes for a formula: names of models, data and categories may be anything."""
+    """Returns a cell on one line that no spreadsheet takes for a formula: names of models and data may be anything."""
     if not isinstance(value, str):
         return value
-    shown = printable(value, kept="\n\t")  # a carriage return alone would end the row
+    shown = printable(value)  # a raw line break, though quoted, would put a line of its own into a log
     return f"'{shown}" if shown.startswith(_FORMULA) and not _BOUND.fullmatch(shown) else shown
 
 

@@ -20,6 +20,7 @@ from .wording import (
     because,
     counted,
     noted,
+    replaced,
     row,
     selection,
     since_baseline,
@@ -176,6 +177,8 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer')} came from the store")
     for model, policy in facts.policies.items():
         console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
+    for line in replaced(facts.origins):
+        console.print(_plain(line), style="yellow", soft_wrap=True)
     for line in since_baseline(records):
         console.print(line)
     for line in selection(records, facts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,9 @@ SEVERITY = (
     Outcome.PASS,
     Outcome.MEASURED,
 )
+_WARNED = re.compile(f"(?:^|; ){re.escape(WARNING)}")
+"""Where a warning begins in the reason of a measure, which may hold several."""
+_NOT_APPLICABLE = " does not apply: "
 QUIET = (Outcome.PASS, Outcome.MEASURED)
 """Outcomes that need no line of their own when there are many."""
 
@@ -135,6 +139,23 @@ def apart(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
     return found if len(found) > 1 else {}
 
 
+def replaced(origins: Mapping[str, object]) -> list[str]:
+    """Returns what later thresholds files do to earlier ones beside tightening them, a sentence for each model and change.
+
+    Args:
+        origins: the manifest of the run; none where it does not say.
+    """
+    policies = origins.get("policies")
+    known = policies.items() if isinstance(policies, Mapping) else ()
+    return [f"policy of {name}: {sentence}" for name, policy in known for sentence in replaced_in(policy)]
+
+
+def replaced_in(policy: object) -> list[str]:
+    """Returns what the manifest says about a policy that later files replace; nothing in place of anything else."""
+    found = policy.get("replaced") if isinstance(policy, Mapping) else None
+    return list(map(str, found)) if isinstance(found, list | tuple) else []
+
+
 EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
 """What is never shown without its reason."""
 
@@ -187,13 +208,19 @@ def noted(records: Iterable[Record], most: int = 8) -> list[str]:
     return [*lines[:first], *not_asked(records), *lines[first:most], *more, *agreement(records)]
 
 
+def warnings_of(record: Record) -> list[str]:
+    """Returns what rules that only warn found broken or undecided in a test, a sentence for each."""
+    return [said for measure in record.measures for said in _WARNED.split(measure.reason)[1:]]
+
+
 def warned(records: Iterable[Record], most: int = 8) -> list[str]:
-    """Returns what rules that only warn found broken or undecided, a line for each of the first ``most`` and one for the rest."""
-    lines = [
-        f"{record.id}: {record.reason.removeprefix(WARNING)}"
-        for record in records
-        if WARNING in record.reason and not record.not_asked
-    ]
+    """Returns what rules that only warn found broken or undecided, a line for each of the first ``most`` and one for the rest.
+
+    What could not be measured comes last.
+    """
+    found = [(record, said) for record in records if not record.not_asked for said in warnings_of(record)]
+    found.sort(key=lambda one: _NOT_APPLICABLE in one[1])
+    lines = [f"{record.id}: {said}" for record, said in found]
     more = [f"{quantity(len(lines) - most, 'more warning stands', 'more warnings stand')} in results.json"]
     return [*lines[:most], *(more if len(lines) > most else [])]
 
@@ -229,7 +256,7 @@ def because(decision: Decision, records: Sequence[Record], facts: RunFacts | Non
     passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
     unmeasured = "test could not measure or failed beside the gate", "tests could not measure or failed beside the gate"
     reasons = {
-        Decision.GO: f"{passed}, {quantity(waived, 'is waived', 'are waived')}, none failed",
+        Decision.GO: f"{passed}, {quantity(waived, 'is waived', 'are waived')}, none failed{_warnings(records)}",
         Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
         Decision.INCONCLUSIVE: f"nothing was broken, and {_open_points(records, facts)}",
         Decision.INCOMPLETE: (
@@ -237,6 +264,12 @@ def because(decision: Decision, records: Sequence[Record], facts: RunFacts | Non
         ),
     }
     return reasons[decision]
+
+
+def _warnings(records: Iterable[Record]) -> str:
+    """Returns how many rules that only warn were not kept, so that nobody takes what passed for all there is."""
+    count = sum(len(warnings_of(record)) for record in records if not record.not_asked)
+    return f"; {quantity(count, 'warning')}" if count else ""
 
 
 def _open_points(records: Sequence[Record], facts: RunFacts) -> str:

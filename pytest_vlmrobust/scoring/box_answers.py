@@ -12,7 +12,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .box_forms import Asked, RawBox, Shown, Statements, bare, by_attribute, labelled, named, none_found, ref_box, unread
+from .box_forms import (
+    Asked,
+    RawBox,
+    Shown,
+    Statements,
+    bare,
+    by_attribute,
+    labelled,
+    named,
+    named_after,
+    none_found,
+    ref_box,
+    unread,
+)
 from .box_sequence import Reading, last_answer
 from .extraction import Stop
 from .json_answers import Document, read_json
@@ -54,7 +67,8 @@ class BoxExtraction:
 
     ``boxes`` has every attribute that was asked for, None where the model gave no box. It is None when the text was not read;
     ``rule`` then says why: ``empty``, ``unfinished_thinking``, ``truncated`` (cut off in the middle of an object or a list),
-    ``ambiguous`` (nothing but attributes with several boxes, or boxes of which nobody can tell whether they count), ``refusal`` or ``none``.
+    ``ambiguous`` (nothing but attributes with several boxes, or boxes of which nobody can tell whether they count), ``refusal``
+    or ``none``.
     """
 
     boxes: Mapping[str, RawBox | None] | None
@@ -93,25 +107,32 @@ def _listed(text: str) -> str:
 
 
 def _last_answer(text: str, document: Document, asked: Asked) -> BoxExtraction:
+    readings, end = _readings(text, document, asked)
+    answer = last_answer(readings, text[end:])
+    if not answer.is_clear:
+        return BoxExtraction(None, Stop.AMBIGUOUS.value)
+    if not answer.boxes:
+        return BoxExtraction(None, (Stop.REFUSAL if is_refusal(plain(text).lower()) else Stop.NONE).value)
+    return BoxExtraction({name: answer.boxes.get(name) for name in asked.attributes}, answer.rule)
+
+
+def _readings(text: str, document: Document, asked: Asked) -> tuple[list[Reading], int]:
+    """Returns what each object or list says, of those that say something, and where in ``text`` the last of them ends."""
     readings: list[Reading] = []
-    failures: set[Stop] = set()
     previous = since = 0
     for value, start, end in document.values[-MOST_TRIED:]:
         shown = Shown(value, text[max(previous, start - _REACH) : start])
         rule, statements = _read(shown, asked)
-        failures.update(said for said in statements.values() if isinstance(said, Stop))
         boxes = {name: said for name, said in statements.items() if not isinstance(said, Stop)}
         owed = frozenset() if boxes else unread(shown, statements, asked)
+        previous = end
+        if not statements and (after := named_after(shown, text[end : end + _REACH], asked)):
+            owed |= frozenset(filter(None, [asked.attribute(after["name"])]))
+            previous += after.end()
         if boxes or owed:
             readings.append(Reading(boxes, rule, text[since:start], owed))
             since = end
-        previous = end
-    answer = last_answer(readings, text[since:])
-    if not answer.boxes:
-        return BoxExtraction(None, _why_not(text, failures).value)
-    if not answer.is_clear:
-        return BoxExtraction(None, Stop.AMBIGUOUS.value)
-    return BoxExtraction({name: answer.boxes.get(name) for name in asked.attributes}, answer.rule)
+    return readings, since
 
 
 def _read(shown: Shown, asked: Asked) -> tuple[str, Statements]:
@@ -120,9 +141,3 @@ def _read(shown: Shown, asked: Asked) -> tuple[str, Statements]:
         if statements:
             return name, statements
     return "", {}
-
-
-def _why_not(text: str, failures: set[Stop]) -> Stop:
-    if Stop.AMBIGUOUS in failures:
-        return Stop.AMBIGUOUS
-    return Stop.REFUSAL if is_refusal(plain(text).lower()) else Stop.NONE

@@ -21,6 +21,8 @@ from .boxes import in_pixels, localisation, mean_overlap
 
 LEAST_GAIN = 0.1
 """Mean overlap by which another convention has to be better before anybody is told."""
+LEAST_FIT = 0.5
+"""Mean overlap that another convention has to reach: boxes that fit badly in every convention were written in none of them."""
 ERROR_RATE = 0.01
 """Greatest probability of being told for no reason, over all other conventions together."""
 
@@ -32,7 +34,7 @@ class ConventionFit:
     """How well boxes fit when they are read in one convention."""
 
     overlaps: tuple[float, ...]
-    """Mean overlap of each sample, in [0, 1]; samples for which no box was given are not among them."""
+    """Mean overlap of the boxes given for each sample, in [0, 1]; samples for which none was given are not among them."""
 
     @property
     def mean(self) -> float:
@@ -43,9 +45,9 @@ class ConventionFit:
 def convention_fits(samples: Sequence[Sample], predictions: Sequence[Prediction]) -> dict[str, ConventionFit]:
     """Returns how well the same answers fit the true boxes in each convention.
 
-    Answers without a box say nothing about conventions and are left out. So is a convention in pixels after the processor, where
-    the backend did not say these for every answer (``image_sizes`` of its details, of which the last is taken) and the sample
-    was not asked in it.
+    What no box was given for says nothing about conventions and is left out. So is a convention in pixels after the processor,
+    where the backend did not say these for every answer (``image_sizes`` of its details, of which the last is taken) and the
+    sample was not asked in it.
 
     Raises:
         UsageError: a sample does not say where things are.
@@ -59,9 +61,10 @@ def convention_fits(samples: Sequence[Sample], predictions: Sequence[Prediction]
 def better_convention(model: str, declared: str, samples: Sequence[Sample], predictions: Sequence[Prediction]) -> str | None:
     """Says that the boxes of a model fit another convention clearly better than the declared one; None where none does.
 
-    Clearly better is: a mean overlap higher by at least ``LEAST_GAIN``, a higher overlap for more than half of the samples, and
-    so often higher rather than lower that chance would do it with a probability of at most ``ERROR_RATE`` (one-sided exact sign
-    test over samples, Bonferroni over the other conventions). That takes at least ten samples. Of several, the best is named.
+    Clearly better is: a mean overlap of at least ``LEAST_FIT`` that is higher by at least ``LEAST_GAIN``, a higher overlap for
+    more than half of the samples, and so often higher rather than lower that chance would do it with a probability of at most
+    ``ERROR_RATE`` (one-sided exact sign test over samples, Bonferroni over the other conventions). That takes at least ten
+    samples. Of several, the best is named.
 
     Args:
         model: the model's name, for the sentence.
@@ -91,13 +94,14 @@ def better_convention(model: str, declared: str, samples: Sequence[Sample], pred
 
 
 def _fits(sample: Sample, prediction: Prediction) -> Mapping[str, float]:
-    """Returns the mean overlap by convention; nothing without a box."""
+    """Returns the mean overlap of the boxes that were given, by convention; nothing without a box."""
     about = localisation(sample)
     found = extract_boxes(prediction.text, about.boxes)
-    if prediction.finish_reason == "error" or found.boxes is None or not any(found.boxes.values()):
+    given = sum(box is not None for box in (found.boxes or {}).values())
+    if prediction.finish_reason == "error" or not given:
         return {}
     readings = {name: in_pixels(found, about, space) for name, space in _spaces(about, prediction)}
-    return {name: mean_overlap(boxes, about) for name, boxes in readings.items() if boxes}
+    return {name: mean_overlap(boxes, about) * len(boxes) / given for name, boxes in readings.items() if boxes}
 
 
 def _spaces(about: Localisation, prediction: Prediction) -> Iterator[tuple[str, BoxSpace]]:
@@ -120,7 +124,7 @@ def _clearly_better(fit: ConventionFit, own: ConventionFit, comparisons: int) ->
     gains = [other - mine for other, mine in zip(fit.overlaps, own.overlaps, strict=True)]
     wins, losses = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     often = 2 * wins > len(gains) and _sign_test(wins, losses) * comparisons <= ERROR_RATE
-    return often and fit.mean - own.mean >= LEAST_GAIN
+    return often and fit.mean >= LEAST_FIT and fit.mean - own.mean >= LEAST_GAIN
 
 
 def _sign_test(wins: int, losses: int) -> float:

@@ -79,6 +79,10 @@ class Asked:
     """The name of an attribute (``name``) at the end of a text, in ``<ref>`` or followed by nothing but link words."""
     mentioned: re.Pattern[str]
     """The name of an attribute (``name``) anywhere."""
+    coupled: re.Pattern[str]
+    """The name of an attribute that the end of a text couples with the one that follows: ``the left eye and the``."""
+    following: re.Pattern[str]
+    """The name of an attribute (``name``) at the beginning of a text, said of what stands before: ``is the left eye,``."""
 
     @classmethod
     def of(cls, attributes: Collection[str]) -> Asked:
@@ -142,8 +146,13 @@ def none_found(shown: Shown, asked: Asked) -> Statements:
     return dict.fromkeys(asked.attributes) if empty and not full and stands_alone else {}
 
 
+def named_after(shown: Shown, after: str, asked: Asked) -> re.Match[str] | None:
+    """Returns the name that stands right ``after`` a box that was not read: the next box does not have it."""
+    return asked.following.match(after) if isinstance(box_in(shown.value), RawBox) else None
+
+
 def unread(shown: Shown, statements: Statements, asked: Asked) -> frozenset[str]:
-    """Returns the attributes of which boxes are shown that no rule could tell: several at once, or after words that are not known."""
+    """Returns the attributes of which boxes are shown that no rule could tell: several at once, or after unknown words."""
     if Stop.AMBIGUOUS in statements.values():
         return frozenset(name for name, said in statements.items() if said is Stop.AMBIGUOUS)
     if statements or not isinstance(box_in(shown.value), RawBox) or _DENIED.search(shown.before):
@@ -266,7 +275,7 @@ def _label(entry: Mapping[str, Any], asked: Asked) -> str | None:
 def _announced(shown: Shown, asked: Asked, *, tagged: bool) -> Statements:
     statement = box_in(shown.value)
     match = asked.announced.search(shown.before) if statement is not Stop.NONE else None
-    if not match or bool(match["tag"]) is not tagged:
+    if not match or bool(match["tag"]) is not tagged or asked.coupled.search(shown.before, 0, match.start()):
         return {}
     attribute = asked.attribute(match["name"])
     return {attribute: statement} if attribute else {}
@@ -292,5 +301,7 @@ def _asked(attributes: tuple[str, ...]) -> Asked:
     names = "|".join(r"[\s_-]?".join(map(re.escape, parts)) for parts in words)
     announced = rf"(?:(?P<tag><ref>)\s*(?:the\s)?|(?<![^\W_]))(?P<name>{names})(?:(?(tag)\s*</ref>\s*<box>\s*|{_LINK}))\Z"
     mentioned = rf"(?<![^\W_])(?P<name>{names})(?![^\W_])"
-    patterns = (re.compile(pattern, re.IGNORECASE) for pattern in (announced, mentioned))
+    coupled = rf"{mentioned}\W{{1,9}}(?:and|or)\W{{1,9}}(?:the\s)?\Z"
+    following = rf"[^\w.;:\n]{{1,9}}(?:(?:is|for|as)\s)?(?:the\s)?{mentioned}(?!\W{{0,3}}[:=])(?!\s(?:is|at|lies)\s)"
+    patterns = (re.compile(pattern, re.IGNORECASE) for pattern in (announced, mentioned, coupled, following))
     return Asked(attributes, {_bare(attribute): attribute for attribute in attributes}, *patterns)

@@ -1,8 +1,9 @@
 """Of all the boxes that a text states, which ones are the answer? Those that go on with one another, up to the last.
 
-Boxes of different attributes, one after the other, are one answer, whatever remarks stand between them. A box that takes the place
-of another begins a new answer. What the new answer leaves out is owed: the model gave a box, and nobody can tell whether it still
-stands. An answer that owes a box is none, unless the text says that it replaces all that stood before or is about another picture.
+Boxes of different attributes, one after the other, are one answer, whatever remarks stand between them. A box that takes the
+place of another begins a new answer. What the new answer leaves out is owed: the model gave a box, and nobody can tell whether it
+still stands. An answer that owes a box is none, unless the text says that it replaces all that stood before or is about another
+picture.
 """
 
 from __future__ import annotations
@@ -84,12 +85,11 @@ def last_answer(readings: Sequence[Reading], rest: str) -> Answer:
 
 def _pictures(gaps: Sequence[str]) -> list[str]:
     """Returns the picture that each reading is about: named before it or right after it, or that of the reading before."""
-    heads = [match.end() if (match := _REMARK_AFTER.match(gap)) else 0 for gap in gaps]
-    before = [_mentioned(gap[head:]) for gap, head in zip(gaps[:-1], [0, *heads[1:-1]], strict=True)]
-    after = [_mentioned(gap[:head]) for gap, head in zip(gaps[1:], heads[1:], strict=True)]
+    remarks = ["", *(match[0] if (match := _REMARK_AFTER.match(gap)) else "" for gap in gaps[1:])]
+    before = [_mentioned(gap[len(remark) :]) for gap, remark in zip(gaps, remarks, strict=True)]
     pictures: list[str] = []
-    for said, added in zip(before, after, strict=True):
-        pictures.append(said or added or (pictures[-1] if pictures else ""))
+    for said, remark in zip(before, remarks[1:], strict=False):  # the text after the last reading begins none
+        pictures.append(said or _mentioned(remark) or (pictures[-1] if pictures else ""))
     return pictures
 
 
@@ -105,14 +105,22 @@ def _followed(answer: Answer, reading: Reading, picture: str) -> Answer:
         return answer if answer.picture else _owing(answer, _given(reading.boxes))
     moved = picture != answer.picture and bool(answer.rule)
     if not reading.boxes:
-        return _owing(answer, reading.owed, contested=bool(answer.rule in UNNAMED and reading.owed))
+        return _unread(answer, reading)
     fresh = Answer(reading.boxes, reading.rule, reading.owed, picture)
-    if (moved and answer.picture) or _yields(answer, reading):
+    if moved and answer.picture:
         return fresh
-    replaces = moved or _REPLACES.search(reading.gap) is not None
-    if not replaces and _yields(reading, answer):
-        return answer
-    return _continued(answer, fresh, reading.gap, replaces=replaces)
+    replaces = _REPLACES.search(reading.gap) is not None
+    if _yields(answer, reading):
+        return _owing(fresh, answer.owed)
+    if _yields(reading, answer) and not replaces:
+        return _owing(answer, (), contested=moved)
+    return _continued(answer, fresh, reading.gap, replaces=replaces or moved)
+
+
+def _unread(answer: Answer, reading: Reading) -> Answer:
+    if reading.rule not in UNNAMED:
+        return _owing(answer, reading.owed)
+    return answer if answer.rule and answer.rule not in UNNAMED else replace(answer, rule=reading.rule, contested=True)
 
 
 def _continued(answer: Answer, fresh: Answer, gap: str, *, replaces: bool) -> Answer:
@@ -122,7 +130,7 @@ def _continued(answer: Answer, fresh: Answer, gap: str, *, replaces: bool) -> An
     if not clash and (shared or (not replaces and len(gap) <= LONGEST_REMARK) or not answer.rule):
         boxes = {**answer.boxes, **fresh.boxes}
         return replace(answer, boxes=boxes, rule=answer.rule or fresh.rule, owed=answer.owed | fresh.owed, picture=fresh.picture)
-    if clash and replaces:
+    if replaces and (clash or answer.contested):
         return fresh
     contested = clash and answer.rule in UNNAMED
     return replace(_owing(fresh, answer.owed | _given(answer.boxes)), contested=contested or answer.contested)
@@ -131,7 +139,7 @@ def _continued(answer: Answer, fresh: Answer, gap: str, *, replaces: bool) -> An
 def _yields(one: Answer | Reading, other: Answer | Reading) -> bool:
     """Says whether ``one`` is a box without a name, or none at all, where ``other`` has more to say."""
     ranks = [2 if each.rule not in UNNAMED else int(each.rule == "bare") for each in (one, other)]
-    return bool(one.rule) and ranks[0] < ranks[1]
+    return bool(one.rule and other.rule) and ranks[0] < ranks[1]
 
 
 def _owing(answer: Answer, names: Iterable[str], *, contested: bool = False) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from .extraction import Stop
@@ -34,10 +34,12 @@ def final_answer(said: str, document: Document) -> str | Stop | None:
 def lesser_answer(document: Document) -> str | Stop | None:
     """Returns the words of the last ``answer``, ``choice`` or ``option`` of an object that has other members, too.
 
-    A stop where one object or list says several: it is about each option, and which one is chosen cannot be told.
+    Of several outermost objects, also an ``answer`` that is all that one says, and a ``cell`` of any outermost object. A stop
+    where one object or list says several: it is about each option, and which one is chosen cannot be told.
     """
+    alone = {"answer", "cell"} if sum(isinstance(found.value, dict) for found in document.values) > 1 else {"cell"}
     for found in reversed(document.values):
-        phrases = set(_lesser(found.value))
+        phrases = set(_lesser(found.value)) or _outermost(found.value, alone)
         if phrases:
             return phrases.pop() if len(phrases) == 1 else Stop.AMBIGUOUS
     return None
@@ -63,6 +65,11 @@ def _lesser(value: Any) -> Iterator[str | Stop]:
         yield from _lesser(member)
 
 
+def _outermost(value: Any, names: Collection[str]) -> set[str | Stop]:
+    members = value.items() if isinstance(value, dict) else ()
+    return {_phrase(member) for name, member in members if name.strip().casefold() in names}
+
+
 def _phrase(value: Any) -> str | Stop:
     """Returns a value as words: text as it is, ``[0, 1]`` and ``{"row": 0, "column": 1}`` as ``[0,1]``."""
     if isinstance(value, str | int | float):
@@ -80,4 +87,4 @@ def _phrase_of_object(members: dict[str, Any]) -> str | Stop:
     column = members.get("column", members.get("col"))
     if "row" in members and column is not None:
         return f"[{members['row']},{column}]"
-    return next((_phrase(members[key]) for key in LESSER_KEYS if key in members), Stop.NONE)
+    return next((_phrase(members[key]) for key in (*LESSER_KEYS, "cell") if key in members), Stop.NONE)

@@ -23,7 +23,7 @@ _BARE_KEY = re.compile(r"\w[\w \-]{0,60}?(?=\s*(?:[:=]|\Z))")
 _QUOTED_KEY = re.compile(r"([\"'])((?:(?!\1)[^\n]){0,120})\1(?=\s*+(?:[:=]|\Z))")
 _CUT_KEY = re.compile(r"[\"'][^\"'\n]{0,120}\Z")
 _BARE_WORD = re.compile(r"[^\W\d][\w .\-]{0,60}?(?=\s*(?:[,}\])]|\Z))")
-_MEMBER = r"[{\[}\]\d+\-.]|[\"'][^\"'\n]{0,80}[\"']\s*+(?:\Z|[:,}\]])|\w[\w \-]{0,40}\s*+:|(?:[Tt]rue|[Ff]alse|[Nn]one|null)\b"
+_MEMBER = r"[{\[}\]\d+\-.]|[\"'][^\"'\n]{0,240}[\"']\s*+(?:\Z|[:,}\]])|\w[\w \-]{0,40}\s*+:|(?:[Tt]rue|[Ff]alse|[Nn]one|null)\b"
 _NEXT = rf"\s*+(?:\Z|[:}}\]]|,\s*+(?:\Z|{_MEMBER}))"
 _ENDS: Final = {quote: re.compile(rf"(?<!\\){quote}(?={_NEXT})") for quote in "\"'"}
 """A quotation mark that ends a string: what follows goes on with the object or the list."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from .evidence import Answer, Evidence, StoredCell
+from .evidence import Evidence, StoredCell
 from .journal import Journal, last_records, read_journal
 from .manifest import read_manifest, write_manifest
 from .pictures import Pictures
 from .predictions import Store
+from .rows import Answer
 
 __all__ = [
     "Answer",

@@ -6,9 +6,9 @@ All workers of a run write to it, each cell in one transaction, so that what a k
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,17 +16,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
-from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.printing import without_halves
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import Setting
 
 from .database import FILE_NAME, Layout, connect, explained, has_table, transaction
-from .predictions import decoded, encoded
 from .questions import in_spaces, sample_from_json, sample_to_json
+from .rows import AGAIN, Answer, answer_of, parsed, row_of, text_of, typed, value_of
 
 _PICTURES = """
     create table pictures (
@@ -101,15 +100,6 @@ _OWN = {"models", "datasets", "samples", "pictures", "spaces", "cells", "answers
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One answer as evidence: the key of the prediction in the store, the prediction, and its score."""
-
-    key: str
-    prediction: Prediction
-    score: Score
-
-
-@dataclass(frozen=True, slots=True)
 class StoredCell:
     """The answers of one cell: of each sample, in their order, those to all its views in a row."""
 
@@ -163,7 +153,10 @@ class Evidence:
         """Returns what determines the answers of each model that was asked, by its name in test ids."""
         with self._lock, explained(self.path, "read"):
             rows = self._connection.execute("select name, fingerprint from models order by name").fetchall()
-        return {name: json.loads(content) for name, content in rows}
+        return {
+            text_of(self.path, name, "a name in models"): dict(parsed(self.path, content, dict, f"the fingerprint of {name!r}"))
+            for name, content in rows
+        }
 
     def put_samples(self, dataset: str, digest: str, samples: Sequence[Sample], metric: str = "accuracy") -> None:
         """Stores what was asked of a data set, without its pictures; the same again changes nothing.
@@ -210,7 +203,9 @@ class Evidence:
             rows = self._connection.execute(
                 "select sample, sources, pixels from pictures where dataset = ?", (dataset,)
             ).fetchall()
-        return {sample: PictureDigests(sources, pixels) for sample, sources, pixels in rows}
+        what = f"a row in pictures of {dataset!r}"
+        texts = ([text_of(self.path, value, what) for value in row] for row in rows)
+        return {sample: PictureDigests(sources, pixels) for sample, sources, pixels in texts}
 
     def put_spaces(self, model: str, dataset: str, samples: Sequence[Sample]) -> None:
         """Stores in which coordinates a model is told boxes and answers with them; nothing where no sample asks for any.
@@ -247,14 +242,15 @@ class Evidence:
             number = self._number(key)
             self._connection.executemany(
                 "insert into answers (cell, place, key, prediction, value, state, rule, answer) values (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(number, place, *_row(answer)) for place, answer in enumerate(stored.answers)],
+                [(number, place, *row_of(answer)) for place, answer in enumerate(stored.answers)],
             )
 
     def cells(self) -> list[Cell]:
         """Returns the cells that were evaluated, sorted."""
         with self._lock, explained(self.path, "read"):
             rows = self._connection.execute("select model, dataset, setting from cells").fetchall()
-        return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in rows)
+        texts = ([text_of(self.path, value, "a row in cells") for value in row] for row in rows)
+        return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in texts)
 
     def get_cell(self, cell: Cell) -> StoredCell:
         """Returns the answers of a cell.
@@ -263,17 +259,17 @@ class Evidence:
             StoreError: there are none, or they cannot be read.
         """
         with self._lock, explained(self.path, "read"):
-            found = self._connection.execute(
-                "select id, views, notes from cells where model = ? and dataset = ? and setting = ?",
-                (cell.model, cell.dataset, str(cell.setting)),
-            ).fetchone()
-            if found is None:
-                raise StoreError(f"{self.path}: the run has no answers of {cell}")
+            number, views, notes = self._whole(cell)
             rows = self._connection.execute(
-                "select key, prediction, value, state, rule, answer from answers where cell = ? order by place", (found[0],)
+                "select place, key, prediction, value, state, rule, answer from answers where cell = ? order by place", (number,)
             ).fetchall()
-        notes = {sample: tuple(said) for sample, said in json.loads(found[2]).items()}
-        return StoredCell(cell, found[1], tuple(self._answer(row) for row in rows), notes)
+        said = parsed(self.path, notes, dict, f"the notes of {cell}")
+        what = f"a note of {cell}"
+        told = {
+            sample: tuple(text_of(self.path, one, what) for one in typed(self.path, every, list, what))
+            for sample, every in said.items()
+        }
+        return StoredCell(cell, views, tuple(answer_of(self.path, cell, row) for row in rows), told)
 
     def get_scores(self, cell: Cell) -> list[float]:
         """Returns the scores of a cell's answers in the order of :meth:`get_cell`, NaN where an inference failed, and no texts.
@@ -282,16 +278,19 @@ class Evidence:
             StoreError: there are none, or they cannot be read.
         """
         with self._lock, explained(self.path, "read"):
-            number = self._number((cell.model, cell.dataset, str(cell.setting)))
-            rows = self._connection.execute("select value from answers where cell = ? order by place", (number,)).fetchall()
-        if number is None:
-            raise StoreError(f"{self.path}: the run has no answers of {cell}")
-        return [math.nan if value is None else value for (value,) in rows]
+            number, _, _ = self._whole(cell)
+            query = "select place, value from answers where cell = ? order by place"
+            rows = self._connection.execute(query, (number,)).fetchall()
+        return [value_of(self.path, cell, place, value) for place, value in rows]
 
     def datasets(self) -> dict[str, str]:
         """Returns the digest of each data set that was asked from, by its name in test ids."""
         with self._lock, explained(self.path, "read"):
-            return dict(self._connection.execute("select name, digest from datasets order by name").fetchall())
+            rows = self._connection.execute("select name, digest from datasets order by name").fetchall()
+        return {
+            text_of(self.path, name, "a name in datasets"): text_of(self.path, digest, f"the digest of {name!r}")
+            for name, digest in rows
+        }
 
     def corpus_metric(self, dataset: str) -> str:
         """Returns the name of the metric that is reported for a data set as a whole.
@@ -322,7 +321,10 @@ class Evidence:
         if not rows:
             raise StoreError(f"{self.path}: the run asked nothing of the data set {dataset!r}")
         samples = tuple(self._sample(*row) for row in rows)
-        return in_spaces(samples, json.loads(spaces[0])) if spaces else samples
+        twice = [name for name, count in Counter(sample.id for sample in samples).items() if count > 1]
+        if twice:
+            raise StoreError(f"{self.path}: the data set {dataset!r} has {twice[0]!r} twice, expected each sample once. {AGAIN}")
+        return self._in_spaces(samples, *spaces) if spaces else samples
 
     def foreign(self) -> list[str]:
         """Returns the names of tables, views and triggers that no run makes, sorted.
@@ -358,19 +360,40 @@ class Evidence:
         row = self._connection.execute("select id from cells where model = ? and dataset = ? and setting = ?", key).fetchone()
         return None if row is None else int(row[0])
 
+    def _whole(self, cell: Cell) -> tuple[int, int, str]:
+        """Returns number, views and notes of a cell that has an answer for each view of each sample.
+
+        Raises:
+            StoreError: there is none, or answers are missing or too many.
+        """
+        query = "select id, views, notes from cells where model = ? and dataset = ? and setting = ?"
+        row = self._connection.execute(query, (cell.model, cell.dataset, str(cell.setting))).fetchone()
+        if row is None:
+            raise StoreError(f"{self.path}: the run has no answers of {cell}")
+        number, views, notes = row
+        if not isinstance(views, int) or views < 1:
+            raise StoreError(f"{self.path}: {cell} has {views!r} views of a sample, expected one or more. {AGAIN}")
+        (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
+        query = "select count(*), min(place), max(place) from answers where cell = ?"
+        count, first, last = self._connection.execute(query, (number,)).fetchone()
+        if count != samples * views:
+            each = f"{views} for each of {quantity(samples, 'sample')}"
+            raise StoreError(f"{self.path}: {cell} has {count} answers, expected {samples * views}: {each}. {AGAIN}")
+        if count and (first, last) != (0, count - 1):
+            raise StoreError(f"{self.path}: {cell} has answers {first} to {last}, expected 0 to {count - 1}. {AGAIN}")
+        return number, views, notes
+
     def _sample(self, sample: str, content: str) -> Sample:
         try:
-            return sample_from_json(content)
+            found = sample_from_json(content)
         except StoreError as error:
             raise StoreError(f"{self.path}: the sample {sample!r}: {error}") from error
+        if found.id != sample:
+            raise StoreError(f"{self.path}: the sample {sample!r} calls itself {found.id!r}. {AGAIN}")
+        return found
 
-    def _answer(self, row: tuple[Any, ...]) -> Answer:
-        key, prediction, value, state, rule, answer = row
-        score = Score(math.nan if value is None else value, rule, answer, state)
-        return Answer(key, decoded(prediction, f"{self.path}: the prediction {key!r}"), score)
-
-
-def _row(answer: Answer) -> tuple[str, str, float | None, str, str, str | None]:
-    score = answer.score
-    value = None if math.isnan(score.value) else score.value
-    return answer.key, encoded(answer.prediction), value, score.state, score.rule, score.answer
+    def _in_spaces(self, samples: tuple[Sample, ...], content: str) -> tuple[Sample, ...]:
+        try:
+            return in_spaces(samples, json.loads(content))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreError(f"{self.path}: the coordinates of boxes cannot be read: {error}. {AGAIN}") from error

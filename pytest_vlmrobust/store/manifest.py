@@ -16,6 +16,14 @@ FILE_NAME = "manifest.json"
 SCHEMA_VERSION = 1
 
 _VERSION_KEY = "manifest_version"
+_EXPECTED: dict[type, str] = {int: "a whole number that is not negative", str: "text", list: "a list", dict: "an object"}
+_PARTS: dict[str, type] = {
+    **dict.fromkeys(("planned", "selected", "missing"), int),
+    **dict.fromkeys(("run", "date", "version", "python", "platform", "stopped", "repeats", "store", "decision"), str),
+    **dict.fromkeys(("shortfalls", "repeatability"), list),
+    **dict.fromkeys(("settings", "command", "models", "policies", "datasets", "outcomes"), dict),
+}
+"""What readers count on, where a manifest has it."""
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
@@ -62,4 +70,22 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             f"{path}: the manifest has version {version}, and this release reads version {SCHEMA_VERSION}. "
             "Upgrade pytest-vlmrobust"
         )
+    _check_types(path, content)
     return dict(content)
+
+
+def _check_types(path: Path, content: Mapping[str, Any]) -> None:
+    """Refuses parts that are not what they are in every manifest: who reads them does not ask again."""
+    for name, kind in _PARTS.items():
+        value = content.get(name, kind())
+        if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
+            raise StoreError(
+                f"{path}:{_line(path, name)}: {name!r} is {json.dumps(value):.100}, expected {_EXPECTED[kind]}. "
+                "Expected the JSON file that a run wrote"
+            )
+
+
+def _line(path: Path, name: str) -> int:
+    """Returns the line on which a part begins, 1 where nobody knows."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((number for number, line in enumerate(lines, 1) if line.startswith(f'  "{name}"')), 1)

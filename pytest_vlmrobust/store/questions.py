@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_TEXTS = ("id", "question", "task", "category", "group", "hint", "scorer", "instruction", "seeded_by")
+"""What of a sample is text."""
+
+
 @dataclass(frozen=True, slots=True)
 class _AbsentImage:
     """Stands where a sample had a picture: evidence holds none."""
@@ -57,6 +61,12 @@ def _sample(data: dict[str, Any]) -> Sample:
     data["target"] = data["target"] if isinstance(data["target"], str) else tuple(data["target"])
     data["perturbed"] = None if data["perturbed"] is None else tuple(data["perturbed"])
     data["localisation"] = None if data["localisation"] is None else _localisation(data["localisation"])
+    for name in _TEXTS:
+        if not isinstance(data.get(name, ""), str):
+            raise TypeError(f"{name} is {data[name]!r:.100}, expected text")
+    for name in ("options", "keys"):
+        if not all(isinstance(value, str) for value in dict(data.get(name, {})).values()):
+            raise TypeError(f"{name} is {data[name]!r:.100}, expected texts")
     return Sample(**data)
 
 

@@ -74,7 +74,7 @@ def test_outcomes_and_decisions(name: str) -> None:
 
 
 def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
-    measure = Measure("accuracy_drop", 0.1, 0.0, 0.2, 10, "0.05", Outcome.WAIVED, waiver="W1")
+    measure = Measure("accuracy_drop", 0.1, 0.0, 0.2, 10, "0.05", Outcome.WAIVED, "warning: x", waiver="W1")
     record = Record(
         "cell", "i", "m", "d", "s", "f", "l", n=9, n_requested=10, measures=(measure,), broken=("q",), policy_sha256="0"
     )
@@ -83,12 +83,16 @@ def test_properties_of_a_test_in_junit_are_those_on_its_page() -> None:
 
 
 def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
-    origins = {"run": "r", "version": "1", "models": {"m": {}}, "settings": {"vlm_seed": 1}, "policies": {"m": {"sha256": "a"}}}
+    policies = {"m": {"sha256": "a", "replaced": ["x"]}}
+    origins = {"run": "r", "version": "1", "models": {"m": {}}, "settings": {"vlm_seed": 1}, "policies": policies}
     record = Record("cell", "i", "MODEL", "d")
     of_the_suite = page("junit.md").partition("## Of the test suite")[2]
     twice = [Repeatability("MODEL", "DATASET", 1, rate=0.0, low=0.0, high=0.9), Repeatability("MODEL", "DATASET", problem="x")]
     facts = RunFacts(shortfalls=["x"], repeatability=twice, stopped="x", models=("MODEL", "OTHER"))
-    written = {name.replace("OTHER", "MODEL") for name in suite_properties(origins, [record], facts)}
+    written = {
+        name.replace("OTHER", "MODEL").replace(".replaces.1", ".replaces.N")
+        for name in suite_properties(origins, [record], facts)
+    }
     assert written == set(re.findall(r"`(vlm\.[\w.-]+)`", of_the_suite))
 
 

@@ -18,6 +18,10 @@ BOXES = {
     "nose": (20.0, 20.0, 27.0, 30.0),
     "mouth": (16.0, 33.0, 32.0, 39.0),
 }
+APART = 6
+"""Each box of each person is up to so many pixels off, so that none follows from another."""
+
+Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,19 @@ class Face:
 
     number: int
 
+    @property
+    def boxes(self) -> dict[str, Box]:
+        off = np.random.default_rng(self.number).integers(-APART, APART, (len(BOXES), 2), endpoint=True).tolist()
+        return {
+            name: (left + x, top + y, right + x, bottom + y)
+            for (name, (left, top, right, bottom)), (x, y) in zip(BOXES.items(), off, strict=True)
+        }
+
     def load(self) -> NDArray[np.uint8]:
         rng = np.random.default_rng(self.number)
         picture = np.tile(rng.integers(120, 250, 3, np.uint8), (SIDE, SIDE, 1))
         picture[4:44, 6:42] = rng.integers(60, 200, (40, 36, 3), np.uint8)
-        for left, top, right, bottom in BOXES.values():
+        for left, top, right, bottom in self.boxes.values():
             picture[int(top) : int(bottom), int(left) : int(right)] = 20
         return picture
 
@@ -45,8 +57,10 @@ class People:
 
     def entities(self) -> Sequence[Entity]:
         groups = ("female", "male")
+        faces = [Face(number) for number in range(8)]
         return [
-            Entity(f"p{number}", f"Person {number}", Face(number), (SIDE, SIDE), BOXES, groups[number % 2]) for number in range(8)
+            Entity(f"p{face.number}", f"Person {face.number}", face, (SIDE, SIDE), face.boxes, groups[face.number % 2])
+            for face in faces
         ]
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:

@@ -211,6 +211,104 @@ def test_a_passing_run_becomes_the_baseline_and_a_failing_one_does_not(
     assert answers(compared.path / "bar", "invert") == ["B", "(B)", *["B"] * 6]
 
 
+def test_scores_of_a_baseline_that_are_not_those_of_its_answers_are_no_verdict(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    compared.script({"setting": "invert", "answer": "A"}, name="worse")
+    changed(compared, "update answers set value = 0 where cell in (select id from cells where setting = 'invert')")
+    result = compared.run("--vlm-baseline=first", "--vlm-report=out", models=("worse",))
+    assert result.ret == 11
+    said = (
+        "model-data-invert, sample 'q0': stored 0 (scored, *, 'B'), scored again 1 (scored, *, 'B'), and 7 more answers of this"
+    )
+    result.stdout.fnmatch_lines(
+        [f"*first/predictions.sqlite: {said} cell. Scores of a run that is compared with have to be those*"]
+    )
+    outcomes = {str(one.outcome) for one in records(compared).values() if one.setting == "invert"}
+    assert outcomes == {"ERROR"}
+    for pair in (("first", "out"), ("out", "first")):
+        assert main(["compare", *(str(compared.path / name) for name in pair)]) == 4
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("delete from answers where place = 3", "model-data-clean has 7 answers, expected 8: 1 for each of 8 samples"),
+        (
+            "update answers set value = 'x'",
+            "answer 0 of model-data-clean has the score 'x', expected a number from 0 to 1, or null",
+        ),
+        (
+            "update answers set value = 7",
+            "answer 0 of model-data-clean has the score 7.0, expected a number from 0 to 1, or null",
+        ),
+        (
+            "insert into samples select dataset, 8, id, content from samples where place = 0",
+            "has 'q0' twice, expected each sample",
+        ),
+    ],
+)
+def test_a_damaged_baseline_is_no_verdict_and_named(
+    compared: Project, capsys: pytest.CaptureFixture[str], statement: str, said: str
+) -> None:
+    compared.run("--vlm-report=first", "-k", "clean or invert")
+    shutil.copytree(compared.path / "first", compared.path / "whole")
+    changed(compared, statement)
+    result = compared.run("--vlm-baseline=first", "-k", "clean or invert")
+    assert result.ret == 11
+    result.stdout.fnmatch_lines([f"*first/predictions.sqlite: *{said}*"])
+    capsys.readouterr()
+    assert main(["compare", str(compared.path / "first"), str(compared.path / "whole")]) == 4
+    assert said in capsys.readouterr().err
+
+
+def changed(project: Project, statement: str) -> None:
+    file = sqlite3.connect(project.path / "first" / "predictions.sqlite")
+    file.execute(statement)
+    file.commit()
+    file.close()
+
+
+def test_pictures_of_another_seed_are_not_compared(compared: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    compared.write("suite/test_suite.py", SUITE.replace('"invert"', '"gaussian_noise:mid"'))
+    compared.run("--vlm-report=first")
+    seeded = ("--vlm-baseline=first", "--vlm-seed=7", "--vlm-report=out")
+    for more in ((), ("-n1",)):
+        result = compared.run(*seeded, *more)
+        assert result.ret == 4
+        text = result.stdout.str() + result.stderr.str()
+        assert "first' was made with --vlm-seed=1234, and this run has --vlm-seed=7: pictures under 1 setting" in text
+        assert "(gaussian_noise:mid) are others there. Run with --vlm-seed=1234, or make a new baseline with --vlm-seed=7" in text
+    assert not (compared.path / "out" / "results.json").exists()  # nothing was asked
+    alike = compared.run(*seeded, "-k", "clean or flip_v")  # the same pictures, whatever the seed
+    alike.assert_outcomes(passed=2, deselected=alike.parseoutcomes()["deselected"])
+    assert compared.run("--vlm-baseline=first").ret == 0
+    compared.run("--vlm-seed=7", "--vlm-report=other")
+    capsys.readouterr()
+    assert main(["compare", str(compared.path / "first"), str(compared.path / "other")]) == 4
+    assert "was made with --vlm-seed=1234, and this run has --vlm-seed=7" in capsys.readouterr().err
+
+
+def test_a_run_does_not_replace_its_own_baseline(compared: Project) -> None:
+    compared.run("--vlm-report=first")
+    before = (compared.path / "first" / "predictions.sqlite").read_bytes()
+    (compared.path / "link").symlink_to("first")
+    (compared.path / "file").mkdir()
+    (compared.path / "file" / "predictions.sqlite").symlink_to("../first/predictions.sqlite")
+    for baseline, report in (
+        ("first", "first"),
+        ("first", "link"),
+        ("link", "first"),
+        ("file", "first"),
+        ("first", "a/../first"),
+    ):
+        result = compared.run(f"--vlm-baseline={baseline}", f"--vlm-report={report}")
+        assert result.ret == 4
+        result.stderr.fnmatch_lines(
+            [f"*--vlm-report '{report}' would replace --vlm-baseline '{baseline}': a gate must not move its own bar. Name*"]
+        )
+    assert (compared.path / "first" / "predictions.sqlite").read_bytes() == before
+
+
 def answers(directory: Path, setting: str) -> list[str]:
     with Evidence.open(directory, read_only=True) as evidence:
         (cell,) = [one for one in evidence.cells() if str(one.setting) == setting]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -247,6 +248,31 @@ def test_the_header_says_what_a_later_file_loosens(project: Project) -> None:
     result = project.run("--vlm-thresholds=later.yaml", "-k", "clean")
     expected = "rule drop of policy.yaml:5 is replaced by later.yaml:2: accuracy_drop <= 0.2 becomes <= 0.5 (looser)"
     result.stdout.fnmatch_lines([f"vlm: policy of model: {expected}"])
+
+
+def test_what_a_later_file_loosens_about_the_run_is_said_under_q_and_in_every_report(project: Project) -> None:
+    project.write("later.yaml", "version: 1\nbudgets: {max_unparsed_rate: 100%}\n")
+    result = project.run("--vlm-thresholds=later.yaml", "-q", "--vlm-report=report", "--junitxml=junit.xml")
+    said = "budget max_unparsed_rate (built-in default) is replaced by later.yaml:2: 5% becomes 100% (looser)"
+    result.stdout.fnmatch_lines([f"policy of model: {said}"])
+    written = ["junit.xml", *(f"report/{name}" for name in ("summary.md", "report.html", "model_card.md", "junit.xml"))]
+    assert [name for name in written if said not in (project.path / name).read_text(encoding="utf-8")] == []
+
+
+def test_a_warning_is_said_beside_a_pass(project: Project) -> None:
+    project.script({"setting": "invert", "answer": "A"})
+    policy = (project.path / "policy.yaml").read_text(encoding="utf-8")
+    project.write("policy.yaml", policy.replace("max: 20pp", "max: 100pp"))
+    warns = "{id: say, metric: accuracy_drop, max: 1pp, judge: point, tier: warn}"
+    project.write("warns.yaml", f"version: 1\nrules: [{warns}]\n")
+    result = project.run("--vlm-thresholds=warns.yaml", "--vlm-report=report", "--junitxml=junit.xml")
+    assert result.ret == 0
+    said = "accuracy_drop * > 0.010 (rule say, warns.yaml:2)"
+    result.stdout.fnmatch_lines([f"warning model-data-invert: {said}", "GO  *, none failed; 1 warning"])
+    for name in ("junit.xml", "report/junit.xml"):
+        text = (project.path / name).read_text(encoding="utf-8")
+        assert re.search(r'name="vlm\.warning" value="accuracy_drop .* \(rule say, warns\.yaml:2\)"', text)
+    assert re.search(r"- warning: model-data-invert: accuracy_drop .*rule say", (project.path / "report/summary.md").read_text())
 
 
 def test_a_waiver_about_what_the_run_leaves_out_is_said(project: Project) -> None:

@@ -43,15 +43,15 @@ def manifest(change: Callable[[dict[str, Any]], object]) -> Change:
     return apply
 
 
-def sql(folder: Path, *statements: str) -> Change:
+def sql(folder: Path, *statements: str, name: str = "predictions.sqlite") -> Change:
     def apply(files: Files) -> None:
-        (folder / "t.sqlite").write_bytes(files["predictions.sqlite"])
+        (folder / "t.sqlite").write_bytes(files[name])
         connection = sqlite3.connect(folder / "t.sqlite")
         for statement in statements:
             connection.execute(statement)
         connection.commit()
         connection.close()
-        files["predictions.sqlite"] = (folder / "t.sqlite").read_bytes()
+        files[name] = (folder / "t.sqlite").read_bytes()
 
     return apply
 
@@ -117,6 +117,10 @@ def test_what_is_damaged_cannot_be_read(bundle: Path, capsys: pytest.CaptureFixt
         ("the sample 'q0': not a sample of this release (TypeError", sql(folder, unknown_key("question", "questions"))),
         ("the sample 'q0': not a sample of this release (KeyError", sql(folder, unknown_key('"images"', '"pictures"'))),
         ("predictions.sqlite", sql(folder, "update cells set notes = '[]'")),
+        ("has 8 answers, expected 79999999992", sql(folder, "update cells set views = 9999999999")),
+        ("has 7 answers, expected 8", sql(folder, "delete from answers where place = 3")),
+        ("manifest.json:", manifest(lambda content: content.update(store=5))),
+        ("records.jsonl:1: not a record of this release: id of the record is 5, expected str", typed_otherwise),
         ("manifest.json", manifest(lambda content: content.update(planned="many", selected=[]))),
         ("manifest.json", manifest(lambda content: content.update(models=5))),
         ("manifest.json", manifest(lambda content: content.pop("planned"))),
@@ -129,6 +133,35 @@ def test_what_is_damaged_cannot_be_read(bundle: Path, capsys: pytest.CaptureFixt
         assert f"{folder / 't.zip'}: " in shown.err
         assert said in shown.err
         assert "/vlmrobust-" not in shown.err
+
+
+def typed_otherwise(files: Files) -> None:
+    first, *others = files["records.jsonl"].splitlines(keepends=True)
+    files["records.jsonl"] = b"".join([json.dumps({**json.loads(first), "id": 5}).encode() + b"\n", *others])
+
+
+def test_a_changed_baseline_in_a_bundle_differs(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.run("--vlm-report=first")
+    project.run("--vlm-baseline=first")
+    main(["bundle", str(newest(project)), "--out", str(project.path / "b.zip")])
+    assert main(["verify", str(project.path / "b.zip")]) == 0
+    for statement, said in {
+        "update answers set value = 0 where place = 1": "sample 'q1': stored 0 (scored, ",
+        """update answers set prediction = replace(prediction, '"B"', '"A"') where place=1""": "sample 'q1': stored 1 (scored, ",
+    }.items():
+        files = load(project.path / "b.zip")
+        sql(project.path, statement, name="baseline/predictions.sqlite")(files)
+        capsys.readouterr()
+        assert main(["verify", str(save(files, project.path / "t.zip"))]) == 1
+        assert f"baseline: model-data-clean, {said}" in capsys.readouterr().out
+    files = load(project.path / "b.zip")
+    sql(project.path, "delete from answers where place = 1", name="baseline/predictions.sqlite")(files)
+    assert main(["verify", str(save(files, project.path / "t.zip"))]) == 4
+    assert "baseline/predictions.sqlite: model-data-clean has 7 answers, expected 8" in capsys.readouterr().err
+
+
+def newest(project: Project) -> Path:
+    return max((project.path / ".vlmrobust" / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
 
 
 def unknown_key(name: str, other: str) -> str:

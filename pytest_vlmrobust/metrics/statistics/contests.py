@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .clusters import Clusters
 from .curves import ContrastTest
-from .means import MeanTest
+from .guarded import BoundedMeanTest
 
 Array = NDArray[np.float64]
 Ranks = NDArray[np.intp]
@@ -35,21 +35,35 @@ class Contest:
     neighbourhoods and academic achievement across countries, Review of Economic Studies 91 (2024) 476-518.
     """
 
-    alone: MeanTest
+    alone: BoundedMeanTest
     apart: ContrastTest
     """Of every ordered pair of models, the first minus the second, first by first, second by second."""
 
     @classmethod
-    def of(cls, values: Array, influences: Array, clusters: Clusters) -> Contest:
+    def of(
+        cls,
+        values: Array,
+        influences: Array,
+        clusters: Clusters,
+        ends: tuple[float, float] | None = None,
+        counted: float = 1.0,
+    ) -> Contest:
         """Returns what follows from the values of M > 1 models and each sample's influence on them.
 
         Args:
             values: shape (M,).
             influences: shape (N, M), each column with a mean of 0; a value moves by the mean influence of the samples.
             clusters: which of the N samples move together.
+            ends: the smallest and the largest value that one sample can have; None where it has no bounds.
+            counted: the share of the N samples that have a value of their own, and are not among those left out.
         """
         points = influences + values
-        return cls(MeanTest.of(points, clusters), ContrastTest.of(points, _contrasts(len(values)), clusters))
+        if ends is None:
+            alone = BoundedMeanTest.unguarded(points, clusters)
+        else:
+            variances, count = clusters.variances(points), clusters.count * counted
+            alone = BoundedMeanTest.from_variances(values, variances, count, clusters.degrees_of_freedom, ends)
+        return cls(alone, ContrastTest.of(points, _contrasts(len(values)), clusters))
 
     @classmethod
     def mean(cls, contests: Sequence[Contest]) -> Contest:
@@ -57,11 +71,10 @@ class Contest:
         count, first = len(contests), contests[0].apart.weights
         alone, apart = [one.alone for one in contests], [one.apart for one in contests]
         df = min(one.df for one in apart)
-        means = sum((one.means for one in alone), np.zeros(first.shape[1])) / count
         covariance = sum((one.covariance for one in apart), np.zeros((first.shape[1],) * 2)) / count**2
-        own = np.sqrt(sum((one.errors**2 for one in alone), np.zeros(first.shape[1]))) / count
         between = np.sqrt(sum((one.errors**2 for one in apart), np.zeros(len(first)))) / count
-        return cls(MeanTest(means, own, df), ContrastTest(first, means, covariance, between, df))
+        own = BoundedMeanTest.mean(alone, df)
+        return cls(own, ContrastTest(first, own.means, covariance, between, df))
 
     @property
     def values(self) -> Array:

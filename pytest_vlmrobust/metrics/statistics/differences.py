@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .clusters import Clusters
-from .means import MeanTest
+from .guarded import BoundedMeanTest
 from .quantiles import critical_value, upper_tail
 from .tango import tango_lower, tango_statistic, tango_upper
 
@@ -86,7 +86,7 @@ class TangoTest:
 
 
 def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
-    """Returns the test for the drops of m settings: Tango's for 0/1 scores, Student's t for graded ones.
+    """Returns the test for the drops of m settings: Tango's for 0/1 scores, Student's guarded t for graded ones.
 
     Args:
         clean: float64, shape (N,) with N > 0.
@@ -95,7 +95,7 @@ def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
     """
     differences = clean[:, None] - perturbed
     binary = all(bool(((scores == 0.0) | (scores == 1.0)).all()) for scores in (clean, perturbed))
-    return TangoTest.of(differences, clusters) if binary else MeanTest.of(differences, clusters)
+    return TangoTest.of(differences, clusters) if binary else BoundedMeanTest.of(differences, clusters, -1.0, 1.0)
 
 
 def largest_bounds(tests: Sequence[BoundTest], count: int, tail: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .clusters import Clusters
-from .means import MeanTest
+from .guarded import BoundedMeanTest
 from .proportions import proportion_interval
 
 Array = NDArray[np.float64]
@@ -52,7 +52,7 @@ class GroupMeans:
         return np.array([float(scores.mean()) for scores in self.members])
 
     def limits(self, confidence: float, most_df: float = math.inf) -> Array:
-        """Returns the interval of each mean, shape (k, 2): Wilson's for 0/1 scores, Student's t for graded ones."""
+        """Returns the interval of each mean, shape (k, 2): Wilson's for 0/1 scores, guarded Student's t for graded ones."""
         members = zip(self.members, self.clusters, strict=True)
         return np.array([_limits(scores, own, confidence, most_df) for scores, own in members]).clip(0.0, 1.0)
 
@@ -93,7 +93,7 @@ def largest_gap_interval(groups: GroupMeans, confidence: float) -> tuple[float, 
 def _limits(scores: Array, clusters: Clusters, confidence: float, most_df: float) -> tuple[float, float]:
     if bool(((scores == 0.0) | (scores == 1.0)).all()):
         return proportion_interval(scores, clusters, confidence, most_df)
-    test, tail = MeanTest.of(scores[:, None], clusters), (1.0 - confidence) / 2.0
+    test, tail = BoundedMeanTest.of(scores[:, None], clusters, 0.0, 1.0), (1.0 - confidence) / 2.0
     return float(test.lower(tail)[0]), float(test.upper(tail)[0])
 
 

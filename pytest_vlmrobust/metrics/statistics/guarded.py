@@ -1,24 +1,100 @@
 """Bounds of means and ratios that hold with few samples and rare answers: each as though one more sample argued against it.
 
 A contrast whose large values are rare has too small a sample variance in most samples: the rare ones are missing. One further
-sample of the kind that argues most against a bound makes up for it (with clusters, a cluster of as many as one independent sample
-counts for, the design effect). For the contrast of luck, plain t
-bounds at 5 % err up to 50 % of the time (two options, or nine patches, 100 samples); with the further sample no error above 5 %
-was found among all combinations of 2, 4 and 10 options, 4 and 9 patches and 20 to 1000 samples that were tried.
+sample of the kind that argues most against a bound makes up for it. For means see :class:`BoundedMeanTest`. For a ratio with
+clusters it is a cluster of as many as one independent sample counts for, the design effect; for the contrast of luck, plain t
+bounds at 5 % err up to 50 % of the time (two options, or nine patches, 100 samples), and with the further sample no error above
+5 % was found among all combinations of 2, 4 and 10 options, 4 and 9 patches and 20 to 1000 samples that were tried.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .clusters import Clusters
+from .clusters import UNSEEN, Clusters
 from .means import MeanTest
 from .ratios import ratio_interval
 
 Array = NDArray[np.float64]
+_Ends = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundedMeanTest:
+    """What the columns of a table of bounded values show about their true means, by Student's t with G - 1 degrees of freedom.
+
+    The upper bound is taken as though one more cluster of average size had the largest value, the lower one as though it had the
+    smallest. Without it the few losses that happened are all that the variance knows of. Of n samples that lose 1 now and then,
+    the t bound at 5 % lies below the truth in up to 19 % of runs, in 28 % where the others lose a little; and no loss at all
+    would need a rule of its own, by which it looks worse than a single one. With it k losses of 1, k small, have the upper bound
+    ``(k + 1 + t sqrt(k + 1)) / n``: 2.6 / n for none, as Tango's 2.7 / n, and it rises with every loss. For 20 to 869 samples and
+    any chance of a loss up to a half it errs in at most 7.1 % of runs, exactly counted, and less often where a loss is below 1.
+
+    The weight of one sample gives the width of Tango's interval where nothing happened. With half of one the bound would be
+    1.3 / n there and err in up to 27 % of runs; with one and a half it would err in at most 5 % and need 4 / n.
+
+    Source: ours; the idea is that of the pseudo-observations in A. Agresti and B. A. Coull, The American Statistician 52 (1998)
+    119-126.
+    """
+
+    means: Array
+    below: MeanTest
+    """With one more cluster that has the smallest value."""
+    above: MeanTest
+    """With one more cluster that has the largest value."""
+
+    @classmethod
+    def of(cls, values: Array, clusters: Clusters, smallest: float, largest: float) -> BoundedMeanTest:
+        """Returns the test of the mean of each column of ``values``, shape (N, m) with N > 0, each in [smallest, largest]."""
+        means, variances = values.mean(axis=0), clusters.variances(values)
+        return cls.from_variances(means, variances, clusters.count, clusters.degrees_of_freedom, (smallest, largest))
+
+    @classmethod
+    def from_variances(cls, means: Array, variances: Array, count: float, df: float, ends: _Ends) -> BoundedMeanTest:
+        """Returns the test of m means whose variances are known from clusters.
+
+        Args:
+            means: shape (m,).
+            variances: of the means, shape (m,); infinite for a single cluster.
+            count: number of clusters, or how many count as much.
+            df: degrees of freedom of the variances; 0 where nothing is shown.
+            ends: the smallest and the largest value that there can be.
+        """
+        below, above = (_one_more(means, variances, count, df, end) for end in ends)
+        return cls(means, below, above)
+
+    @classmethod
+    def unguarded(cls, values: Array, clusters: Clusters) -> BoundedMeanTest:
+        """Returns the plain t test of values that have no bounds."""
+        test = MeanTest.of(values, clusters)
+        return cls(test.means, test, test)
+
+    @classmethod
+    def mean(cls, tests: Sequence[BoundedMeanTest], df: float) -> BoundedMeanTest:
+        """Returns the test of the plain means over independent data sets."""
+        below, above = _average([one.below for one in tests], df), _average([one.above for one in tests], df)
+        return cls(np.mean([one.means for one in tests], axis=0), below, above)
+
+    def lower(self, tail: float) -> Array:
+        """Returns one-sided lower bounds, shape (m,); minus infinity where a single cluster shows nothing."""
+        return np.minimum(self.below.lower(tail), self.means)
+
+    def upper(self, tail: float) -> Array:
+        """Returns one-sided upper bounds, shape (m,); infinity where a single cluster shows nothing."""
+        return np.maximum(self.above.upper(tail), self.means)
+
+    def p_above(self, bound: float) -> Array:
+        """Returns p-values of "the true mean is at most ``bound``", shape (m,): small ones show a mean above it."""
+        return self.below.p_above(bound)
+
+    def p_below(self, bound: float) -> Array:
+        """Returns p-values of "the true mean is at least ``bound``", shape (m,): small ones show a mean below it."""
+        return self.above.p_below(bound)
 
 
 def guarded_ratio_interval(
@@ -55,6 +131,21 @@ def guarded_p_above_zero(contrast: Array, clusters: Clusters, against: float) ->
         return 1.0
     grown = _with(contrast[:, None], clusters, (against,), _size(contrast, clusters))
     return float(MeanTest.of(*grown).p_above(0.0)[0])
+
+
+def _one_more(means: Array, variances: Array, count: float, df: float, end: float) -> MeanTest:
+    """Returns the test with one more cluster of average size that has the value ``end``.
+
+    That moves a mean by ``d = (end - mean) / (G + 1)`` and makes its variance ``(G - 1) / (G + 1) variance + d^2``.
+    """
+    moves = (end - means) / (count + 1.0)
+    grown = variances * (max(count - 1.0, 1.0) / (count + 1.0)) + moves**2
+    return MeanTest(means + moves, np.maximum(np.sqrt(grown), UNSEEN), df)
+
+
+def _average(tests: Sequence[MeanTest], df: float) -> MeanTest:
+    errors = np.sqrt(np.sum([one.errors**2 for one in tests], axis=0)) / len(tests)
+    return MeanTest(np.mean([one.means for one in tests], axis=0), errors, df)
 
 
 def _interval(parts: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:

@@ -26,10 +26,33 @@ def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float, 
 
     Source: E. B. Wilson, JASA 22 (1927) 209-212.
     """
+    return wilson_interval(*_effective(outcomes, clusters, confidence, most_df))
+
+
+def judged_proportion_interval(outcomes: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
+    """Bounds as :func:`proportion_interval` does, but not more narrowly than Clopper and Pearson towards the nearer of 0 and 1.
+
+    There Wilson's bound is too tight: a true accuracy of 99 % shows 1 error in 20 samples in 18 % of runs, of which its bound at
+    5 % says that there are more than 1 in 100; far out in the tail, where a risk is shared by many tests, it errs many times
+    as often as it says. The other end, which a rate of rare errors is passed by, stays Wilson's: for 0 errors it is the
+    bound of Tango's test of a drop. Effective counts and Student's quantile, as the normal tail it stands for, go into both.
+
+    Source: L. D. Brown, T. T. Cai, A. DasGupta, Statistical Science 16 (2001) 101-133, on Wilson's bound near 0 and 1, which they
+    replace there as well; C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404-413.
+    """
+    successes, n, critical = _effective(outcomes, clusters, confidence, math.inf)
+    low, high = wilson_interval(successes, n, critical)
+    if math.isinf(critical):
+        return low, high
+    exact_low, exact_high = _exact(successes, n, float(special.ndtr(-critical)))
+    return min(low, exact_low) if 2.0 * successes <= n else low, max(high, exact_high) if 2.0 * successes >= n else high
+
+
+def _effective(outcomes: Array, clusters: Clusters, confidence: float, most_df: float) -> tuple[float, float, float]:
+    """Returns successes and trials over the design effect, and the critical value that belongs to them."""
     effect = float(clusters.design_effects(outcomes[:, None])[0])
     df = math.inf if clusters.independent else clusters.degrees_of_freedom
-    critical = critical_value(one_sided(confidence), min(df, most_df))
-    return wilson_interval(float(outcomes.sum()) / effect, outcomes.size / effect, critical)
+    return float(outcomes.sum()) / effect, outcomes.size / effect, critical_value(one_sided(confidence), min(df, most_df))
 
 
 def wilson_interval(successes: float, n: float, critical: float) -> tuple[float, float]:
@@ -62,8 +85,12 @@ def exact_interval(successes: int, n: int, confidence: float = 0.90) -> tuple[fl
         raise ValueError(f"successes={successes} of n={n}: expected 0 <= successes <= n")
     if n == 0:
         return math.nan, math.nan
-    low = 0.0 if successes == 0 else float(special.betaincinv(successes, n - successes + 1, tail))
-    high = 1.0 if successes == n else float(special.betaincinv(successes + 1, n - successes, 1.0 - tail))
+    return _exact(successes, n, tail)
+
+
+def _exact(successes: float, n: float, tail: float) -> tuple[float, float]:
+    low = 0.0 if successes <= 0.0 else float(special.betaincinv(successes, n - successes + 1.0, tail))
+    high = 1.0 if successes >= n else float(special.betainccinv(successes + 1.0, n - successes, tail))
     return low, high
 
 

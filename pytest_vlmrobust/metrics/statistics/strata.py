@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .clusters import Clusters
 from .differences import TangoTest
-from .means import MeanTest
+from .guarded import BoundedMeanTest
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -59,17 +59,17 @@ class Strata:
         result: Array = (self.clusters.sums(parts) ** 2).sum(axis=0)
         return result
 
-    def test_of_differences(self, differences: Array) -> TangoTest | MeanTest:
-        """Returns the test of the weighted means of ``differences``, shape (N, m): Tango's for -1, 0 and 1, else Student's t.
+    def test_of_differences(self, differences: Array) -> TangoTest | BoundedMeanTest:
+        """Returns the test of the weighted means of ``differences``, shape (N, m): Tango's for -1, 0 and 1, else guarded t.
 
         Tango's counts are effective ones: those of the simple random sample with the same variance. It is never taken for larger
-        than what was drawn, but for the share of the population that is known.
+        than what was drawn, but for the share of the population that is known; the guard is one of as many.
         """
         df = math.inf if self.clusters.independent else self.clusters.degrees_of_freedom
         if not np.isin(differences, (-1.0, 0.0, 1.0)).all():
-            constant = np.ptp(differences, axis=0) == 0.0
-            errors = np.where(constant, 2.0 / self.clusters.count, np.sqrt(self.variances(differences)))
-            return MeanTest(self.means(differences), errors, self._degrees_of_freedom)
+            count = self.clusters.count / float(self._weights @ self._undrawn)
+            means, variances = self.means(differences), self.variances(differences)
+            return BoundedMeanTest.from_variances(means, variances, count, self._degrees_of_freedom, (-1.0, 1.0))
         n = self._effective(differences)
         harmful, helpful = (self.means((sign * differences > 0).astype(np.float64)) for sign in (1.0, -1.0))
         return TangoTest(harmful * n, helpful * n, n, df)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
-from pytest_vlmrobust.core.verdict import WARNING, Outcome
+from pytest_vlmrobust.core.verdict import Outcome
 
 from ..noise import noise_lines
-from ..wording import RunFacts, not_asked, noted, selection
+from ..wording import RunFacts, not_asked, noted, selection, warnings_of
 from .words import share
 
 _MOST = 12
@@ -117,7 +117,7 @@ def _not_applicable(records: Iterable[Record]) -> list[Limit]:
 
 
 def _warned(records: Iterable[Record]) -> list[Limit]:
-    said = [f"{record.id}: {one.reason}" for record in records for one in record.measures if WARNING in one.reason]
+    said = [f"{record.id}: {sentence}" for record in records for sentence in warnings_of(record)]
     return _counted(
         said, "verdict comes with a warning", "verdicts come with a warning", ": of a rule that warns and does not block"
     )

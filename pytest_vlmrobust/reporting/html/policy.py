@@ -9,7 +9,7 @@ from typing import Any
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
 
-from ..wording import SEVERITY, RunFacts
+from ..wording import SEVERITY, RunFacts, replaced_in
 from .reading import mapping, objects, spelled
 
 
@@ -53,6 +53,8 @@ class Applied:
     """Name and SHA-256 of each thresholds file; without the manifest one line, and no hash."""
     rules: list[RuleUse]
     waivers: list[WaiverUse]
+    replaced: list[str]
+    """What later files do to earlier ones beside tightening them, a sentence each."""
 
 
 def applied(records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object]) -> list[Applied]:
@@ -74,6 +76,7 @@ def _applied(model: str, records: Sequence[Record], facts: RunFacts, said: Mappi
         files or [(facts.policies[model], "")] if model in facts.policies or files else [],
         _rules(records, objects(said.get("rules"))),
         _waivers(records, objects(said.get("waivers"))),
+        replaced_in(said),
     )
 
 

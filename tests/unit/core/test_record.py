@@ -5,12 +5,15 @@ import json
 import math
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
 
+MEASURE = {"metric": "accuracy", "value": 0.5, "low": 0.4, "high": 0.6, "outcome": "PASS"}
+EXAMPLE: dict[str, Any] = {"sample": "q", "kind": "newly_wrong", "question": "?", "replies": [], "pictures": []}
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 NUMBER = st.floats(allow_infinity=False)
 COUNT = st.integers(0, 10**6)
@@ -100,3 +103,35 @@ def test_outcomes_come_back_as_outcomes() -> None:
 def test_nothing_is_assumed_to_have_passed() -> None:
     assert Record("cell", "i", "m", "d").outcome is Outcome.MEASURED
     assert Measure("a", 1.0).outcome is Outcome.MEASURED
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("id", 5, "id of the record is 5, expected str"),
+        ("setting", ["fog"], r"setting of the record is \['fog'\], expected str"),
+        ("split", None, "split of the record is None, expected str"),
+        ("n", "many", "n of the record is 'many', expected int"),
+        ("n", True, "n of the record is True, expected int"),
+        ("n", -1, "n of the record is -1, expected int"),
+        ("seconds", None, "seconds of the record is None, expected float"),
+        ("worst", [1], r"worst of the record is \(1,\), expected tuple\[str, \.\.\.\]"),
+        ("categories", {"a": "b"}, r"categories of the record is \{'a': 'b'\}, expected dict\[str, float\]"),
+        ("measures", [{**MEASURE, "metric": 1}], "metric of the measure is 1, expected str"),
+        ("measures", [{**MEASURE, "value": "x"}], "value of the measure is 'x', expected float"),
+        ("measures", [{**MEASURE, "samples_needed": 1.5}], r"samples_needed of the measure is 1\.5, expected int \| None"),
+        ("examples", [{**EXAMPLE, "question": {}}], r"question of the example is \{\}, expected str"),
+        ("examples", [{**EXAMPLE, "options": {"A": 1}}], r"options of the example is .*, expected dict\[str, str\]"),
+        (
+            "examples",
+            [{**EXAMPLE, "replies": [{"about": 1, "text": "x", "value": None}]}],
+            "about of the reply is 1, expected str",
+        ),
+        ("examples", [{**EXAMPLE, "pictures": [{"file": 1}]}], "file of the picture is 1, expected str"),
+    ],
+)
+def test_values_of_another_type_are_refused_by_name(field: str, value: object, said: str) -> None:
+    record = Record("cell", "x", "m", "d", measures=(Measure("accuracy", 0.5),))
+    line = {**json.loads(record.to_json()), field: value}
+    with pytest.raises(TypeError, match=said):
+        Record.from_json(json.dumps(line))

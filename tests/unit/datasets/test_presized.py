@@ -54,11 +54,11 @@ def test_the_same_words_about_another_picture_are_another_question() -> None:
 
 
 def test_sizes_that_a_question_lacks_are_said() -> None:
-    found, (note,) = put_together([row("a", 4), row("b", 8), row("x", 8, "h")], "size", "f.tsv")
+    found, notes = put_together([row("a", 4), row("b", 8), row("x", 8, "h")], "size", "f.tsv")
     assert [list(sample.sizes) for sample in found] == [[4, 8], [8]]
-    assert note == (
+    assert notes == (
         "f.tsv: 1 of 2 questions lack pictures of some sizes (the first: 'x' has none of 4 pixels). Those rungs are made of the "
-        "largest picture"
+        "largest picture",
     )
 
 

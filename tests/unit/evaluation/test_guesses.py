@@ -194,7 +194,7 @@ def test_every_reader_of_a_run_counts_alike(world: World) -> None:
         stored = evidence.get_cell(cell("no_image"))
         assert [answer.score.value for answer in stored.answers] == [0.0] * 6  # raw: what was read
         assert replay.rescored == []
-        earlier = best_scores(stored, evidence.samples("data"))
+        earlier = best_scores(stored, evidence.samples("data"), [answer.score for answer in stored.answers])
     for found in (live, again, earlier):
         assert list(found) == expected
     baseline = Baseline.open(run)

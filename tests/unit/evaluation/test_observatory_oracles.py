@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
@@ -28,6 +30,8 @@ from pytest_vlmrobust.evaluation.families import families
 from pytest_vlmrobust.evaluation.judging import Judge
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
 from pytest_vlmrobust.evaluation.prompts import prompt
+from pytest_vlmrobust.evaluation.tasks import task_dataset
+from pytest_vlmrobust.evaluation.told import told_overlaps
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Store
 
@@ -75,11 +79,12 @@ class Laboratory:
     """Judges of scripted models, on faces of 160 px in memory, half of them of each group."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = {"faces_160": faces(name="faces_160", count=24), "words_160": words(name="words_160")}
+        found = {"faces_160": faces(name="faces_160", count=24, jitter=6.0), "words_160": words(name="words_160")}
         monkeypatch.setattr(data, "resolve_collection", lambda typed, **_: found.get(typed))
         self.directory = directory
         self.data = RunData(["faces_160"])
         self.opened: list[Evaluator] = []
+        self.rules = "{id: any, metric: split_position_gap, max: 50%, judge: point}"
         self.samples = {task: tuple(self.data.open(f"faces_160.{task}").samples()) for task in TASKS}
         everything = [sample for samples in self.samples.values() for sample in samples]
         self._known = {(sample.id, prompt(sample, "direct")): sample for sample in everything}
@@ -112,9 +117,7 @@ class Laboratory:
         )
         self.opened.append(evaluator)
         file = self.directory / "policy.yaml"
-        file.write_text(
-            "version: 1\nrules:\n  - {id: any, metric: split_position_gap, max: 50%, judge: point}\n", encoding="utf-8"
-        )
+        file.write_text(f"version: 1\nrules:\n  - {self.rules}\n", encoding="utf-8")
         policy = load_policy([file], known_metrics=known_metrics(), root=self.directory)
         members = families(models)
         return Judge(evaluator, dict.fromkeys([*models, *members], policy), date(2026, 6, 1), data=self.data, families=members)
@@ -184,7 +187,7 @@ def test_pointing_to_one_cell_blindly_is_no_task_done_and_is_named(laboratory: L
     assert means.count(" 0.000 [0.000, ") == 3
     perturbed = summary(judge, "pointing", "split_position_gap")
     assert (perturbed.outcome, perturbed.n_inferred) == (Outcome.NOT_APPLICABLE, 0)
-    assert perturbed.not_asked == "not shown to do the task: 0.25 with the pictures, 0.25 without"
+    assert perturbed.not_asked == "not shown to do the task: 0.25 with the pictures, 0.25 without, n=96"
     assert perturbed.not_asked in perturbed.reason
 
 
@@ -262,12 +265,94 @@ def test_copying_told_boxes_does_the_published_task_and_not_this_one(laboratory:
         return request.text.partition("In the first picture: ")[2].partition("\n")[0]
 
     judge = laboratory.judge_of(script)
-    assert measured(cell(judge, "guided_published", "no_image"), "accuracy").value > 0.95
+    assert measured(cell(judge, "guided_published", "no_image"), "accuracy").value > 0.9, "whole pixels are told"
     assert measured(cell(judge, "guided"), "accuracy").value < 0.2
     for task in ("guided", "guided_published"):
         retention = summary(judge, task, "split_transfer_retention")
         assert retention.outcome is Outcome.NOT_APPLICABLE
         assert "not shown to do the task" in retention.reason
+
+
+BOXES_FOUND = "{id: found, metric: identity_accuracy, min: 30%, judge: point}"
+
+
+def from_the_nose() -> Callable[[Sample, str], str]:
+    """Returns what answers by one linear map of the told nose, fitted to other faces, and never looks."""
+    others = task_dataset("semi_guided", faces(name="others", count=300, jitter=6.0), words()).samples()
+    known = [sample.localisation for sample in others if sample.localisation]
+    noses = np.array([[*about.given["nose"], 1.0] for about in known])
+    maps = {name: np.linalg.lstsq(noses, np.array([about.boxes[name] for about in known]))[0] for name in known[0].boxes}
+
+    def answer(sample: Sample, setting: str) -> str:
+        del setting
+        about = sample.localisation
+        assert about is not None
+        return written({name: tuple(np.array([*about.given["nose"], 1.0]) @ rule) for name, rule in maps.items()})
+
+    return answer
+
+
+def beside(sample: Sample, setting: str) -> str:
+    """Is off by a tenth of each box, to one side or the other."""
+    del setting
+    assert sample.localisation is not None
+    away = 0.1 if int(sample.id[-1]) % 2 else -0.1
+    boxes = sample.localisation.boxes
+    return written({name: (x1 + away * (x2 - x1), y1, x2 + away * (x2 - x1), y2) for name, (x1, y1, x2, y2) in boxes.items()})
+
+
+def test_boxes_that_follow_from_the_prompt_are_no_task_done(laboratory: Laboratory) -> None:
+    laboratory.rules = BOXES_FOUND
+    judge = laboratory.judge(from_the_nose())
+    told = told_overlaps(laboratory.samples["semi_guided"])
+    assert told is not None
+    found = summary(judge, "semi_guided", "identity_accuracy", CLEAN)
+    seen = measured(cell(judge, "semi_guided"), "accuracy").value
+    assert seen > 0.3
+    assert found.outcome is Outcome.NOT_APPLICABLE
+    refusal = f"not shown to do the task: {seen:.2f} with the pictures, {told.mean():.2f} from what the prompt tells alone, n=24"
+    assert refusal in found.reason
+    assert math.isnan(measured(found).value)
+    perturbed = summary(judge, "semi_guided", "identity_accuracy")
+    assert (perturbed.outcome, perturbed.not_asked, perturbed.n_inferred) == (Outcome.NOT_APPLICABLE, refusal, 0)
+
+
+@pytest.mark.parametrize("answer", [right, beside])
+def test_boxes_that_are_found_by_looking_are(laboratory: Laboratory, answer: Answer) -> None:
+    laboratory.rules = BOXES_FOUND
+    judge = laboratory.judge(answer)
+    for task in ("guided", "semi_guided", "unguided"):
+        for settings in (CLEAN, BLURS):
+            found = summary(judge, task, "identity_accuracy", settings)
+            assert found.outcome is Outcome.PASS
+            assert measured(found).value > 0.8
+
+
+def test_boxes_that_are_too_few_fail_whatever_they_come_from(laboratory: Laboratory) -> None:
+    laboratory.rules = BOXES_FOUND.replace("30%", "90%")
+    assert summary(laboratory.judge(from_the_nose()), "semi_guided", "identity_accuracy", CLEAN).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_of_hardly_any_boxes_something_is_foretold(laboratory: Laboratory, count: int) -> None:
+    told = told_overlaps(laboratory.samples["semi_guided"][:count])
+    assert told is not None
+    assert told.shape == (count,)
+    assert ((told >= 0.0) & (told <= 1.0)).all()
+
+
+def test_what_is_foretold_is_known_once_and_only_of_boxes(laboratory: Laboratory) -> None:
+    samples = laboratory.samples["semi_guided"]
+    again = tuple(dataclasses.replace(sample, images=()) for sample in samples)  # as evidence keeps them
+    assert told_overlaps(samples) is told_overlaps(again)
+    assert told_overlaps(laboratory.samples["matching"]) is None
+    assert told_overlaps(()) is None
+
+
+def test_boxes_that_are_not_given_blindly_are_no_fault(laboratory: Laboratory) -> None:
+    judge = laboratory.judge(right)
+    assert measured(cell(judge, "guided"), "box_coverage").value == 1.0
+    assert "box_coverage" not in {measure.metric for measure in cell(judge, "guided", "no_image").measures}
 
 
 def test_answers_that_cannot_be_read_count_as_wrong(laboratory: Laboratory) -> None:
@@ -341,6 +426,6 @@ def test_a_family_that_does_nothing_has_nothing_to_gain_and_is_not_asked(laborat
     assert math.isnan(measured(gain).value)
     assert gain.not_asked == (
         "no model of the family is shown to do the task, not even large: "
-        "not shown to do the task: 0.25 with the pictures, 0.25 without"
+        "not shown to do the task: 0.25 with the pictures, 0.25 without, n=24"
     )
     assert gain.n_inferred == 2 * (24 + 1)

@@ -142,6 +142,16 @@ def test_a_budget_that_admits_everything(write: Path) -> None:
     assert said(policy) == ["p.yaml:2: budget max_unparsed_rate of 100% can never be broken: no rate is above it. Lower it"]
 
 
+def test_a_budget_that_a_later_file_loosens(write: Path) -> None:
+    policy_of(write, RULE)
+    later = write.with_name("q.yaml")
+    for share, expected in (("99%", ["5% becomes 99% (looser)"]), ("4%", [])):
+        later.write_text(f"version: 1\nbudgets: {{max_unparsed_rate: {share}}}\n")
+        policy = load_policy([write, later], known_metrics=known_metrics(), root=write.parent)
+        prefix = "q.yaml:2: budget max_unparsed_rate (built-in default) is replaced by q.yaml:2: "
+        assert said(policy) == [f"{prefix}{change}. Look whether that is meant" for change in expected]
+
+
 def test_a_rule_that_a_later_file_loosens(write: Path) -> None:
     policy_of(write, RULE)
     later = write.with_name("q.yaml")

@@ -56,14 +56,14 @@ def test_a_loss_of_clean_accuracy_alone_is_no_increase() -> None:
 
 
 def test_bounds_of_an_increase_by_hand() -> None:
-    """Differences of differences 1, 0, 0, -1, 1: mean 0.2, standard deviation 0.83666, t(0.95; 4) = 2.131847."""
+    """Differences of differences 1, 0, 0, -1, 1 and a further 1 or -1 against each bound, t(0.95; 4) = 2.131847."""
     clean, fog = [1, 1, 1, 1, 1], [0, 1, 0, 1, 0]
     then_clean, then_fog = [1, 1, 1, 1, 1], [1, 1, 0, 0, 1]
     arrays = [np.array(values, float) for values in (clean, fog, then_clean, then_fog)]
     table = ScoreTable(arrays[0], {"fog:low": arrays[1]}, baseline_by_setting={"clean": arrays[2], "fog:low": arrays[3]})
     result = estimate("drop_increase", table, "fog:low")
-    margin = 2.131847 * 0.836660 / math.sqrt(5)
-    assert (result.low, result.high) == pytest.approx((0.2 - margin, 0.2 + margin), abs=1e-5)
+    margins = [2.131847 * deviation / math.sqrt(6) for deviation in (0.894427, 0.816497)]
+    assert (result.low, result.high) == pytest.approx((0.0 - margins[0], 1 / 3 + margins[1]), abs=1e-5)
 
 
 def test_only_the_baseline_suite_asks_for_a_baseline() -> None:
@@ -95,13 +95,13 @@ def test_an_interval_needs_the_earlier_run() -> None:
 
 
 def test_the_mean_over_settings_is_of_the_samples_own_means() -> None:
-    """By hand, of differences per sample 0.5, 0.5, 0, 0: mean 0.25, standard deviation 0.288675, t(0.95; 3) = 2.353363."""
+    """By hand, of differences per sample 0.5, 0.5, 0, 0 and a further 1 or -1 against each bound, t(0.95; 3) = 2.353363."""
     now = {"fog:low": np.array([0.0, 1.0, 1.0, 1.0]), "fog:mid": np.array([1.0, 0.0, 1.0, 0.0])}
     then = {"fog:low": np.ones(4), "fog:mid": np.array([1.0, 1.0, 1.0, 0.0])}
     assert mean_baseline_drop(now, then) == 0.25
     result = estimate("mean_baseline_drop", ScoreTable(np.ones(4), now, baseline_by_setting=then))
-    half = 2.353363 * 0.288675 / 2.0
-    assert (result.value, result.low, result.high) == pytest.approx((0.25, 0.25 - half, 0.25 + half), abs=1e-5)
+    below, above = (2.353363 * deviation / math.sqrt(5) for deviation in (0.612372, 0.418330))
+    assert (result.value, result.low, result.high) == pytest.approx((0.25, 0.0 - below, 0.4 + above), abs=1e-5)
 
 
 def test_the_mean_over_one_setting_is_the_loss_under_it() -> None:

@@ -9,6 +9,7 @@ from pytest_vlmrobust.metrics import FAMILY_METRICS, gain_interval, get, scale_g
 from pytest_vlmrobust.metrics import scale_consistency_interval as consistency_interval
 from pytest_vlmrobust.metrics import scale_gain_interval as gain_per_doubling
 from pytest_vlmrobust.metrics.description import describe
+from pytest_vlmrobust.metrics.statistics.curves import slope_weights
 
 GAIN, CONSISTENCY = FAMILY_METRICS["scale_gain"], FAMILY_METRICS["scale_consistency"]
 
@@ -28,10 +29,14 @@ def test_the_slope_of_the_means_is_the_mean_of_the_slopes() -> None:
     rng = np.random.default_rng(3)
     scores, sizes = rng.random((3, 50)), [3.0, 7.0, 72.0]
     slopes = np.array([scale_gain(sizes, column.tolist()) for column in scores.T])
-    margin = 1.676550892617 * float(np.std(slopes, ddof=1)) / math.sqrt(50)  # Student's 95 % quantile with 49 degrees of freedom
+    steepest = float(np.clip(slope_weights(np.log2(sizes)), 0.0, None).sum())
+    bounds = []
+    for sign in (-1.0, 1.0):  # one more sample argues against each; Student's 95 % quantile with 49 degrees of freedom
+        grown = np.append(slopes, sign * steepest)
+        bounds.append(float(grown.mean()) + sign * 1.676550892617 * float(np.std(grown, ddof=1)) / math.sqrt(51))
     result = GAIN.estimate(sizes, scores)
     assert result.value == pytest.approx(slopes.mean())
-    assert (result.low, result.high) == pytest.approx((slopes.mean() - margin, slopes.mean() + margin))
+    assert (result.low, result.high) == pytest.approx(tuple(bounds))
     assert result.interval(0.5)[0] > result.low
 
 

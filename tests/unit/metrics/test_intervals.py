@@ -35,8 +35,9 @@ def test_drops_of_clusters_are_less_certain(sweep: Sweep) -> None:
 def test_graded_drops_have_t_bounds() -> None:
     clean, fog = np.array([1.0, 0.5, 0.75, 1.0]), np.array([0.5, 0.5, 0.25, 0.75])
     result = estimate("accuracy_drop", ScoreTable(clean, {"fog:low": fog}), "fog:low")
-    margin = 2.353363434801823 * np.std([0.5, 0.0, 0.5, 0.25], ddof=1) / 2
-    assert (result.low, result.high) == pytest.approx((0.3125 - margin, 0.3125 + margin))
+    low, high = (np.array([0.5, 0.0, 0.5, 0.25, against]) for against in (-1.0, 1.0))
+    below, above = (2.353363434801823 * float(np.std(grown, ddof=1)) / 5**0.5 for grown in (low, high))
+    assert (result.low, result.high) == pytest.approx((low.mean() - below, high.mean() + above))
 
 
 def test_the_largest_drop_is_bounded_by_pointwise_uppers_and_corrected_lowers() -> None:

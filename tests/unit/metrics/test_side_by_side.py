@@ -87,7 +87,7 @@ def test_intervals_with_failures_are_those_of_what_is_left() -> None:
     found = SideBySide(np.where(lost, math.nan, scores.clean), by_setting)
     left = SideBySide(scores.clean[:, 20:], {name: own[:, 20:] for name, own in scores.by_setting.items()})
     assert found.mean_drop(SETTINGS).values == pytest.approx(left.mean_drop(SETTINGS).values)
-    wide, narrow = (one.mean_drop(SETTINGS).alone.errors for one in (found, left))
+    wide, narrow = (one.mean_drop(SETTINGS).alone.above.errors for one in (found, left))
     assert wide == pytest.approx(narrow, rel=0.01)
     assert largest_bounds(found.drop_tests(SETTINGS, 1), 4, 0.05) == pytest.approx(
         largest_bounds(left.drop_tests(SETTINGS, 1), 4, 0.05)

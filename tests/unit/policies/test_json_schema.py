@@ -77,6 +77,7 @@ def test_every_key_of_the_reader_is_described() -> None:
         "version: 1\nrules:\n  - {id: a, metric: pcri, within: [-0.4, 40%], judge: point, alpha_pass: 0.1, where: {level: none}}",
         "version: 1\nrules:\n  - {id: a, metric: accuracy, min: .5, where: {level: ['448', low]}, unless: {model: [a, b]}}",
         f"version: 1\nrules: [{RULE}]\ncoverage: {{tests: partial, samples: 20%, suites: [patches], rules: partial}}",
+        "version: 1\nrules: [{id: a, metric: relative_corruption_error, max: 5}, {id: b, metric: accuracy_drop, max: 1.0}]",
         f"version: 1\nrules: [{RULE}]\ncoverage: {{samples: 500}}\nbudgets: {{max_error_rate: 0}}\ndefaults: {{tier: warn}}",
     ],
 )
@@ -104,6 +105,11 @@ def test_what_the_reader_accepts_is_accepted(load: Load, text: str) -> None:
         f"version: 1\nrules: [{RULE}]\ncoverage: {{samples: 0}}",
         f"version: 1\nrules: [{RULE}]\ncoverage: {{tests: hole}}",
         f"version: 1\nrules: [{RULE}]\ncoverage: {{rules: hole}}",
+        "version: 1\nrules: [{id: a, metric: accuracy_drop, max: 5}]",
+        "version: 1\nrules: [{id: a, metric: pcri, within: [-5.0, 0.1]}]",
+        f"version: 1\nrules: [{RULE}]\nbudgets: {{max_error_rate: 5}}",
+        f"version: 1\nrules: [{RULE}]\nbudgets: {{max_error_rate: -0.1}}",
+        f"version: 1\nrules: [{RULE}]\nwaivers: [{WAIVER.replace('9pp', '9')}]",
         "version: 1\nrules: [{id: a, metric: accuracy_drop, max: 1e99999999999999999999pp}]",
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.policies import Bound, Judge, OnInconclusive, Policy, Tier, load_policy
+from pytest_vlmrobust.policies.content import policy_content
 
 Load = Callable[..., Policy]
 
@@ -112,13 +113,70 @@ def test_each_replacement_is_told(load: Load) -> None:
 
 
 def test_what_a_later_waiver_changes_is_told(load: Load) -> None:
-    (same,) = load(BASE + WAIVERS, BASE.replace("5pp", "4pp") + WAIVERS).replaced[2:]
+    (same, budget) = load(BASE + WAIVERS, BASE.replace("5pp", "4pp") + WAIVERS).replaced[2:]
     assert same.only_tightens
+    assert str(budget) == "budget max_unparsed_rate of a.yaml:3 is replaced by b.yaml:3: nothing changes"
     (other,) = load(BASE + WAIVERS, "version: 1\n" + WAIVERS.replace("60pp", "70pp").replace("2027", "2028")).replaced
     assert str(other) == (
         "waiver W of a.yaml:7 is replaced by b.yaml:2: cap: 0.6 becomes 0.7; expires: 2027-06-30 becomes 2028-06-30"
     )
     assert not other.only_tightens
+
+
+RULES = "rules: [{id: r, metric: pcri, max: 0.1}]\n"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "said", "only_tightens"),
+    [
+        (
+            "",
+            "budgets: {max_unparsed_rate: 100%}",
+            "budget max_unparsed_rate (built-in default) {}: 5% becomes 100% (looser)",
+            False,
+        ),
+        ("budgets: {max_error_rate: 7%}", "budgets: {max_error_rate: 7.5%}", "of a.yaml:2 {}: 7% becomes 7.5% (looser)", False),
+        ("budgets: {max_error_rate: 7%}", "budgets: {max_error_rate: 1%}", "of a.yaml:2 {}: 7% becomes 1% (tighter)", True),
+        ("budgets: {max_error_rate: 7%}", "budgets: {max_error_rate: 7%}", "of a.yaml:2 {}: nothing changes", True),
+        (
+            "coverage: {tests: whole}",
+            "coverage: {tests: partial}",
+            "coverage tests of a.yaml:2 {}: whole becomes partial (looser)",
+            False,
+        ),
+        (
+            "coverage: {rules: partial}",
+            "coverage: {rules: whole}",
+            "coverage rules of a.yaml:2 {}: partial becomes whole (tighter)",
+            True,
+        ),
+        ("", "coverage: {samples: 500}", "coverage samples (built-in default) {}: whole becomes 500 (looser)", False),
+        ("coverage: {samples: 20%}", "coverage: {samples: partial}", "{}: 20% becomes partial (looser)", False),
+        ("coverage: {samples: 500}", "coverage: {samples: whole}", "{}: 500 becomes whole (tighter)", True),
+        ("coverage: {samples: 500}", "coverage: {samples: 20%}", "{}: 500 becomes 20% (neither tighter nor looser)", False),
+        (
+            "coverage: {suites: [a, b]}",
+            "coverage: {suites: [a]}",
+            "coverage suites of a.yaml:2 {}: [a, b] becomes [a] (looser)",
+            False,
+        ),
+        ("", "coverage: {suites: [a]}", "coverage suites (built-in default) {}: [] becomes [a] (tighter)", True),
+    ],
+)
+def test_what_a_later_file_changes_about_the_whole_run_is_told(
+    load: Load, earlier: str, later: str, said: str, *, only_tightens: bool
+) -> None:
+    policy = load(f"version: 1\n{earlier}\n{RULES}", f"version: 1\n{later}\n")
+    (one,) = policy.replaced
+    assert str(one).endswith(said.format("is replaced by b.yaml:2"))
+    assert one.only_tightens is only_tightens
+    assert policy_content(policy).get("replaced", []) == ([] if only_tightens else [str(one)])
+
+
+def test_what_one_file_asks_for_replaces_nothing(load: Load) -> None:
+    policy = load(f"version: 1\nbudgets: {{max_unparsed_rate: 100%}}\ncoverage: {{tests: partial}}\n{RULES}")
+    assert policy.replaced == ()
+    assert load(f"version: 1\nbudgets: {{max_unparsed_rate: 100%}}\n{RULES}", "version: 1\n").replaced == ()
 
 
 def test_budgets_override_key_by_key(load: Load) -> None:

@@ -122,3 +122,18 @@ def test_the_tests_of_a_run_share_the_risk_of_a_rule(load: Load) -> None:
         asked.clear()
         planned.judge(test, Estimate(0.0, 9, at=at), today=TODAY)
         assert [round(1 - confidence, 9) for confidence in asked[:2]] == [0.1, round(risk, 9)]  # then, how many samples would do
+
+
+def test_a_sentence_about_a_category_names_it(load: Load) -> None:
+    policy = load(
+        "version: 1\ndefaults: {judge: point}\nrules:\n"
+        "  - {id: cat, metric: accuracy, min: 90%, where: {category: '*'}}\n"
+        "  - {id: all, metric: accuracy, min: 90%}\n"
+    )
+    low, undefined = Estimate(0.4, 40), Estimate(math.nan, 40, valid=False, reason="why")
+    whole, part = JudgedTest("m", "d", "accuracy", "clean"), JudgedTest("m", "d", "accuracy", "clean", category="sub0")
+    said = [policy.judge(test, low, today=TODAY)[0].reason for test in (part, whole)]
+    assert said == ["accuracy (sub0) 0.400 < 0.900 (rule cat, a.yaml:4)", "accuracy 0.400 < 0.900 (rule all, a.yaml:5)"]
+    assert policy.judge(part, undefined, today=TODAY)[0].reason.startswith("accuracy (sub0) does not apply: why")
+    nothing = policy.judge(part, Estimate(0.4, 0), today=TODAY)[0].reason
+    assert nothing == "accuracy (sub0) rests on no sample (rule cat, a.yaml:4)"

@@ -87,7 +87,14 @@ def test_a_waiver_that_lacks_something_is_refused(load: Load, key: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("expires: 2027-02-30", "a.yaml:12: waivers[1].expires is '2027-02-30'. Expected text, a number or a day"),
+        (
+            "expires: 2027-02-30",
+            "a.yaml:12: waivers[1].expires is '2027-02-30'. Expected a day that exists, such as 2027-06-30: there",
+        ),
+        (
+            "expires: '2027-02-30'",
+            "expires is the text '2027-02-30'. Expected a day that exists, such as 2027-06-30: there is no such",
+        ),
         (
             "expires: 2027-06-30 12:00:00",
             "a.yaml:12: waivers[1].expires is '2027-06-30 12:00:00'. Expected a day such as 2027-06-30",

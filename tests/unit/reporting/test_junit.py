@@ -205,3 +205,23 @@ def test_the_structure_is_that_of_xunit2_but_for_properties_of_tests() -> None:
 
 def test_the_same_records_give_the_same_bytes() -> None:
     assert junit_xml(ALL, {"a": "b"}) == junit_xml(ALL, {"a": "b"})
+
+
+def test_what_only_warns_is_said_beside_a_pass() -> None:
+    warnings = "warning: accuracy (x\ny) 0.5 < 0.9 (rule a, p.yaml:3); warning: rci is undefined (rule b, p.yaml:4)"
+    measure = Measure("accuracy_drop", 0.1, outcome=Outcome.PASS, reason=f"kept (rule d, p.yaml:2); {warnings}")
+    node = case(parsed([named("warned", measures=(measure,)), named("quiet")], {}), "warned")
+    said = ["accuracy (x y) 0.5 < 0.9 (rule a, p.yaml:3)", "rci is undefined (rule b, p.yaml:4)"]
+    assert {one.get("name"): one.get("value") for one in node.iter("property")}["vlm.warning"] == "; ".join(said)
+    assert [part.tag for part in node] == ["properties", "system-out"]
+    assert node[1].text == "\n".join(f"warning: {one}" for one in said)
+    assert "vlm.warning" not in dict(properties(named("quiet")))
+
+
+def test_the_suite_says_what_later_files_replace() -> None:
+    origins = {**ORIGINS, "policies": {"m": {"sha256": "aa", "replaced": ["budget x is\nreplaced", "rule y is replaced"]}}}
+    found = suite_properties(origins, ALL, RunFacts())
+    assert {name: value for name, value in found.items() if "replaces" in name} == {
+        "vlm.policy.replaces.1": "policy of m: budget x is replaced",
+        "vlm.policy.replaces.2": "policy of m: rule y is replaced",
+    }

@@ -91,11 +91,13 @@ def test_a_record_without_measures_has_a_row() -> None:
 
 
 def test_names_cannot_break_a_line() -> None:
-    (row,) = rows(dataclasses.replace(FULL, dataset='a,"b"\nc'))
-    assert row["dataset"] == 'a,"b"\nc'
+    hostile = dataclasses.replace(FULL, dataset='a,"b"\nGO  all passed\n::error::x\u2028y\tz')
+    (row,) = rows(hostile)
+    assert row["dataset"] == r'a,"b"\nGO  all passed\n::error::x\u2028y\tz'
+    assert len(cells_csv([hostile]).splitlines()) == 1 + len(FULL.measures)
 
 
-@pytest.mark.parametrize("text", ["=cmd()", "+1+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\tx", "\n=x"])
+@pytest.mark.parametrize("text", ["=cmd()", "+1+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)"])
 def test_no_text_of_the_table_is_computed(text: str) -> None:
     measure = Measure("accuracy", -0.25, -0.5, 0.0, 4, "-0.3..0.1", Outcome.PASS, category=text, rule=text)
     (row,) = csv.DictReader(io.StringIO(cells_csv([record("a", model=text, nodeid=text, measures=(measure,))]), newline=""))
@@ -104,5 +106,5 @@ def test_no_text_of_the_table_is_computed(text: str) -> None:
 
 
 def test_what_is_not_visible_is_spelled_out_in_the_table() -> None:
-    (row,) = rows(record("a", model="\r=x\x1b[2J"))
-    assert row["model"] == r"\r=x\x1b[2J"
+    (row,) = rows(record("a", model="\r=x\x1b[2J", dataset="\n=x", setting="\t=x"))
+    assert (row["model"], row["dataset"], row["setting"]) == (r"\r=x\x1b[2J", r"\n=x", r"\t=x")

@@ -14,6 +14,7 @@ from pytest_vlmrobust.reporting.wording import (
     counted,
     headline,
     noted,
+    replaced,
     row,
     selection,
     warned,
@@ -144,8 +145,38 @@ def test_an_error_without_a_number_is_named() -> None:
     assert row(record("a", Outcome.ERROR, measures=(judged, nothing))) == ("answers", "undefined", "", "", "0")
 
 
-def test_what_only_warns_is_said_but_not_where_nothing_was_asked() -> None:
-    broken = record("a", Outcome.MEASURED, reason="warning: accuracy 0.500 < 0.900 (rule r, p.yaml:3)")
-    quiet = record("b", Outcome.NOT_APPLICABLE, reason="warning: it does not apply", not_asked="the task is not done")
-    assert warned([broken, quiet, record("c", Outcome.PASS, 0.1)]) == ["a: accuracy 0.500 < 0.900 (rule r, p.yaml:3)"]
-    assert warned([broken] * 10)[7:] == ["a: accuracy 0.500 < 0.900 (rule r, p.yaml:3)", "2 more warnings stand in results.json"]
+BROKEN = "accuracy 0.500 < 0.900 (rule r, p.yaml:3)"
+OPEN = "harmful_flip_rate 0.300 does not decide <= 0.200 (rule f, p.yaml:4)"
+
+
+def test_what_only_warns_is_said_whatever_the_verdict_but_not_where_nothing_was_asked() -> None:
+    passed = Measure(
+        "accuracy_drop", 0.1, outcome=Outcome.PASS, reason=f"kept (rule d, p.yaml:2); warning: {BROKEN}; warning: {OPEN}"
+    )
+    alone = Measure("accuracy", 0.5, reason=f"warning: {BROKEN}")
+    useless = Measure("baseline_drop", math.nan, reason="warning: baseline_drop does not apply: none (rule b, p.yaml:5)")
+    quiet = record("q", Outcome.NOT_APPLICABLE, measures=(useless,), not_asked="the task is not done")
+    records = [record("a", measures=(useless, passed)), quiet, record("b", Outcome.MEASURED, measures=(alone,)), record("c")]
+    assert warned(records) == [
+        f"a: {BROKEN}",
+        f"a: {OPEN}",
+        f"b: {BROKEN}",
+        "a: baseline_drop does not apply: none (rule b, p.yaml:5)",
+    ]
+    assert warned(records[2:3] * 10)[7:] == [f"b: {BROKEN}", "2 more warnings stand in results.json"]
+
+
+def test_what_passed_is_not_all_where_a_rule_warns() -> None:
+    alone = Measure("accuracy", 0.5, reason=f"warning: {BROKEN}")
+    records = [record("a"), record("b", Outcome.MEASURED, measures=(alone, alone))]
+    assert because(Decision.GO, records) == "1 verdict passed, 0 are waived, none failed; 2 warnings"
+
+
+@pytest.mark.parametrize("odd", [{}, {"policies": 3}, {"policies": {"m": 3}}, {"policies": {"m": {"replaced": 3}}}])
+def test_a_manifest_that_does_not_say_what_is_replaced_is_survived(odd: dict[str, object]) -> None:
+    assert replaced(odd) == []
+
+
+def test_what_later_files_replace_is_said_model_by_model() -> None:
+    origins = {"policies": {"m": {"replaced": ["a is replaced", "b is replaced"]}, "n": {}}}
+    assert replaced(origins) == ["policy of m: a is replaced", "policy of m: b is replaced"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import re
@@ -13,24 +14,34 @@ from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.scoring import better_convention, convention_fits
-from pytest_vlmrobust.scoring.box_conventions import LEAST_GAIN
+from pytest_vlmrobust.scoring.box_conventions import LEAST_FIT, LEAST_GAIN
 
 SIZE, SEEN = (1024, 640), (560, 364)
 Answers = tuple[list[Sample], list[Prediction]]
 
 
 def answers(
-    spoken: str, n: int = 24, *, declared: str = "", jitter: float = 0.0, seed: int = 0, seen: bool = True, words: str = ""
+    spoken: str,
+    n: int = 24,
+    *,
+    declared: str = "",
+    jitter: float = 0.0,
+    seed: int = 0,
+    seen: bool = True,
+    words: str = "",
+    size: tuple[int, int] = SIZE,
+    scale: float = 1.0,
 ) -> Answers:
     """Questions asked in one convention and answered in another, with each edge off by a part of the box's side."""
     rng = random.Random(seed)
-    space = box_space(spoken, SIZE, SEEN)
+    space = box_space(spoken, size, SEEN)
     details = {"image_sizes": f"308x308,{SEEN[0]}x{SEEN[1]}"} if seen else {}
     samples, predictions = [], []
     for number in range(n):
         truth = {name: _box(rng) for name in ("left_eye", "right_eye", "nose", "mouth")}
-        about = Localisation(SIZE, truth, space=box_space(declared, SIZE, SEEN))
-        said = {name: space.write(_moved(box, jitter, rng), SIZE) for name, box in truth.items()}
+        about = Localisation(size, truth, space=box_space(declared, size, SEEN))
+        moved = {name: _moved(box, jitter, rng) for name, box in truth.items()}
+        said = {name: [scale * edge for edge in space.write(box, size)] for name, box in moved.items()}
         samples.append(Sample(str(number), (), "?", "", "boxes", localisation=about))
         predictions.append(Prediction(words or json.dumps(said), "generate", details=details))
     return samples, predictions
@@ -97,6 +108,22 @@ def test_a_small_difference_triggers_nothing() -> None:
     fits = convention_fits(samples, said)
     assert 0 < fits["thousandths"].mean - fits["pixels"].mean < LEAST_GAIN
     assert better_convention("m", "pixels", samples, said) is None
+
+
+def test_what_no_box_was_given_for_says_nothing() -> None:
+    samples, predictions = answers("thousandths", declared="pixels")
+    some = [dataclasses.replace(each, text=json.dumps({"nose": json.loads(each.text)["nose"]})) for each in predictions]
+    assert convention_fits(samples, some)["thousandths"].mean == pytest.approx(1.0)
+    assert "fit 'thousandths' better (mean IoU 1.00)" in (better_convention("m", "pixels", samples, some) or "")
+
+
+def test_boxes_that_fit_badly_in_every_convention_trigger_nothing() -> None:
+    """Pixels that are all too small by 8 % are no thousandths, although these are nearer."""
+    samples, predictions = answers("pixels", declared="pixels", size=(1024, 1024), scale=0.92)
+    fits = convention_fits(samples, predictions)
+    assert fits["thousandths"].mean - fits["pixels"].mean > LEAST_GAIN
+    assert fits["thousandths"].mean < LEAST_FIT
+    assert better_convention("m", "pixels", samples, predictions) is None
 
 
 def test_pixels_after_the_processor_are_tried_only_where_they_are_known() -> None:

@@ -47,6 +47,11 @@ ANSWERS = (
 )
 
 
+def keep(evidence: Evidence, notes: dict[str, tuple[str, ...]] | None = None) -> None:
+    evidence.put_samples("faces.matching", "d1", SAMPLES)
+    evidence.put_cell(StoredCell(CELL, 1, ANSWERS, notes or {}))
+
+
 def test_what_went_in_comes_out(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
         evidence.put_samples("faces.matching", "d1", SAMPLES)
@@ -103,7 +108,7 @@ def test_pictures_are_the_same_by_their_source_or_by_their_pixels() -> None:
 def test_of_the_pictures_of_an_older_release_nothing_is_known(tmp_path: Path, read_only: bool) -> None:
     with Evidence.open(tmp_path) as evidence:
         evidence.put_samples("d", "x", SAMPLES)
-        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
+        keep(evidence)
     connection = sqlite3.connect(tmp_path / "predictions.sqlite")
     connection.execute("drop table pictures")
     connection.execute("pragma user_version = 1")
@@ -129,7 +134,7 @@ def test_evidence_of_a_newer_release_is_refused(tmp_path: Path) -> None:
 
 def test_scores_alone_can_be_had_without_texts(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
-        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
+        keep(evidence)
         right, failed = evidence.get_scores(CELL)
         assert right == 1.0
         assert math.isnan(failed)
@@ -139,9 +144,9 @@ def test_scores_alone_can_be_had_without_texts(tmp_path: Path) -> None:
 
 def test_a_cell_that_is_evaluated_again_replaces_its_answers(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
-        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
-        evidence.put_cell(StoredCell(CELL, 1, ANSWERS[:1]))
-        assert evidence.get_cell(CELL).answers == ANSWERS[:1]
+        keep(evidence)
+        evidence.put_cell(StoredCell(CELL, 1, ANSWERS[:1] * 2))
+        assert evidence.get_cell(CELL).answers == ANSWERS[:1] * 2
 
 
 def test_what_was_not_measured_is_an_error(tmp_path: Path) -> None:
@@ -162,7 +167,7 @@ def test_a_store_of_predictions_is_not_taken_for_evidence(tmp_path: Path) -> Non
 
 def test_the_copy_is_one_file_that_can_be_read_alone(tmp_path: Path) -> None:
     with Evidence.open(tmp_path / "run") as evidence:
-        evidence.put_cell(StoredCell(CELL, 1, ANSWERS))
+        keep(evidence)
         evidence.copy_to(tmp_path / "report")
         evidence.copy_to(tmp_path / "report")
 
@@ -196,7 +201,7 @@ def test_what_determined_the_answers_is_kept(tmp_path: Path) -> None:
 
 def test_what_a_setting_could_not_do_is_kept(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
-        evidence.put_cell(StoredCell(CELL, 1, ANSWERS, {"s1": ("too small: 10 pixels",)}))
+        keep(evidence, {"s1": ("too small: 10 pixels",)})
         assert evidence.get_cell(CELL).notes == {"s1": ("too small: 10 pixels",)}
 
 
@@ -208,7 +213,7 @@ def test_halves_of_surrogate_pairs_are_kept_spelled_out(tmp_path: Path) -> None:
     )
     with Evidence.open(tmp_path) as evidence:
         evidence.put_model("tiny", {"backend": text})
-        evidence.put_samples("faces.matching", "d1", [replace(SAMPLES[0], question=text, category=text)])
+        evidence.put_samples("faces.matching", "d1", [replace(SAMPLES[0], question=text, category=text), SAMPLES[1]])
         evidence.put_cell(StoredCell(CELL, 1, answers, {"s1": (text,)}))
         found = evidence.get_cell(CELL)
         assert evidence.models() == {"tiny": {"backend": text}}
@@ -219,3 +224,74 @@ def test_halves_of_surrogate_pairs_are_kept_spelled_out(tmp_path: Path) -> None:
         (r"half \ud800", "open"),
         (None, r"half \ud800"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("update cells set views = 9999999999", r"fog:mid has 2 answers, expected 19999999998: 9999999999 for each of 2 samples"),
+        ("update cells set views = 0", r"fog:mid has 0 views of a sample, expected one or more"),
+        ("update cells set views = 'many'", r"fog:mid has 'many' views of a sample"),
+        ("delete from answers where place = 1", r"fog:mid has 1 answers, expected 2: 1 for each of 2 samples"),
+        ("update answers set place = 7 where place = 1", r"fog:mid has answers 0 to 7, expected 0 to 1"),
+        (
+            "update answers set value = 7 where place = 0",
+            r"answer 0 of tiny-faces\.matching-fog:mid has the score 7\.0, expected a",
+        ),
+        (
+            "update answers set value = 'x' where place = 0",
+            r"answer 0 of tiny-faces\.matching-fog:mid has the score 'x', expected",
+        ),
+        ("insert into samples select dataset, 2, id, content from samples where place = 0", "has 2 answers, expected 3"),
+    ],
+)
+def test_cells_that_no_run_writes_are_refused_by_name(tmp_path: Path, statement: str, said: str) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        keep(evidence)
+    execute(tmp_path, statement)
+    with Evidence.open(tmp_path, read_only=True) as evidence:
+        for read in (evidence.get_cell, evidence.get_scores):
+            with pytest.raises(StoreError, match=rf"predictions\.sqlite: .*{said}"):
+                read(CELL)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("update answers set state = 'fine'", "has the state 'fine', expected one of scored, unparsed, error, unasked"),
+        ("update answers set rule = x'00'", "answer 0 of .* holds b'.x00', expected text"),
+        ("update answers set prediction = '[]'", "answer 0 of .*: the prediction 'k1' cannot be read"),
+        ("update cells set notes = '{\"s1\": 5}'", "a note of .* holds 5, expected a list"),
+        ("update cells set notes = 'x'", "the notes of .* cannot be read"),
+    ],
+)
+def test_answers_that_no_run_writes_are_refused_by_name(tmp_path: Path, statement: str, said: str) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        keep(evidence)
+    execute(tmp_path, statement)
+    with Evidence.open(tmp_path, read_only=True) as evidence, pytest.raises(StoreError, match=said):
+        evidence.get_cell(CELL)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("update samples set content = replace(content, '\"which?\"', '5')", "'s1': not a sample .*question is 5, expected text"),
+        ("update samples set id = 's9' where place = 0", "the sample 's9' calls itself 's1'"),
+        ("insert into samples select dataset, 2, id, content from samples where place = 0", "has 's1' twice, expected each"),
+        ("update samples set content = x'00' where place = 0", "'s1': not a sample of this release"),
+    ],
+)
+def test_samples_that_no_run_writes_are_refused_by_name(tmp_path: Path, statement: str, said: str) -> None:
+    with Evidence.open(tmp_path) as evidence:
+        keep(evidence)
+    execute(tmp_path, statement)
+    with Evidence.open(tmp_path, read_only=True) as evidence, pytest.raises(StoreError, match=said):
+        evidence.samples("faces.matching")
+
+
+def execute(directory: Path, statement: str) -> None:
+    connection = sqlite3.connect(directory / "predictions.sqlite")
+    connection.execute(statement)
+    connection.commit()
+    connection.close()

@@ -88,3 +88,20 @@ def test_halves_of_surrogate_pairs_come_back(tmp_path: Path) -> None:
     path = write_manifest(tmp_path, content)
     assert "größe" in path.read_text(encoding="utf-8")
     assert read_manifest(tmp_path) == {**content, "manifest_version": 1}
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("planned", "many", "'planned' is \"many\", expected a whole number that is not negative"),
+        ("selected", -1, "'selected' is -1, expected a whole number"),
+        ("missing", True, "'missing' is true, expected a whole number"),
+        ("store", 5, "'store' is 5, expected text"),
+        ("models", [], "'models' is \\[\\], expected an object"),
+        ("shortfalls", "x", "'shortfalls' is \"x\", expected a list"),
+    ],
+)
+def test_parts_of_another_type_are_refused_with_their_line(tmp_path: Path, part: str, value: object, said: str) -> None:
+    write_manifest(tmp_path, {"a": 1, part: value})
+    with pytest.raises(StoreError, match=rf"manifest\.json:[34]: {said}"):
+        read_manifest(tmp_path)

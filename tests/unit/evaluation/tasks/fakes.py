@@ -53,6 +53,8 @@ class FakeCollection:
     most_neighbours: int = 30
     turned: int = 0
     """Starts the order of the identities at another one."""
+    jitter: float = 0.0
+    """Edges of boxes are off by up to so many pixels, each by its own and each identity by others."""
     same: bool = False
     """The neighbours are all one picture."""
 
@@ -72,7 +74,16 @@ class FakeCollection:
     def _entity(self, number: int) -> Entity:
         one = f"{self.name}-{number:04d}"
         group = self.groups[number % len(self.groups)] if self.groups else ""
-        return Entity(one, f"Label{number}", FakeImage(one, self.size), self.size, self.boxes, group)
+        return Entity(one, f"Label{number}", FakeImage(one, self.size), self.size, self._boxes(number), group)
+
+    def _boxes(self, number: int) -> Mapping[str, Box]:
+        off = np.random.default_rng(number).uniform(-self.jitter, self.jitter, (len(self.boxes), 4))
+        return {name: shifted(box, by.tolist()) for (name, box), by in zip(self.boxes.items(), off, strict=True)}
+
+
+def shifted(box: Box, by: Sequence[float]) -> Box:
+    x1, y1, x2, y2 = box
+    return x1 + by[0], y1 + by[1], x2 + by[2], y2 + by[3]
 
 
 def faces(**changes: object) -> FakeCollection:

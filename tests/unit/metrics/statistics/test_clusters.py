@@ -7,6 +7,7 @@ import pytest
 
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.differences import TangoTest, drop_test
+from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest
 from pytest_vlmrobust.metrics.statistics.means import MeanTest
 
 
@@ -105,7 +106,7 @@ def test_t_bounds_by_hand() -> None:
 def test_drops_of_graded_scores_are_means() -> None:
     clusters = Clusters.of(None, 4)
     clean = np.array([1.0, 1.0, 0.0, 1.0])
-    assert isinstance(drop_test(clean, np.array([[1.0], [0.5], [0.0], [1.0]]), clusters), MeanTest)
+    assert isinstance(drop_test(clean, np.array([[1.0], [0.5], [0.0], [1.0]]), clusters), BoundedMeanTest)
     assert isinstance(drop_test(clean, np.array([[1.0], [0.0], [0.0], [1.0]]), clusters), TangoTest)
 
 

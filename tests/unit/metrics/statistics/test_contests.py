@@ -70,9 +70,9 @@ def test_the_mean_over_data_sets_is_as_uncertain_as_its_parts() -> None:
     parts = [contest(answers(rng, np.array([0.6, 0.8]), count)) for count in (40, 400)]
     both = Contest.mean(parts)
     assert both.values == pytest.approx((parts[0].values + parts[1].values) / 2.0)
-    assert both.alone.errors == pytest.approx(np.hypot(*(one.alone.errors for one in parts)) / 2.0)
+    assert both.alone.above.errors == pytest.approx(np.hypot(*(one.alone.above.errors for one in parts)) / 2.0)
     assert both.apart.errors == pytest.approx(np.hypot(*(one.apart.errors for one in parts)) / 2.0)
-    assert both.apart.df == both.alone.df == 39
+    assert both.apart.df == both.alone.below.df == 39
 
 
 def test_the_mean_of_one_is_that_one() -> None:
