@@ -121,6 +121,10 @@ class Benchmark:
         return tuple(name for name in self.files if "*" not in name)
 
 
+UNKNOWN = Benchmark("")
+"""The record of data that no record is about."""
+
+
 def columns_in(spec: str) -> tuple[str, ...]:
     """Returns the columns that a template names, or the one column that it is.
 

@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.sample import Sample
 
-from .benchmark import ACCURACY
+from .benchmark import UNKNOWN, Benchmark
 
 MOST_SHOWN = 10
 
@@ -44,13 +44,12 @@ class FileDataset:
     """
 
     native_long_edge: int | None = None
-    corpus_metric: str = ACCURACY
-    keeps_together: tuple[str, ...] = ()
 
-    def __init__(self, name: str, path: Path, read: Reader, *, variant: str = "") -> None:
+    def __init__(self, name: str, path: Path, read: Reader, *, variant: str = "", benchmark: Benchmark = UNKNOWN) -> None:
         self.name = name
         self.path = path
         self.variant = variant
+        self.corpus_metric, self.keeps_together = benchmark.metric, benchmark.keeps_together
         self._read = read
 
     def samples(self) -> Sequence[Sample]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import file_digest
 
-from .benchmark import Benchmark
+from .benchmark import UNKNOWN, Benchmark
 from .benchmark_registry import benchmark_of, benchmarks
 from .collection import COLLECTIONS
 from .faces_folder_layout import TABLES, tables_in
@@ -104,9 +104,7 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
 
         benchmark, variant = _record_for(file, name)
         read = partial(read_tsv, compat=compat, benchmark=benchmark)
-        found = FileDataset(name, file, read, variant=compat + variant)
-        found.corpus_metric, found.keeps_together = benchmark.metric, benchmark.keeps_together
-        return found
+        return FileDataset(name, file, read, variant=compat + variant, benchmark=benchmark)
     if file.suffix.lower() == ".jsonl":
         from .jsonl import read_jsonl
 
@@ -123,7 +121,7 @@ def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
     own = file.with_name(file.stem + SUFFIX)
     if own.is_file():
         return read_benchmark(own), file_digest(own)
-    return benchmark_of(file.stem) or benchmark_of(name) or Benchmark(""), ""
+    return benchmark_of(file.stem) or benchmark_of(name) or UNKNOWN, ""
 
 
 def _refuse_compat(compat: str, what: str) -> None:

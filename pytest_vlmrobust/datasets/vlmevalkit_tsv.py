@@ -30,7 +30,7 @@ from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.sample import ImageSource
 
-from .benchmark import Benchmark
+from .benchmark import UNKNOWN, Benchmark
 from .benchmark_registry import resembled
 from .drafts import LETTERS, Draft, finish
 from .files import Contents, Place, Problems
@@ -68,7 +68,7 @@ def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | 
     """
     if compat not in {"", COMPAT}:
         raise UnknownName("compat", compat, [COMPAT])
-    return _Table(path, name, records(path), benchmark or Benchmark("")).contents(compat)
+    return _Table(path, name, records(path), benchmark or UNKNOWN).contents(compat)
 
 
 @dataclass(frozen=True, slots=True)

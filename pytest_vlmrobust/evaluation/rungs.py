@@ -24,7 +24,7 @@ def same_pictures(results: Sequence[CellResult]) -> str:
     alike = list(_by_pictures(results).values())
     if len(alike) != 1 or len(alike[0]) == 1:
         return ""
-    return f"all {len(alike[0])} rungs showed the very same pictures: none is larger than the lowest rung"
+    return f"all {len(alike[0])} rungs showed the very same pictures, as where none is larger than the lowest rung"
 
 
 def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
     for rungs in alike:
         by_grid.setdefault(_seen(rungs[0]) or (), []).append(rungs[0])
     found = [
-        f"{_named(rungs)} showed the very same pictures: none is larger than the lowest of these"
+        f"{_named(rungs)} showed the very same pictures, as where none is larger than the lowest of these"
         for rungs in alike
         if len(rungs) > 1
     ]

@@ -79,12 +79,11 @@ class ViewMaker:
         """Returns the fingerprint of everything the view is a function of; cheaper than the view."""
         if setting == NO_IMAGE:
             return "no image"
-        if made := _made_beforehand(sample, setting):
-            return fingerprint([code_digest(), perturbations.fingerprint(CLEAN), 0, [source.identity() for source in made]])
+        shown, setting = _begun(sample, setting)
         steps = perturbations.fingerprint(setting)
         seed = derive_seed(self._seed, sample.seeded_by or sample.id) if depends_on_seed(setting) else 0
         chosen = [] if sample.perturbed is None else [list(sample.perturbed)]
-        return fingerprint([code_digest(), steps, seed, [source.identity() for source in sample.images], *chosen])
+        return fingerprint([code_digest(), steps, seed, [source.identity() for source in shown], *chosen])
 
     def view(self, sample: Sample, setting: Setting) -> View:
         """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
@@ -94,9 +93,9 @@ class ViewMaker:
         """
         if setting == NO_IMAGE:
             return View((), ())
-        made = _made_beforehand(sample, setting)
-        sources = tuple(self._source(source) for source in made or sample.images)
-        if made or setting == CLEAN:
+        shown, setting = _begun(sample, setting)
+        sources = tuple(self._source(source) for source in shown)
+        if setting == CLEAN:
             return View(sources, tuple(pixels_digest(image) for image in sources))
         perturb = perturbations.get(str(setting))
         seed = derive_seed(self._seed, sample.seeded_by or sample.id)
@@ -106,7 +105,7 @@ class ViewMaker:
             try:
                 rendered[index] = perturb.render(sources[index], seed=seed)
             except ImageError as error:
-                where = getattr(sample.images[index], "where", "")  # file and row, of a picture that comes from a file
+                where = getattr(shown[index], "where", "")  # file and row, of a picture that comes from a file
                 raise ImageError(f"{f'{where}: ' if where else ''}sample {sample.id!r}: {error}") from error
         count = view_count(setting)
         images = tuple(
@@ -156,10 +155,15 @@ class ViewMaker:
         return image
 
 
-def _made_beforehand(sample: Sample, setting: Setting) -> tuple[ImageSource, ...]:
-    """Returns the pictures of a sample that somebody made for a rung; nothing where there are none, and it has to be made."""
-    level = (setting.level or "") if setting.name == _RUNG else ""
-    return sample.sizes.get(int(level), ()) if level.isdecimal() else ()
+def _begun(sample: Sample, setting: Setting) -> tuple[tuple[ImageSource, ...], Setting]:
+    """Returns the pictures that a setting begins with, and what of it is left to do to them.
+
+    Where somebody made the pictures of a rung beforehand, its step is done: whatever else a setting does begins with these.
+    """
+    first, *rest = setting.steps
+    rung = first.level if first.name == _RUNG else None
+    made = sample.sizes.get(int(rung)) if rung and rung.isdecimal() else None
+    return (sample.images, setting) if made is None else (made, Setting(tuple(rest)) if rest else CLEAN)
 
 
 def view_count(setting: Setting) -> int:

@@ -53,6 +53,9 @@ def test_pictures_that_were_made_for_a_rung_are_shown_as_they_are() -> None:
     assert maker.view(one, CLEAN).digests == maker.view(one, Setting.parse("resolution:1344")).digests
     assert maker.recipe(one, made) == maker.recipe(sample(2), CLEAN)
     assert maker.recipe(one, made) != maker.recipe(sample(1), made)
+    padded = maker.view(one, Setting.parse("resolution:448+invert"))  # what comes after a rung begins with it
+    assert np.array_equal(padded.images[0], 255 - picture(2))
+    assert maker.recipe(one, Setting.parse("resolution:448+invert")) == maker.recipe(sample(2), FIXED)
     own = Setting.parse("resolution:16")  # nobody made this one, nor others of the kind
     assert maker.view(one, own).digests == maker.view(sample(1), own).digests
     lanczos = Setting.parse("resolution_lanczos:448")
