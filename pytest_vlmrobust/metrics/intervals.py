@@ -14,17 +14,21 @@ from pytest_vlmrobust.core.setting import CLEAN_NAME
 
 from .blind_scores import share_of_gain_interval, visual_gain_interval
 from .scores import Scores, is_binary, per_sample, stacked
-from .selections import low_settings, types
+from .selections import low_settings, types, worst_tenth
 from .statistics.clusters import Clusters
 from .statistics.counts import count_interval
 from .statistics.differences import BoundTest, drop_test, largest_bounds
 from .statistics.guarded import BoundedMeanTest, gains_to_expect
+from .statistics.maxima import largest_few_lower, largest_few_upper
 from .statistics.proportions import judged_proportion_interval
 from .statistics.quantiles import one_sided
 from .table import ScoreTable
 from .thresholds import BENIGN, CATASTROPHIC, SEVERE
 
 Bounds = tuple[float, float]
+
+_SEED = 0
+"""A verdict must not depend on when it is asked for."""
 
 
 def accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
@@ -114,6 +118,19 @@ def mean_harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: f
 def mean_helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the mean share of helpful flips by guarded Student's t over the samples' own shares."""
     return _t_bounds(table, (table.matrix() - table.clean[:, None]).clip(min=0.0).mean(axis=1), confidence)
+
+
+def worst_tenth_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the mean of the largest tenth of the drops, by guarded Student's t, whichever settings they belong to.
+
+    Above by the largest of the upper bounds of the means over any tenth of the settings, without correction
+    (intersection-union). Below by samples that did not choose the settings: each fold judges those that the others choose.
+    """
+    drops, tail = table.clean[:, None] - table.matrix(), one_sided(confidence)
+    few = worst_tenth(drops.shape[1])
+    value = float(np.sort(drops.mean(axis=0))[-few:].mean())
+    low = largest_few_lower(drops, table.clusters, few, tail, np.random.default_rng(_SEED))
+    return min(low, value), max(largest_few_upper(drops, table.clusters, few, tail), value)
 
 
 def worst_case_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001

@@ -56,6 +56,14 @@ def test_worst_at_low_is_corrected_for_low_settings_only() -> None:
     assert result.high == pytest.approx(paired_drop_interval(20, 0, 200, 0.90)[1])
 
 
+def test_the_mean_drop_at_low_is_that_of_low_settings() -> None:
+    low = {"a:low": _lost(20), "b:low": _lost(3)}
+    table = ScoreTable(np.ones(200), {**low, "c:high": _lost(190), "d": _lost(150)})
+    found, alone = estimate("mean_drop_at_low", table), estimate("mean_drop", ScoreTable(np.ones(200), low))
+    assert found.value == pytest.approx(23 / 400)
+    assert (found.low, found.high) == (alone.low, alone.high)
+
+
 def test_severe_failures_are_counted_when_shown() -> None:
     """Two settings lose half (shown), two lose nothing (shown not to), one stands at the threshold (open)."""
     lost = {"a": 100, "b": 100, "c": 0, "d": 0, "e": 21}
