@@ -257,6 +257,7 @@ class Gate:
                 pictures=self.store_directory / FOLDER,
             ),
             listener=self._progressed,
+            notice=self._noticed,
         )
 
     @cached_property
@@ -473,3 +474,7 @@ class Gate:
     def _progressed(self, progress: Progress) -> None:
         if self.display is not None:
             self.display.progressed(progress)
+
+    def _noticed(self, text: str) -> None:
+        if self.display is not None:
+            self.display.notice(text if self.controls else f"{self.worker}: {text}")
