@@ -331,6 +331,7 @@ class Evaluator:
             max_new_tokens=self._limit(ref, asking.sample),
             sample_id=asking.sample.id,
             setting=str(cell.setting),
+            dataset=cell.dataset,
         )
 
     def _settle(self, cell: Cell, requests: Mapping[str, Request], answers: dict[str, Prediction]) -> int:
