@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from .intervals import mean_bounds
 from .scores import Scores
 from .statistics.curves import (
     MOST_POINTS,
@@ -37,9 +38,8 @@ _SEED = 0
 
 
 def mean_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
-    """Bounds the mean accuracy over all resolutions by Student's t over the samples' own means."""
-    rungs = _rungs(table)
-    return _one_contrast(table, rungs, np.full(rungs.shape[1], 1.0 / rungs.shape[1]), confidence)
+    """Bounds the mean accuracy over all resolutions by guarded Student's t over the samples' own means."""
+    return mean_bounds(table, _rungs(table).mean(axis=1), confidence)
 
 
 def net(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001

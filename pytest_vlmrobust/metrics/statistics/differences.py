@@ -88,6 +88,9 @@ class TangoTest:
 def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
     """Returns the test for the drops of m settings: Tango's for 0/1 scores, Student's guarded t for graded ones.
 
+    The guard of graded scores expects that a further sample loses all, and gains about as much as those that gained. For a gain
+    take the scores the other way round, and change the signs of its bounds.
+
     Args:
         clean: float64, shape (N,) with N > 0.
         perturbed: float64, shape (N, m).
@@ -95,7 +98,7 @@ def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
     """
     differences = clean[:, None] - perturbed
     binary = all(bool(((scores == 0.0) | (scores == 1.0)).all()) for scores in (clean, perturbed))
-    return TangoTest.of(differences, clusters) if binary else BoundedMeanTest.of(differences, clusters, -1.0, 1.0)
+    return TangoTest.of(differences, clusters) if binary else BoundedMeanTest.of_losses(differences, clusters)
 
 
 def largest_bounds(tests: Sequence[BoundTest], count: int, tail: float) -> tuple[float, float]:
