@@ -36,6 +36,13 @@ def shipped_tests() -> frozenset[JudgedTest]:
     return frozenset(test for file in files for test in _tests_of(file))
 
 
+@cache
+def suite_tests(name: str) -> frozenset[JudgedTest]:
+    """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``."""
+    file = shipped("suites") / f"test_{name}.py"
+    return frozenset(test for test in _tests_of(file) if test.dataset == ANY)
+
+
 def _tests_of(file: Path) -> Iterator[JudgedTest]:
     tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
     constants = {

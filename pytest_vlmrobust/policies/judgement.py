@@ -95,6 +95,17 @@ def judge_rule(
     return _verdict(rule, outcome, reason)
 
 
+def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1) -> Outcome:
+    """Returns the outcome that :func:`judge_rule` gives, for those who judge thousands and read no sentence: much faster."""
+    outcome, _, measured = _assess(Evidence.of(rule, estimate, tests))
+    if _only_warns(rule, outcome):
+        return Outcome.MEASURED
+    waivable = outcome is Outcome.FAIL or (outcome is Outcome.INCONCLUSIVE and measured)
+    if waivable and any(not _why_not_waived(waiver, rule.bound, estimate.value, today) for waiver in waivers):
+        return Outcome.WAIVED
+    return outcome
+
+
 def _verdict(rule: Rule, outcome: Outcome, reason: str) -> Verdict:
     target = rule.treatment.judge.target
     return Verdict(outcome, reason, rule.metric, rule.id, rule.source, str(rule.bound), target=target)
