@@ -43,7 +43,7 @@ def mean_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> 
 
 
 def net(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the change from the lowest to the highest resolution: Tango for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds the change from the lowest to the highest resolution: by tails of flips for 0/1 scores, else by guarded t."""
     rungs = _rungs(table)
     tail, test = one_sided(confidence), drop_test(rungs[:, -1], rungs[:, :1], table.clusters)
     return float(test.lower(tail)[0]), float(test.upper(tail)[0])
@@ -97,15 +97,13 @@ def wobble_bounds(table: ScoreTable, setting: str | None, confidence: float) -> 
 def downward_step(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the largest loss from one resolution to a higher one, by the tests of all R (R - 1) / 2 pairs.
 
-    As for the largest drop of a sweep: above without correction, below by Bonferroni's, halved because Tango's test errs more
-    often than it says far out in its tail.
+    As for the largest drop of a sweep: above without correction, below by Bonferroni's.
     """
     rungs, tail = _rungs(table), one_sided(confidence)
     columns = range(rungs.shape[1])
     tests = [drop_test(rungs[:, lower], rungs[:, lower + 1 :], table.clusters) for lower in columns[:-1]]
     pairs = len(list(itertools.combinations(columns, 2)))
-    share = tail if pairs == 1 else tail / (2 * pairs)
-    low = max(float(test.lower(share).max()) for test in tests)
+    low = max(float(test.lower(tail / pairs).max()) for test in tests)
     high = max(float(test.upper(tail).max()) for test in tests)
     return max(low, 0.0), max(high, 0.0)
 

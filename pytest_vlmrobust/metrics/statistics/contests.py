@@ -61,7 +61,7 @@ class Contest:
         if ends is None:
             alone = BoundedMeanTest.unguarded(points, clusters)
         else:
-            variances, count = clusters.variances(points), clusters.count * counted
+            variances, count = clusters.variances(points), clusters.effective * counted
             alone = BoundedMeanTest.from_variances(values, variances, count, clusters.degrees_of_freedom, ends)
         return cls(alone, ContrastTest.of(points, _contrasts(len(values)), clusters))
 
