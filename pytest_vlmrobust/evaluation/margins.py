@@ -160,8 +160,9 @@ class Margins:
             return excess(self._margin(move(profile, value, among), rule, tests, spread))
 
         if at(low) * at(high) > 0.0:
-            raise UsageError(f"rule {rule.id}: no value of {rule.metric} lies that many standard errors from {rule.bound} at "
-                             f"{self.n} samples")
+            raise UsageError(
+                f"rule {rule.id}: no value of {rule.metric} lies that many standard errors from {rule.bound} at {self.n} samples"
+            )
         rising = at(high) > at(low)
         for _ in range(_STEPS):
             middle = (low + high) / 2.0
@@ -202,8 +203,9 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
     about = metrics.get(metric)
     move, low, high = _MOVES.get(metric, _FACTOR)
     if metric not in _MOVES and about.suite not in ("", "corruptions"):
-        raise UsageError(f"--shift {metric}: profiles have nothing that moves it. They move: {', '.join(_MOVES)}, and what follows "
-                         "from drops")
+        raise UsageError(
+            f"--shift {metric}: profiles have nothing that moves it. They move: {', '.join(_MOVES)}, and what follows from drops"
+        )
     among = _scope(metric, profile)
     if move is _lost and profile.churn is None:
         profile = replace(profile, churn=0.0)
@@ -215,7 +217,9 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
         return max(values(metric, table, setting) for setting in settings) - value
 
     if at(low) * at(high) > 0.0:
-        raise UsageError(f"--shift {metric}={value:g}: it cannot be moved there: from {at(low) + value:.3g} to {at(high) + value:.3g}")
+        raise UsageError(
+            f"--shift {metric}={value:g}: it cannot be moved there: from {at(low) + value:.3g} to {at(high) + value:.3g}"
+        )
     rising = at(high) > at(low)
     for _ in range(_STEPS):
         middle = (low + high) / 2.0

@@ -137,7 +137,9 @@ def plan(policy: Policy, truth: Truth) -> Planned:
             measured = any(test.metric == rule.metric for test in known)
             if measured and policy.coverage.rules is Extent.WHOLE:
                 shortfalls.append(f"rule {rule.id} meets no test, and coverage asks that all rules do")
-    left_out |= {suite: "a suite that the policy asks for, and that is not simulated" for suite in asked if suite not in SIMULATED}
+    left_out |= {
+        suite: "a suite that the policy asks for, and that is not simulated" for suite in asked if suite not in SIMULATED
+    }
     return Planned(judged, found, left_out, idle, tuple(shortfalls))
 
 
@@ -208,8 +210,10 @@ class Simulation:
         rules = {rule.id: rule for rule in self.planned.policy.rules}
         estimates: dict[tuple[str, str, str], Estimate] = {}
         return {
-            name: min((self._outcome(rules[name], *each, tables, estimates) for each in self._decisive(rules[name], tests, tables)),
-                      key=WORST_FIRST.index)
+            name: min(
+                (self._outcome(rules[name], *each, tables, estimates) for each in self._decisive(rules[name], tests, tables)),
+                key=WORST_FIRST.index,
+            )
             for name, tests in self.planned.tests.items()
         }
 
@@ -260,7 +264,13 @@ class Simulation:
         return outcome
 
     def samples_to_decide(
-        self, n: int, runs: int, rng: np.random.Generator, *, most: int = _MOST_SAMPLES, progress: Callable[[str], None] = lambda _: None
+        self,
+        n: int,
+        runs: int,
+        rng: np.random.Generator,
+        *,
+        most: int = _MOST_SAMPLES,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> tuple[int, int | None]:
         """Returns between which sizes 80 % of runs are decided: ``(too few, enough)``; None for more than ``most``.
 

@@ -140,7 +140,11 @@ class Profile:
             suite: self._answers(suite, clean, difficulty, rng) for suite in suites if suite != "patches" and self.settings(suite)
         }
         patches = self._patches(clean, rng) if "patches" in suites else {}
-        shared: dict[str, Any] = {"clean": clean.astype(float), "no_image": blind.astype(float), "chances": np.full(n, self.guess)}
+        shared: dict[str, Any] = {
+            "clean": clean.astype(float),
+            "no_image": blind.astype(float),
+            "chances": np.full(n, self.guess),
+        }
         tables = {suite: self._table(scores, shared, rng) for suite, scores in drawn.items()}
         if patches:
             best = {name: views.max(axis=1) for name, views in patches.items()}
@@ -193,9 +197,7 @@ class Profile:
         harmful = (drops + helpful).clip(0.0, self.clean)
         return harmful / max(self.clean, 1e-12), helpful / max(1.0 - self.clean, 1e-12)
 
-    def _answers(
-        self, suite: str, clean: NDArray[np.bool_], difficulty: Array, rng: np.random.Generator
-    ) -> dict[str, Array]:
+    def _answers(self, suite: str, clean: NDArray[np.bool_], difficulty: Array, rng: np.random.Generator) -> dict[str, Array]:
         import numpy as np
         from scipy.special import ndtri
 
@@ -392,10 +394,15 @@ def _tier(drop: float) -> str:
 def _tiers(about: Mapping[str, Any], own: Mapping[str, Any], listed: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
     """Returns, for each level, the interval of every drop that no table names, in percentage points, largest first."""
     count = len(perturbations.names("robustbench"))
-    left = {tier: round(share * count / 100.0) - sum(_tier(drop) == tier for drop in listed.values()) for tier, share in
-            own["table_19"].items()}
+    left = {
+        tier: round(share * count / 100.0) - sum(_tier(drop) == tier for drop in listed.values())
+        for tier, share in own["table_19"].items()
+    }
     by_level = {level: [drop for name, drop in listed.items() if _level(name) == level] for level in _LEVELS}
-    rest = {level: sum(_level(name) == level for name in perturbations.names("robustbench")) - len(by_level[level]) for level in _LEVELS}
+    rest = {
+        level: sum(_level(name) == level for name in perturbations.names("robustbench")) - len(by_level[level])
+        for level in _LEVELS
+    }
     most = {level: min(drops) for level, drops in by_level.items()}
     lows = rest["low"] + len(by_level["low"])
     small = round(own["table_3"]["benign_at_low"] * lows / 100.0) - sum(drop < 1.0 for drop in by_level["low"])
@@ -454,7 +461,7 @@ def _where(function: Any, low: float, high: float) -> float:
 
 def _commonness(about: Mapping[str, Any]) -> dict[str, float]:
     """Returns each setting with minus the sum of the drops that models list for its perturbation at any level."""
-    found = {name: 0.0 for name in perturbations.names("robustbench")}
+    found = dict.fromkeys(perturbations.names("robustbench"), 0.0)
     for own in about["models"].values():
         for drops in (own.get("table_13") or own["table_14"]).values():
             for kind, drop in drops.items():

@@ -43,7 +43,7 @@ def mean_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> 
 
 
 def net(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the change from the lowest to the highest resolution: Tango for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds the change from the lowest to the highest resolution: by tails of flips for 0/1 scores, else by guarded t."""
     rungs = _rungs(table)
     tail, test = one_sided(confidence), drop_test(rungs[:, -1], rungs[:, :1], table.clusters)
     return float(test.lower(tail)[0]), float(test.upper(tail)[0])

@@ -58,7 +58,7 @@ class Contest:
             counted: the share of the N samples that have a value of their own, and are not among those left out.
         """
         points = influences + values
-        variances, count = clusters.variances(points), clusters.count * counted
+        variances, count = clusters.variances(points), clusters.effective * counted
         alone = BoundedMeanTest.from_variances(values, variances, count, clusters.degrees_of_freedom, ends)
         return cls(alone, ContrastTest.of(points, _contrasts(len(values)), clusters))
 

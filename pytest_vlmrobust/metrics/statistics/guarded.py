@@ -66,7 +66,7 @@ class BoundedMeanTest:
             largest: the largest one.
         """
         means, variances = values.mean(axis=0), clusters.variances(values)
-        return cls.from_variances(means, variances, clusters.count, clusters.degrees_of_freedom, (smallest, largest))
+        return cls.from_variances(means, variances, clusters.effective, clusters.degrees_of_freedom, (smallest, largest))
 
     @classmethod
     def of_losses(cls, losses: Array, clusters: Clusters) -> BoundedMeanTest:
@@ -188,7 +188,7 @@ def _interval(parts: Array, clusters: Clusters, confidence: float) -> tuple[floa
 def _size(contrast: Array, clusters: Clusters) -> int:
     """Returns how many samples of one cluster count as much as one independent sample; no more than a cluster has."""
     effect = float(clusters.design_effects(contrast[:, None])[0])
-    return max(round(min(effect, contrast.size / clusters.count)), 1)
+    return max(round(min(effect, contrast.size / clusters.effective)), 1)
 
 
 def _with(values: Array, clusters: Clusters, extra: tuple[float, ...], size: int) -> tuple[Array, Clusters]:
