@@ -16,22 +16,39 @@ OBSERVATORY = "observatory"
 """The suite whose metrics cells of tasks are measured by."""
 BASELINE = "baseline"
 """The suite whose metrics compare a cell with an earlier run."""
-_SUITES = {"patches": "patches", "ladder": "resolution", PREPROCESSING: "resolution"}
+_SUITES = {"patches": "patches", "attempts": "attempts", "ladder": "resolution", PREPROCESSING: "resolution"}
 """Family of the last step of a setting to the suite whose metrics its cells are measured by; the corruptions' for all others."""
 UNPARSED_INCREASE = "unparsed_increase"
 LABEL_PRESERVING_DROP = "label_preserving_drop"
 PREPROCESSING_GAIN = "preprocessing_gain"
 
 
-def judged_tests(planned: Planned, tasks: Mapping[str, str] | None = None, *, baseline: bool = False) -> list[JudgedTest]:
+UNMEASURED = {
+    metrics.Needs.PATCHES_AGAIN: "a second pass over the patches",
+    metrics.Needs.PLACEBO_PATCHES: "answers to the patches of other pictures",
+}
+"""What metrics may need and no run asks a model for: their formulas are offered to whoever has such scores."""
+
+
+def unmeasured_metrics() -> dict[str, str]:
+    """Returns the metrics that no run measures, with what would have to be asked for."""
+    records = {name: metrics.get(name) for name in metrics.names()}
+    lacking = {name: [UNMEASURED[need] for need in record.needs if need in UNMEASURED] for name, record in records.items()}
+    return {name: needs[0] for name, needs in lacking.items() if needs}
+
+
+def judged_tests(
+    planned: Planned, tasks: Mapping[str, str] | None = None, *, baseline: bool = False, attempts: bool = False
+) -> list[JudgedTest]:
     """Returns what a planned test will be judged by, a line for each metric; strata of the data set are not known yet.
 
-    ``tasks`` says of data sets made of collections what is asked in them, ``baseline`` whether cells are compared with one.
+    ``tasks`` says of data sets made of collections what is asked in them, ``baseline`` whether cells are compared with one,
+    ``attempts`` whether cells of patches are compared with as many attempts at the whole picture.
     """
     if not isinstance(planned, Cell):
         return [JudgedTest(planned.model, planned.dataset, planned.metric, planned.split)]
     family, level = family_and_level(planned.setting)
-    names = cell_metrics(planned.setting, (tasks or {}).get(planned.dataset, ""))
+    names = cell_metrics(planned.setting, (tasks or {}).get(planned.dataset, ""), attempts=attempts)
     names += [LABEL_PRESERVING_DROP, *([PREPROCESSING_GAIN] if is_preprocessed(planned.setting) else ())]
     names += [UNPARSED_INCREASE] if planned.setting not in (CLEAN, NO_IMAGE) else []
     names += baseline_metrics(planned.setting) if baseline else []
@@ -53,16 +70,16 @@ def family_and_level(setting: Setting) -> tuple[str, str]:
     return about.family, about.level or ""
 
 
-def cell_metrics(setting: Setting, task: str) -> list[str]:
+def cell_metrics(setting: Setting, task: str, *, attempts: bool = False) -> list[str]:
     """Returns the metrics that a cell is measured by; ``task`` is empty for plain questions."""
     if setting in (CLEAN, NO_IMAGE):
         return ["accuracy"]
     if task:
         return [name for name in metrics.names(scope="cell", suite=OBSERVATORY) if _may_have(metrics.get(name), task)]
     suite = _SUITES.get(family_and_level(setting)[0].rpartition("+")[2], "corruptions")
-    return [
-        name for name in metrics.names(scope="cell", suite=suite) if not any(need.optional for need in metrics.get(name).needs)
-    ]
+    offered = {metrics.Needs.WHOLE_ATTEMPTS} if attempts else set()
+    named = metrics.names(scope="cell", suite=suite)
+    return [name for name in named if {need for need in metrics.get(name).needs if need.optional} <= offered]
 
 
 def _may_have(metric: metrics.Metric, task: str) -> bool:

@@ -61,6 +61,7 @@ from .observatory import (
 from .paired import (
     FlipRates,
     accuracy,
+    accuracy_above_chance,
     accuracy_drop,
     clean_accuracy,
     flip_rates,
@@ -158,6 +159,7 @@ __all__ = [
     "UndecidedZone",
     "absolute_continuous_error",
     "accuracy",
+    "accuracy_above_chance",
     "accuracy_drop",
     "applicable",
     "baseline_drop",

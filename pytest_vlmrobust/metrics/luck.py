@@ -189,6 +189,7 @@ def pcri_split(whole: ArrayLike, patches: ArrayLike, patches_again: ArrayLike) -
     gate=validity.whole_is_above_chance,
     unchanged=0.0,
     monotone={Needs.CLEAN: 0, Needs.PATCHES: -1, Needs.WHOLE_ATTEMPTS: 1},
+    best_patch_is_enough=True,
 )
 def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike) -> float:
     """PCRI with equal luck on both sides: the best of n*n patches against the best of n*n attempts at the whole image.

@@ -61,6 +61,8 @@ class Needs(Enum):
     """Scores at each of these resolutions, shape (N, R)."""
     CHANCES = "chances"
     """Expected score of guessing of each sample, shape (N,)."""
+    FLOORS = "floors"
+    """Score of each sample for whoever never looks: by a guess, or by the same answer to every question, shape (N,)."""
     PATCHES_AGAIN = "patches_again"
     """Scores of a second, independent pass over the patches, shape (N, n*n): sampled anew, or options in another order."""
     WHOLE_ATTEMPTS = "whole_attempts"

@@ -28,7 +28,7 @@ from .rerun import Rerun
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends import Backend
-    from pytest_vlmrobust.core.cell import Planned
+    from pytest_vlmrobust.core.cell import Cell, Planned
     from pytest_vlmrobust.core.model import ModelRef
     from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.core.repeatability import Repeatability
@@ -337,6 +337,7 @@ class Gate:
             data=self.data,
             families=members,
             baseline=self.baseline,
+            attempts=self.settings.vlm_patch_attempts,
         )
 
     @cached_property
@@ -360,9 +361,17 @@ class Gate:
 
     def judged(self, planned: Planned) -> list[JudgedTest]:
         """Returns what a planned test will be judged by."""
+        from pytest_vlmrobust.core.cell import Cell
         from pytest_vlmrobust.evaluation.judged import judged_tests
 
-        return judged_tests(planned, self.data.tasks, baseline=bool(self.settings.vlm_baseline))
+        attempts = isinstance(planned, Cell) and self.attempts_of(planned) is not None
+        return judged_tests(planned, self.data.tasks, baseline=bool(self.settings.vlm_baseline), attempts=attempts)
+
+    def attempts_of(self, cell: Cell) -> Cell | None:
+        """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for."""
+        from pytest_vlmrobust.evaluation.attempts import attempts_of
+
+        return attempts_of(cell, self.policies[cell.model], always=self.settings.vlm_patch_attempts)
 
     @property
     def store_directory(self) -> Path:
