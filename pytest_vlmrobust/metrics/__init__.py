@@ -84,7 +84,7 @@ from .patches import (
 )
 from .people import HumanReference, human_reference
 from .pointing import GridError, fixation_rate, grid_error
-from .record import Coverage, Metric, Needs
+from .record import Circumstances, Coverage, Metric, Needs
 from .registry import AMBIGUOUS, REGISTRY, ambiguous_message, get, metric, names
 from .resolution import (
     LinearTrend,
@@ -140,6 +140,7 @@ __all__ = [
     "REGISTRY",
     "TIERS",
     "ChangedSamples",
+    "Circumstances",
     "Correlation",
     "Coverage",
     "EffectiveSize",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from numpy.typing import ArrayLike
 
 from . import intervals, validity
-from .record import Needs
+from .record import Needs, loss_reach
 from .registry import metric
 from .scores import ROUNDING, as_scores, mean, paired
 
@@ -85,6 +85,7 @@ def clean_accuracy(clean: ArrayLike) -> float:
     perfect=0.0,
     reference="VLM-RobustBench section 3.1, equation 1; The Perceptual Observatory section 3.3 (identity robustness)",
     interval=intervals.accuracy_drop,
+    reach=loss_reach,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
 )
@@ -205,6 +206,7 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     reference='PCRI and RCI, "Validity domain and chance": max(0.5, majority) on yes/no, the majority answer on open questions',
     suite="corruptions",
     interval=intervals.accuracy_above_chance,
+    reach=loss_reach,
     monotone={Needs.CLEAN: 1, Needs.FLOORS: -1},
 )
 def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
@@ -240,6 +242,7 @@ def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
     reference="VLM-RobustBench section 3.1, equation 2",
     suite="corruptions",
     interval=intervals.visual_gain,
+    reach=loss_reach,
     blind=0.0,
     monotone={Needs.CLEAN: 1, Needs.NO_IMAGE: -1},
 )
