@@ -6,8 +6,8 @@
 Each run draws the answers of a scripted model to the whole picture, to as many attempts at it, and to n x n patches, and judges
 the index by its own interval at a one-sided risk of 5 %, as a gate does. ``independent`` models are right on every view by an own
 coin; ``steady`` ones are right on the same samples in every view; the ``guesser`` guesses; those that ``know`` a share of the
-answers do so from any view, and guess the others anew; ``distracted`` ones know 60 % from the whole, however shifted, and 95 % from
-some patch; the one that ``needs the whole`` knows 80 % from it and 50 % from the best patch.
+answers do so from any view, and guess the others anew; ``distracted`` ones know 60 % from the whole, however shifted, and 95 %
+from some patch; the one that ``needs the whole`` knows 80 % from it and 50 % from the best patch.
 """
 
 from __future__ import annotations
