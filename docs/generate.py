@@ -46,6 +46,7 @@ BUILT_IN = "pytest_vlmrobust.perturbations"
 
 _GROUPS = {
     "patches": "sizes",
+    "attempts": "sizes",
     "ladder": "sizes",
     "preprocessing": "sizes",
     "observatory": "observatory",

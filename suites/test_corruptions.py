@@ -12,6 +12,7 @@ from pytest_vlmrobust.plugin import GatedTest
 
 SUMMARY_METRICS = (
     "clean_accuracy",
+    "accuracy_above_chance",
     "visual_gain",
     "mean_drop",
     "mean_drop_at_low",

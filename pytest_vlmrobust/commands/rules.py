@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import math
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust.core.counting import quantity
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.errors import PolicyError, UsageError
 
 from .parsing import Commands, count
 from .printing import in_color, say, show, width
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import Policy
+
+
+_FEWEST = 2
+"""Options among which there is a choice."""
 
 
 class _Noise(NamedTuple):
@@ -30,6 +35,15 @@ def add(commands: Commands) -> None:
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
     check.add_argument(
         "--samples", type=count, metavar="N", help="say which rules N independent samples of a data set hardly decide"
+    )
+    check.add_argument(
+        "--options",
+        type=_options,
+        metavar="K",
+        help="refuse bounds that no outcome could break where questions have K options: 2 for yes/no, or open",
+    )
+    check.add_argument(
+        "--accuracy", type=_accuracy, metavar="A", help="refuse bounds that no outcome could break at this clean accuracy: 0.8"
     )
     check.add_argument(
         "--noise",
@@ -57,11 +71,40 @@ def _check(options: argparse.Namespace) -> int:
         say(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
     for line in noise.said:
         say(line)
-    findings = lint(policy, today=date.today(), samples=options.samples)  # noqa: DTZ011 - waivers expire by local date
-    warnings = [*map(str, [*findings, *lacks_basics(policy)]), *noise.warnings]
+    findings = lint(
+        policy,
+        today=date.today(),  # noqa: DTZ011 - waivers expire by local date
+        samples=options.samples,
+        options=options.options,
+        clean=options.accuracy,
+    )
+    said = [finding for finding in findings if not finding.refused]
+    warnings = [*map(str, [*said, *lacks_basics(policy)]), *noise.warnings]
     for finding in warnings:
         say(f"warning: {finding}")
+    if refused := [finding for finding in findings if finding.refused]:
+        raise PolicyError("\n".join(f"refused: {finding}" for finding in refused))
     return int(options.strict and bool(warnings))
+
+
+def _options(text: str) -> float:
+    """Reads a number of options: ``4``, or ``open`` for questions without any."""
+    if text == "open":
+        return math.inf
+    if not text.isascii() or not text.isdigit() or int(text) < _FEWEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of options. Expected 2 or more, or open")
+    return float(text)
+
+
+def _accuracy(text: str) -> float:
+    """Reads a clean accuracy, above 0 and at most 1: ``0.8`` or ``80%``."""
+    try:
+        found = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        found = math.nan
+    if not 0.0 < found <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected an accuracy above 0 and at most 1, such as 0.8 or 80%")
+    return found
 
 
 def _noise(directory: Path, policy: Policy) -> _Noise:

@@ -69,6 +69,8 @@ class Docket:
     """Of data sets of which nothing is asked, what their collections lack."""
     baseline: bool = False
     """Whether cells are compared with an earlier run."""
+    attempts: bool = False
+    """Whether patches are compared with attempts at the whole picture also where no rule asks for it."""
     applied: Mapping[str, str] = field(default_factory=dict)
     """Of a docket that was read, the SHA-256 that the run gave for what each policy means."""
 
@@ -82,6 +84,7 @@ class Docket:
             "date": self.today.isoformat(),
             "reference": self.reference,
             "baseline": self.baseline,
+            "attempts": self.attempts,
             "models": {name: asdict(ref) for name, ref in self.models.items()},
             "tasks": dict(self.tasks),
             "lacking": dict(self.lacking),
@@ -114,6 +117,7 @@ class Docket:
                 tasks=data["tasks"],
                 lacking=data.get("lacking", {}),
                 baseline=data["baseline"],
+                attempts=data.get("attempts", False),
                 applied={name: entry["sha256"] for name, entry in data["policies"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError, SettingError) as error:

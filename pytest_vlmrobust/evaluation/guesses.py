@@ -2,11 +2,12 @@
 
 A model that says "I cannot see an image" is right to do so. Counted as 0, its refusals would make the visual gain larger, and
 shares of it smaller, than for a model that guesses; left out, the questions that are left would be a selection. So each counts
-what guessing gives.
+what is had without looking: by a guess, or by the answer that is right most often, where that is better.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import NO_IMAGE, Setting
+
+from .floor import floor
 
 if TYPE_CHECKING:
     from .cell_result import CellResult
@@ -30,7 +33,7 @@ def is_guess(setting: Setting, sample: Sample, score: Score) -> bool:
 
 
 def counted(setting: Setting, samples: Sequence[Sample], scores: Sequence[Score]) -> list[float]:
-    """Returns what the scores of a cell count for in metrics: their values, and what guessing gives in place of a guess.
+    """Returns what the scores of a cell count for in metrics: their values, and what :func:`floor` gives in place of a guess.
 
     Args:
         setting: of the cell.
@@ -39,9 +42,9 @@ def counted(setting: Setting, samples: Sequence[Sample], scores: Sequence[Score]
     """
     if setting != NO_IMAGE:
         return [score.value for score in scores]
-    return [
-        sample.chance if is_guess(setting, sample, score) else score.value for sample, score in zip(samples, scores, strict=True)
-    ]
+    guessed = [is_guess(setting, sample, score) for sample, score in zip(samples, scores, strict=True)]
+    unseen = floor(samples).scores.tolist() if any(guessed) else [math.nan] * len(samples)
+    return [worth if guess else score.value for guess, worth, score in zip(guessed, unseen, scores, strict=True)]
 
 
 def said_of_guesses(results: Sequence[CellResult]) -> tuple[str, ...]:

@@ -28,11 +28,25 @@ OBSERVATORY = "observatory"
 """The suite whose metrics cells of tasks are measured by."""
 BASELINE = "baseline"
 """The suite whose metrics compare a cell with an earlier run."""
-_SUITES = {"patches": "patches", "ladder": "resolution", PREPROCESSING: "resolution"}
+_SUITES = {"patches": "patches", "attempts": "attempts", "ladder": "resolution", PREPROCESSING: "resolution"}
 """Family of the last step of a setting to the suite whose metrics its cells are measured by; the corruptions' for all others."""
 UNPARSED_INCREASE = "unparsed_increase"
 LABEL_PRESERVING_DROP = "label_preserving_drop"
 PREPROCESSING_GAIN = "preprocessing_gain"
+
+
+UNMEASURED = {
+    metrics.Needs.PATCHES_AGAIN: "a second pass over the patches",
+    metrics.Needs.PLACEBO_PATCHES: "answers to the patches of other pictures",
+}
+"""What metrics may need and no run asks a model for: their formulas are offered to whoever has such scores."""
+
+
+def unmeasured_metrics() -> dict[str, str]:
+    """Returns the metrics that no run measures, with what would have to be asked for."""
+    records = {name: metrics.get(name) for name in metrics.names()}
+    lacking = {name: [UNMEASURED[need] for need in record.needs if need in UNMEASURED] for name, record in records.items()}
+    return {name: needs[0] for name, needs in lacking.items() if needs}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +71,9 @@ class Asked:
             return cls(task)
 
 
-def judged_tests(planned: Planned, asked: Asked | None = None, *, baseline: bool = False) -> list[JudgedTest]:
+def judged_tests(
+    planned: Planned, asked: Asked | None = None, *, baseline: bool = False, attempts: bool = False
+) -> list[JudgedTest]:
     """Returns what a planned test will be judged by, a line for each metric; categories of the dataset are counted elsewhere.
 
     That is what :class:`~.judging.Judge` measures and rules may bound. Two metrics are named that answers may leave out:
@@ -67,20 +83,22 @@ def judged_tests(planned: Planned, asked: Asked | None = None, *, baseline: bool
         planned: of one model.
         asked: what is known of its dataset.
         baseline: whether cells are compared with an earlier run.
+        attempts: whether cells of patches are compared with as many attempts at the whole picture.
     """
     asked = asked or Asked()
     if not isinstance(planned, Cell):
         names = [planned.metric, *_macro(planned, asked)]
         return [JudgedTest(planned.model, planned.dataset, name, planned.split) for name in names]
     family, level = family_and_level(planned.setting)
-    names = [*_of_scores(planned.setting, asked), *_of_corpus(planned.setting, asked), *_beside_scores(planned.setting, asked)]
+    names = _of_scores(planned.setting, asked, attempts=attempts)
+    names += [*_of_corpus(planned.setting, asked), *_beside_scores(planned.setting, asked)]
     names += baseline_metrics(planned.setting) if baseline else []
     return [JudgedTest(planned.model, planned.dataset, name, str(planned.setting), family, level) for name in names]
 
 
-def _of_scores(setting: Setting, asked: Asked) -> list[str]:
+def _of_scores(setting: Setting, asked: Asked, *, attempts: bool) -> list[str]:
     """Returns the metrics of a cell that are computed from scores, with those that ask for part of the samples."""
-    names = cell_metrics(setting, asked.task)
+    names = cell_metrics(setting, asked.task, attempts=attempts)
     if asked.task and asked.samples is not None:
         names = observatory.offered(names, asked.samples, str(setting))
     changes = setting not in (CLEAN, NO_IMAGE) and (asked.samples is None or not all(label_preserving(setting, asked.samples)))
@@ -127,16 +145,16 @@ def family_and_level(setting: Setting) -> tuple[str, str]:
     return about.family, about.level or ""
 
 
-def cell_metrics(setting: Setting, task: str) -> list[str]:
+def cell_metrics(setting: Setting, task: str, *, attempts: bool = False) -> list[str]:
     """Returns the metrics that a cell is measured by; ``task`` is empty for plain questions."""
     if setting in (CLEAN, NO_IMAGE):
         return ["accuracy"]
     if task:
         return [name for name in metrics.names(scope="cell", suite=OBSERVATORY) if _may_have(metrics.get(name), task)]
     suite = _SUITES.get(family_and_level(setting)[0].rpartition("+")[2], "corruptions")
-    return [
-        name for name in metrics.names(scope="cell", suite=suite) if not any(need.optional for need in metrics.get(name).needs)
-    ]
+    offered = {metrics.Needs.WHOLE_ATTEMPTS} if attempts else set()
+    named = metrics.names(scope="cell", suite=suite)
+    return [name for name in named if {need for need in metrics.get(name).needs if need.optional} <= offered]
 
 
 def _may_have(metric: metrics.Metric, task: str) -> bool:

@@ -21,15 +21,18 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import observatory
+from .attempts import attempts_of, told_apart
 from .baseline import Baseline, baseline_estimates, baseline_scores, changed, not_compared
 from .cell_result import CellResult
 from .data import TaskData
 from .examples import examples
 from .families import Family, twin
+from .floor import floor
 from .gains import gain_estimates
 from .guesses import reads_blind, said_of_guesses
 from .judged import LABEL_PRESERVING_DROP, Asked, cell_metrics, family_and_level, judged_tests
 from .measured import Measured, chances, score_table
+from .needed import WITHOUT_SETTINGS
 from .parts import (
     bands,
     blind_unparsed,
@@ -69,6 +72,8 @@ class Judge:
     families: Mapping[str, Family] = field(default_factory=dict)
     baseline: Baseline | None = None
     """An earlier run that cells are compared with."""
+    attempts: bool = False
+    """Whether patches are compared with as many attempts at the whole picture also where no rule asks for it."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -87,8 +92,10 @@ class Judge:
             measures = [self._measure(cell.model, test, estimate) for test in named]
             return self._record(cell, measures, (), before, not_asked=refusal, **about)
         result = self.evaluator.result(cell)
+        attempts = self._attempts(cell)
         measures = self._measures(cell, result, family, level)
-        measures += [*budget_measures(self.policies[cell.model].budgets, [result], excused=refusal), *blind_unparsed(result)]
+        budgets, answered = self.policies[cell.model].budgets, [result, *attempts]
+        measures += [*budget_measures(budgets, answered, excused=refusal), *blind_unparsed(result)]
         since = changed(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
         return self._record(
             cell,
@@ -107,6 +114,7 @@ class Judge:
                 *noted(result),
                 *bands(measures, cell.setting),
                 *savings(result),
+                *(told_apart(one) for one in attempts),
                 *self._task_notes(result),
                 *self._guess_notes(cell, measures),
             ),
@@ -124,7 +132,7 @@ class Judge:
         if lacking := self._lacking(sweep.dataset):
             return self._unasked("sweep", sweep, lacking)
         needs = set(metrics.get(sweep.metric).needs)
-        baselines_suffice = needs <= {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE}
+        baselines_suffice = needs <= WITHOUT_SETTINGS
         perturbed = [] if baselines_suffice else [s for s in settings if s not in (CLEAN, NO_IMAGE) or sweep.split]
         refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self._not_shown(sweep.model, sweep.dataset)
         asked = [] if refusal else perturbed
@@ -294,6 +302,8 @@ class Judge:
         if metrics.Needs.BASELINE_BY_SETTING in needs and self.baseline is not None:
             scores = baseline_scores(self.baseline, sweep.model, sweep.dataset, self.evaluator, table)
             added["baseline_by_setting"] = scores
+        if metrics.Needs.FLOORS in needs:
+            added |= _floors(self.evaluator.samples(sweep.dataset))
         return dataclasses.replace(table, **added)
 
     def _flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
@@ -309,16 +319,26 @@ class Judge:
         own = result.values
         clean = own if cell.setting == CLEAN else self._clean(cell).values
         blind = own if cell.setting == NO_IMAGE else self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE)).values
-        labels: dict[str, Any] = observatory.labels(result.samples) if self._is_task(cell.dataset) else {}
+        more: dict[str, Any] = observatory.labels(result.samples) if self._is_task(cell.dataset) else {}
+        if result.views > 1:
+            more |= {"patches_by_setting": {str(cell.setting): result.attempts}, **_floors(result.samples)}
+        for tried in self._attempts(cell):
+            more["whole_attempts"] = tried.attempts
         return ScoreTable(
             clean=clean,
             by_setting={str(cell.setting): own},
             no_image=blind,
             groups=[s.group or s.id for s in result.samples],
-            patches_by_setting={str(cell.setting): result.attempts} if result.views > 1 else None,
             chances=chances(result.samples),
-            **labels,
+            **more,
         )
+
+    def _attempts(self, cell: Cell) -> list[CellResult]:
+        """Returns the attempts at the whole picture that a cell of patches is compared with, where any are asked for."""
+        if self._is_task(cell.dataset):
+            return []
+        tried = attempts_of(cell, self.policies[cell.model], always=self.attempts)
+        return [] if tried is None else [self.evaluator.result(tried)]
 
     def _cell_estimates(self, cell: Cell, table: ScoreTable, samples: Sequence[Sample]) -> list[tuple[str, Estimate]]:
         cut = self.evaluator.result(cell).n_unasked > 0
@@ -338,7 +358,8 @@ class Judge:
 
     def _cell_metrics(self, cell: Cell, table: ScoreTable) -> list[str]:
         """Returns the metrics of a cell; gaps between positions or people only where there are several."""
-        named = cell_metrics(cell.setting, self._tasks.get(cell.dataset, ""))
+        task = self._tasks.get(cell.dataset, "")
+        named = cell_metrics(cell.setting, task, attempts=table.whole_attempts is not None)
         if not self._is_task(cell.dataset):
             return named
         there = metrics.applicable(table, str(cell.setting), observatory.SUITE)
@@ -375,7 +396,9 @@ class Judge:
         for category in categories:
             chosen = [sample.category == category for sample in result.samples]
             samples = [sample for sample in result.samples if sample.category == category]
-            for name, estimate in self._cell_estimates(cell, rows_of(table, chosen), samples):
+            part = rows_of(table, chosen)
+            part = part if part.floors is None else dataclasses.replace(part, **_floors(samples))
+            for name, estimate in self._cell_estimates(cell, part, samples):
                 test = JudgedTest(cell.model, cell.dataset, name, setting, family, level, category, len(categories))
                 if any(rule.applies(test) for rule in policy.rules):
                     found.append(dataclasses.replace(self._measure(cell.model, test, estimate), category=category))
@@ -397,3 +420,9 @@ class Judge:
         clean = self._clean(cell).values
         lost = [sample.id for sample, before, after in zip(result.samples, clean, result.values, strict=True) if after < before]
         return tuple(lost[:_WORST])
+
+
+def _floors(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Returns what samples give without looking, as fields of a table of scores."""
+    found = floor(samples)
+    return {"floors": found.scores, "floor_note": found.note}

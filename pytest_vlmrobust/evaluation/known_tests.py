@@ -26,7 +26,7 @@ ANY = "any"
 def known_tests() -> frozenset[JudgedTest]:
     """Returns what tests can be judged by: everything in the shipped suites, and questions under each registered setting."""
     registered = (Cell(ANY, ANY, Setting.parse(name)) for name in perturbations.names("all"))
-    return shipped_tests().union(*(judged_tests(cell, baseline=True) for cell in registered))
+    return shipped_tests().union(*(judged_tests(cell, baseline=True, attempts=True) for cell in registered))
 
 
 @cache
@@ -66,7 +66,7 @@ def _tests_of_function(function: ast.FunctionDef, constants: dict[str, tuple[str
     kind = FamilyMetric if "vlm_family" in fixtures else SweepMetric
     for dataset, task in datasets.items():
         for setting in expand_settings(marks["vlm_settings"], grids=GRIDS) if "vlm_cell" in fixtures else ():
-            yield from judged_tests(Cell(ANY, dataset, setting), Asked(task), baseline=True)
+            yield from judged_tests(Cell(ANY, dataset, setting), Asked(task), baseline=True, attempts=True)
         for metric, split in product(marks.get("vlm_metrics", ()), marks.get("vlm_splits", ("",))):
             yield from judged_tests(kind(ANY, dataset, metric, split), Asked(task))
 

@@ -9,15 +9,23 @@ from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, SweepMetric
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 
+from .attempts import AttemptsOf
 from .data import RunData
 from .families import families, twin
 from .preprocessed import is_preprocessed
 
 BASELINES = (CLEAN, NO_IMAGE)
+WITHOUT_SETTINGS = frozenset({metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS})
+"""What metrics read of a sweep that takes no setting but these two."""
 
 
-def needed_cells(
-    planned: Planned, settings: Sequence[Setting], models: Mapping[str, ModelRef], data: RunData, reference: str | None = None
+def needed_cells(  # noqa: PLR0917 - all of them parts of one run
+    planned: Planned,
+    settings: Sequence[Setting],
+    models: Mapping[str, ModelRef],
+    data: RunData,
+    reference: str | None = None,
+    attempts: AttemptsOf = lambda _cell: None,
 ) -> list[Cell]:
     """Returns the cells that a test evaluates: all that it can, for a model may turn out not to do a task and is asked less then.
 
@@ -29,12 +37,15 @@ def needed_cells(
         models: the models of the run.
         data: what the run asks from.
         reference: the model whose errors normalise the mean corruption error; ``None`` where none is needed.
+        attempts: gives the cell of attempts that a cell of patches is compared with, where there is one.
     """
     if data.lacking(planned.dataset):
         return []
     if isinstance(planned, Cell):
         rung = [Setting(planned.setting.steps[:1])] if is_preprocessed(planned.setting) else []
-        return [Cell(planned.model, planned.dataset, setting) for setting in (*BASELINES, planned.setting, *rung)]
+        found = [Cell(planned.model, planned.dataset, setting) for setting in (*BASELINES, planned.setting, *rung)]
+        tried = None if planned.dataset in data.tasks else attempts(planned)
+        return found if tried is None else [*found, tried]
     if isinstance(planned, FamilyMetric):
         members = families(models)[planned.family].members
         asked = dict.fromkeys((*BASELINES, *settings)) if planned.dataset in data.tasks else settings
@@ -46,7 +57,7 @@ def _of_sweep(
     sweep: SweepMetric, settings: Sequence[Setting], models: Mapping[str, ModelRef], data: RunData, reference: str | None
 ) -> list[Cell]:
     needs = set(metrics.get(sweep.metric).needs)
-    asked = () if needs <= {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE} else tuple(settings)
+    asked = () if needs <= WITHOUT_SETTINGS else tuple(settings)
     found = [Cell(sweep.model, sweep.dataset, setting) for setting in dict.fromkeys((*BASELINES, *asked))]
     if reference is not None:
         found += [Cell(reference, sweep.dataset, setting) for setting in asked]

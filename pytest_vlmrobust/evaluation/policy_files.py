@@ -87,12 +87,20 @@ def known_metrics() -> dict[str, MetricFacts]:
     from pytest_vlmrobust import metrics
     from pytest_vlmrobust.policies import MetricFacts
 
-    from .judged import BASELINE, LABEL_PRESERVING_DROP, OBSERVATORY, PREPROCESSING_GAIN, UNPARSED_INCREASE
+    from .judged import (
+        BASELINE,
+        LABEL_PRESERVING_DROP,
+        OBSERVATORY,
+        PREPROCESSING_GAIN,
+        UNPARSED_INCREASE,
+        unmeasured_metrics,
+    )
     from .observatory import COVERAGE, DISTANCE, FIXATION
     from .strata import MACRO, has_macro
     from .whole import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
 
     records = {name: metrics.get(name) for name in metrics.names()}
+    lacking = unmeasured_metrics()
     facts = {
         name: MetricFacts(
             record.unit,
@@ -101,6 +109,7 @@ def known_metrics() -> dict[str, MetricFacts]:
             record.interval is not None,
             split=record.suite in (OBSERVATORY, BASELINE),
             bounds=record.bounds,
+            unmeasured=lacking.get(name, ""),
         )
         for name, record in records.items()
     }

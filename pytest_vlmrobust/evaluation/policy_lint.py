@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -9,12 +10,14 @@ from itertools import combinations
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.setting import CLEAN_NAME
+from pytest_vlmrobust.perturbations.patches import GRIDS as OFFERED_GRIDS
 from pytest_vlmrobust.policies import Bound, Budgets, Judge, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
 from pytest_vlmrobust.policies.budgets import BUILT_IN
 
 from .judged import OBSERVATORY
 from .known_names import KnownNames
 from .known_tests import ANY, known_tests, shipped_tests
+from .plan import GRIDS, PATCHES
 from .policy_files import known_metrics, shows_looking
 from .sample_size import undecidable
 
@@ -30,21 +33,28 @@ class Finding:
 
     source: str
     text: str
+    refused: bool = False
+    """Whether a policy with it should not be applied: what claims to block a release blocks nothing."""
 
     def __str__(self) -> str:
         return f"{self.source}: {self.text}"
 
 
-def lint(policy: Policy, *, today: date, samples: int | None = None) -> list[Finding]:
+def lint(
+    policy: Policy, *, today: date, samples: int | None = None, options: float | None = None, clean: float | None = None
+) -> list[Finding]:
     """Returns everything that is probably not meant in a policy, rules first, in the order in which they stand.
 
     Args:
         policy: of one model.
         today: what waivers are dated against.
         samples: how many independent samples a data set of the run has; then rules that these hardly decide are found too.
+        options: how many options its questions have, 2 for yes/no and infinite for open ones.
+        clean: accuracy on its unchanged pictures. With these two, rules are found that no outcome could break there.
     """
     known = KnownNames.of()
-    found = [finding for rule in policy.rules for finding in (*_unmet(rule, known), *_bounds_nothing(rule))]
+    at_hand = metrics.Circumstances(options=options, clean=clean)
+    found = [finding for rule in policy.rules for finding in (*_unmet(rule, known), *_bounds_nothing(rule, at_hand))]
     found += idle_rules(policy.rules)
     found += _idle_budgets(policy.budgets)
     found += [Finding(one.source, f"{one}. Look whether that is meant") for one in policy.replaced if not one.only_tightens]
@@ -146,15 +156,56 @@ def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
         yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
 
 
-def _bounds_nothing(rule: Rule) -> Iterator[Finding]:
+def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Finding]:
     """Yields that a rule holds whatever is measured, or that what it asks for can hardly be shown."""
     low, high = _facts(rule.metric).bounds
     said = f"rule {rule.id} ({rule.metric} {rule.bound.condition})"
+    blocks = rule.treatment.tier is Tier.BLOCK
     if rule.bound.holds(Bound(low, high)):
-        yield Finding(rule.source, f"{said} can never fail: no value of {rule.metric} lies beyond. Tighten it, or remove it")
+        text = f"{said} can never fail: no value of {rule.metric} lies beyond. Tighten it, or remove it"
+        yield Finding(rule.source, text, refused=blocks)
+    elif unbreakable := _unbreakable(rule, at_hand):
+        text = f"{said} can never fail {unbreakable}. Tighten it, or bound another metric"
+        yield Finding(rule.source, text, refused=blocks)
     elif rule.treatment.judge is Judge.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
         text = f"{said} can hardly ever pass: it admits nothing but the end of what {rule.metric} can be, and judges the interval"
         yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")
+
+
+def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
+    """Returns under which circumstances of a run no outcome could break a rule; an empty string where some could."""
+    record = metrics.get(rule.metric) if rule.metric in metrics.names() else None
+    if record is None or record.reach is None:
+        return ""
+    for grid in _grids(rule) if metrics.Needs.PATCHES in record.needs else [None]:
+        about = at_hand._replace(attempts=grid and grid * grid)
+        low, high = record.reaches(about)
+        if rule.bound.holds(Bound(low, high)):
+            return f"{_worded(about, grid)}: no outcome gives a value outside {low:.3f} to {high:.3f}"
+    return ""
+
+
+def _grids(rule: Rule) -> list[int | None]:
+    """Returns the grids at hand that a rule is about: those that a run uses where nothing is said, and those it names."""
+    named = [n for n in OFFERED_GRIDS if f"{PATCHES}:{n}" in rule.where.setting]
+    return [n for n in dict.fromkeys((*GRIDS, *named)) if not rule.where.setting or _meets_grid(rule, n)]
+
+
+def _meets_grid(rule: Rule, n: int) -> bool:
+    return any(test.setting == f"{PATCHES}:{n}" and _meets(rule.where, rule.unless, test) for test in known_tests())
+
+
+def _worded(about: metrics.Circumstances, grid: int | None) -> str:
+    parts = [
+        f"at {PATCHES}:{grid}" if grid else "",
+        ""
+        if about.options is None or not grid
+        else "for open questions"
+        if math.isinf(about.options)
+        else f"among {about.options:g} options",
+        "" if about.clean is None else f"at a clean accuracy of {about.clean:g}",
+    ]
+    return " ".join(filter(None, parts)) or "at all"
 
 
 def _facts(metric: str) -> MetricFacts:

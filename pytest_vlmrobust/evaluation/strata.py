@@ -64,7 +64,7 @@ def rows_of(table: ScoreTable, kept: Sequence[bool] | NDArray[np.bool_]) -> Scor
     def part(value: Any) -> Any:
         if isinstance(value, Mapping):
             return {name: part(scores) for name, scores in value.items()}
-        if value is None or isinstance(value, float):
+        if value is None or isinstance(value, float | str):
             return value
         return [value[index] for index in chosen] if isinstance(value, list | tuple) else value[chosen]
 

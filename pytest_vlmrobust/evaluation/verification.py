@@ -84,6 +84,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
                 data=StoredTasks(docket.tasks, docket.lacking),
                 families=families(docket.models),
                 baseline=baseline,
+                attempts=docket.attempts,
             )
             differences, notes, count = _judged(judge, docket, records, unrecorded)
             found += unreadable + _rescored(replay.rescored) + differences

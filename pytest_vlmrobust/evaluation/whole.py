@@ -17,6 +17,7 @@ from pytest_vlmrobust.metrics.validity import whole_is_above_chance
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
 
 from .cell_result import CellResult
+from .floor import floor
 from .measured import Measured, chances
 from .whole_intervals import Bounds, bounds_of_drop, bounds_of_index, bounds_of_value
 
@@ -60,7 +61,10 @@ def _unfit(clean: CellResult) -> str:
     kept = [number for number, value in enumerate(clean.values) if math.isfinite(value)]
     samples = [clean.samples[number] for number in kept]
     groups = [sample.group or sample.id for sample in samples]
-    table = ScoreTable(clean=clean.values[kept], groups=groups, chances=chances(samples))
+    unseen = floor(samples)
+    table = ScoreTable(
+        clean=clean.values[kept], groups=groups, chances=chances(samples), floors=unseen.scores, floor_note=unseen.note
+    )
     return whole_is_above_chance(table, None) if kept else ""
 
 

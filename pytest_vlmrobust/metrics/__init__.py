@@ -63,6 +63,7 @@ from .observatory import (
 from .paired import (
     FlipRates,
     accuracy,
+    accuracy_above_chance,
     accuracy_drop,
     clean_accuracy,
     flip_rates,
@@ -85,7 +86,7 @@ from .patches import (
 )
 from .people import HumanReference, human_reference
 from .pointing import GridError, fixation_rate, grid_error
-from .record import Coverage, Metric, Needs
+from .record import Circumstances, Coverage, Metric, Needs
 from .registry import AMBIGUOUS, REGISTRY, ambiguous_message, get, metric, names
 from .resolution import (
     LinearTrend,
@@ -141,6 +142,7 @@ __all__ = [
     "REGISTRY",
     "TIERS",
     "ChangedSamples",
+    "Circumstances",
     "Correlation",
     "Coverage",
     "EffectiveSize",
@@ -160,6 +162,7 @@ __all__ = [
     "UndecidedZone",
     "absolute_continuous_error",
     "accuracy",
+    "accuracy_above_chance",
     "accuracy_drop",
     "applicable",
     "baseline_drop",

@@ -27,6 +27,7 @@ _NOUNS = {
     Needs.ACCURACIES: "scores under any setting 'resolution:<pixels>'",
     Needs.RUNGS: "scores under any setting 'resolution:<pixels>'",
     Needs.CHANCES: "chance levels of the samples",
+    Needs.FLOORS: "scores without looking",
     Needs.PATCHES_AGAIN: "scores of a second pass over the patches",
     Needs.WHOLE_ATTEMPTS: "scores of further attempts at the whole image",
     Needs.PLACEBO_PATCHES: "scores on the patches of other images",
@@ -123,6 +124,7 @@ def _arrays(need: Needs, table: ScoreTable, setting: str | None, chosen: tuple[s
         Needs.ACCURACIES: {name: table.by_setting[name] for _, name in table.resolutions()},
         Needs.RUNGS: {name: table.by_setting[name] for _, name in table.resolutions()},
         Needs.CHANCES: {} if table.chances is None else {"chances": table.chances},
+        Needs.FLOORS: {} if table.floors is None else {"floors": table.floors},
     }
     return read.get(need, {})
 

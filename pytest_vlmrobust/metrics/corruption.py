@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from . import intervals, validity
 from .paired import GAIN_MOVES
-from .record import Needs
+from .record import Needs, loss_reach
 from .registry import metric
 from .scores import (
     ROUNDING,
@@ -37,6 +37,7 @@ from .thresholds import BENIGN, CATASTROPHIC, SEVERE
     reference="VLM-RobustBench section 4.3",
     suite="corruptions",
     interval=intervals.mean_drop,
+    reach=loss_reach,
     coverage=ALL_SETTINGS,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
@@ -142,6 +143,7 @@ def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
     reference="VLM-RobustBench section 4.3 (i)",
     suite="corruptions",
     interval=intervals.worst_case_drop,
+    reach=loss_reach,
     coverage=ALL_SETTINGS,
     note=validity.worst_setting,
     unchanged=0.0,
@@ -180,6 +182,7 @@ def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     validity="at least one setting at level low",
     suite="corruptions",
     interval=intervals.worst_at_low,
+    reach=loss_reach,
     coverage=LOW_SETTINGS,
     note=validity.worst_low_setting,
     unchanged=0.0,

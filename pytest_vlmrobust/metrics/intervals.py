@@ -74,6 +74,13 @@ def visual_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bo
     return visual_gain_interval(table.clean, _blind(table), table.clusters, confidence)
 
 
+def accuracy_above_chance(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the gain over not looking, as the visual gain: what would be said blindly counts as known."""
+    if table.floors is None:
+        raise UsageError("the table has no scores without looking: an interval of the gain over chance needs them")
+    return visual_gain_interval(table.clean, table.floors, table.clusters, confidence)
+
+
 def harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds the share of harmful flips: Wilson and Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
     return mean_bounds(table, (table.clean - table.scores(_one(setting))).clip(min=0.0), confidence)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import patch_intervals, validity
-from .patch_scores import best, excess_contrast, split_scores, unlucky, whole_and_patches
+from .patch_scores import best, excess_contrast, excess_reach, index_reach, split_scores, unlucky, whole_and_patches
 from .record import Needs
 from .registry import metric
 from .scores import ROUNDING, Scores, mean, paired, require_equal_lengths
@@ -99,6 +99,7 @@ def luck_envelope(table: ScoreTable) -> str:
     monotone={Needs.PATCHES: -1, Needs.CHANCES: 1},
     not_monotone={Needs.CLEAN: "it raises the score and the luck that is taken out"},
     best_patch_is_enough=True,
+    reach=excess_reach,
 )
 def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> float:
     """PCRI less what luck alone gives: below 0 the rest of the image distracts, above 0 it is needed.
@@ -189,6 +190,8 @@ def pcri_split(whole: ArrayLike, patches: ArrayLike, patches_again: ArrayLike) -
     gate=validity.whole_is_above_chance,
     unchanged=0.0,
     monotone={Needs.CLEAN: 0, Needs.PATCHES: -1, Needs.WHOLE_ATTEMPTS: 1},
+    best_patch_is_enough=True,
+    reach=index_reach,
 )
 def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike) -> float:
     """PCRI with equal luck on both sides: the best of n*n patches against the best of n*n attempts at the whole image.

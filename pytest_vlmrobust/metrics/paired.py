@@ -11,7 +11,7 @@ from typing import NamedTuple
 from numpy.typing import ArrayLike
 
 from . import intervals, validity
-from .record import Needs
+from .record import Needs, loss_reach
 from .registry import metric
 from .scores import ROUNDING, as_scores, mean, paired
 
@@ -85,6 +85,7 @@ def clean_accuracy(clean: ArrayLike) -> float:
     perfect=0.0,
     reference="VLM-RobustBench section 3.1, equation 1; The Perceptual Observatory section 3.3 (identity robustness)",
     interval=intervals.accuracy_drop,
+    reach=loss_reach,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
 )
@@ -199,6 +200,41 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
 
 
 @metric(
+    needs=(Needs.CLEAN, Needs.FLOORS),
+    better="higher",
+    bounds=(-1.0, 1.0),
+    reference='PCRI and RCI, "Validity domain and chance": max(0.5, majority) on yes/no, the majority answer on open questions',
+    suite="corruptions",
+    interval=intervals.accuracy_above_chance,
+    reach=loss_reach,
+    monotone={Needs.CLEAN: 1, Needs.FLOORS: -1},
+)
+def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
+    """How much more is right than whoever never looks gets right: by a guess, or by the same answer to every question.
+
+    For each kind of answer the better of the two counts: 1/k or the commonest letter among k options, a half or the majority on
+    yes/no, the commonest answer to open questions with its own score.
+
+    Formula: ``mean(clean - floors)``
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        floors: shape (N,), what the same samples give without looking.
+
+    Returns:
+        A fraction in [-1, 1]; NaN for no scores or a missing one.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> accuracy_above_chance([1, 1, 1, 0], [1, 0, 0, 0])
+    0.5
+    """
+    seen, unseen = paired(clean=clean, floors=floors)
+    return mean(seen - unseen)
+
+
+@metric(
     needs=(Needs.CLEAN, Needs.NO_IMAGE),
     better="none",
     bounds=(-1.0, 1.0),
@@ -206,13 +242,15 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     reference="VLM-RobustBench section 3.1, equation 2",
     suite="corruptions",
     interval=intervals.visual_gain,
+    reach=loss_reach,
     blind=0.0,
     monotone={Needs.CLEAN: 1, Needs.NO_IMAGE: -1},
 )
 def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
     """What the images are worth: accuracy(clean) - accuracy(no image).
 
-    In a gate, an answer without the image that cannot be read counts as a guess: 1 / number of options.
+    In a gate, an answer without the image that cannot be read counts as a guess: 1 / number of options, or what the answer that
+    is right most often would get, where that is more.
 
     Formula: ``mean(clean - no_image)``
 

@@ -7,7 +7,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .record import Circumstances
 from .scores import Scores, as_scores, require_equal_lengths
+from .validity import SMALLEST_MARGIN
 
 
 def whole_and_patches(whole: ArrayLike, **patches: ArrayLike) -> tuple[Scores, ...]:
@@ -67,3 +69,36 @@ def _chosen_by(chooser: Scores, judged: Scores) -> Scores:
     counts = np.where(top.any(axis=1), top.sum(axis=1), math.nan)
     known: Scores = (top * judged).sum(axis=1) / counts
     return known
+
+
+def index_reach(about: Circumstances) -> tuple[float, float]:
+    """Returns between what 1 - best patch / whole lies: all best patches right, and none.
+
+    ``1 - 1/P`` to 1 for a full-image score P; with as many attempts at the whole image P is at least that of the first one. Where
+    P is unknown, it is that of the smallest score for which the index is defined: chance and a percentage point.
+
+    >>> [round(end, 3) for end in index_reach(Circumstances(clean=0.8))]
+    [-0.25, 1.0]
+    """
+    return 1.0 - 1.0 / lowest_whole(about), 1.0
+
+
+def excess_reach(about: Circumstances) -> tuple[float, float]:
+    """Returns between what the index less luck lies: ``-u (1 - P) / P`` to ``(1 - u (1 - P)) / P``, u = (1 - 1/k)^(m - 1).
+
+    All best patches right, and none, for a full-image score P, k options and m patches. Where k or m is unknown, u is 1, as for
+    open questions; where P is unknown, see :func:`index_reach`.
+
+    >>> [round(end, 3) for end in excess_reach(Circumstances(attempts=9, options=2, clean=0.6))]
+    [-0.003, 1.664]
+    """
+    whole = lowest_whole(about)
+    known = about.options is not None and about.attempts is not None
+    luck = (1.0 - 1.0 / about.options) ** (about.attempts - 1) if known else 1.0
+    return -luck * (1.0 - whole) / whole, (1.0 - luck * (1.0 - whole)) / whole
+
+
+def lowest_whole(about: Circumstances) -> float:
+    """Returns the full-image score, or the smallest one for which indices of patches are defined."""
+    chance = 1.0 / about.options if about.options else 0.0
+    return about.clean if about.clean is not None else min(chance + SMALLEST_MARGIN, 1.0)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import luck, patch_intervals, validity
-from .patch_scores import best, whole_and_patches
+from .patch_scores import best, index_reach, whole_and_patches
 from .ranks import spearman
 from .record import Needs
 from .registry import metric
@@ -40,6 +40,7 @@ RCI_BANDS = ("strong local", "moderate local", "balanced", "moderate global", "s
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PATCHES: -1},
     best_patch_is_enough=True,
+    reach=index_reach,
 )
 def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
     """Patch Context Robustness Index: 1 - (score of the best patch of each sample) / (score of the whole image).
@@ -83,6 +84,7 @@ def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PATCHES: -1},
     best_patch_is_enough=True,
+    reach=index_reach,
 )
 def rci(whole: ArrayLike, patches: ArrayLike) -> float:
     """Region Comprehension Index: :func:`pcri` of a reference model, read as a property of the dataset.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from pytest_vlmrobust.core.errors import UsageError
 
@@ -22,6 +22,26 @@ Note: TypeAlias = "Callable[[ScoreTable], str]"
 """``table -> what a reader should know about the value``, or an empty string."""
 Direction: TypeAlias = Literal[-1, 0, 1]
 """What a value does when one score of an argument rises: it never falls (1), never rises (-1), or does not depend on it (0)."""
+
+
+class Circumstances(NamedTuple):
+    """What is known before anything is measured, and narrows what a metric can be; None where it is not known."""
+
+    attempts: int | None = None
+    """Patches of a picture, n * n."""
+    options: float | None = None
+    """Options of a question, 2 for yes/no and infinite for an open one."""
+    clean: float | None = None
+    """Accuracy on whole, unchanged pictures, above 0 and at most 1."""
+
+
+Reach: TypeAlias = "Callable[[Circumstances], tuple[float, float]]"
+"""``circumstances -> the lowest and the highest value that any outcome gives``."""
+
+
+def loss_reach(about: Circumstances) -> tuple[float, float]:
+    """Returns between what a loss of the clean accuracy A lies: A - 1, when all is right then, and A, when nothing is."""
+    return (-1.0, 1.0) if about.clean is None else (about.clean - 1.0, about.clean)
 
 
 class Needs(Enum):
@@ -61,6 +81,8 @@ class Needs(Enum):
     """Scores at each of these resolutions, shape (N, R)."""
     CHANCES = "chances"
     """Expected score of guessing of each sample, shape (N,)."""
+    FLOORS = "floors"
+    """Score of each sample for whoever never looks: by a guess, or by the same answer to every question, shape (N,)."""
     PATCHES_AGAIN = "patches_again"
     """Scores of a second, independent pass over the patches, shape (N, n*n): sampled anew, or options in another order."""
     WHOLE_ATTEMPTS = "whole_attempts"
@@ -146,6 +168,8 @@ class Metric:
     best_patch_is_enough: bool = False
     """Whether value, interval and gate are a function of each sample's best patch and the number of patches: a model need not be
     asked about further patches of a sample once one is right."""
+    reach: Reach | None = field(default=None, repr=False)
+    """Which values there can be under given circumstances; None where nothing is known beside ``bounds``."""
 
     def __post_init__(self) -> None:
         if self.better not in ("lower", "higher", "none"):
@@ -164,6 +188,11 @@ class Metric:
         answers one question better, under a perturbation where the metric reads such scores; ``not_monotone`` takes that back.
         """
         return _implied(self) | dict(self.monotone)
+
+    def reaches(self, circumstances: Circumstances) -> tuple[float, float]:
+        """Returns the lowest and the highest value that any outcome gives under some circumstances."""
+        low, high = self.reach(circumstances) if self.reach else self.bounds
+        return max(low, self.bounds[0]), min(high, self.bounds[1])
 
     @property
     def scope(self) -> Scope:

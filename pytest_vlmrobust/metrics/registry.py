@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, did_you_mean
 from pytest_vlmrobust.core.registry import Registry
 
-from .record import Better, Coverage, Direction, Gate, Interval, Metric, Needs, Note, Scope
+from .record import Better, Coverage, Direction, Gate, Interval, Metric, Needs, Note, Reach, Scope
 
 Function = TypeVar("Function", bound=Callable[..., float])
 
@@ -113,6 +113,7 @@ def metric(
     monotone: Mapping[Needs, Direction] | None = None,
     not_monotone: Mapping[Needs, str] | None = None,
     best_patch_is_enough: bool = False,
+    reach: Reach | None = None,
     replace: bool = False,
 ) -> Callable[[Function], Function]:
     """Registers a function as a metric and returns it unchanged; works in a package and in a ``conftest.py``.
@@ -138,6 +139,7 @@ def metric(
             for the scores of the judged model (under perturbation, where it reads such).
         not_monotone: arguments of which a rising score may move it either way, and why; takes back what ``better`` claims.
         best_patch_is_enough: whether it depends on patches by each sample's best one, and their number, alone.
+        reach: computes the lowest and the highest possible value from what is known before anything is measured.
         replace: take the place of a registered metric of that name.
 
     Raises:
@@ -171,6 +173,7 @@ def metric(
             dict(monotone or {}),
             dict(not_monotone or {}),
             best_patch_is_enough,
+            reach,
         )
         REGISTRY.add(record.name, record, replace=replace, origin=function.__module__)
         return function

@@ -58,6 +58,11 @@ class ScoreTable:
     """Expected score of guessing, in [0, 1]; None when unknown, or when ``chances`` say it for each sample."""
     chances: Scores | None = None
     """Expected score of guessing of each sample, shape (N,): 1 / number of options; None when it is ``chance`` for all."""
+    floors: Scores | None = None
+    """Score of each sample for whoever never looks, by a guess or by the same answer to every question, shape (N,); None when
+    only guessing is known."""
+    floor_note: str = ""
+    """What that is: ``always 'no' is right in 80 of 100 yes/no questions``."""
     patches_again_by_setting: Mapping[str, Scores] | None = None
     """Setting ``patches:n`` to the scores of a second, independent pass over the patches, shape (N, n*n)."""
     placebo_patches_by_setting: Mapping[str, Scores] | None = None
@@ -77,8 +82,9 @@ class ScoreTable:
             "clean": as_scores(self.clean, "clean"),
             "by_setting": by_setting(self.by_setting, "by_setting"),
         }
-        if self.no_image is not None:
-            checked["no_image"] = as_scores(self.no_image, "no_image")
+        for name in ("no_image", "chances", "floors"):
+            if (single := getattr(self, name)) is not None:
+                checked[name] = as_scores(single, name)
         for name in _OTHERS:
             if (others := getattr(self, name)) is not None:
                 checked[name] = by_setting(others, name)
@@ -87,8 +93,6 @@ class ScoreTable:
                 checked[name] = {
                     str(parsed(key)): as_scores(values, named(name, str(key)), axes=2) for key, values in patches.items()
                 }
-        if self.chances is not None:
-            checked["chances"] = as_scores(self.chances, "chances")
         if self.whole_attempts is not None:
             checked["whole_attempts"] = as_scores(self.whole_attempts, "whole_attempts", axes=2)
         for name, value in checked.items():
@@ -141,6 +145,11 @@ class ScoreTable:
             return self.chance
         return mean(self.chances)
 
+    def expected_floor(self) -> float | None:
+        """Returns the best mean score without looking: by guessing, or by the same answer throughout; None when unknown."""
+        known = [one for one in (self.expected_chance(), None if self.floors is None else mean(self.floors)) if one is not None]
+        return max(known, default=None)
+
     def matrix(self, settings: Sequence[str] | None = None) -> Scores:
         """Returns the scores under m settings side by side, shape (N, m); all settings by default."""
         chosen = self.by_setting if settings is None else {setting: self.by_setting[setting] for setting in settings}
@@ -183,7 +192,7 @@ class ScoreTable:
             yield f"second pass over the patches of {setting}", scores
         for setting, scores in (self.placebo_patches_by_setting or {}).items():
             yield f"placebo patches of {setting}", scores
-        for name, single in (("chances", self.chances), ("whole_attempts", self.whole_attempts)):
+        for name, single in (("chances", self.chances), ("floors", self.floors), ("whole_attempts", self.whole_attempts)):
             if single is not None:
                 yield name, single
 

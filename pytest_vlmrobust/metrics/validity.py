@@ -44,18 +44,21 @@ def visual_gain_is_real(table: ScoreTable, setting: str | None) -> str:  # noqa:
 def whole_is_above_chance(table: ScoreTable, setting: str | None) -> str:  # noqa: ARG001
     """Returns why the full-image score is no basis for a comparison with patches, or an empty string.
 
+    Chance is the larger of what guessing gives and what the same answer to every question gives, where the targets are known.
+
     Source: PCRI section 3 and RCI section 3.2, "Validity domain and chance", with the analytic standard error.
     """
-    chance = table.expected_chance()
+    chance = table.expected_floor()
     if chance is None:
         return "the chance level of the dataset is unknown: whether the full-image score exceeds it cannot be told"
     needed = chance + max(SMALLEST_MARGIN, 2.0 * _standard_error(table, table.clean))
     whole = float(table.clean.mean())
     if whole >= needed - ROUNDING:
         return ""
+    why = f", {table.floor_note}," if table.floor_note else ""
     return (
         f"the full-image score of {percent(whole)} is below {percent(needed)} "
-        f"(chance {percent(chance)} plus the larger of 1 pp and 2 standard errors)"
+        f"(chance {percent(chance)}{why} plus the larger of 1 pp and 2 standard errors)"
     )
 
 

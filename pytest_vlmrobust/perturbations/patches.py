@@ -1,6 +1,8 @@
-"""Patches: the picture cut into a grid, each part to be seen alone."""
+"""Patches: the picture cut into a grid, each part to be seen alone; and as many attempts at the whole picture."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from pytest_vlmrobust.core.errors import ImageError
 
@@ -8,6 +10,15 @@ from .pixels import Image
 from .registry import corruption
 
 GRIDS = (2, 3, 4, 5)
+SHIFTS = (
+    *((0, 0), (-1, -1), (0, 1), (1, 0)),
+    *((1, 1), (0, -1), (-1, 0), (-1, 1), (1, -1)),
+    *((-2, -2), (0, 2), (2, 0), (2, 2), (0, -2), (-2, 0), (-2, 2)),
+    *((2, -2), (-2, -1), (1, 2), (2, 1), (-1, -2), (-2, 1), (1, -2), (2, -1), (-1, 2)),
+)
+"""Where the attempts at a picture are shifted to, in steps down and to the right; each grid takes the first n * n of them."""
+STEPS = 64
+"""A step of a shift is this part of the shorter side: at 448 pixels 7, half of the 14-pixel patch of many vision encoders."""
 
 
 def patch_count(n: int) -> int:
@@ -43,3 +54,28 @@ def patches(image: Image, *, n: int) -> Image:
     inner = image[top : top + n * tall, left : left + n * wide]
     grid: Image = inner.reshape(n, tall, n, wide, 3).swapaxes(1, 2)
     return grid.reshape(n * n, tall, wide, 3)
+
+
+@corruption(
+    family="attempts",
+    levels={str(n): {"n": n} for n in GRIDS},
+    views=patch_count,
+    source="pytest-vlmrobust: the other side of PCRI with equal luck",
+)
+def attempts(image: Image, *, n: int) -> Image:
+    """Shows the whole picture ``n`` x ``n`` times, shape (n * n, H, W, 3): as it is, then shifted by a few pixels each time.
+
+    The best of n * n patches is the best of n * n attempts; these are as many at the whole picture, with which ``pcri_matched``
+    compares. A shift is 1 or 2 steps up, down, left or right, a step being a 64th of the shorter side and at least 1 pixel; what
+    enters at an edge repeats it. So no more than a 32nd of the picture leaves at a side, while pixels fall into other cells of
+    the vision encoder. The first attempts of a larger grid are those of a smaller one, so that they are inferred once.
+    """
+    height, width = image.shape[:2]
+    step = max(1, min(height, width) // STEPS)
+    rows, columns = np.arange(height), np.arange(width)
+    shifted = np.empty((n * n, *image.shape), np.uint8)
+    for copy, (down, right) in zip(shifted, SHIFTS, strict=False):
+        from_rows = np.clip(rows - down * step, 0, height - 1)
+        from_columns = np.clip(columns - right * step, 0, width - 1)
+        copy[:] = image[from_rows[:, None], from_columns]
+    return shifted

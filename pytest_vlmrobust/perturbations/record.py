@@ -40,6 +40,7 @@ CATEGORIES = {
     "overlay": "VLM-specific",
     "binary": "Binary",
     "patches": "Patches",
+    "attempts": "Attempts",
     "ladder": "Resolution ladder",
     "preprocessing": "Preprocessing",
     "observatory": "Observatory augmentation",

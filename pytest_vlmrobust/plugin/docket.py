@@ -36,6 +36,7 @@ def write_docket(gate: Gate, policies: Mapping[str, Policy]) -> None:
         tasks={name: task for name, task in gate.data.tasks.items() if name in asked},
         lacking=lacking(gate, asked),
         baseline=gate.baseline is not None,
+        attempts=gate.settings.vlm_patch_attempts,
     ).write(gate.run_directory)
 
 

@@ -28,7 +28,7 @@ from .rerun import Rerun
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends import AnswerKey, Backend
-    from pytest_vlmrobust.core.cell import Planned
+    from pytest_vlmrobust.core.cell import Cell, Planned
     from pytest_vlmrobust.core.model import ModelRef
     from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.core.repeatability import Repeatability
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.baseline import Baseline
     from pytest_vlmrobust.evaluation.data import RunData
     from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
+    from pytest_vlmrobust.evaluation.judged import Asked
     from pytest_vlmrobust.evaluation.judging import Judge
     from pytest_vlmrobust.policies import JudgedTest, Policy
     from pytest_vlmrobust.reporting import Command, RunFacts
@@ -349,6 +350,7 @@ class Gate:
             data=self.data,
             families=members,
             baseline=self.baseline,
+            attempts=self.settings.vlm_patch_attempts,
         )
 
     @cached_property
@@ -372,22 +374,34 @@ class Gate:
 
     def judged(self, planned: Planned) -> list[JudgedTest]:
         """Returns what a planned test may be judged by; no data are read for it."""
-        from pytest_vlmrobust.evaluation.judged import Asked, judged_tests
+        from pytest_vlmrobust.evaluation.judged import Asked
 
-        asked = Asked(self.data.tasks.get(planned.dataset, ""))
-        return judged_tests(planned, asked, baseline=bool(self.settings.vlm_baseline))
+        return self._judged(planned, Asked(self.data.tasks.get(planned.dataset, "")))
+
+    def _judged(self, planned: Planned, asked: Asked) -> list[JudgedTest]:
+        from pytest_vlmrobust.core.cell import Cell
+        from pytest_vlmrobust.evaluation.judged import judged_tests
+
+        attempts = isinstance(planned, Cell) and self.attempts_of(planned) is not None
+        return judged_tests(planned, asked, baseline=bool(self.settings.vlm_baseline), attempts=attempts)
 
     def _will_be_judged(self) -> Mapping[str, list[JudgedTest]]:
         """Returns, by model, what its planned tests will be judged by: they share the risk of the rules on it."""
-        from pytest_vlmrobust.evaluation.judged import Asked, judged_tests
+        from pytest_vlmrobust.evaluation.judged import Asked
 
-        tasks, baseline = self.data.tasks, bool(self.settings.vlm_baseline)
+        tasks = self.data.tasks
         names = dict.fromkeys(planned.dataset for planned in self.plan)
         asked = {name: Asked.of(self.evaluator, name, tasks.get(name, "")) for name in names}
         found: dict[str, list[JudgedTest]] = {}
         for planned in self.plan:
-            found.setdefault(planned.model, []).extend(judged_tests(planned, asked[planned.dataset], baseline=baseline))
+            found.setdefault(planned.model, []).extend(self._judged(planned, asked[planned.dataset]))
         return found
+
+    def attempts_of(self, cell: Cell) -> Cell | None:
+        """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for."""
+        from pytest_vlmrobust.evaluation.attempts import attempts_of
+
+        return attempts_of(cell, self.policies[cell.model], always=self.settings.vlm_patch_attempts)
 
     @property
     def store_directory(self) -> Path:

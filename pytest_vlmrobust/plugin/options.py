@@ -105,6 +105,13 @@ class Settings:
         ini="bool",
         action="store_true",
     )
+    vlm_patch_attempts: bool = option(
+        False,
+        "ask as often about the whole picture, shifted by a few pixels, as about patches, so that pcri_matched is measured also "
+        "where no rule asks for it",
+        ini="bool",
+        action="store_true",
+    )
     vlm_threads: int = option(1, "threads that perturb pictures ahead of the model", metavar="N", type=int)
 
     @classmethod

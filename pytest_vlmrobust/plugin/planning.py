@@ -78,7 +78,7 @@ def cells_of(gate: Gate, items: Iterable[pytest.Item]) -> list[Cell]:
         planned = next((params.params[name] for name in FIXTURES if name in params.params), None) if params else None
         if planned is not None:
             settings = () if isinstance(planned, Cell) else settings_of(gate, item, planned.dataset, planned.split)
-            found |= dict.fromkeys(needed_cells(planned, settings, gate.models, gate.data, gate.reference))
+            found |= dict.fromkeys(needed_cells(planned, settings, gate.models, gate.data, gate.reference, gate.attempts_of))
     return list(found)
 
 

@@ -48,7 +48,8 @@ def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
     Args:
         metrics: those to offer, with their units; others are accepted, for a metric may be a user's own.
     """
-    values, units = _values(metrics), _units(metrics)
+    measured = {name: facts for name, facts in metrics.items() if not facts.unmeasured}
+    values, units = _values(measured), _units(measured)
     definitions = {
         "scope": _mapping(SCOPE_KEYS, values, minProperties=1),
         "rule": {**_mapping(RULE_KEYS, values, RULE_REQUIRED), "oneOf": [{"required": [key]} for key in BOUND_KEYS], **units},

@@ -37,7 +37,8 @@ class MetricFacts:
     ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
     ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one. ``split`` says that a metric
     of a sweep is taken over one set of settings at a time, such as ``observatory_ood``: the ``setting`` of its rules.
-    ``bounds`` are its smallest and largest value, infinite where there is none.
+    ``bounds`` are its smallest and largest value, infinite where there is none. ``unmeasured`` says what it needs where no run
+    asks for that: then no rule may be about it.
     """
 
     unit: str = ""
@@ -46,6 +47,7 @@ class MetricFacts:
     interval: bool = True
     split: bool = False
     bounds: tuple[float, float] = EVERYTHING
+    unmeasured: str = ""
 
 
 class Schema:
@@ -99,7 +101,13 @@ class Schema:
             full = " or ".join(repr(choice) for choice in self._ambiguous[name])
             raise PolicyError(f"{entry.where}: {entry.path} is {name!r}, a name that several metrics go by. Write {full}")
         if name not in self._facts:
-            raise UnknownName("metric", name, self._facts, where=entry.where)
+            measured = [one for one, facts in self._facts.items() if not facts.unmeasured]
+            raise UnknownName("metric", name, measured, where=entry.where)
+        if needed := self._facts[name].unmeasured:
+            raise PolicyError(
+                f"{entry.where}: {entry.path} is {name!r}, which no run measures: it needs {needed}, and nothing asks a model "
+                "for that. A rule or waiver about it would never decide anything: remove it"
+            )
         return name, self._facts[name]
 
 

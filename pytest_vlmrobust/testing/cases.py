@@ -190,6 +190,7 @@ def _argument(need: Needs, samples: int, scores: Maker, labels: Sequence[str]) -
     others: dict[Needs, Callable[[], Any]] = {
         Needs.RUNGS: lambda: scores(samples, len(RESOLUTIONS)),
         Needs.CHANCES: lambda: scores(samples) / 2.0,
+        Needs.FLOORS: lambda: scores(samples) / 2.0,
         **dict.fromkeys(LABELS, lambda: list(labels)),
         Needs.RESOLUTIONS: lambda: list(curve),
         Needs.ACCURACIES: lambda: scores(len(curve)).tolist(),

@@ -322,6 +322,7 @@ def _steps(accuracies: Row) -> list[Fraction]:
 ORACLES: Mapping[str, Callable[..., Number]] = {
     "absolute_continuous_error": absolute_continuous_error,
     "accuracy": mean,
+    "accuracy_above_chance": drop,
     "accuracy_drop": drop,
     "baseline_drop": drop,
     "benign_at_low": benign_at_low,

@@ -136,8 +136,8 @@ def _given(needs: set[Needs], setting: str | None, samples: int, scores: Maker) 
         given[need.value] = {name: scores(samples) for name in names}
     if needs & {Needs.BASELINE, Needs.BASELINE_CLEAN}:
         given["baseline_by_setting"] = {name: scores(samples) for name in ("clean", *names)}
-    if needs & {Needs.PATCHES, Needs.CHANCES}:
-        given["chances"] = scores(samples) / 2.0
+    for field in sorted({_WITHOUT_LOOKING[need] for need in needs if need in _WITHOUT_LOOKING}):
+        given[field] = scores(samples) / 2.0
     for need, field in _BY_PATCHES.items():
         if need in needs:
             given[field] = {_OF_PATCHES: scores(samples, PATCHES)}
@@ -148,6 +148,7 @@ def _given(needs: set[Needs], setting: str | None, samples: int, scores: Maker) 
     return given
 
 
+_WITHOUT_LOOKING = {Needs.PATCHES: "chances", Needs.CHANCES: "chances", Needs.FLOORS: "floors"}
 _BY_PATCHES = {
     Needs.PATCHES: "patches_by_setting",
     Needs.PATCHES_AGAIN: "patches_again_by_setting",

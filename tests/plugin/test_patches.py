@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
-from .conftest import Project
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.prediction import Request
+
+from .conftest import SAMPLES, Project
 
 SUITE = """
 import pytest
@@ -19,14 +26,21 @@ import pytest
 def test_cell(vlm_cell):
     vlm_cell.check()
 """
+RIGHT = [{"sample": f"q{number}", "answer": "A"} for number in range(0, SAMPLES, 2)]
+"""Of a model that says B otherwise."""
+WRONG = [{"setting": "patches:2", "sample": f"q{number}", "answer": "BA"[number % 2]} for number in range(SAMPLES)]
 POLICY = "version: 1\nrules:\n  - {id: pcri, metric: pcri, judge: point, within: [-1, 1]}\n"
 
 
 @pytest.fixture
 def patched(project: Project) -> Project:
-    """A gate of patches, on a model that is right from the whole picture and from every patch."""
+    """A gate of patches, on a model that is right from the whole picture and from every patch; each letter is as often right."""
     project.write("suite/test_suite.py", SUITE)
     project.write("policy.yaml", POLICY)
+    rows = [json.loads(line) for line in (project.path / "data.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [row | {"answer": "AB"[number % 2]} for number, row in enumerate(rows)]
+    project.write("data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    project.script(*RIGHT)
     return project
 
 
@@ -86,7 +100,7 @@ def test_a_picture_smaller_than_the_grid_is_an_error_that_names_the_sample(patch
 
 
 def test_pictures_of_examples_stand_in_the_store(patched: Project) -> None:
-    patched.script({"setting": "patches:2", "answer": "A"})
+    patched.script(*WRONG, *RIGHT)
     patched.run("--vlm-report=report", "--vlm-patches=2")
     examples = records(patched)["patches:2"]["examples"]
     assert [one["kind"] for one in examples] == ["whole_only"] * 4
@@ -98,3 +112,144 @@ def test_pictures_of_examples_stand_in_the_store(patched: Project) -> None:
     patched.run("--vlm-report=again", "--vlm-patches=2", "--vlm-offline")
     again = json.loads((patched.path / "again" / "results.json").read_text(encoding="utf-8"))["records"][0]["examples"]
     assert again == examples
+
+
+Answer = Callable[[int, Request], bool]
+"""Whether a scripted model is right about a sample, by its number and what it is shown."""
+WORDS = "open"
+"""Questions whose answers are all different, so that nobody is right without looking."""
+
+
+def coin(number: int, request: Request) -> bool:
+    """Is right on every other view, by a coin that its pixels throw."""
+    return hashlib.sha256(request.images[0].tobytes() + bytes([number % 251])).digest()[0] % 2 == 0
+
+
+def steady(number: int, request: Request) -> bool:
+    """Is right about the same three fifths of the samples in every view."""
+    return number % 5 < 3
+
+
+def distracted(number: int, request: Request) -> bool:
+    """Is right about three fifths from the whole picture, however it is shifted, and about 19 of 20 from the first quarter."""
+    if request.images[0].shape[0] == SIDE:
+        return number % 5 < 3
+    return number % 20 != 0 and request.images[0][0, 0].tolist() == [number % 256, number // 256, 7]
+
+
+def needy(number: int, request: Request) -> bool:
+    """Is right about 19 of 20 from the whole picture, and about every fourth from a patch."""
+    return number % 20 != 0 if request.images[0].shape[0] == SIDE else number % 4 == 0
+
+
+SIDE, SAMPLED = 8, 200
+
+
+@pytest.fixture
+def furnish(project: Project, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
+    """Runs the shipped suite under a policy on 200 pictures of noise and a model that is right when ``answer`` says so."""
+    shutil.copy(Path(__file__).parents[2] / "suites" / "test_patches.py", project.path / "suite" / "test_patches.py")
+    (project.path / "suite" / "test_suite.py").unlink()
+
+    def run(answer: Answer, policy: str, *arguments: str, task: str = WORDS) -> pytest.RunResult:
+        targets = [f"word{number}" if task == WORDS else "no" if number % 5 else "yes" for number in range(SAMPLED)]
+        rows = []
+        for number, target in enumerate(targets):
+            pixels = np.random.default_rng(number).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
+            pixels[0, 0] = (number % 256, number // 256, 7)
+            Image.fromarray(pixels).save(project.path / "pictures" / f"{number}.png")
+            facts = {"id": f"q{number}", "image": f"pictures/{number}.png", "question": f"Number {number}?", "answer": target}
+            rows.append(facts | ({} if task == WORDS else {"task": task}))
+        project.write("data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+        def script(request: Request) -> str:
+            number = int(request.sample_id[1:])
+            if task != WORDS:
+                return "No"
+            return targets[number] if request.images and answer(number, request) else "nothing"
+
+        backend = ScriptedBackend(script, version=getattr(answer, "__name__", "always no"))
+        monkeypatch.setattr(ScriptedBackend, "from_file", lambda *_args, **_facts: backend)
+        return project.run(f"--vlm-thresholds={policy}", "--vlm-report=report", "--vlm-threads=2", *arguments)
+
+    monkeypatch.setattr(Project, "run", _run_without_policy)
+    return run
+
+
+def _run_without_policy(self: Project, *arguments: str) -> pytest.RunResult:
+    fixed = ("--vlm=scripted:model.yaml", "--vlm-dataset=data.jsonl", "-p", "no:randomly", "suite")
+    return self.pytester.runpytest(*fixed, *arguments)
+
+
+def measured(project: Project) -> dict[tuple[str, str], dict[str, Any]]:
+    text = (project.path / "report" / "results.json").read_text(encoding="utf-8")
+    found = json.loads(text)["records"]
+    return {(record["setting"], one["metric"]): one for record in found for one in record["measures"]}
+
+
+@pytest.mark.parametrize("policy", ["pcri", "rci"])
+def test_whoever_always_says_no_is_no_go_where_four_fifths_are_no(
+    project: Project, furnish: Callable[..., pytest.RunResult], policy: str
+) -> None:
+    result = furnish(lambda _number, _request: True, policy, "--vlm-patches=2", task="yes_no")
+    assert result.ret == 10  # of 200 samples that all differ by nothing, up to 1.3 pp may differ among all
+    found = measured(project)
+    for metric in ("accuracy_above_chance", "visual_gain"):
+        assert (found["", metric]["value"], found["", metric]["outcome"]) == (0.0, "INCONCLUSIVE")
+    assert found["patches:2", "pcri_matched"]["value"] is None
+    assert (
+        "the full-image score of 80.0 % is below 85.7 % (chance 80.0 %, always 'No' gets 80.0% of 200 yes/no questions, plus"
+        in (found["patches:2", "pcri_matched"]["reason"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "index"),
+    [(coin, 0, 0.0), (steady, 0, 0.0), (distracted, 1, 1 - 0.95 / 0.6), (needy, 0, 1 - 0.25 / 0.95)],
+    ids=["independent views", "identical views", "distracted", "needs the whole"],
+)
+@pytest.mark.parametrize("policy", ["pcri", "rci"])
+def test_what_blocks_is_how_much_context_costs_beyond_luck(
+    project: Project,
+    furnish: Callable[..., pytest.RunResult],
+    policy: str,
+    answer: Answer,
+    expected: int,
+    index: float,
+) -> None:
+    result = furnish(answer, policy, "--vlm-patches=2")
+    assert result.ret == expected
+    found = measured(project)
+    matched = found["patches:2", "pcri_matched"]
+    assert matched["value"] == pytest.approx(index, abs=0.06 if answer is coin else 1e-9)
+    assert matched["outcome"] == ("FAIL" if expected else "PASS")
+    if answer is coin:
+        assert found["patches:2", "pcri"]["high"] < -0.5, "raw, the luck of four attempts looks like distraction"
+
+
+def test_attempts_are_asked_for_by_an_option_where_no_rule_does(
+    project: Project, furnish: Callable[..., pytest.RunResult]
+) -> None:
+    project.write("policy.yaml", POLICY)
+    furnish(steady, "policy.yaml", "--vlm-patches=2")
+    assert ("patches:2", "pcri_matched") not in measured(project)
+    furnish(steady, "policy.yaml", "--vlm-patches=2", "--vlm-patch-attempts")
+    assert measured(project)["patches:2", "pcri_matched"]["value"] == 0.0
+
+
+def test_a_run_with_attempts_can_be_verified(project: Project, furnish: Callable[..., pytest.RunResult]) -> None:
+    from pytest_vlmrobust.evaluation.verification import verify
+    from pytest_vlmrobust.store import last_records
+
+    project.write("policy.yaml", POLICY)
+    furnish(coin, "policy.yaml", "--vlm-patches=2", "--vlm-patch-stop", "--vlm-patch-attempts")
+    (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
+    found = verify(run, last_records(run))
+    assert (found.differences, found.records) == ((), 4)
+
+
+def test_attempts_are_part_of_the_plan(project: Project, furnish: Callable[..., pytest.RunResult]) -> None:
+    plain = furnish(steady, "ci-smoke", "--vlm-patches=2", "--vlm-plan")
+    plain.stdout.fnmatch_lines(["*in all 1,200 forward passes*"])  # clean, no_image and four patches
+    asked = furnish(steady, "pcri", "--vlm-patches=2", "--vlm-plan")
+    asked.stdout.fnmatch_lines(["*in all 2,000 forward passes*"])

@@ -48,12 +48,28 @@ def judge(world: World, tmp_path: Path) -> Made:
     return made
 
 
-def refusing(*samples: str, setting: str = "no_image", otherwise: str = "B") -> Callable[[Request], str | Prediction]:
+@pytest.fixture(autouse=True)
+def balanced(world: World) -> None:
+    """Makes each letter right as often as the other, so that no answer is better than guessing."""
+    world.samples = [sample(number, target="AB"[number % 2]) for number in range(6)]
+
+
+def right(request: Request) -> str:
+    return "AB"[int(request.sample_id[1:]) % 2]
+
+
+def wrong(request: Request) -> str:
+    return "BA"[int(request.sample_id[1:]) % 2]
+
+
+def refusing(
+    *samples: str, setting: str = "no_image", otherwise: Callable[[Request], str] = right
+) -> Callable[[Request], str | Prediction]:
     """Refuses under a setting, to all samples where none are named; right otherwise."""
 
     def answer(request: Request) -> str:
         asked = request.setting == setting and (not samples or request.sample_id in samples)
-        return REFUSAL if asked else otherwise if request.setting == setting else "B"
+        return REFUSAL if asked else otherwise(request) if request.setting == setting else right(request)
 
     return answer
 
@@ -76,14 +92,24 @@ def test_only_an_unreadable_answer_without_its_pictures_is_a_guess() -> None:
 
 
 def test_a_guess_counts_the_expected_score_of_guessing() -> None:
-    four = sample(0, options=dict(zip("ABCD", "wxyz", strict=True)))
-    closed = sample(1, task="yes_no", options={}, target="yes")
-    free = sample(2, task="open", options={}, target="three")
-    bare = dataclasses.replace(four, images=())
-    samples = (four, closed, free, bare, four, four)
-    scores = (UNPARSED, UNPARSED, UNPARSED, UNPARSED, WRONG, FAILED)
-    assert counted(NO_IMAGE, samples, scores) == pytest.approx([0.25, 0.5, 0.0, 0.0, 0.0, math.nan], nan_ok=True)
-    assert counted(CLEAN, samples, scores) == pytest.approx([0.0] * 5 + [math.nan], nan_ok=True)
+    texts = dict(zip("ABCD", "wxyz", strict=True))
+    four = [sample(number, options=texts, target=letter) for number, letter in enumerate("ABCD")]
+    closed = [sample(number, task="yes_no", options={}, target=said) for number, said in ((4, "yes"), (5, "no"))]
+    free = [sample(number, task="open", options={}, target=said) for number, said in ((6, "three"), (7, "a cat"))]
+    bare = dataclasses.replace(four[3], images=())
+    samples = (*four[:3], bare, *closed, *free)
+    scores = (UNPARSED, WRONG, FAILED, UNPARSED, UNPARSED, WRONG, UNPARSED, UNPARSED)
+    expected = [0.25, 0.0, math.nan, 0.0, 0.5, 0.0, 0.0, 0.0]
+    assert counted(NO_IMAGE, samples, scores) == pytest.approx(expected, nan_ok=True)
+    assert counted(CLEAN, samples, scores) == pytest.approx([0.0, 0.0, math.nan] + [0.0] * 5, nan_ok=True)
+
+
+def test_a_guess_counts_what_the_commonest_answer_gets_where_that_is_more() -> None:
+    """Whoever says No with every picture, and refuses to answer without, sees nothing."""
+    samples = [sample(number, task="yes_no", options={}, target="no" if number < 4 else "yes") for number in range(5)]
+    assert counted(NO_IMAGE, samples, [UNPARSED] * 5) == [1.0, 1.0, 1.0, 1.0, 0.0]
+    letters = [sample(number, target="A" if number < 4 else "B") for number in range(5)]
+    assert counted(NO_IMAGE, letters, [WRONG, *[UNPARSED] * 4]) == [0.0, 1.0, 1.0, 1.0, 0.0]
 
 
 def test_a_model_that_refuses_without_the_picture_breaks_no_budget(world: World, judge: Made) -> None:
@@ -113,8 +139,8 @@ def test_a_cell_that_is_compared_with_guesses_says_so(world: World, judge: Made)
 
 def test_guesses_make_the_visual_gain_smaller_and_shares_of_it_larger_than_wrong_answers(world: World, judge: Made) -> None:
     def answer(request: Request) -> str:
-        wrong = request.setting == "flip_v" and request.sample_id == "q3"
-        return REFUSAL if request.setting == "no_image" else "A" if wrong else "B"
+        lost = request.setting == "flip_v" and request.sample_id == "q3"
+        return REFUSAL if request.setting == "no_image" else wrong(request) if lost else right(request)
 
     world.model.answer = answer
     found = measures(judge().cell(cell("flip_v")))
@@ -153,7 +179,7 @@ def test_a_metric_of_low_levels_is_not_blamed_for_others(world: World, judge: Ma
 def test_a_failed_inference_without_pictures_is_no_guess(world: World, judge: Made) -> None:
     def answer(request: Request) -> str | Prediction:
         down = (request.setting, request.sample_id) == ("no_image", "q2")
-        return failed_prediction("down") if down else REFUSAL if request.setting == "no_image" else "B"
+        return failed_prediction("down") if down else REFUSAL if request.setting == "no_image" else right(request)
 
     world.model.answer = answer
     made = judge()
@@ -184,7 +210,7 @@ def test_the_reference_of_corruption_errors_guesses_too(world: World) -> None:
 
 
 def test_every_reader_of_a_run_counts_alike(world: World) -> None:
-    world.model.answer = refusing("q0", "q4", otherwise="A")
+    world.model.answer = refusing("q0", "q4", otherwise=wrong)
     run = world.measured("run", ["clean", "no_image"])
     expected = [0.5, 0.0, 0.0, 0.0, 0.5, 0.0]
     live = world.evaluator().result(cell("no_image")).values
@@ -203,9 +229,9 @@ def test_every_reader_of_a_run_counts_alike(world: World) -> None:
 
 
 def test_two_runs_are_compared_by_the_same_rule(world: World) -> None:
-    world.model.answer = refusing(otherwise="A")
+    world.model.answer = refusing(otherwise=wrong)
     before = world.measured("before", ["clean", "no_image"])
-    world.model.answer = refusing("q0", otherwise="A")
+    world.model.answer = refusing("q0", otherwise=wrong)
     after = world.measured("after", ["clean", "no_image"])
     (change,) = [one for one in compare(before, after).cells if one.setting == "no_image"]
     assert (change.then, change.now) == pytest.approx((0.5, 0.5 / 6))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import date
 
 import numpy as np
@@ -75,7 +76,9 @@ def test_of_several_pictures_the_patches_of_one_position_go_together(world: Worl
 
 
 def test_a_cell_of_patches_is_measured_by_the_index_and_says_where_answers_come_from(world: World) -> None:
-    world.model.answer = sees(patch(0, 1), patch(1, 1), patch(2, 1), patch(2, 3))  # type: ignore[assignment]
+    world.samples = [sample(number, target="AB"[number % 2]) for number in range(6)]
+    seen: Callable[[Request], str] = sees(patch(0, 1), patch(1, 1), patch(2, 1), patch(2, 3))  # type: ignore[assignment]
+    world.model.answer = lambda request: "AB"[(int(request.sample_id[1:]) + (seen(request) != "B")) % 2]
     record = judge(world).cell(PATCHES)
     found = {measure.metric: measure for measure in record.measures}
     assert found["accuracy"].value == 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 from datetime import date
 from itertools import pairwise
@@ -90,15 +91,14 @@ def test_a_part_is_go_only_where_the_policy_is_for_trying_things_out(name: str) 
 @pytest.mark.parametrize("name", [file.stem for file in FILES])
 def test_rules_are_about_any_data_or_the_policy_says_that_a_run_may_leave_them_out(name: str) -> None:
     policy = read(name)
-    some = [rule for rule in policy.rules if any(not glob.startswith("*.") for glob in rule.where.dataset)]
-    about_some = bool(some)  # the others are tasks, which any collection of identities has
-    if any(rule.treatment.tier is Tier.BLOCK for rule in some) or name == "ci-smoke":
+    blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
+    some = [rule for rule in blocking if any(not glob.startswith("*.") for glob in rule.where.dataset)]
+    # the others are about tasks, which any collection of identities has
+    if some or name == "ci-smoke":
         assert policy.coverage.rules is Extent.PARTIAL
-    elif not about_some:
-        assert policy.coverage.rules is Extent.WHOLE
     measured = shipped_tests()
-    asked = [rule for rule in policy.rules if rule.metric != "fixation_rate"]  # which stands beside the scores of every cell
-    for rule in asked if not about_some else [rule for rule in asked if name == "resbench" and rule not in some]:
+    asked = [rule for rule in blocking if rule.metric != "fixation_rate"]  # which stands beside the scores of every cell
+    for rule in asked if not some else ():
         near = [test for test in measured if test.metric == rule.metric]
         assert near, rule.id
         assert any(rule.applies(test) for test in near), rule.id
@@ -198,28 +198,35 @@ def test_every_published_pcri_keeps_its_bound_and_the_lowest_reaches_it() -> Non
     for row in rows:
         metric = "corpus_pcri" if row["format"] == "caption" else "pcri"
         test = JudgedTest(row["model"], row["dataset"], metric, f"patches:{row['n']}", "patches", row["n"])
-        assert broken(policy, test, float(row["pcri"])) == set(), row
+        assert not warned(policy, test, float(row["pcri"])), row
         key = row["dataset"], row["n"]
         lowest[key] = min(lowest.get(key, 9.0), float(row["pcri"]))
-        assert broken(policy, test, lowest[key] - 1.0), row
-    assert len(lowest) == len(policy.rules) - 1 == 28
-    ends = sorted(rule.bound.low for rule in policy.rules if rule.treatment.tier is Tier.BLOCK)
-    assert ends == sorted(lowest.values())
+        assert warned(policy, test, lowest[key] - 1.0), row
+        assert not broken(policy, test, lowest[key] - 1.0), row  # raw indices hold luck: they block nothing
+    warning = [rule for rule in policy.rules if rule.treatment.tier is Tier.WARN]
+    assert len(lowest) == len(warning) == 28
+    assert sorted(rule.bound.low for rule in warning) == sorted(lowest.values())
 
 
 def test_the_bands_of_rci() -> None:
-    policy, strong = read("rci"), set()
+    policy = read("rci")
     for row in table("metrics_rci_table2.csv"):
         for column, text in row.items():
             if column != "dataset":
                 n = column[-1]
                 test = JudgedTest(column[:-3], row["dataset"], "rci", f"patches:{n}", "patches", n)
-                if broken(policy, test, float(text)):
-                    assert float(text) < -0.30
-                    strong.add((row["dataset"], n))
                 assert warned(policy, test, float(text)) == (abs(float(text)) > 0.10), (row["dataset"], column)
-    at_three = {"AI2D_TEST", "BLINK", "GQA_TestDev_Balanced", "HallusionBench", "MMStar", "RealWorldQA"}
-    assert strong == {*((name, "3") for name in at_three), ("BLINK", "2")}
+
+
+@pytest.mark.parametrize("name", ["pcri", "rci"])
+@pytest.mark.parametrize("options", [2, 4, 10, math.inf])
+def test_what_blocks_on_patches_can_be_broken_at_each_grid_and_is_asked_of_all_data(name: str, options: float) -> None:
+    policy = read(name)
+    blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
+    assert {rule.metric for rule in blocking} == {"visual_gain", "accuracy_above_chance", "pcri_matched"}
+    assert not any(rule.where.dataset or rule.where.model for rule in blocking)
+    for clean in (0.55, 0.7, 0.85):
+        assert [finding for finding in lint(policy, today=TODAY, options=options, clean=clean) if finding.refused] == []
 
 
 def test_every_published_curve_keeps_the_policy_of_res_bench_and_the_worst_of_eight_is_said() -> None:

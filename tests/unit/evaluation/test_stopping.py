@@ -34,7 +34,7 @@ from pytest_vlmrobust.policies.rules import Treatment
 from .conftest import MemoryImage, World, cell, picture, sample
 
 PATCHES = cell("patches:2")
-ENOUGH = ["pcri_excess", "pcri", "rci"]
+ENOUGH = ["pcri_excess", "pcri_matched", "pcri", "rci"]
 
 
 def lucky(request: Request) -> str:
@@ -64,6 +64,7 @@ def table(evaluator: Evaluator, result: CellResult) -> ScoreTable:
         by_setting={"patches:2": result.values},
         patches_by_setting={"patches:2": result.attempts},
         chances=np.full(len(result.samples), 0.1),
+        whole_attempts=evaluator.result(cell("attempts:2")).attempts,
     )
 
 
@@ -148,7 +149,13 @@ def test_what_claims_to_need_the_best_patch_alone_does(name: str) -> None:
         found = [
             metrics.estimate(
                 name,
-                ScoreTable(clean, {"patches:2": of.max(axis=1)}, patches_by_setting={"patches:2": of}, chances=chances),
+                ScoreTable(
+                    clean,
+                    {"patches:2": of.max(axis=1)},
+                    patches_by_setting={"patches:2": of},
+                    chances=chances,
+                    whole_attempts=of[::-1],
+                ),
                 setting="patches:2",
             )
             for of in (patches, cut)

@@ -31,6 +31,7 @@ OBSERVATORY = {"group_gap", "identity_drop", "position_gap", "transfer_retention
 SWEEP = {
     "tail_share",
     "visual_gain",
+    "accuracy_above_chance",
     "clean_accuracy",
     "mean_drop",
     "mean_drop_at_low",

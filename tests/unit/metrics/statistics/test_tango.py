@@ -170,7 +170,7 @@ def test_a_sweep_is_bounded_setting_by_setting() -> None:
     harmful, helpful, n = np.arange(133.0), np.full(133, 9.0), np.full(133, 869.0)
     sweep = TangoTest(harmful, helpful, n, math.inf)
     for one in (0, 60, 132):
-        alone = TangoTest(*_one(float(one), 9, 869), math.inf)
+        alone = TangoTest(harmful[[one]], helpful[[one]], n[[one]], math.inf)
         assert sweep.lower(0.05)[one] == pytest.approx(alone.lower(0.05)[0], abs=1e-12)
         assert sweep.upper(0.05)[one] == pytest.approx(alone.upper(0.05)[0], abs=1e-12)
     assert (sweep.lower(0.05) < sweep.upper(0.05)).all()
