@@ -67,7 +67,9 @@ class BackendOptions:
     offline: bool = False
     """Never reach for the hub; local files only."""
     digest_cache: Path | None = None
-    """JSON file that remembers the digests of checkpoint files by path, size and time of change; None hashes every time."""
+    """JSON file that remembers the digests of checkpoint files by what the file system says of them; None hashes every time."""
+    digests_of: str = ""
+    """The run whose digests alone are taken from that file, so that each run hashes once; empty takes those of any run."""
 
     def __post_init__(self) -> None:
         if not _DEVICE.match(self.device):
