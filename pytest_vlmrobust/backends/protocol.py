@@ -40,7 +40,8 @@ class Backend(Protocol):
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order.
 
-        A request that fails yields a prediction with ``finish_reason`` ``"error"``; it is never dropped and spoils no other.
+        A request that fails yields a prediction with ``finish_reason`` ``"error"``; it is never dropped and spoils no other. The
+        text of one by ``"letter_logits"`` is the letter of the highest of its ``logprobs``: a verification takes it from them.
 
         Raises:
             BackendError: the model itself does not load or is lost, so that no request can be answered.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 
 from .batching import Job, answer_by_halves, batches
 from .devices import device_class, device_for
@@ -164,7 +164,7 @@ class TransformersBackend:
         letters = answerer.letters(request.choices)
         if letters.reason:
             return dataclasses.replace(text, note=letters.reason)
-        return dataclasses.replace(text, letters=letters, method="letter_logits")
+        return dataclasses.replace(text, letters=letters, method=LETTER_LOGITS)
 
     def _ready(self) -> Answerer:
         if self._answerer is None:
