@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
+import time
+from pathlib import Path, PurePath
 
 from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.fingerprint import file_digest
@@ -18,8 +19,14 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "a tokenizer (tokenizer.json)": ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tokenizer_config.json"),
     "image processor settings (preprocessor_config.json)": ("preprocessor_config.json", "processor_config.json"),
 }
-_TEXT_SUFFIXES = {".json", ".jinja", ".txt", ".model", ".tiktoken"}
+_TEXT_SUFFIXES = {".json", ".jinja", ".txt", ".model", ".tiktoken", ".spm", ".bpe", ".codes", ".vocab", ".tokenizer"}
 _LFS_POINTER = b"version https://git-lfs"
+_ADAPTER = "adapter_config.json"
+_SETTLED_NS = 2_000_000_000
+"""For how long a file has to have been left alone before its digest is remembered.
+
+Clocks of file systems tick every few milliseconds, some every two seconds: what is written within one tick leaves no trace.
+"""
 
 
 def missing_parts(folder: Path) -> list[str]:
@@ -27,32 +34,81 @@ def missing_parts(folder: Path) -> list[str]:
     return [part for part, names in _PARTS.items() if not any((folder / name).is_file() for name in names)]
 
 
-def checkpoint_digests(folder: Path, cache: Path | None = None) -> dict[str, str]:
+def checkpoint_digests(folder: Path, cache: Path | None = None, *, run: str = "") -> dict[str, str]:
     """Returns the SHA-256 of each file that decides what a checkpoint answers, by its path relative to ``folder``.
 
-    These are the weights (safetensors where there are any, else ``pytorch_model*.bin``), the configuration, the tokenizer, the
-    processor settings and the chat templates.
+    These are the weights with every shard that their index names (safetensors where there are any, else ``pytorch_model*.bin``),
+    the configuration, the tokenizer, the processor settings and the chat templates. A link counts by what it points to.
 
     Args:
         folder: A checkpoint directory.
-        cache: A JSON file that remembers digests by path, size and time of change; None hashes every file.
+        cache: A JSON file that remembers digests, see :class:`DigestCache`; None hashes every file.
+        run: The run whose digests alone are taken from the cache; empty takes those of any run.
 
     Raises:
-        BackendError: the directory is absent, or a part of the checkpoint is missing or is a Git LFS pointer.
+        BackendError: the directory is absent, a part of the checkpoint is missing or is a Git LFS pointer, a file changed while
+            it was read, or a load would read what is not in the directory.
     """
     _require_complete(folder)
-    remembered = DigestCache(cache)
+    remembered = DigestCache(cache, run=run)
     digests = {file.relative_to(folder).as_posix(): remembered.digest(file) for file in _deciding_files(folder)}
     remembered.save()
     return digests
+
+
+def checkpoint_state(folder: Path) -> dict[str, list[int]]:
+    """Returns what the file system says about each file that decides: it changes with any of them, and no weights are read.
+
+    Raises:
+        BackendError: as :func:`checkpoint_digests`.
+    """
+    _require_complete(folder)
+    return {str(file): _stamp(file) for file in _deciding_files(folder)}
 
 
 def _deciding_files(folder: Path) -> list[Path]:
     files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
     weights = [file for file in files if file.suffix == ".safetensors"]
     weights = weights or [file for file in files if file.match("pytorch_model*.bin")]
-    texts = [file for file in files if file.suffix in _TEXT_SUFFIXES]
-    return sorted([*weights, *texts, *folder.glob("additional_chat_templates/*.jinja")])
+    texts = [file for file in files if file.suffix in _TEXT_SUFFIXES or file.name.startswith("tokenizer.model")]
+    templates = folder.glob("additional_chat_templates/*.jinja")
+    return sorted({*weights, *texts, *templates, *_loaded_weights(folder)})
+
+
+def _loaded_weights(folder: Path) -> list[Path]:
+    """Returns the files that weights are loaded from: one file, or an index and the shards that it names, there or not."""
+    named = _read_json(folder / "config.json", "a configuration").get("transformers_weights")
+    first = next((name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
+    entry = named if isinstance(named, str) else first
+    if entry is None:
+        return []
+    main = _inside(folder, entry, "config.json")
+    if not entry.endswith(".index.json"):
+        return [main]
+    shards = _read_json(main, "an index of weights").get("weight_map")
+    if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+        raise BackendError(f"{main}: not an index of weights: it has no 'weight_map' of names to files. Download it again")
+    return [main, *(_inside(folder, shard, entry) for shard in sorted(set(shards.values())))]
+
+
+def _read_json(file: Path, what: str) -> dict[str, object]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BackendError(f"{file}: not {what} ({type(error).__name__}: {error}). Download it again") from error
+    if not isinstance(content, dict):
+        raise BackendError(f"{file}: not {what}: it holds no JSON object. Download it again")
+    return content
+
+
+def _inside(folder: Path, name: str, where: str) -> Path:
+    path = PurePath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise BackendError(
+            f"{folder / where} names the weights {name!r}, outside of the checkpoint: nobody could say later which weights "
+            "answered. Copy or link that file into the directory, and name it there"
+        )
+    return folder / path
 
 
 def _require_complete(folder: Path) -> None:
@@ -60,24 +116,19 @@ def _require_complete(folder: Path) -> None:
         raise BackendError(
             f"there is no checkpoint directory {str(folder)!r}. Check the path, or train or download the model first"
         )
-    missing = [*missing_parts(folder), *_missing_shards(folder)]
+    missing = missing_parts(folder)
+    missing = missing or [file.relative_to(folder).as_posix() for file in _loaded_weights(folder) if not file.is_file()]
     if missing:
         raise BackendError(
             f"the checkpoint {str(folder)!r} is incomplete. Missing: {'; '.join(missing)}. Download or save it again, in full"
         )
+    if (folder / _ADAPTER).is_file():
+        raise BackendError(
+            f"the checkpoint {str(folder)!r} holds an adapter ({_ADAPTER}), applied where peft is installed and left out "
+            "elsewhere. Merge it into the weights (merge_and_unload of peft, then save_pretrained), or take it out"
+        )
     for file in _deciding_files(folder):
         _refuse_pointer(file)
-
-
-def _missing_shards(folder: Path) -> list[str]:
-    index = folder / SAFETENSORS_INDEX
-    if not index.is_file() or (folder / "model.safetensors").is_file():
-        return []
-    try:
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError) as error:
-        raise BackendError(f"{index}: not an index of weights ({type(error).__name__}: {error}). Download it again") from error
-    return sorted(shard for shard in shards if not (folder / shard).is_file())
 
 
 def _refuse_pointer(file: Path) -> None:
@@ -86,23 +137,47 @@ def _refuse_pointer(file: Path) -> None:
             raise BackendError(f"{file} is a Git LFS pointer, not the file itself. Run 'git lfs pull' in {file.parent}")
 
 
-class DigestCache:
-    """Remembers digests of files by absolute path, as long as size and time of change stay the same."""
+def _stamp(file: Path) -> list[int]:
+    """Returns what the file system says about a file: device, inode, size and the times of change of content and of inode.
 
-    def __init__(self, path: Path | None) -> None:
+    Size and time of change alone survive ``cp -p``, layers of images and stores that set every time to the same: the time of
+    change of the inode does not, for no program can set it.
+    """
+    status = file.stat()
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+class DigestCache:
+    """Remembers digests of files by absolute path, as long as the file system says that nothing about them changed.
+
+    Args:
+        path: The JSON file; None remembers nothing.
+        run: The run whose digests alone are believed; empty believes those of any run. Processes of one run share them.
+    """
+
+    def __init__(self, path: Path | None, *, run: str = "") -> None:
         self._path = path
+        self._run = run
         self._known: dict[str, list[int | str]] = _read(path)
         self._changed = False
 
     def digest(self, file: Path) -> str:
-        """Returns the SHA-256 of a file's bytes, hashed anew when the file changed."""
-        status, key = file.stat(), str(file.resolve())
-        known = self._known.get(key)
-        if known is not None and known[:2] == [status.st_size, status.st_mtime_ns]:
-            return str(known[2])
+        """Returns the SHA-256 of a file's bytes, hashed anew when the file changed.
+
+        Raises:
+            BackendError: it changed while it was read.
+        """
+        key, stamp = str(file.resolve()), _stamp(file)
+        *known, digest, run = self._known.get(key, ["", ""])
+        if known == stamp and (not self._run or run == self._run):
+            return str(digest)
+        began = time.time_ns()
         found = file_digest(file)
-        self._known[key] = [status.st_size, status.st_mtime_ns, found]
-        self._changed = True
+        if _stamp(file) != stamp:
+            raise BackendError(f"{file} changed while it was read. Start again once nothing writes to {file.parent}")
+        if max(stamp[-2:]) + _SETTLED_NS < began:
+            self._known[key] = [*stamp, found, self._run]
+            self._changed = True
         return found
 
     def save(self) -> None:
@@ -131,4 +206,4 @@ def _read(path: Path | None) -> dict[str, list[int | str]]:
 
 
 def _is_entry(value: object) -> bool:
-    return isinstance(value, list) and [type(item) for item in value] == [int, int, str]
+    return isinstance(value, list) and [type(item) for item in value] == [int, int, int, int, int, str, str]

@@ -138,6 +138,7 @@ _REMEDIES = (
         "It needs code from the checkpoint, which is never run here. Use a version that transformers itself supports",
     ),
     ("flashattention", "Install flash-attn, or leave attention at 'auto'"),
+    ("valid json file", "Download or save it again"),
     ("jsondecodeerror", "A JSON file of the checkpoint is damaged. Download or save it again"),
     ("safetensor", "The weights are damaged or were not downloaded in full. Download them again"),
     ("offline", "Download the model beforehand where there is a network, or give a local checkpoint directory"),

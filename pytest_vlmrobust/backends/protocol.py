@@ -41,7 +41,8 @@ class Backend(Protocol):
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order.
 
-        A request that fails yields a prediction with ``finish_reason`` ``"error"``; it is never dropped and spoils no other.
+        A request that fails yields a prediction with ``finish_reason`` ``"error"``; it is never dropped and spoils no other. The
+        text of one by ``"letter_logits"`` is the letter of the highest of its ``logprobs``: a verification takes it from them.
 
         Raises:
             BackendError: the model itself does not load or is lost, so that no request can be answered.
@@ -78,7 +79,9 @@ class BackendOptions:
     offline: bool = False
     """Never reach for the hub; local files only."""
     digest_cache: Path | None = None
-    """JSON file that remembers the digests of checkpoint files by path, size and time of change; None hashes every time."""
+    """JSON file that remembers the digests of checkpoint files by what the file system says of them; None hashes every time."""
+    digests_of: str = ""
+    """The run whose digests alone are taken from that file, so that each run hashes once; empty takes those of any run."""
     answers: AnswerKey | None = None
     """What is asked, with what is right: for scripted models that declare how often they are. No other backend may read it."""
 

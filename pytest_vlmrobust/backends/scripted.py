@@ -37,7 +37,7 @@ import yaml
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
 from .protocol import AnswerKey, failed_prediction
@@ -162,7 +162,7 @@ class _Rule:
         if letter not in request.choices:
             offered = ", ".join(request.choices) or "no letters"
             return failed_prediction(f"{self.where} answers with letter {letter!r}, but the request offers {offered}")
-        return Prediction(text=letter, method="letter_logits", logprobs=dict(self.logprobs))
+        return Prediction(text=letter, method=LETTER_LOGITS, logprobs=dict(self.logprobs))
 
     def _said(self, request: Request, sample: Sample | None, samples: Sequence[Sample]) -> str:
         if sample is None or not (self.option or self.always or self.right is not None):
@@ -322,6 +322,10 @@ def _check_logprobs(where: str, rule: dict[str, Any]) -> None:
     if not numbers or (logprobs and "letter" not in rule):
         raise ModelError(
             f"{where}: logprobs is {logprobs!r}; expected, beside a letter, a mapping of letters to numbers of 0 or less"
+        )
+    if Prediction(rule.get("letter", ""), LETTER_LOGITS, logprobs=logprobs).contradicts_itself:
+        raise ModelError(
+            f"{where}: the letter is {rule['letter']!r}, and logprobs is {logprobs!r}; expected the letter of the highest one"
         )
 
 

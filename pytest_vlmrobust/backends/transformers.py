@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 
 from .batching import Job, answer_by_halves, batches
 from .devices import device_class, device_for
-from .digests import checkpoint_digests
+from .digests import checkpoint_digests, checkpoint_state
 from .generation import generation_for, scores_letters
 from .hub import commit_of
 from .messages import malformed
@@ -41,6 +41,7 @@ class TransformersBackend:
         self._generation = generation_for(ref)
         self._fingerprint: dict[str, Any] | None = None
         self._files: dict[str, str] = {}
+        self._state: dict[str, list[int]] = {}
         self._commit = ""
         self._failed_batches = 0
         self._loaded: Loaded | None = None
@@ -163,7 +164,7 @@ class TransformersBackend:
         letters = answerer.letters(request.choices)
         if letters.reason:
             return dataclasses.replace(text, note=letters.reason)
-        return dataclasses.replace(text, letters=letters, method="letter_logits")
+        return dataclasses.replace(text, letters=letters, method=LETTER_LOGITS)
 
     def _ready(self) -> Answerer:
         if self._answerer is None:
@@ -172,9 +173,27 @@ class TransformersBackend:
 
             source = self._source()  # before anything heavy starts
             self._limit_threads()
-            self._loaded = load(source, self._placement())
+            loaded = load(source, self._placement())
+            self._require_unchanged()
+            self._loaded = loaded
             self._answerer = Answerer(self._loaded, self._generation)
         return self._answerer
+
+    def _require_unchanged(self) -> None:
+        """Refuses weights that are not those of the fingerprint: answers would be kept under the name of others.
+
+        Raises:
+            BackendError: a file of the checkpoint changed since it was fingerprinted.
+        """
+        if not self._state:
+            return
+        now = checkpoint_state(Path(self._ref.location))
+        changed = [Path(file).name for file in sorted(now.keys() | self._state.keys()) if now.get(file) != self._state.get(file)]
+        if changed:
+            raise BackendError(
+                f"model {self.name!r}: {', '.join(changed)} of {self._ref.location} changed after this run had fingerprinted it. "
+                "Start again once nothing writes to that directory"
+            )
 
     def _image_processor(self) -> Any:
         if self._images is None:
@@ -216,7 +235,8 @@ class TransformersBackend:
     def _weights(self) -> dict[str, Any]:
         folder = Path(self._ref.location)
         if folder.is_absolute() or folder.is_dir():
-            self._files = checkpoint_digests(folder, self._options.digest_cache)
+            self._state = checkpoint_state(folder)  # before the first file is hashed, so that no change goes unnoticed
+            self._files = checkpoint_digests(folder, self._options.digest_cache, run=self._options.digests_of)
             return {"sha256": fingerprint(self._files)}
         self._commit = commit_of(self._ref.location, self._ref.revision, offline=self._options.offline)
         return {"hub_id": self._ref.location, "commit": self._commit}

@@ -69,7 +69,7 @@ def _compared(unpacked: Path) -> list[str]:
     """
     from pytest_vlmrobust.evaluation.consistency import contradictions, repeated
     from pytest_vlmrobust.evaluation.verification import verify
-    from pytest_vlmrobust.reporting.bundle import not_derived, pages
+    from pytest_vlmrobust.reporting.bundle import not_derived, page_notes
     from pytest_vlmrobust.reporting.runs import read_run
 
     with _damaged(unpacked, "manifest.json, docket.json or records.jsonl"):
@@ -85,8 +85,7 @@ def _compared(unpacked: Path) -> list[str]:
         say(f"policy of {name}: {sha256}")
     if (made := run.manifest.get("version", __version__)) != __version__:
         say(f"note: the run was made by release {made}, and this is {__version__}: what differs may come from that")
-    drawn = (f"{name} was not compared: vlmrobust report draws what the records give" for name in pages(unpacked))
-    for note in [*notes, *found.notes, *drawn, _UNTOLD]:
+    for note in [*notes, *found.notes, *page_notes(unpacked), _UNTOLD]:
         say(f"note: {note}")
     say(
         f"{decision}: {quantity(found.answers, 'answer')} scored again, "

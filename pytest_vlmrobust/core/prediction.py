@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+LETTER_LOGITS = "letter_logits"
+"""How a choice is answered by the probabilities of its letters."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
@@ -47,3 +50,15 @@ class Prediction:
     error: str = ""
     details: Mapping[str, str | int | float] = field(default_factory=dict)
     """What the backend saw: visual tokens, image size after the processor."""
+
+    @property
+    def most_probable(self) -> tuple[str, ...]:
+        """The letters of the highest log-probability, in the order offered: one but for ties, none where one is not a number."""
+        if any(value != value for value in self.logprobs.values()):  # noqa: PLR0124 - NaN alone differs from itself
+            return ()
+        return tuple(letter for letter, value in self.logprobs.items() if value == max(self.logprobs.values()))
+
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether it is a letter, and its own log-probabilities say that another one is the most probable."""
+        return self.method == LETTER_LOGITS and bool(self.logprobs) and self.text.strip() not in self.most_probable

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
+from pytest_vlmrobust.core.errors import BackendError, DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.prediction import Prediction, Request
@@ -362,8 +362,23 @@ class Evaluator:
         try:
             with renewed(self.store, keys, self.owner):
                 found = dict(zip(keys, self.resident(cell.model).infer(requests), strict=True))
+            _refuse_contradictions(cell, found.values())
             self.store.put_many(found, context={"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)})
             answers.update({**found, **self.store.get_many(keys)})
         finally:
             self.store.release(keys, self.owner)
         return len(found)
+
+
+def _refuse_contradictions(cell: Cell, predictions: Iterable[Prediction]) -> None:
+    """Refuses letters that their own log-probabilities do not give: a verification of the run would read others.
+
+    Raises:
+        BackendError: there is one.
+    """
+    for prediction in predictions:
+        if prediction.contradicts_itself:
+            raise BackendError(
+                f"{cell}: the backend answered with the letter {prediction.text!r}, and its log-probabilities are "
+                f"{dict(prediction.logprobs)}. Expected the letter of the highest one: mend the backend of model {cell.model!r}"
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,11 +10,12 @@ from dataclasses import dataclass, field
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import StoreError, UnknownName
 from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.scoring import score
-from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+from pytest_vlmrobust.store import Evidence, StoredCell
 
 from .cell_result import CellResult
 from .stopping import HIGHEST, NOT_PREDICTED, UNASKED, UNASKED_STATE
@@ -25,7 +27,7 @@ _SAME = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """An answer whose score is not the one that the evidence has."""
+    """An answer whose letter or score is not the one that the evidence has."""
 
     cell: Cell
     sample: str
@@ -33,10 +35,14 @@ class Rescored:
     """Which view of the sample, from 0."""
     stored: Score
     found: Score
+    letter: str | None = None
+    """The stored letter, where its log-probabilities give another one."""
 
     def __str__(self) -> str:
         view = f", view {self.view}" if self.view else ""
-        return f"{self.cell}, sample {self.sample!r}{view}: stored {_shown(self.stored)}, scored again {_shown(self.found)}"
+        letter = "" if self.letter is None else f"its log-probabilities do not give the letter {self.letter!r}: "
+        scores = f"stored {_shown(self.stored)}, scored again {_shown(self.found)}"
+        return f"{self.cell}, sample {self.sample!r}{view}: {letter}{scores}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,9 @@ class Replay:
 
 
 def scored_again(evidence: Evidence, stored: StoredCell, samples: Sequence[Sample]) -> tuple[list[Score], list[Rescored]]:
-    """Returns the scores of now of a cell's answers, and those answers whose stored score is another one.
+    """Returns the scores of now of a cell's answers, and those answers whose stored letter or score is another one.
+
+    The letter of an answer by log-probabilities is taken from these, never from its text.
 
     Args:
         evidence: where the cell is from.
@@ -140,10 +148,11 @@ def scored_again(evidence: Evidence, stored: StoredCell, samples: Sequence[Sampl
     for place, answer in enumerate(stored.answers):
         number, view = divmod(place, stored.views)
         settled = any(one.value == HIGHEST for one in scores[place - view :])
-        found = _scored(samples[number], answer, settled=settled)
+        found = _scored(samples[number], answer.prediction, settled=settled)
         scores.append(found)
-        if not _equal(found, answer.score):
-            differing.append(Rescored(stored.cell, samples[number].id, view, answer.score, found))
+        letter = answer.prediction.text if answer.prediction.contradicts_itself else None
+        if letter is not None or not _equal(found, answer.score):
+            differing.append(Rescored(stored.cell, samples[number].id, view, answer.score, found, letter))
     return scores, differing
 
 
@@ -157,11 +166,13 @@ def _check_views(evidence: Evidence, stored: StoredCell) -> None:
         raise StoreError(f"{evidence.path}: {stored.cell} has {stored.views} views of each sample, expected {expected}")
 
 
-def _scored(sample: Sample, answer: Answer, *, settled: bool) -> Score:
+def _scored(sample: Sample, prediction: Prediction, *, settled: bool) -> Score:
     """Returns the score of an answer; ``settled``: an earlier view was right, so that this one may be left out."""
-    if answer.prediction == NOT_PREDICTED:
+    if prediction == NOT_PREDICTED:
         return UNASKED if settled else Score.unscored("not asked, and no earlier view was right")
-    return score(sample, answer.prediction)
+    if prediction.contradicts_itself:
+        prediction = dataclasses.replace(prediction, text=next(iter(prediction.most_probable), ""))
+    return score(sample, prediction)
 
 
 def _equal(one: Score, other: Score) -> bool:

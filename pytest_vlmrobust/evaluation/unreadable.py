@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
 from pytest_vlmrobust.metrics.table import ScoreTable
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_LETTERS = "letter_logits"
-
 
 def unreadable_estimates(clean: CellResult, result: CellResult, confidence: float) -> list[tuple[str, Estimate]]:
     """Returns the share of unreadable answers minus that on clean pictures, paired by sample.
@@ -27,7 +26,7 @@ def unreadable_estimates(clean: CellResult, result: CellResult, confidence: floa
     """
     if result.views > 1 or result.cell.setting in (CLEAN, NO_IMAGE):
         return []
-    written = any(prediction.method != _LETTERS for prediction in (*clean.predictions, *result.predictions))
+    written = any(prediction.method != LETTER_LOGITS for prediction in (*clean.predictions, *result.predictions))
     if not written:
         return []
     setting = str(result.cell.setting)

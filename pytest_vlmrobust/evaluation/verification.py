@@ -126,7 +126,11 @@ def _rescored(differing: Sequence[Rescored]) -> list[str]:
     more = len(differing) - _MOST
     return [
         *map(str, differing[:_MOST]),
-        *([quantity(more, "more answer has another score", "more answers have another score")] if more > 0 else []),
+        *(
+            [quantity(more, "more answer has another letter or score", "more answers have another letter or score")]
+            if more > 0
+            else []
+        ),
     ]
 
 

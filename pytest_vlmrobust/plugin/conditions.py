@@ -75,6 +75,11 @@ def is_whole(gate: Gate) -> bool:
     return gate.planned == gate.selected and not gate.narrowed
 
 
+def asks_for_all_samples(gate: Gate) -> bool:
+    """Whether a policy asks for all the samples of a data set, as a release does and a smoke test does not."""
+    return any(policy.coverage.share >= 1.0 for policy in gate.policies.values())
+
+
 def samples_asked(gate: Gate) -> dict[str, tuple[int, int]]:
     """Returns, for each data set of which only some samples were asked, how many, and how many it has."""
     from pytest_vlmrobust.datasets import sampling

@@ -18,7 +18,7 @@ import pytest
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
-from .conditions import samples_asked, shortfalls
+from .conditions import asks_for_all_samples, samples_asked, shortfalls
 from .docket import keep_baseline, write_docket
 from .options import ENVIRONMENT_DATA, Settings
 from .origins import origins
@@ -315,6 +315,7 @@ class Gate:
             batch_size=settings.vlm_batch_size,
             offline=settings.vlm_offline,
             digest_cache=self.store_directory / "digests.json",
+            digests_of=self.run_id if asks_for_all_samples(self) else "",
             answers=self._answers,
         )
         return open_backend(ref, options)

@@ -17,6 +17,7 @@ from pytest_vlmrobust.store.manifest import FILE_NAME as MANIFEST
 
 from . import junit, model_card, ranking, results
 from .files import REPORT, SUMMARY, summary
+from .html.claims import contradictions
 from .runs import RunFiles, read_run
 
 SUMS = "SHA256SUMS"
@@ -65,9 +66,14 @@ def belongs(name: str) -> bool:
     return name in _NAMES or (folder == POLICIES and own != "" and "/" not in own)
 
 
-def pages(run: Path) -> list[str]:
-    """Returns the pages in an unpacked bundle: what draws them, and the thumbnails in them, are no part of it."""
-    return [name for name in _PAGES if (run / name).is_file()]
+def page_notes(run: Path) -> list[str]:
+    """Returns what is to be said of each page in an unpacked bundle: what draws it, and its thumbnails, are no part of that."""
+    compared = {REPORT: "its decision and the digest of its records were compared, and nothing else that it shows"}
+    return [
+        f"{name}: {compared.get(name, 'was not compared')}. vlmrobust report draws what the records give"
+        for name in _PAGES
+        if (run / name).is_file()
+    ]
 
 
 def derived(run: RunFiles) -> dict[str, str]:
@@ -82,7 +88,10 @@ def derived(run: RunFiles) -> dict[str, str]:
 
 
 def not_derived(run: RunFiles) -> list[str]:
-    """Returns, a sentence for each, what an unpacked bundle says and its records do not give: the decision, and whole files."""
+    """Returns, a sentence for each, what an unpacked bundle says and its records do not give.
+
+    That is the decision, files that are made of records alone, and of the page what it claims at its top.
+    """
     said = []
     claimed = run.manifest.get("decision", str(run.decision))
     if claimed != str(run.decision):
@@ -91,6 +100,10 @@ def not_derived(run: RunFiles) -> list[str]:
         path = run.directory / name
         if path.is_file() and path.read_bytes() != _encoded(text):
             said.append(f"{name} is not what the records give")
+    page = run.directory / REPORT
+    if page.is_file():
+        text = page.read_text(encoding="utf-8", errors="replace")
+        said += [f"{REPORT}: {claim}" for claim in contradictions(text, run.records, run.decision)]
     return said
 
 

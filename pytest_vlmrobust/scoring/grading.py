@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 
@@ -14,7 +14,6 @@ from .open_answer import extract_open
 from .refusal import is_refusal
 from .text import final_words, folded, plain
 
-LETTER_LOGITS = "letter_logits"
 TRUNCATED = Stop.TRUNCATED.value
 WHOLE = "whole"
 

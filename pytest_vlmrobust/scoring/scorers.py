@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
@@ -13,7 +13,7 @@ from .boxes import score_boxes
 from .captions import score_rouge_l
 from .choice import extract_choice
 from .extraction import Extraction
-from .grading import LETTER_LOGITS, best, read
+from .grading import best, read
 from .numeric import score_numeric, score_relaxed
 from .open_answer import normalised
 from .overlap import score_anls, score_ocr_recall

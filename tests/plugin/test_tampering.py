@@ -99,11 +99,112 @@ def test_what_contradicts_something_else_in_the_bundle_differs(bundle: Path, cap
 
 def test_what_cannot_be_compared_is_said(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = load(bundle)
-    files["report.html"] = b"<h1>GO</h1>"
+    files["models.html"] = b"<h1>GO</h1>"
     assert main(["verify", str(save(files, bundle.with_name("t.zip")))]) == 0
     said = capsys.readouterr().out
-    assert "note: report.html was not compared" in said
+    assert "note: models.html: was not compared" in said
     assert "note: fingerprints of models, digests of data sets and of pictures, keys of answers" in said
+
+
+def test_a_page_that_says_something_else_differs(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    flawed(project)
+    project.run()
+    assert main(["report", str(the_run(project))]) == 1
+    main(["bundle", str(the_run(project)), "--out", str(project.path / "b.zip")])
+    capsys.readouterr()
+    files = load(project.path / "b.zip")
+    page = files["report.html"].decode()
+    assert main(["verify", str(project.path / "b.zip")]) == 0
+    assert "note: report.html: its decision and the digest of its records were compared" in capsys.readouterr().out
+    digest = page.partition('name="vlmrobust-records" content="')[2][:64]
+    heading = '<h1 id="decision-h">'
+    one_more = page.replace("</main>", "<h1>GO</h1></main>")
+    changes = {
+        page.replace("NO-GO", "GO").replace("✗ GO", "✓ GO"): [
+            "its title is 'GO ",
+            "the mark at its top is '",
+            "its decision is ",
+        ],
+        page.replace(f"{heading}NO-GO", f"{heading}GO"): ["its decision is 'NO-GO' and 'GO', and the records give 'NO-GO'"],
+        one_more: ["its decision is 'NO-GO' and 'NO-GO' and 'GO', and the records give 'NO-GO'"],
+        page.replace(digest, "0" * 64): [f"the digest of its records is '{'0' * 64}', and the records give '{digest}'"],
+        "<h1>NO-GO</h1>": ["its title is missing", "the mark at its top is missing", "the digest of its records is missing"],
+    }
+    for changed, sentences in changes.items():
+        assert changed != page
+        files["report.html"] = changed.encode()
+        assert main(["verify", str(save(files, project.path / "t.zip"))]) == 1, sentences
+        said = capsys.readouterr().out
+        for sentence in sentences:
+            assert f"DIFFERS  report.html: {sentence}" in said
+
+
+def test_a_page_of_other_records_differs(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    flawed(project)
+    project.run()
+    first = the_run(project)
+    main(["report", str(first), "--out", str(project.path / "first")])
+    project.script({"setting": "invert", "answer": "A"}, {"setting": "flip_v", "sample": "q[0-2]", "answer": "A"})
+    project.run()
+    main(["bundle", str(newest(project)), "--out", str(project.path / "b.zip")])
+    files = load(project.path / "b.zip")
+    files["report.html"] = (project.path / "first" / "report.html").read_bytes()
+    capsys.readouterr()
+    assert main(["verify", str(save(files, project.path / "t.zip"))]) == 1
+    assert "DIFFERS  report.html: the digest of its records is " in capsys.readouterr().out
+
+
+@pytest.fixture
+def letters(project: Project, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The bundle of a run that was answered by the probabilities of letters: A (wrong) with the picture turned over."""
+    right, wrong = {"A": -2.5, "B": -0.25}, {"A": -0.25, "B": -2.5}
+    rules = [{"setting": "flip_v", "letter": "A", "logprobs": wrong}, {"setting": "no_image", "letter": "A", "logprobs": wrong}]
+    project.script(*rules, {"setting": "*", "letter": "B", "logprobs": right})
+    project.run()
+    main(["bundle", str(the_run(project)), "--out", str(project.path / "b.zip")])
+    assert main(["verify", str(project.path / "b.zip")]) == 0
+    capsys.readouterr()
+    return project.path / "b.zip"
+
+
+WRONG, RIGHT = '{"A": -0.25, "B": -2.5}', '{"A": -2.5, "B": -0.25}'
+OF_CELL = "where place = 3 and cell = (select id from cells where setting = 'flip_v')"
+
+
+@pytest.mark.parametrize(
+    ("change", "letter", "scores"),
+    [
+        # swapped log-probabilities: the text says A, as before
+        (f"prediction = replace(prediction, '{WRONG}', '{RIGHT}')", "A", "stored 0 (scored, letter_logits, 'A'), scored again 1"),
+        # another letter, and the score that it gives
+        (
+            """prediction = replace(prediction, '"text": "A"', '"text": "B"'), value = 1.0, answer = 'B'""",
+            "B",
+            "stored 1 (scored, letter_logits, 'B'), scored again 0 (scored, letter_logits, 'A')",
+        ),
+        # another letter, which nothing counts
+        (
+            """prediction = replace(prediction, '"text": "A"', '"text": "B"')""",
+            "B",
+            "stored 0 (scored, letter_logits, 'A'), scored",
+        ),
+        # a log-probability that is no number gives no letter
+        (
+            "prediction = replace(prediction, '-2.5', 'NaN')",
+            "A",
+            "stored 0 (scored, letter_logits, 'A'), scored again 0 (unparsed",
+        ),
+    ],
+    ids=["swapped", "letter and score", "letter", "not a number"],
+)
+def test_letters_are_taken_from_their_log_probabilities(
+    letters: Path, capsys: pytest.CaptureFixture[str], change: str, letter: str, scores: str
+) -> None:
+    files = load(letters)
+    sql(letters.parent, f"update answers set {change} {OF_CELL}")(files)  # noqa: S608 - the test's own
+    assert main(["verify", str(save(files, letters.with_name("t.zip")))]) == 1
+    said = f"DIFFERS  model-data-flip_v, sample 'q3': its log-probabilities do not give the letter '{letter}': {scores}"
+    assert said in capsys.readouterr().out
 
 
 def nested(files: Files) -> None:

@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.verdict import Outcome
 
 from ..wording import QUIET, RunFacts, apart, because, headline, worst_first
 from . import charts, gaps, heatmap, noise, parts, patches, pictures, policy, sweeps, words
+from .claims import Claims
 from .data import addresses, drill_down
 from .limits import Limit, limits
 from .reading import flat, mapping
@@ -48,6 +49,7 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     script = parts.asset("common.js") + parts.asset("script.js")
     return environment.get_template("page.html").render(
         decision=decision,
+        claims=Claims.of(records, decision),
         reason=because(decision, records, facts),
         apart=apart(records, facts),
         records=ordered,

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_vlmrobust.backends import digests
-from pytest_vlmrobust.backends.digests import checkpoint_digests
+from pytest_vlmrobust.backends.digests import DigestCache, checkpoint_digests, checkpoint_state
 from pytest_vlmrobust.core.errors import BackendError
 
 FILES = {"config.json": "{}", "model.safetensors": "weights", "tokenizer.json": "{}", "preprocessor_config.json": "{}"}
@@ -43,13 +45,93 @@ def test_older_weights_count_where_there_are_no_safetensors(folder: Path) -> Non
     assert "pytorch_model.bin" in checkpoint_digests(folder)
 
 
-def test_remembers_by_size_and_time(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files count as left alone for long, although the test has just written them."""
+    monkeypatch.setattr(digests, "_SETTLED_NS", -(10**18))
+
+
+@pytest.mark.usefixtures("settled")
+def test_remembers_what_nothing_changed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "deep" / "digests.json"
     first = checkpoint_digests(folder, cache)
+    again = checkpoint_digests(folder, cache, run="this")
     monkeypatch.setattr(digests, "file_digest", lambda path: pytest.fail(f"hashed {path} again"))
+    assert checkpoint_digests(folder, cache) == checkpoint_digests(folder, cache, run="this") == first == again
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_run_that_believes_its_own_digests_only_hashes_afresh(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "digests.json"
+    first = checkpoint_digests(folder, cache, run="earlier")
+    monkeypatch.setattr(digests, "file_digest", lambda path: "hashed anew")
     assert checkpoint_digests(folder, cache) == first
+    assert set(checkpoint_digests(folder, cache, run="this").values()) == {"hashed anew"}
 
 
+@pytest.mark.usefixtures("settled")
+def test_new_weights_of_the_same_size_and_time_are_noticed(folder: Path, tmp_path: Path) -> None:
+    cache, weights = tmp_path / "digests.json", folder / "model.safetensors"
+    os.utime(weights, ns=(1, 1))
+    first = checkpoint_digests(folder, cache)
+    weights.write_text("WEIGHTS")
+    os.utime(weights, ns=(1, 1))
+    assert (weights.stat().st_size, weights.stat().st_mtime_ns) == (len("weights"), 1)
+    second = checkpoint_digests(folder, cache)
+    assert {name for name in first if first[name] != second[name]} == {"model.safetensors"}
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("part", ["st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns"])
+def test_whatever_the_file_system_says_else_has_it_hashed_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    file, cache = folder / "model.safetensors", tmp_path / "digests.json"
+    remembered = DigestCache(cache)
+    remembered.digest(file)
+    remembered.save()
+    status = file.stat()
+
+    class Other:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(status, name) + (name == part)
+
+    monkeypatch.setattr(digests, "file_digest", lambda path: "hashed anew")
+    assert DigestCache(cache).digest(file) != "hashed anew"
+    resolved = str(file.resolve())
+    monkeypatch.setattr(digests.Path, "resolve", lambda _path: Path(resolved))
+    monkeypatch.setattr(digests.Path, "stat", lambda _path: Other())
+    assert DigestCache(cache).digest(file) == "hashed anew"
+
+
+def test_a_file_that_was_written_just_now_is_not_remembered(folder: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "digests.json"
+    checkpoint_digests(folder, cache)
+    assert not cache.exists()
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overwritten(path: Path) -> str:
+        path.write_text("longer than before")
+        return "half of each"
+
+    monkeypatch.setattr(digests, "file_digest", overwritten)
+    with pytest.raises(BackendError, match=r"config\.json changed while it was read\. Start again once nothing writes to"):
+        checkpoint_digests(folder)
+
+
+def test_the_state_of_a_checkpoint_changes_with_its_files(folder: Path) -> None:
+    before = checkpoint_state(folder)
+    assert checkpoint_state(folder) == before
+    assert {Path(file).name for file in before} == set(FILES)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").write_text("others")
+    assert checkpoint_state(folder) != before
+
+
+@pytest.mark.usefixtures("settled")
 def test_hashes_a_changed_file_again(folder: Path, tmp_path: Path) -> None:
     cache = tmp_path / "digests.json"
     first = checkpoint_digests(folder, cache)
@@ -58,6 +140,7 @@ def test_hashes_a_changed_file_again(folder: Path, tmp_path: Path) -> None:
     assert {name for name in first if first[name] != second[name]} == {"model.safetensors"}
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_directory_that_can_only_be_read_keeps_its_cache(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "digests.json"
     first = checkpoint_digests(folder, cache)
@@ -67,7 +150,8 @@ def test_a_directory_that_can_only_be_read_keeps_its_cache(folder: Path, tmp_pat
     assert cache.read_text() == "{}"
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"a": 1}', '{"a": ["x", 1, 2]}', ""])
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("damage", ["{", "[]", '{"a": 1}', '{"a": ["x", 1, 2]}', '{"a": [1, 2, "of an older release"]}', ""])
 def test_a_damaged_cache_is_written_anew(folder: Path, tmp_path: Path, damage: str) -> None:
     cache = tmp_path / "digests.json"
     cache.write_text(damage)
@@ -101,7 +185,79 @@ def test_names_missing_shards(folder: Path) -> None:
     with pytest.raises(BackendError, match=r"Missing: model-2\.safetensors\."):
         checkpoint_digests(folder)
     index.write_text("{}")
-    with pytest.raises(BackendError, match=r"index\.json: not an index of weights \(KeyError"):
+    for damage, said in [("{}", "it has no 'weight_map'"), ('{"weight_map": {"a": 1}}', "it has no"), ("[]", "no JSON object")]:
+        index.write_text(damage)
+        with pytest.raises(BackendError, match=f"index\\.json: not an index of weights: .*{said}"):
+            checkpoint_digests(folder)
+    index.write_text("{")
+    with pytest.raises(BackendError, match=r"index\.json: not an index of weights \(JSONDecodeError"):
+        checkpoint_digests(folder)
+
+
+SHARDED = {"safetensors": "model.safetensors.index.json", "bin": "pytorch_model.bin.index.json"}
+
+
+@pytest.mark.parametrize("kind", SHARDED)
+def test_digests_shards_wherever_in_the_directory_they_are(folder: Path, kind: str) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "deep").mkdir()
+    (folder / "deep" / f"one.{kind}").write_text("x")
+    (folder / f"two.{kind}").write_text("y")
+    (folder / SHARDED[kind]).write_text(json.dumps({"weight_map": {"a": f"deep/one.{kind}", "b": f"two.{kind}"}}))
+    found = checkpoint_digests(folder)
+    assert {f"deep/one.{kind}", f"two.{kind}", SHARDED[kind]} <= set(found)
+    assert found[f"deep/one.{kind}"] == hashlib.sha256(b"x").hexdigest()
+
+
+@pytest.mark.parametrize("kind", SHARDED)
+@pytest.mark.parametrize("way", ["absolute", "parent", "through"])
+def test_refuses_an_index_that_names_a_file_outside(folder: Path, tmp_path: Path, kind: str, way: str) -> None:
+    outside = tmp_path / f"outside.{kind}"
+    outside.write_text("x")
+    (folder / "model.safetensors").unlink()
+    (folder / "deep").mkdir()
+    name = {"absolute": str(outside), "parent": f"../outside.{kind}", "through": f"deep/../../outside.{kind}"}[way]
+    (folder / SHARDED[kind]).write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(BackendError) as caught:
+        checkpoint_digests(folder)
+    assert str(caught.value).startswith(f"{folder / SHARDED[kind]} names the weights {name!r}, outside of the checkpoint: ")
+    assert str(caught.value).endswith("Copy or link that file into the directory, and name it there")
+
+
+def test_a_link_counts_by_what_it_points_to(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    blob = tmp_path / "blobs" / "1234"
+    blob.parent.mkdir()
+    blob.write_text("one")
+    (folder / "model-1.safetensors").symlink_to(blob)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    first = checkpoint_digests(folder)
+    blob.write_text("two")
+    assert checkpoint_digests(folder)["model-1.safetensors"] != first["model-1.safetensors"]
+
+
+def test_older_weights_count_beside_other_safetensors(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    (folder / "extra.safetensors").write_text("x")
+    assert {"pytorch_model.bin", "extra.safetensors"} <= set(checkpoint_digests(folder))
+
+
+def test_weights_that_the_configuration_names_count(folder: Path, tmp_path: Path) -> None:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "own.safetensors").write_text("x")
+    (folder / "config.json").write_text(json.dumps({"transformers_weights": "deep/own.safetensors"}))
+    assert "deep/own.safetensors" in checkpoint_digests(folder)
+    (folder / "config.json").write_text(json.dumps({"transformers_weights": "../own.safetensors"}))
+    with pytest.raises(BackendError, match=r"config\.json names the weights '\.\./own\.safetensors', outside of the checkpoint"):
+        checkpoint_digests(folder)
+    (folder / "config.json").write_text("[]")
+    with pytest.raises(BackendError, match=r"config\.json: not a configuration: it holds no JSON object"):
+        checkpoint_digests(folder)
+
+
+def test_refuses_an_adapter_that_is_applied_here_and_not_there(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(BackendError, match=r"holds an adapter \(adapter_config\.json\).*Merge it into the weights"):
         checkpoint_digests(folder)
 
 

@@ -110,6 +110,10 @@ def test_a_function_may_return_a_whole_prediction() -> None:
         ("rules: [{answer: yes}]", "rule 1: answer is True; expected text, in quotes"),
         ("rules: [{answer: A, text: '('}]", r"rule 1: text '\(' is not a regular expression"),
         ("rules: [{letter: A, logprobs: {A: 0.5}}]", "rule 1: logprobs is {'A': 0.5}; expected"),
+        (
+            "rules: [{letter: A, logprobs: {A: -2, B: -1}}]",
+            "rule 1: the letter is 'A', and logprobs is {'A': -2, 'B': -1}; expected",
+        ),
         ("rules: [{answer: A, logprobs: {A: -0.5}}]", "rule 1: logprobs is {'A': -0.5}; expected, beside a letter"),
         ("a: [", "neither YAML nor JSON"),
     ],

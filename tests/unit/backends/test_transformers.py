@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError
@@ -324,8 +327,10 @@ class TestBrokenCheckpoints:
 
     def test_a_damaged_settings_file(self, copied: Find, request_for: Ask) -> None:
         folder = copied("qwen2_vl")
+        (folder / "preprocessor_config.json").write_text("{")
+        assert "is not a valid JSON file. Download or save it again" in _fails(folder, request_for("a"))
         (folder / "config.json").write_text("{")
-        assert "A JSON file of the checkpoint is damaged" in _fails(folder, request_for("a"))
+        assert f"{folder / 'config.json'}: not a configuration (JSONDecodeError" in _fails(folder, request_for("a"))
 
     def test_families_that_need_torchvision_say_so(self, copied: Find, request_for: Ask) -> None:
         pytest.importorskip("transformers")
@@ -374,6 +379,27 @@ class TestFingerprint:
         assert _open(folder, options, generation={"max_new_tokens": 7}, family="x").fingerprint() == first
         assert _open(folder, options).fingerprint() == first  # from the cache of digests
 
+    def test_changes_with_weights_of_the_same_size_and_time(self, copied: Find, tmp_path: Path) -> None:
+        folder = copied("qwen2_vl")
+        options = BackendOptions(digest_cache=tmp_path / "digests.json")
+        weights = folder / "model.safetensors"
+        os.utime(weights, ns=(1, 1))
+        first = _open(folder, options).fingerprint()
+        content = weights.read_bytes()
+        weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        os.utime(weights, ns=(1, 1))
+        assert _open(folder, options).fingerprint() != first
+
+    def test_holds_every_file_that_a_load_opens(self, copied: Find, request_for: Ask) -> None:
+        folder = copied("qwen2_vl")
+        with _opened_files() as opened:
+            backend = _open(folder)
+            backend.infer([request_for("a", (28, 28))])
+        backend.close()
+        inside = {path.relative_to(folder).as_posix() for path in opened if path.is_relative_to(folder) and path.is_file()}
+        assert {"config.json", "tokenizer.json", "preprocessor_config.json"} <= inside
+        assert inside <= set(backend.describe()["files_sha256"])
+
     def test_names_the_versions(self, checkpoint: Find) -> None:
         import transformers
 
@@ -398,6 +424,39 @@ class TestFingerprint:
     def test_a_hub_model_is_its_commit(self) -> None:
         ref = dataclasses.replace(resolve("some/model"), revision="a" * 40)
         assert open_backend(ref).fingerprint()["weights"] == {"hub_id": "some/model", "commit": "a" * 40}
+
+
+_listeners: list[set[Path]] = []
+
+
+@contextlib.contextmanager
+def _opened_files() -> Iterator[set[Path]]:
+    """Collects the files that Python opens meanwhile; what native code opens, such as safetensors, is not seen."""
+    if not _listeners:
+        sys.addaudithook(_listen)  # it stays for good
+    _listeners.append(set())
+    try:
+        yield _listeners[-1]
+    finally:
+        _listeners[:] = [set()]  # a list that nobody reads
+
+
+def _listen(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and isinstance(arguments[0], str):
+        _listeners[-1].add(Path(arguments[0]))
+
+
+def test_weights_that_changed_after_the_fingerprint_are_refused(copied: Find, request_for: Ask) -> None:
+    folder = copied("qwen2_vl")
+    backend = _open(folder)
+    assert backend.infer([request_for("a", (28, 28))])[0].error == ""
+    backend.close()  # as where several models take turns
+    assert backend.infer([request_for("a", (28, 28))])[0].error == ""
+    backend.close()
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes())
+    with pytest.raises(BackendError, match=r"'qwen2_vl': model\.safetensors of .* changed after this run had fingerprinted it\."):
+        backend.infer([request_for("a", (28, 28))])
 
 
 def test_predictions_are_the_same_in_another_backend_object(checkpoint: Find, request_for: Ask) -> None:

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.reporting.bundle import not_derived, pages, write_bundle
+from pytest_vlmrobust.reporting.bundle import not_derived, page_notes, write_bundle
 from pytest_vlmrobust.reporting.runs import read_run
 from pytest_vlmrobust.reporting.unpacking import RATIO, SMALL, unpack
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
@@ -102,7 +102,10 @@ def test_the_page_and_the_baseline_are_taken_along_where_there_are_any(run: Path
     Evidence.open(run / "baseline").close()
     assert {"report.html", "baseline/predictions.sqlite"} <= set(write_bundle(run, tmp_path / "b.zip"))
     assert unpack(tmp_path / "b.zip", tmp_path / "unpacked") == []
-    assert pages(tmp_path / "unpacked") == ["report.html"]
+    (note,) = page_notes(tmp_path / "unpacked")
+    assert note.startswith(
+        "report.html: its decision and the digest of its records were compared, and nothing else that it shows"
+    )
 
 
 def test_a_run_that_was_killed_is_bundled_with_what_it_has(run: Path, tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.core.record import Measure, Record, Reply
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.reporting import Command, RunFacts, write_report
 from pytest_vlmrobust.reporting.html import drawing, pictures, render_html
+from pytest_vlmrobust.reporting.html.claims import contradictions
 from pytest_vlmrobust.reporting.wording import worst_first
 
 from .pages import COMMAND, DIGESTS, asked_twice, cell, example, run, store, summary
@@ -413,3 +414,14 @@ def test_importing_the_reports_does_not_load_what_draws() -> None:
 
     code = "import sys, pytest_vlmrobust.reporting; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_page_claims_what_its_records_give_in_whatever_order(page: str) -> None:
+    records = run()
+    facts_decision = Decision(page.partition('name="vlmrobust-decision" content="')[2].partition('"')[0])
+    assert contradictions(page, records, facts_decision) == []
+    assert contradictions(page, records[::-1], facts_decision) == []
+    others = [dataclasses.replace(records[0], reason="another one"), *records[1:]]
+    (said,) = contradictions(page, others, facts_decision)
+    assert said.startswith("the digest of its records is '")
+    assert len(contradictions(page, records, Decision.GO)) == 4

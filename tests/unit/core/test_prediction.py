@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
+
+
+def letter(text: str, **logprobs: float) -> Prediction:
+    return Prediction(text, LETTER_LOGITS, logprobs=logprobs)
+
+
+def test_the_most_probable_letters() -> None:
+    assert letter("A", A=-0.1, B=-2.0).most_probable == ("A",)
+    assert letter("A", B=-0.5, A=-0.5, C=-3.0).most_probable == ("B", "A")
+    assert letter("A", A=-math.inf, B=-math.inf).most_probable == ("A", "B")
+    assert letter("A", A=math.nan, B=-1.0).most_probable == ()
+    assert letter("A").most_probable == ()
+
+
+@pytest.mark.parametrize(
+    ("prediction", "contradicts"),
+    [
+        (letter("A", A=-0.1, B=-2.0), False),
+        (letter(" A", A=-0.1, B=-2.0), False),
+        (letter("B", A=-0.1, B=-2.0), True),
+        (letter("C", A=-0.1, B=-2.0), True),
+        (letter("A", B=-0.5, A=-0.5), False),
+        (letter("A", A=math.nan, B=-2.0), True),
+        (letter("A"), False),
+        (Prediction("a text", "generate", logprobs={"A": -0.1}), False),
+    ],
+)
+def test_a_letter_that_its_log_probabilities_do_not_give(prediction: Prediction, contradicts: bool) -> None:
+    assert prediction.contradicts_itself is contradicts
