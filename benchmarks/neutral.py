@@ -7,7 +7,8 @@ Each run draws the answers of a scripted model to the whole picture, to as many 
 the index by its own interval at a one-sided risk of 5 %, as a gate does. ``independent`` models are right on every view by an own
 coin; ``steady`` ones are right on the same samples in every view; the ``guesser`` guesses; those that ``know`` a share of the
 answers do so from any view, and guess the others anew; ``distracted`` ones know 60 % from the whole, however shifted, and 95 %
-from some patch; the one that ``needs the whole`` knows 80 % from it and 50 % from the best patch.
+from some patch; the one that ``needs the whole`` knows 80 % from it and 50 % from the best patch. The ``unshaken`` one guesses
+anew for each patch and sticks to its guess when the picture is shifted.
 """
 
 from __future__ import annotations
@@ -79,6 +80,16 @@ def apart(whole: float, patch: float) -> Callable[[np.random.Generator, int, int
     return draw
 
 
+def unshaken(share: float, options: float) -> Callable[[np.random.Generator, int, int], Drawn]:
+    """Returns a model that knows a share, guesses the others anew for each patch, and sticks to its guess when shifted."""
+
+    def draw(rng: np.random.Generator, n: int, m: int) -> Drawn:
+        whole, patches = knows(share, options)(rng, n, m)
+        return np.repeat(whole[:, :1], m, axis=1), patches
+
+    return draw
+
+
 MODELS = (
     *(Model(f"independent p={p}", math.inf, independent(p)) for p in (0.3, 0.36, 0.5, 0.7, 0.9)),
     *(Model(f"steady p={p}", 4, steady(p)) for p in (0.5, 0.8)),
@@ -86,6 +97,7 @@ MODELS = (
     Model("guesser, 4 options", 4, knows(0.0, 4)),
     *(Model(f"distracted, {k} options", k, apart(0.6, 0.95)) for k in (2, 4)),
     Model("needs the whole, 4 options", 4, apart(0.8, 0.5)),
+    Model("unshaken, knows 60%, 4 options", 4, unshaken(0.6, 4)),
 )
 
 

@@ -59,4 +59,4 @@ def told_apart(result: CellResult) -> str:
     said = f"{result.cell.setting}: the score of {varied} of {count} samples differs between attempts at the whole picture"
     if varied:
         return said
-    return f"{said}: pcri_matched is pcri here, and below 0 also where answers to patches vary by luck alone"
+    return f"{said}: pcri_matched is pcri here, and below 0 also where answers to patches differ by luck alone"

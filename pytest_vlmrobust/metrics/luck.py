@@ -105,8 +105,10 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
     """PCRI less what luck alone gives: below 0 the rest of the image distracts, above 0 it is needed.
 
     Raw PCRI minus :func:`pcri_neutral`, that is ``mean(z) / mean(whole)`` with ``z_i = (1 - max_j A_ij) - (1 - 1/k_i)^(m-1)
-    (1 - whole_i)``. Distraction is claimed only when the interval lies below 0. Where a model gives the same guess in every view
-    the correction is too large, and the value errs towards "needed".
+    (1 - whole_i)``. It takes out the luck of guesses among options, and errs both ways: where a model gives the same guess in
+    every view the correction is too large, and the value errs towards "needed"; where its answers vary from view to view for
+    another reason than guessing it is too small, and a model to which the rest of the image is indifferent has a value below 0.
+    Gate :func:`pcri_matched`.
 
     Formula: ``[sum_i (1 - max_j patches_ij) - (1 - chance_i)^(m-1) (1 - whole_i)] / sum_i whole_i, for m patches``
 
@@ -155,7 +157,9 @@ def pcri_split(whole: ArrayLike, patches: ArrayLike, patches_again: ArrayLike) -
 
     The index of a fresh attempt on each sample's truly best patch lies between :func:`pcri`, which counts every lucky patch, and
     this one, which misses the best patch now and then: ``pcri <= truth <= pcri_split`` in expectation. The passes must be
-    independent: sampled anew, or with the options in another order. Where the first pass has no right patch, all count alike.
+    independent: sampled anew, or with the options in another order. Where the first pass has no right patch, all count alike. A
+    model to which the rest of the image is indifferent has a value above 0 where it guesses anew in each pass: the value errs
+    towards "needed". No run makes a second pass, so that no rule can be about it.
 
     Formula: ``1 - mean_i((patches_i[best of again_i] + again_i[best of patches_i]) / 2) / mean_i(whole_i)``
 
@@ -197,8 +201,12 @@ def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike
     """PCRI with equal luck on both sides: the best of n*n patches against the best of n*n attempts at the whole image.
 
     Exactly 0 in expectation for a model that guesses and for one to which the rest of the image is indifferent, of the right sign
-    otherwise, and nearer to 0 than the truth. The attempts must differ as patches do: options rotated, or the image shifted a
-    little.
+    otherwise, and nearer to 0 than the truth. It takes out as much luck as the attempts have: they are the image shifted a little
+    (``attempts:n``), with the question and the order of its options as they are. A model that sticks to its answer when the image
+    is shifted, and not when it sees another patch, has the luck of patches left in the value, which then errs towards
+    "distracted". As far as that luck is one of guesses the interval allows for it, so that such a model is undecided; a note says
+    how many samples differ between attempts. Where most samples are right in some attempt little can be lost: the value is at
+    least ``1 - 1 / P`` for a share P of samples with a right attempt.
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(max_j attempts_ij)``
 
@@ -239,7 +247,8 @@ def pcri_placebo(whole: ArrayLike, patches: ArrayLike, no_image: ArrayLike, plac
 
     ``1 - s_m / s_1`` with ``s_m = (P_patch - C_m) / (1 - C_m)``, C_m being the best of n*n patches of another image, and
     ``s_1 = (P_whole - C_1) / (1 - C_1)``, C_1 being one attempt without this image. It takes out luck and language alike, also
-    when guesses repeat; a diagnostic, because its variance is large.
+    when guesses repeat; a diagnostic, because its variance is large: it errs towards either side by noise. No run asks about the
+    patches of other images, so that no rule can be about it.
 
     Formula: ``1 - s_m / s_1, with s_m = (P_patch - C_m) / (1 - C_m) and s_1 = (P_whole - C_1) / (1 - C_1)``
 

@@ -54,9 +54,21 @@ def split(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
 
 
 def matched(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the index against the best of as many attempts at the whole image."""
-    attempts = best(_argument(table, Needs.WHOLE_ATTEMPTS, setting))
-    return _index_bounds(table, best(table.patches(_one(setting))), attempts, confidence)
+    """Bounds the index against the best of as many attempts at the whole image, up to what guessing anew for each would leave.
+
+    A model that sticks to its guess when the image is shifted shows less luck in its attempts than it has on patches. The upper
+    bound allows for it: where guesses, made anew for each attempt, would have been right more often than the attempts were, it is
+    that of the index against such guesses. So luck alone never shows distraction, and a low index that luck may explain is
+    undecided.
+    """
+    attempts, patches = _argument(table, Needs.WHOLE_ATTEMPTS, setting), best(table.patches(_one(setting)))
+    low, high = _index_bounds(table, patches, best(attempts), confidence)
+    chances = table.chance_of_each()
+    if chances is None:
+        return low, high
+    guessed = 1.0 - unlucky(chances, attempts.shape[1]) * (1.0 - table.clean)
+    hidden = float(guessed.mean()) > float(best(attempts).mean())
+    return low, max(high, _index_bounds(table, patches, guessed, confidence)[1]) if hidden else high
 
 
 def placebo(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
