@@ -23,7 +23,7 @@ _MOST = 16
 
 
 def visual_gain_interval(clean: Scores, blind: Scores, clusters: Clusters, confidence: float) -> tuple[float, float]:
-    """Bounds mean(clean - blind): Tango for 0/1 scores, the score test for guesses among them, guarded Student's t otherwise.
+    """Bounds mean(clean - blind): tails of flips for 0/1 scores, the score test for guesses among them, guarded t otherwise.
 
     Args:
         clean: shape (N,) with N > 0, each in [0, 1].

@@ -32,22 +32,22 @@ _SEED = 0
 
 
 def accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds an accuracy: Wilson and Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds an accuracy: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
     return mean_bounds(table, table.scores(_one(setting)), confidence)
 
 
 def clean_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
-    """Bounds the clean accuracy: Wilson and Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds the clean accuracy: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
     return mean_bounds(table, table.clean, confidence)
 
 
 def accuracy_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds a drop: Tango's score interval for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds a drop: by tails of flips for 0/1 scores, by guarded Student's t for graded ones."""
     return drop_bounds(table.clean, table.scores(_one(setting)), table.clusters, confidence)
 
 
 def baseline_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the loss since an earlier run: Tango's score interval for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds the loss since an earlier run: by tails of flips for 0/1 scores, by guarded Student's t for graded ones."""
     then, now = _baseline(table, _one(setting)), table.scores(_one(setting))
     return drop_bounds(then, now, table.clusters, confidence)
 
@@ -64,13 +64,13 @@ def drop_increase(table: ScoreTable, setting: str | None, confidence: float) -> 
 
 
 def mean_baseline_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the mean loss since an earlier run: Tango for 0/1 scores of one setting, otherwise guarded Student's t."""
+    """Bounds the mean loss since an earlier run: tails of flips for 0/1 scores of one setting, otherwise guarded Student's t."""
     then = per_sample({name: _baseline(table, name) for name in table.by_setting})
     return drop_bounds(then, per_sample(table.by_setting), table.clusters, confidence)
 
 
 def visual_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the visual gain: Tango for 0/1 scores, the score test for guesses among them, guarded Student's t otherwise."""
+    """Bounds the visual gain: tails of flips for 0/1 scores, the score test for guesses among them, guarded t otherwise."""
     return visual_gain_interval(table.clean, _blind(table), table.clusters, confidence)
 
 
@@ -82,12 +82,12 @@ def accuracy_above_chance(table: ScoreTable, setting: str | None, confidence: fl
 
 
 def harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of harmful flips: Wilson and Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds the share of harmful flips: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
     return mean_bounds(table, (table.clean - table.scores(_one(setting))).clip(min=0.0), confidence)
 
 
 def helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of helpful flips: Wilson and Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds the share of helpful flips: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
     return mean_bounds(table, (table.scores(_one(setting)) - table.clean).clip(min=0.0), confidence)
 
 
@@ -200,15 +200,12 @@ def mean_corruption_error(table: ScoreTable, setting: str | None, confidence: fl
 
 
 def drop_bounds(before: Scores, after: Scores, clusters: Clusters, confidence: float) -> Bounds:
-    """Bounds the mean of ``before - after``, paired by sample: Tango for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds the mean of ``before - after``, paired by sample: by tails of flips for 0/1 scores, by guarded t for graded ones."""
     return _bounds_of(drop_test(before, after[:, None], clusters), confidence)
 
 
 def mean_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
-    """Bounds the mean of values in [0, 1], one per sample of a table: Wilson for 0 and 1, otherwise guarded t.
-
-    Of 0/1 scores the end towards the nearer of 0 and 1 is not narrower than Clopper and Pearson's.
-    """
+    """Bounds the mean of values in [0, 1], one per sample of a table: Clopper-Pearson for 0 and 1, otherwise guarded t."""
     if is_binary(values):
         return judged_proportion_interval(values, table.clusters, confidence)
     return _t_bounds(table, values, confidence)

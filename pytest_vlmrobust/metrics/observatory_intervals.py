@@ -35,7 +35,7 @@ def retention(table: ScoreTable, setting: str | None, confidence: float) -> Boun
 
 
 def identity_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
-    """Bounds the mean over samples: Wilson and Clopper-Pearson for 0/1 scores of one setting, otherwise guarded t."""
+    """Bounds the mean over samples: Clopper-Pearson for 0/1 scores of one setting, otherwise guarded t."""
     return mean_bounds(table, per_sample(table.by_setting), confidence)
 
 
@@ -55,12 +55,12 @@ def split_retention(table: ScoreTable, setting: str | None, confidence: float) -
 
 
 def hint_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the gain: Tango's score interval for 0/1 scores of a single setting, otherwise guarded Student's t."""
+    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
     return _gain(table, Needs.UNHINTED_BY_SETTING, confidence)
 
 
 def thinking_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the gain: Tango's score interval for 0/1 scores of a single setting, otherwise guarded Student's t."""
+    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
     return _gain(table, Needs.BASE_BY_SETTING, confidence)
 
 

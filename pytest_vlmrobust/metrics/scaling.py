@@ -89,7 +89,7 @@ def scale_gain_interval(
 ) -> Bounds:
     """Bounds the gain per doubling by the samples' own slopes: score test for 0/1 scores, guarded Student's t otherwise.
 
-    The slope of the means is the mean of those slopes. For two models and 0/1 scores it is Tango's interval of their difference.
+    The slope of the means is the mean of those slopes. For two models and 0/1 scores it is the interval of their difference.
 
     Args:
         parameters: number of parameters of each model of a family, in any unit and order.
@@ -105,7 +105,7 @@ def scale_gain_interval(
 
     >>> low, high = scale_gain_interval([4, 16], [[0] * 36 + [1] * 833, [1] * 36 + [0] * 13 + [1] * 820])
     >>> round(2 * low, 4), round(2 * high, 4)
-    (0.0136, 0.0405)
+    (0.0130, 0.0409)
     """
     one_sided(confidence)
     sizes, scores = _scored_family(parameters, scores_by_model)
@@ -125,7 +125,7 @@ def scale_consistency_interval(
 ) -> Bounds:
     """Bounds the share of steps that lose nothing, by partial conjunction of the tests of the single steps.
 
-    A step counts as lost, or as kept, only where the scores of its two models show it: Tango's test for 0/1 scores, guarded
+    A step counts as lost, or as kept, only where the scores of its two models show it: tails of flips for 0/1 scores, guarded
     Student's t for graded ones. A family of few sizes therefore has a wide interval unless its steps are large.
 
     Args:

@@ -41,7 +41,7 @@ def stratified_drop(
         confidence: two-sided level of the interval in (0, 1).
 
     Returns:
-        The drop weighted by the strata's sizes, with Tango's interval for 0/1 scores and guarded Student's t for graded ones; a
+        The drop weighted by the strata's sizes, by tails of flips for 0/1 scores and guarded Student's t for graded ones; a
         benchmark of which every sample was drawn has an interval of width 0. ``value`` is NaN for no samples or a missing score.
 
     Raises:

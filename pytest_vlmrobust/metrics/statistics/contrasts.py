@@ -2,7 +2,7 @@
 
 A ratio r is tested by the mean of ``numerator - r * denominator``, as :mod:`ratios` does with Student's t. Here its variance is
 taken where that mean is 0, by restricted maximum likelihood over the values that one sample can have: for a single difference
-that is Tango's test itself. With 100 samples and few flips the t interval's upper bound lies below the truth in 8 % of runs
+that is Tango's statistic itself. With 100 samples and few flips the t interval's upper bound lies below the truth in 8 % of runs
 instead of 5 %, which passes what should not pass; this one's in 5 %.
 """
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.metrics import ScoreTable, estimate, gain_interval, hint_gain, paired_drop_interval, thinking_gain
+from pytest_vlmrobust.metrics import ScoreTable, estimate, gain_interval, hint_gain, thinking_gain
+from pytest_vlmrobust.metrics.statistics.differences import TangoTest
 
 both_gains = pytest.mark.parametrize("gain", [thinking_gain, hint_gain])
 
@@ -53,7 +54,7 @@ def test_gains_are_estimated_from_a_table(name: str, field: str) -> None:
 
     original, both, lacking = of("clean"), of("clean", "fog:low"), of("clean", "dunes")
     assert original.value == pytest.approx(0.2)
-    assert (original.low, original.high) == pytest.approx(paired_drop_interval(30, 10, 100))
+    assert (original.low, original.high) == pytest.approx(_bounds_of_flips(30, 10, 100))
     assert original.reason == "on original pictures"
     assert both.value == pytest.approx(0.1)
     assert both.reason == "over 2 settings"
@@ -62,11 +63,16 @@ def test_gains_are_estimated_from_a_table(name: str, field: str) -> None:
     assert lacking.reason.endswith("measured under dunes")
 
 
-def test_gains_of_right_answers_have_tangos_interval() -> None:
+def _bounds_of_flips(harmful: int, helpful: int, n: int) -> tuple[float, float]:
+    test = TangoTest(*(np.array([float(count)]) for count in (harmful, helpful, n)), math.inf)
+    return float(test.lower(0.05)[0]), float(test.upper(0.05)[0])
+
+
+def test_gains_of_right_answers_have_the_bounds_of_flips() -> None:
     after, before = [1] * 30 + [0] * 10 + [1] * 60, [0] * 30 + [1] * 70
-    assert gain_interval(after, before) == pytest.approx(paired_drop_interval(30, 10, 100))
+    assert gain_interval(after, before) == pytest.approx(_bounds_of_flips(30, 10, 100))
     low, high = gain_interval(before, after)
-    assert (-high, -low) == pytest.approx(paired_drop_interval(30, 10, 100))
+    assert (-high, -low) == pytest.approx(_bounds_of_flips(30, 10, 100))
 
 
 def test_gains_of_overlaps_have_t_bounds() -> None:
