@@ -268,21 +268,19 @@ def _corpus(metric: str) -> dict[str, Measure]:
 SHARES = ("benign_at_low", "severe_failure_rate", "catastrophic_rate")
 """Shares of settings, whose value is a cliff; policies judge them by the interval or by the value."""
 
-CELL = _several(
+CELL = _several(("accuracy", "accuracy_drop", "baseline_drop", "drop_increase", "harmful_flip_rate", "helpful_flip_rate"), HARSH)
+OF_GAIN = {**_several(("relative_corruption_error",), HARSH), **_several(("mean_relative_corruption_error",))}
+RETAINED = {**_several(("transfer_retention",), HARSH), **_several(("split_transfer_retention",))}
+BLIND = _several(("clean_accuracy", "visual_gain"))
+MEANS = _several(
     (
-        *("accuracy", "accuracy_drop", "harmful_flip_rate", "helpful_flip_rate", "relative_corruption_error", "baseline_drop"),
-        *("drop_increase", "position_gap", "group_gap", "transfer_retention"),
-    ),
-    HARSH,
-)
-SWEEP = _several(
-    (
-        *("clean_accuracy", "visual_gain", "mean_drop", "worst_case_drop", "worst_at_low", *SHARES, "mean_harmful_flip_rate"),
-        *("mean_helpful_flip_rate", "mean_relative_corruption_error", "mean_corruption_error", "mean_baseline_drop"),
-        *("hint_gain", "thinking_gain", "identity_drop", "identity_accuracy", "split_position_gap", "split_group_gap"),
-        *("split_transfer_retention", "tail_share", "mean_severity_violation", "mean_severity_correlation"),
+        *("mean_drop", "mean_harmful_flip_rate", "mean_helpful_flip_rate", "mean_corruption_error", "mean_baseline_drop"),
+        *("hint_gain", "thinking_gain", "identity_drop", "identity_accuracy"),
     )
 )
+LARGEST = {**_several(("worst_case_drop", "worst_at_low")), **_several(SHARES)}
+GAPS = {**_several(("position_gap", "group_gap"), HARSH), **_several(("split_position_gap", "split_group_gap"))}
+BY_VALUE = _several(("tail_share", "mean_severity_violation", "mean_severity_correlation"))
 BESIDE: dict[str, Measure] = {"label_preserving_drop": _label_preserving, "unparsed_increase": _unparsed}
 PATCH = _several(("pcri", "rci", "pcri_excess", "pcri_split", "pcri_matched", "pcri_placebo"), PATCHES)
 CURVE = _several(
@@ -532,18 +530,25 @@ def _pointing(rng: Generator) -> Population:
     )
 
 
+# a metric stands in the worlds that could mislead it: each one more costs minutes
+_EVERYTHING = {**CELL, **OF_GAIN, **RETAINED, **BLIND, **MEANS, **LARGEST, **GAPS, **BESIDE, **BY_VALUE}
+_RARE = {**CELL, **RETAINED, **MEANS, "mean_relative_corruption_error": OF_GAIN["mean_relative_corruption_error"]}
+
 WORLDS = (
-    World("spread", "42 settings cost 0.3 % to 30 % of the vulnerable answers", _spread, {**CELL, **SWEEP, **BESIDE}),
-    World("rare 3 %", "3 % of the questions are lost under 90 % of 42 settings", _rare(0.03, 0.9), {**CELL, **SWEEP}),
-    World("rare 1 %", "1 % of the questions are lost under all of 42 settings", _rare(0.01, 1.0), {**CELL, **SWEEP}),
-    World("graded", "graded scores, 3 % of the questions lost under all of 42 settings", _graded, {**CELL, **SWEEP}),
-    World("churn", "answers change and nothing is lost, alike for all positions and people", _churn, {**CELL, **SWEEP}),
+    World("spread", "42 settings cost 0.3 % to 30 % of the vulnerable answers", _spread, _EVERYTHING),
+    World("rare 3 %", "3 % of the questions are lost under 90 % of 42 settings", _rare(0.03, 0.9), _RARE),
+    World("rare 1 %", "1 % of the questions are lost under all of 42 settings", _rare(0.01, 1.0), {**_RARE, **LARGEST}),
+    World(
+        *("graded", "graded scores, 3 % of the questions lost under all of 42 settings", _graded),
+        {**CELL, **OF_GAIN, **RETAINED, **BLIND, **MEANS, **GAPS},
+    ),
+    World("churn", "answers change and nothing is lost, alike for all positions and people", _churn, {**LARGEST, **GAPS}),
     World("local", "half of the questions are answered by one patch of 9", _local, PATCH),
     World("neutral", "every view is right with probability 0.7 on its own", _neutral, PATCH),
     World("identical", "every view answers alike but for 2 % of the questions", _identical, PATCH),
-    World("rising", "a curve that rises over 8 resolutions", _curve("rising"), {**CURVE, **STRATA}),
-    World("flat", "a curve that is flat over 8 resolutions", _curve("flat"), {**CURVE, **STRATA}),
-    World("zigzag", "a curve of which every other of 8 resolutions loses 4 %", _curve("zigzag"), CURVE),
+    World("rising", "a curve that rises over 8 resolutions", _curve("rising"), CURVE),
+    World("flat", "a curve that is flat over 8 resolutions", _curve("flat"), CURVE),
+    World("zigzag", "a curve of which every other of 8 resolutions loses 4 %", _curve("zigzag"), {**CURVE, **STRATA}),
     World("POPE", "F1 of yes, 20 % of the questions", _answers, _corpus("pope_f1")),
     World("categories", "the mean accuracy of three categories", _answers, _corpus("category_accuracy")),
     World("family", "three sizes of one model; the two larger ones are equal", _models, FAMILY),
