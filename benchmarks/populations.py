@@ -532,16 +532,14 @@ def _pointing(rng: Generator) -> Population:
 
 # a metric stands in the worlds that could mislead it: each one more costs minutes
 _EVERYTHING = {**CELL, **OF_GAIN, **RETAINED, **BLIND, **MEANS, **LARGEST, **GAPS, **BESIDE, **BY_VALUE}
+_GRADED = {**CELL, **OF_GAIN, **RETAINED, **BLIND, **MEANS, **GAPS}
 _RARE = {**CELL, **RETAINED, **MEANS, "mean_relative_corruption_error": OF_GAIN["mean_relative_corruption_error"]}
 
 WORLDS = (
     World("spread", "42 settings cost 0.3 % to 30 % of the vulnerable answers", _spread, _EVERYTHING),
     World("rare 3 %", "3 % of the questions are lost under 90 % of 42 settings", _rare(0.03, 0.9), _RARE),
     World("rare 1 %", "1 % of the questions are lost under all of 42 settings", _rare(0.01, 1.0), {**_RARE, **LARGEST}),
-    World(
-        *("graded", "graded scores, 3 % of the questions lost under all of 42 settings", _graded),
-        {**CELL, **OF_GAIN, **RETAINED, **BLIND, **MEANS, **GAPS},
-    ),
+    World("graded", "graded scores, 3 % of the questions lost under all of 42 settings", _graded, _GRADED),
     World("churn", "answers change and nothing is lost, alike for all positions and people", _churn, {**LARGEST, **GAPS}),
     World("local", "half of the questions are answered by one patch of 9", _local, PATCH),
     World("neutral", "every view is right with probability 0.7 on its own", _neutral, PATCH),
