@@ -14,6 +14,8 @@ import pytest
 from pytest_vlmrobust.plugin import GatedTest
 
 SUMMARY_METRICS = (
+    "clean_accuracy",
+    "visual_gain",
     "resolution_accuracy",
     "resolution_correlation",
     "resolution_slope",

@@ -6,11 +6,12 @@ Importing this package imports neither torch nor transformers; weights load at t
 from __future__ import annotations
 
 from .generation import Generation, generation_for, scores_letters
-from .protocol import Backend, BackendOptions, failed_prediction
+from .protocol import AnswerKey, Backend, BackendOptions, failed_prediction
 from .registry import backends, open_backend
-from .resolve import model_id, model_ids, resolve
+from .resolve import model_id, model_ids, oracles, resolve
 
 __all__ = [
+    "AnswerKey",
     "Backend",
     "BackendOptions",
     "Generation",
@@ -20,6 +21,7 @@ __all__ = [
     "model_id",
     "model_ids",
     "open_backend",
+    "oracles",
     "resolve",
     "scores_letters",
 ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.sample import Sample
 
 ATTENTION = ("auto", "sdpa", "eager", "flash_attention_2")
 IMAGE_BACKENDS = ("pil", "torchvision")
@@ -53,6 +54,16 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerKey:
+    """The samples that a run asks about, with their targets."""
+
+    samples: Callable[[str], Sequence[Sample]]
+    """Name of a dataset in test ids to its samples."""
+    digest: Callable[[], str]
+    """Changes whenever a sample or its target can have changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class BackendOptions:
     """What the user says about where and how to infer; which model it is stands in the ModelRef."""
 
@@ -68,6 +79,8 @@ class BackendOptions:
     """Never reach for the hub; local files only."""
     digest_cache: Path | None = None
     """JSON file that remembers the digests of checkpoint files by path, size and time of change; None hashes every time."""
+    answers: AnswerKey | None = None
+    """What is asked, with what is right: for scripted models that declare how often they are. No other backend may read it."""
 
     def __post_init__(self) -> None:
         if not _DEVICE.match(self.device):

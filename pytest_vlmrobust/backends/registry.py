@@ -31,10 +31,10 @@ def _transformers(ref: ModelRef, options: BackendOptions) -> Backend:
     return TransformersBackend(ref, options)
 
 
-def _scripted(ref: ModelRef, _options: BackendOptions) -> Backend:
+def _scripted(ref: ModelRef, options: BackendOptions) -> Backend:
     from .scripted import ScriptedBackend
 
-    return ScriptedBackend.from_file(ref.location, name=ref.name)
+    return ScriptedBackend.from_file(ref.location, name=ref.name, answers=options.answers)
 
 
 backends.add("transformers", _transformers)

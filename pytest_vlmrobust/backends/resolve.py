@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_vlmrobust.core.errors import ModelError, UnknownName
+from pytest_vlmrobust.core.errors import ModelError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.model import ModelRef
 
 from .builtin import builtin_model
@@ -22,6 +22,10 @@ ORDER = (
     "scripted:FILE; a local checkpoint directory; a hub id 'owner/name'"
 )
 
+ORACLES = Path(__file__).parent / "oracles"
+"""Scripted models with declared faults that come with the package."""
+ORACLE = "oracle"
+"""The folder, as it is typed, of the scripted models that come with the package."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 _LOCAL_START = (".", "/", "~", os.sep)
@@ -105,9 +109,25 @@ def _openai(name: str, rest: str) -> ModelRef:
 
 def _scripted(name: str, file: str) -> ModelRef:
     path = Path(file).expanduser()
+    kind, _, oracle = file.partition("/")
+    if not path.is_file() and kind == ORACLE:
+        path = ORACLES / f"{oracle}.yaml"
+        if not path.is_file():
+            known = oracles()
+            raise ModelError(
+                f"--vlm {name!r}: no oracle is called {oracle!r}.{did_you_mean(oracle, known)} Known: {', '.join(known)}"
+            )
     if not path.is_file():
-        raise ModelError(f"--vlm {name!r}: there is no file {str(path)!r}. Expected scripted:FILE, a YAML or JSON file of rules")
+        raise ModelError(
+            f"--vlm {name!r}: there is no file {str(path)!r}. Expected scripted:FILE, a YAML or JSON file of rules, or "
+            f"scripted:{ORACLE}/NAME of one that is shipped"
+        )
     return ModelRef(name=model_id(name), backend="scripted", location=str(path.resolve()))
+
+
+def oracles() -> list[str]:
+    """Returns the names of the scripted models with declared faults that come with the package."""
+    return sorted(path.stem for path in ORACLES.glob("*.yaml"))
 
 
 def _by_place(name: str) -> ModelRef | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import bundles, changes, exports, gallery, known, ranks, rules, shipping, written
+from . import bundles, changes, exports, gallery, known, power, ranks, rules, shipping, written
 
-SUBJECTS = (shipping, known, rules, written, changes, ranks, bundles, exports, gallery)
+SUBJECTS = (shipping, known, rules, power, written, changes, ranks, bundles, exports, gallery)
 """In the order of ``vlmrobust --help``."""
 
 __all__ = ["SUBJECTS"]

@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.policy_files import is_relative, known_metrics, thresholds_file
-    from pytest_vlmrobust.evaluation.policy_lint import lint
+    from pytest_vlmrobust.evaluation.policy_lint import lacks_basics, lint
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
@@ -58,7 +58,7 @@ def _check(options: argparse.Namespace) -> int:
     for line in noise.said:
         say(line)
     findings = lint(policy, today=date.today(), samples=options.samples)  # noqa: DTZ011 - waivers expire by local date
-    warnings = [*map(str, findings), *noise.warnings]
+    warnings = [*map(str, [*findings, *lacks_basics(policy)]), *noise.warnings]
     for finding in warnings:
         say(f"warning: {finding}")
     return int(options.strict and bool(warnings))

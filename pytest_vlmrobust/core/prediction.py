@@ -27,6 +27,8 @@ class Request:
     max_new_tokens: int = 32
     sample_id: str = ""
     setting: str = ""
+    dataset: str = ""
+    """Its name in test ids."""
 
 
 @dataclass(frozen=True, slots=True)

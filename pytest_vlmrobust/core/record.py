@@ -11,6 +11,8 @@ from typing import Any
 from .field_types import check_types
 from .verdict import Outcome
 
+BY_VALUE = "by value"
+"""What stands where an interval would, beside a value that was judged alone."""
 SCHEMA_VERSION = 1
 FAMILY = "family"
 """The kind of a record about several models of one family."""
@@ -61,6 +63,15 @@ class Measure:
         """Its name for a reader, with its category; of what scored no answer at all, and so measured no metric, ``answers``."""
         name = self.metric or "answers"
         return f"{name} ({self.category})" if self.category else name
+
+    @property
+    def judge(self) -> str:
+        """What was compared with the bound: ``interval`` or ``value``; empty when no rule applied."""
+        return {"population": "interval", "dataset": "value"}.get(self.target, "")
+
+    def beside(self, interval: str) -> str:
+        """Returns what stands beside the value: its interval, or that the value alone was judged, which no interval explains."""
+        return BY_VALUE if self.judge == "value" else interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from pytest_vlmrobust.store import Pictures, Store
 
 from .album import Album
 from .cell_result import CellResult
-from .leases import LEASE_SECONDS, is_gone, owner_name
+from .leases import LEASE_SECONDS, Wait, owner_name, renewed
 from .measured import score_table
 from .pipeline import Pipeline
 from .prompts import answer_limit, prompt, scorable_choices
@@ -94,6 +94,8 @@ class Evaluator:
     options: EvaluationOptions = field(default_factory=EvaluationOptions)
     owner: str = field(default_factory=owner_name)
     listener: Callable[[Progress], None] = lambda _progress: None
+    notice: Callable[[str], None] = lambda _text: None
+    """Told what keeps this evaluator from getting on."""
     witness: Callable[[CellResult], None] = lambda _result: None
     """Told of each cell once it is evaluated, before anybody is told its result."""
 
@@ -329,26 +331,28 @@ class Evaluator:
             max_new_tokens=self._limit(ref, asking.sample),
             sample_id=asking.sample.id,
             setting=str(cell.setting),
+            dataset=cell.dataset,
         )
 
     def _settle(self, cell: Cell, requests: Mapping[str, Request], answers: dict[str, Prediction]) -> int:
         inferred = 0
+        wait = Wait(self.notice)
         while open_keys := [key for key in requests if key not in answers]:
             answers.update(self.store.get_many(open_keys))
             open_keys = [key for key in open_keys if key not in answers]
             mine = self.store.claim(open_keys, self.owner, LEASE_SECONDS)
             if open_keys and not mine:
-                self._wait(open_keys)
+                self._wait(open_keys, wait)
                 continue
             inferred += self._infer(cell, [requests[key] for key in open_keys if key in mine], answers)
         return inferred
 
-    def _wait(self, keys: Sequence[str]) -> None:
-        """Waits a moment for others that work on these keys; takes the lease from those that died."""
-        gone = [owner for owner in self.store.holders(keys) if is_gone(owner)]
-        for owner in gone:
+    def _wait(self, keys: Sequence[str], wait: Wait) -> None:
+        """Waits a moment for others that work on these keys; takes the leases of those that died or give no sign of life."""
+        lapsed = wait.lapsed(self.store.holders(keys), len(keys))
+        for owner in lapsed:
             self.store.release(keys, owner)
-        if not gone:
+        if not lapsed:
             time.sleep(_POLL_SECONDS)
 
     def _infer(self, cell: Cell, requests: Sequence[Request], answers: dict[str, Prediction]) -> int:
@@ -356,7 +360,8 @@ class Evaluator:
             return 0
         keys = [request.key for request in requests]
         try:
-            found = dict(zip(keys, self.resident(cell.model).infer(requests), strict=True))
+            with renewed(self.store, keys, self.owner):
+                found = dict(zip(keys, self.resident(cell.model).infer(requests), strict=True))
             self.store.put_many(found, context={"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)})
             answers.update({**found, **self.store.get_many(keys)})
         finally:

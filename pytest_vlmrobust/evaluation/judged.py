@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import Cell, Planned
+from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.policies import JudgedTest
 
+from . import observatory
+from .parts import label_preserving
 from .preprocessed import PREPROCESSING, is_preprocessed
+from .strata import MACRO, SUITE, has_macro
 from .tasks.dataset import GRIDS
+from .views import view_count
+from .whole import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE, MEAN
+
+if TYPE_CHECKING:
+    from .measured import Measured
 
 OBSERVATORY = "observatory"
 """The suite whose metrics cells of tasks are measured by."""
@@ -23,19 +35,81 @@ LABEL_PRESERVING_DROP = "label_preserving_drop"
 PREPROCESSING_GAIN = "preprocessing_gain"
 
 
-def judged_tests(planned: Planned, tasks: Mapping[str, str] | None = None, *, baseline: bool = False) -> list[JudgedTest]:
-    """Returns what a planned test will be judged by, a line for each metric; strata of the data set are not known yet.
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What is known of a dataset before a model answers: it says which metrics its tests have.
 
-    ``tasks`` says of data sets made of collections what is asked in them, ``baseline`` whether cells are compared with one.
+    Where ``corpus_metric`` or ``samples`` is ``None`` nobody has looked yet, and everything is named that may be measured.
     """
+
+    task: str = ""
+    """Of a dataset that a task makes of a collection, what is asked in it; empty for plain questions."""
+    corpus_metric: str | None = None
+    """The metric that is published for the dataset as a whole."""
+    samples: Sequence[Sample] | None = None
+
+    @classmethod
+    def of(cls, measured: Measured, dataset: str, task: str = "") -> Asked:
+        """Looks at a dataset; one that cannot be read stays unknown: the tests that need it say why."""
+        try:
+            return cls(task, measured.corpus_metric(dataset), measured.samples(dataset))
+        except (VlmRobustError, Warning):
+            return cls(task)
+
+
+def judged_tests(planned: Planned, asked: Asked | None = None, *, baseline: bool = False) -> list[JudgedTest]:
+    """Returns what a planned test will be judged by, a line for each metric; categories of the dataset are counted elsewhere.
+
+    That is what :class:`~.judging.Judge` measures and rules may bound. Two metrics are named that answers may leave out:
+    ``unparsed_increase`` is measured of written text and not of scored letters, and ``grid_distance`` of wrong answers.
+
+    Args:
+        planned: of one model.
+        asked: what is known of its dataset.
+        baseline: whether cells are compared with an earlier run.
+    """
+    asked = asked or Asked()
     if not isinstance(planned, Cell):
-        return [JudgedTest(planned.model, planned.dataset, planned.metric, planned.split)]
+        names = [planned.metric, *_macro(planned, asked)]
+        return [JudgedTest(planned.model, planned.dataset, name, planned.split) for name in names]
     family, level = family_and_level(planned.setting)
-    names = cell_metrics(planned.setting, (tasks or {}).get(planned.dataset, ""))
-    names += [LABEL_PRESERVING_DROP, *([PREPROCESSING_GAIN] if is_preprocessed(planned.setting) else ())]
-    names += [UNPARSED_INCREASE] if planned.setting not in (CLEAN, NO_IMAGE) else []
+    names = [*_of_scores(planned.setting, asked), *_of_corpus(planned.setting, asked), *_beside_scores(planned.setting, asked)]
     names += baseline_metrics(planned.setting) if baseline else []
     return [JudgedTest(planned.model, planned.dataset, name, str(planned.setting), family, level) for name in names]
+
+
+def _of_scores(setting: Setting, asked: Asked) -> list[str]:
+    """Returns the metrics of a cell that are computed from scores, with those that ask for part of the samples."""
+    names = cell_metrics(setting, asked.task)
+    if asked.task and asked.samples is not None:
+        names = observatory.offered(names, asked.samples, str(setting))
+    changes = setting not in (CLEAN, NO_IMAGE) and (asked.samples is None or not all(label_preserving(setting, asked.samples)))
+    names += [LABEL_PRESERVING_DROP] if changes else []
+    names += [PREPROCESSING_GAIN] if is_preprocessed(setting) else []
+    return names
+
+
+def _of_corpus(setting: Setting, asked: Asked) -> list[str]:
+    """Returns what is measured where a dataset publishes another number than the mean of scores."""
+    if asked.corpus_metric == MEAN:
+        return []
+    perturbed = setting not in (CLEAN, NO_IMAGE)
+    return [CORPUS_SCORE, *([CORPUS_DROP] if perturbed else []), *([CORPUS_PCRI] if view_count(setting) > 1 else [])]
+
+
+def _beside_scores(setting: Setting, asked: Asked) -> list[str]:
+    """Returns what is counted beside scores: unreadable answers, and what the Observatory says of cells and boxes."""
+    text = setting not in (CLEAN, NO_IMAGE) and view_count(setting) == 1
+    return [*([UNPARSED_INCREASE] if text else []), *observatory.extra_metrics(setting, asked.task, asked.samples)]
+
+
+def _macro(planned: Planned, asked: Asked) -> list[str]:
+    """Returns the metric on the mean curve of the categories, where a summary metric of a curve has one."""
+    if planned.metric not in metrics.names() or metrics.get(planned.metric).suite != SUITE:
+        return []
+    categories = None if asked.samples is None else {sample.category for sample in asked.samples}
+    some = categories is None or (len(categories) > 1 and "" not in categories)
+    return [planned.metric + MACRO] if some and has_macro(metrics.get(planned.metric)) else []
 
 
 def baseline_metrics(setting: Setting) -> list[str]:

@@ -28,7 +28,7 @@ from .examples import examples
 from .families import Family, twin
 from .gains import gain_estimates
 from .guesses import reads_blind, said_of_guesses
-from .judged import LABEL_PRESERVING_DROP, cell_metrics, family_and_level, judged_tests
+from .judged import LABEL_PRESERVING_DROP, Asked, cell_metrics, family_and_level, judged_tests
 from .measured import Measured, chances, score_table
 from .parts import (
     bands,
@@ -82,7 +82,8 @@ class Judge:
         refusal = self._not_shown(cell.model, cell.dataset)
         if self._lacking(cell.dataset) or (refusal and cell.setting not in (CLEAN, NO_IMAGE)):
             estimate = Estimate(float("nan"), 0, valid=False, reason=refusal)
-            named = [test for test in judged_tests(cell, self._tasks) if test.metric != LABEL_PRESERVING_DROP]
+            asked = Asked.of(self.evaluator, cell.dataset, self._tasks.get(cell.dataset, ""))
+            named = judged_tests(cell, asked, baseline=self.baseline is not None)
             measures = [self._measure(cell.model, test, estimate) for test in named]
             return self._record(cell, measures, (), before, not_asked=refusal, **about)
         result = self.evaluator.result(cell)

@@ -15,7 +15,7 @@ from pytest_vlmrobust.perturbations.patches import GRIDS
 from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.shipped import shipped
 
-from .judged import judged_tests
+from .judged import Asked, judged_tests
 from .plan import expand_settings
 
 ANY = "any"
@@ -34,6 +34,13 @@ def shipped_tests() -> frozenset[JudgedTest]:
     """Returns what the tests of the shipped suites are judged by, on questions called ``any`` and tasks called ``any.TASK``."""
     files = sorted(shipped("suites").glob("test_*.py"))
     return frozenset(test for file in files for test in _tests_of(file))
+
+
+@cache
+def suite_tests(name: str) -> frozenset[JudgedTest]:
+    """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``."""
+    file = shipped("suites") / f"test_{name}.py"
+    return frozenset(test for test in _tests_of(file) if test.dataset == ANY)
 
 
 def _tests_of(file: Path) -> Iterator[JudgedTest]:
@@ -57,11 +64,11 @@ def _tests_of_function(function: ast.FunctionDef, constants: dict[str, tuple[str
     fixtures = {argument.arg for argument in function.args.args}
     datasets = {f"{ANY}.{task}": task for task in marks.get("vlm_tasks", ())} or {ANY: ""}
     kind = FamilyMetric if "vlm_family" in fixtures else SweepMetric
-    for dataset in datasets:
+    for dataset, task in datasets.items():
         for setting in expand_settings(marks["vlm_settings"], grids=GRIDS) if "vlm_cell" in fixtures else ():
-            yield from judged_tests(Cell(ANY, dataset, setting), datasets, baseline=True)
+            yield from judged_tests(Cell(ANY, dataset, setting), Asked(task), baseline=True)
         for metric, split in product(marks.get("vlm_metrics", ()), marks.get("vlm_splits", ("",))):
-            yield from judged_tests(kind(ANY, dataset, metric, split))
+            yield from judged_tests(kind(ANY, dataset, metric, split), Asked(task))
 
 
 def _arguments(nodes: Iterable[ast.expr], constants: dict[str, tuple[str, ...]]) -> Iterator[str]:

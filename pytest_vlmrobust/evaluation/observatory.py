@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN, CLEAN_NAME, NO_IMAGE
+from pytest_vlmrobust.core.setting import CLEAN, CLEAN_NAME, NO_IMAGE, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.scoring import better_convention, box_coverage
@@ -17,6 +17,7 @@ from pytest_vlmrobust.scoring import better_convention, box_coverage
 from .cell_result import CellResult
 from .families import Family
 from .measured import Measured
+from .tasks.dataset import GRIDS
 from .tasks.material import NEIGHBOURS_BY
 from .told import told_overlaps
 
@@ -104,6 +105,26 @@ def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
     if len({mean.value for _, mean in known}) < 2:
         return ""
     return ", ".join(f"{label} {mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}] n={mean.n}" for label, mean in known)
+
+
+def offered(names: Sequence[str], samples: Sequence[Sample], setting: str) -> list[str]:
+    """Returns the metrics of a cell that its samples have what is optional for: several positions, several groups of people."""
+    import numpy as np
+
+    nothing, given = np.zeros(len(samples)), dict[str, Any](labels(samples))
+    there = metrics.applicable(ScoreTable(clean=nothing, by_setting={setting: nothing}, **given), setting, SUITE)
+    return [name for name in names if name in there]
+
+
+def extra_metrics(setting: Setting, task: str, samples: Sequence[Sample] | None) -> list[str]:
+    """Returns the metrics of :func:`extra_estimates`; of samples that nobody has looked at, those that the task may have."""
+    if not task or setting == NO_IMAGE:
+        return []
+    if samples is None:
+        return [FIXATION, DISTANCE] if task in GRIDS else [COVERAGE]
+    if any(sample.localisation for sample in samples):
+        return [COVERAGE]
+    return [FIXATION, DISTANCE] if any("position" in sample.keys for sample in samples) else []
 
 
 def extra_estimates(result: CellResult) -> list[tuple[str, Estimate]]:

@@ -62,6 +62,21 @@ def is_relative(rule: Rule) -> bool:
     return rule.metric in metrics.names() and metrics.get(rule.metric).suite == BASELINE
 
 
+def is_summary(rule: Rule) -> bool:
+    """Whether a rule bounds a property of one model over many settings, whatever other runs or models there are."""
+    from pytest_vlmrobust import metrics
+
+    from .strata import MACRO
+
+    name = rule.metric.removesuffix(MACRO)
+    return name in metrics.names(scope="sweep") and not is_relative(rule)
+
+
+def shows_looking(rule: Rule) -> bool:
+    """Whether a rule asks that a model answers better with the pictures than without: else its robustness says nothing."""
+    return rule.metric == "visual_gain"
+
+
 @cache
 def known_metrics() -> dict[str, MetricFacts]:
     """Returns what rules may be about: registered metrics, and what the evaluation computes beside them.

@@ -8,12 +8,14 @@ from datetime import date, timedelta
 from itertools import combinations
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.setting import CLEAN_NAME
 from pytest_vlmrobust.policies import Bound, Budgets, Judge, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
 from pytest_vlmrobust.policies.budgets import BUILT_IN
 
+from .judged import OBSERVATORY
 from .known_names import KnownNames
 from .known_tests import ANY, known_tests, shipped_tests
-from .policy_files import known_metrics
+from .policy_files import known_metrics, shows_looking
 from .sample_size import undecidable
 
 SOON = timedelta(days=30)
@@ -48,6 +50,35 @@ def lint(policy: Policy, *, today: date, samples: int | None = None) -> list[Fin
     found += [Finding(one.source, f"{one}. Look whether that is meant") for one in policy.replaced if not one.only_tightens]
     found += [finding for waiver in policy.waivers for finding in _waiver(waiver, policy.rules, known, today)]
     return found + (too_tight_for(policy, samples) if samples else [])
+
+
+def lacks_basics(policy: Policy) -> list[Finding]:
+    """Returns that no rule on all data asks whether a model looks at the pictures at all, or is right about them as they are."""
+    blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
+    everywhere = [rule for rule in blocking if not (rule.where.model or rule.where.dataset or rule.where.category or rule.unless)]
+    source = policy.files[-1].name if policy.files else BUILT_IN
+    found = []
+    if not any(shows_looking(rule) or (_is_of_tasks(rule) and rule.blocks_where_not_applicable) for rule in everywhere):
+        text = "no blocking rule on all data asks for visual_gain: a model that answers without looking may be GO"
+        found.append(f"{text}. Add {{metric: visual_gain, min: 7pp}} without a where, or a bound of your own")
+    if not any(_is_about_clean(rule) for rule in everywhere):
+        text = (
+            "no blocking rule on all data asks for clean accuracy: a model that is wrong everywhere loses nothing, and may be GO"
+        )
+        found.append(f"{text}. Add {{metric: clean_accuracy, min: ...}} without a where, above what guessing gets")
+    return [Finding(source, sentence) for sentence in found] if blocking else []
+
+
+def _is_of_tasks(rule: Rule) -> bool:
+    """Whether a rule bounds what the Observatory measures, which is not applicable where a task is not shown to be done."""
+    return rule.metric in metrics.names(suite=OBSERVATORY) and metrics.get(rule.metric).suite == OBSERVATORY
+
+
+def _is_about_clean(rule: Rule) -> bool:
+    """Whether a rule asks for accuracy on pictures as they are, or over all sizes of them."""
+    if rule.metric in {"accuracy", "identity_accuracy"}:
+        return any(Scope(setting=(glob,)).admits("setting", CLEAN_NAME) for glob in rule.where.setting or ("*",))
+    return rule.metric in {"clean_accuracy", "resolution_accuracy"}
 
 
 def idle_rules(rules: Iterable[Rule]) -> list[Finding]:

@@ -28,12 +28,14 @@ from .corruption import (
     corruption_errors,
     mean_corruption_error,
     mean_drop,
+    mean_drop_at_low,
     mean_harmful_flip_rate,
     mean_helpful_flip_rate,
     mean_relative_corruption_error,
     severe_failure_rate,
     worst_at_low,
     worst_case_drop,
+    worst_tenth_drop,
 )
 from .curve_noise import debiased_continuous_error, split_continuous_error, wobble_p_value
 from .diagnostics import coverage, fixation, grid_distance
@@ -209,6 +211,7 @@ __all__ = [
     "mean_baseline_drop",
     "mean_corruption_error",
     "mean_drop",
+    "mean_drop_at_low",
     "mean_harmful_flip_rate",
     "mean_helpful_flip_rate",
     "mean_overlap",
@@ -269,6 +272,7 @@ __all__ = [
     "worst_at_low",
     "worst_case_drop",
     "worst_case_lower_bound",
+    "worst_tenth_drop",
 ]
 
 

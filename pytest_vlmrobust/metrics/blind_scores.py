@@ -15,8 +15,8 @@ from .scores import Scores, is_binary
 from .statistics.clusters import Clusters
 from .statistics.contrasts import score_ratio_interval
 from .statistics.differences import drop_test
+from .statistics.guarded import gains_to_expect, guarded_ratio_interval
 from .statistics.quantiles import one_sided
-from .statistics.ratios import ratio_interval
 
 _MOST = 16
 """Values of a blind score up to which they are guesses among a few options; graded scores have more."""
@@ -36,8 +36,8 @@ def visual_gain_interval(clean: Scores, blind: Scores, clusters: Clusters, confi
     """
     values = _values(blind)
     if not is_binary(clean) or is_binary(blind) or len(values) > _MOST:
-        test, tail = drop_test(clean, blind[:, None], clusters), one_sided(confidence)
-        return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+        test, tail = drop_test(blind, clean[:, None], clusters), one_sided(confidence)  # a gain is the loss of the other
+        return -float(test.upper(tail)[0]), -float(test.lower(tail)[0])
     support = np.array([(seen - one, 1.0) for seen in (0.0, 1.0) for one in values])
     low, high = score_ratio_interval(clean - blind, np.ones(len(clean)), clusters, confidence, np.unique(support, axis=0))
     return max(low, -1.0), min(high, 1.0)
@@ -48,7 +48,10 @@ def share_of_gain_interval(
 ) -> tuple[float, float]:
     """Bounds mean(clean - perturbed) / mean(clean - blind), known to have a positive denominator.
 
-    By the score test of the linear contrast for 0/1 scores, blind guesses among them, and by Student's t for graded ones.
+    By the score test of the linear contrast for 0/1 scores, blind guesses among them. For graded scores, and means over several
+    settings, by guarded Student's t: one more sample that loses all and needs no picture argues against the upper end, one that
+    gains as much as :func:`gains_to_expect` says against the lower one. Without it, and 3 % of samples lost under nine tenths of
+    the settings, the upper end errs two to three times as often as it says.
 
     Args:
         clean: shape (N,) with N > 0, each in [0, 1].
@@ -62,7 +65,10 @@ def share_of_gain_interval(
     """
     values = _values(blind)
     if not is_binary(clean, perturbed) or len(values) > _MOST:
-        return ratio_interval(clean - perturbed, clean - blind, clusters, confidence)
+        losses = clean - perturbed
+        gained = (-float(gains_to_expect(losses[:, None])[0]), 0.0)
+        parts = np.stack([losses, clean - blind], axis=1)
+        return guarded_ratio_interval(parts, clusters, confidence, against_low=gained, against_high=(1.0, 0.0))
     cases = itertools.product((0.0, 1.0), (0.0, 1.0), values)
     support = np.unique(np.array([(seen - then, seen - one) for seen, then, one in cases]), axis=0)
     return score_ratio_interval(clean - perturbed, clean - blind, clusters, confidence, support)

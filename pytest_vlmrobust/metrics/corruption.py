@@ -25,7 +25,7 @@ from .scores import (
     stacked,
     under_same_settings,
 )
-from .selections import ALL_SETTINGS, LOW_SETTINGS, low_settings, types
+from .selections import ALL_SETTINGS, LOW_SETTINGS, low_settings, types, worst_tenth
 from .thresholds import BENIGN, CATASTROPHIC, SEVERE
 
 
@@ -57,6 +57,81 @@ def mean_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
         ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     return _mean(_losses(clean, perturbed_by_setting))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="lower",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="after VLM-RobustBench section 4.3 (iii) and (iv): Worst@Low and Benign@Low, averaged (our companion)",
+    validity="at least one setting at level low",
+    suite="corruptions",
+    interval=intervals.mean_drop_at_low,
+    coverage=LOW_SETTINGS,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
+)
+def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Mean accuracy drop over the settings at level low: what small disturbances cost.
+
+    A share of settings below a line, as `benign_at_low`, jumps with every setting that crosses it; a mean has no line to cross,
+    and its interval decides with a few hundred samples.
+
+    Formula: ``mean over settings s at level low of drop(s), with drop(s) = mean(clean - perturbed_s)``
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,); only settings ``name:low`` are used.
+
+    Returns:
+        A fraction in [-1, 1]; NaN for no samples or a missing score.
+
+    Raises:
+        ValueError: no setting at level low, unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> mean_drop_at_low([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "rain:low": [1, 1, 1, 0], "fog:high": [0, 0, 0, 0]})
+    0.125
+    """
+    return _mean(_low_losses(clean, perturbed_by_setting))
+
+
+@metric(
+    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    better="lower",
+    bounds=(-1.0, 1.0),
+    perfect=0.0,
+    reference="after VLM-RobustBench section 4.3 (i) and (ii): between its worst case and its severe failures (our companion)",
+    suite="corruptions",
+    interval=intervals.worst_tenth_drop,
+    coverage=ALL_SETTINGS,
+    unchanged=0.0,
+    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
+)
+def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
+    """Mean of the largest tenth of the drops: how bad it gets, without a line that a setting may or may not cross.
+
+    Of m settings those are the m/10 worst ones, rounded up: 14 of 133. Chosen by the samples that also measure them, they come
+    out too large on average, as `worst_case_drop` does, though less so; the interval is not.
+
+    Formula: ``mean of the ceil(m / 10) largest drop(s) over m settings s, with drop(s) = mean(clean - perturbed_s)``
+
+    Args:
+        clean: shape (N,), each in [0, 1].
+        perturbed_by_setting: setting to scores, shape (N,).
+
+    Returns:
+        A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> worst_tenth_drop([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "fog:high": [0, 0, 1, 0]})
+    0.5
+    """
+    losses = _losses(clean, perturbed_by_setting)
+    # numpy's sort puts NaN last, where it counts
+    return _mean(np.sort(losses)[losses.size - worst_tenth(losses.size) :])
 
 
 @metric(

@@ -1,22 +1,23 @@
 """Intervals of the metrics of the curve of accuracy over resolution, and what a reader should know about its noise.
 
-ACE is the largest of 2^(R-1) linear contrasts, so no bootstrap is needed (a naive one fails here: on a flat curve its interval
-does not reach down to 0). Its upper bound is the largest of their upper bounds, without correction, because ACE is below a
-threshold only if each contrast is shown to be (intersection-union); its lower bound is simultaneous (max-t, simulated with a
-fixed seed). For more than 16 resolutions the intervals of ACE, RCE and wobble are as wide as can be: they show nothing.
+ACE is the largest of 2^(R-1) linear contrasts. A naive bootstrap fails here: on a flat curve its interval does not reach down
+to 0. How sums of steps are bounded instead, see :class:`StepTest`. For more than 16 resolutions the intervals of ACE, RCE and
+wobble are as wide as can be: they show nothing.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 
+from .intervals import mean_bounds
 from .scores import Scores
 from .statistics.curves import (
     MOST_POINTS,
     ContrastTest,
+    StepTest,
+    falls,
     flat_variation,
     sign_contrasts,
     simulated_wobbles,
@@ -25,7 +26,7 @@ from .statistics.curves import (
     step_sums,
     wobble,
 )
-from .statistics.differences import drop_test
+from .statistics.differences import TangoTest, drop_test
 from .statistics.quantiles import one_sided
 from .table import ScoreTable
 
@@ -37,13 +38,12 @@ _SEED = 0
 
 
 def mean_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
-    """Bounds the mean accuracy over all resolutions by Student's t over the samples' own means."""
-    rungs = _rungs(table)
-    return _one_contrast(table, rungs, np.full(rungs.shape[1], 1.0 / rungs.shape[1]), confidence)
+    """Bounds the mean accuracy over all resolutions by guarded Student's t over the samples' own means."""
+    return mean_bounds(table, _rungs(table).mean(axis=1), confidence)
 
 
 def net(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the change from the lowest to the highest resolution: Tango for 0/1 scores, guarded Student's t for graded ones."""
+    """Bounds the change from the lowest to the highest resolution: by tails of flips for 0/1 scores, else by guarded t."""
     rungs = _rungs(table)
     tail, test = one_sided(confidence), drop_test(rungs[:, -1], rungs[:, :1], table.clusters)
     return float(test.lower(tail)[0]), float(test.upper(tail)[0])
@@ -56,55 +56,50 @@ def slope(table: ScoreTable, setting: str | None, confidence: float) -> Bounds: 
 
 
 def continuous_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds ACE by its sign contrasts."""
+    """Bounds ACE below by steps whose sign is shown and by the net change, above by all sums of steps with signs."""
     rungs, tail = _rungs(table), one_sided(confidence)
-    if rungs.shape[1] > MOST_POINTS:
+    if not 2 <= rungs.shape[1] <= MOST_POINTS:
         return _ANYTHING
-    test = ContrastTest.of(rungs, sign_contrasts(rungs.shape[1]), table.clusters)
-    return test.lower(tail, _seeded()), test.upper(tail)
+    test = StepTest.of(rungs, table.clusters)
+    return test.lower(tail), test.upper(sign_contrasts(rungs.shape[1]), tail)
 
 
 def relative_continuous_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds Res-Bench's RCE: above by contrasts of each signed sum against the mean, below by ACE over the mean.
-
-    The lower bound divides the lower bound of ACE by the upper bound of the mean accuracy, each at half the error.
-    """
+    """Bounds Res-Bench's RCE as ACE, each sum less a multiple of the mean accuracy (Fieller)."""
     rungs, tail = _rungs(table), one_sided(confidence)
     points = rungs.shape[1]
-    if points > MOST_POINTS:
+    if not 2 <= points <= MOST_POINTS:
         return _ANYTHING
-    test = ContrastTest.of(rungs, sign_contrasts(points), table.clusters)
-    average = np.full(points, 1.0 / points)
-    mean_at_most = min(ContrastTest.of(rungs, average[None], table.clusters).upper(tail / 2.0), 1.0)
-    return max(test.lower(tail / 2.0, _seeded()), 0.0) / mean_at_most, test.ratio_upper(average, tail)
+    test, average = StepTest.of(rungs, table.clusters), np.full(points, 1.0 / points)
+    return test.ratio_lower(average, tail), test.ratio_upper(sign_contrasts(points), average, tail)
 
 
 def wobble_bounds(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds wobble, twice the smaller of all rises and all falls, by the sums of any steps.
+    """Bounds wobble, twice the smaller of all rises and all falls, by bounds of both.
 
     It is large only if both are shown to be (each at the full error), and small if either is shown to be (each at half of it).
     """
     rungs, tail = _rungs(table), one_sided(confidence)
-    if rungs.shape[1] > MOST_POINTS:
+    if not 2 <= rungs.shape[1] <= MOST_POINTS:
         return _ANYTHING
-    sums = step_sums(rungs.shape[1])
-    rises, falls = (ContrastTest.of(rungs, weights, table.clusters) for weights in (sums, -sums))
-    low = min(rises.lower(tail, _seeded()), falls.lower(tail, _seeded()))
-    high = min(rises.upper(tail / 2.0), falls.upper(tail / 2.0))
-    return 2.0 * max(low, 0.0), 2.0 * max(high, 0.0)
+    test, sums = StepTest.of(rungs, table.clusters), step_sums(rungs.shape[1])
+    high = min(test.upper(sums, tail / 2.0), test.upper(-sums, tail / 2.0))
+    return max(min(test.lower(tail, net=1.0), test.lower(tail, net=-1.0)), 0.0), 2.0 * max(high, 0.0)
 
 
 def downward_step(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the largest loss from one resolution to a higher one, by the tests of all R (R - 1) / 2 pairs.
 
-    As for the largest drop of a sweep: above without correction, below by Bonferroni's, halved because Tango's test errs more
-    often than it says far out in its tail.
+    Above without correction, as for the largest drop of a sweep; below at the critical value that holds for all pairs together
+    (max-t). Bonferroni's would be larger, for pairs share their resolutions.
     """
     rungs, tail = _rungs(table), one_sided(confidence)
     columns = range(rungs.shape[1])
     tests = [drop_test(rungs[:, lower], rungs[:, lower + 1 :], table.clusters) for lower in columns[:-1]]
-    pairs = len(list(itertools.combinations(columns, 2)))
-    share = tail if pairs == 1 else tail / (2 * pairs)
+    flips = [test for test in tests if isinstance(test, TangoTest)]
+    if len(flips) == len(tests) > 1:
+        tests = [TangoTest.joined(flips)]  # much faster
+    share = ContrastTest.of(rungs, falls(len(columns)), table.clusters).share(tail, _seeded())
     low = max(float(test.lower(share).max()) for test in tests)
     high = max(float(test.upper(tail).max()) for test in tests)
     return max(low, 0.0), max(high, 0.0)

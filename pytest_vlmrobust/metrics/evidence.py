@@ -92,9 +92,8 @@ def drops_above(table: ScoreTable, bound: float, method: str = "holm") -> tuple[
     """Tests for each setting whether its drop exceeds ``bound``, for a list of settings that are shown to fail.
 
     The gate on the largest drop needs no such list: this one says which settings to repair, without a false entry with
-    probability 1 - alpha (``"holm"``), or with a share alpha of false ones on average (``"benjamini_hochberg"``). With several
-    settings each p-value is doubled first, because far out in its tail Tango's test errs up to 2.7 times as often as it says when
-    helpful flips are rare; so Holm lists a setting exactly when the lower bound of ``worst_case_drop`` exceeds ``bound``.
+    probability 1 - alpha (``"holm"``), or with a share alpha of false ones on average (``"benjamini_hochberg"``). Holm lists a
+    setting exactly when the lower bound of ``worst_case_drop`` exceeds ``bound``.
 
     Args:
         table: scores of N samples under m settings.
@@ -117,7 +116,7 @@ def drops_above(table: ScoreTable, bound: float, method: str = "holm") -> tuple[
     if not settings:
         return ()
     alone = drop_test(table.clean, matrix, table.clusters).p_above(bound)
-    adjusted = _ADJUSTMENTS[method](np.minimum(alone * (1 if len(settings) == 1 else 2), 1.0))
+    adjusted = _ADJUSTMENTS[method](alone)
     losses = (table.clean[:, None] - matrix).mean(axis=0)
     found = [SettingEvidence(name, *map(float, row)) for name, *row in zip(settings, losses, alone, adjusted, strict=True)]
     return tuple(sorted(found, key=lambda entry: (entry.p_value, -entry.drop)))

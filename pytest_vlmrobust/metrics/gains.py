@@ -118,8 +118,8 @@ def gain_interval(
     new, old = paired(after=after, before=before)
     if not new.size or np.isnan(new.sum() + old.sum()):
         return math.nan, math.nan
-    test = drop_test(new, old[:, None], clusters_of(source_images, new.size))
-    return max(float(test.lower(tail)[0]), -1.0), min(float(test.upper(tail)[0]), 1.0)
+    loss = drop_test(old, new[:, None], clusters_of(source_images, new.size))
+    return max(-float(loss.upper(tail)[0]), -1.0), min(-float(loss.lower(tail)[0]), 1.0)
 
 
 def _gain(after_by_setting: BySetting, before_by_setting: BySetting, name: str, whom: str) -> float:

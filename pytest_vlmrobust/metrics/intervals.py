@@ -14,18 +14,21 @@ from pytest_vlmrobust.core.setting import CLEAN_NAME
 
 from .blind_scores import share_of_gain_interval, visual_gain_interval
 from .scores import Scores, is_binary, per_sample, stacked
-from .selections import low_settings, types
+from .selections import low_settings, types, worst_tenth
 from .statistics.clusters import Clusters
 from .statistics.counts import count_interval
 from .statistics.differences import BoundTest, drop_test, largest_bounds
-from .statistics.guarded import BoundedMeanTest
-from .statistics.means import MeanTest
+from .statistics.guarded import BoundedMeanTest, gains_to_expect
+from .statistics.maxima import largest_few_lower, largest_few_upper
 from .statistics.proportions import judged_proportion_interval
 from .statistics.quantiles import one_sided
 from .table import ScoreTable
 from .thresholds import BENIGN, CATASTROPHIC, SEVERE
 
 Bounds = tuple[float, float]
+
+_SEED = 0
+"""A verdict must not depend on when it is asked for."""
 
 
 def accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
@@ -57,7 +60,7 @@ def drop_increase(table: ScoreTable, setting: str | None, confidence: float) -> 
     """
     now = table.clean - table.scores(_one(setting))
     then = _baseline(table, CLEAN_NAME) - _baseline(table, _one(setting))
-    return _t_bounds(table, now - then, confidence, -1.0)
+    return _loss_bounds(table, now - then, confidence)
 
 
 def mean_baseline_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
@@ -84,19 +87,27 @@ def helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float)
 def relative_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds a drop relative to the visual gain; a side is infinite where the gain cannot be told from 0.
 
-    By the score test of the linear contrast for 0/1 scores, blind guesses among them, by Student's t for graded ones.
+    By the score test of the linear contrast for 0/1 scores, blind guesses among them, by guarded Student's t for graded ones.
     """
     return _share_of_gain(table, table.scores(_one(setting)), confidence)
 
 
 def mean_relative_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the mean drop relative to the visual gain; a side is infinite where the gain cannot be told from 0."""
+    """Bounds the mean drop relative to the visual gain by guarded Student's t; a side is infinite where it is not shown to be."""
     return _share_of_gain(table, table.matrix().mean(axis=1), confidence)
 
 
 def mean_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the mean drop by guarded Student's t over the samples' own mean drops."""
-    return _t_bounds(table, table.clean - table.matrix().mean(axis=1), confidence, -1.0)
+    """Bounds the mean drop by guarded Student's t over the samples' own mean drops.
+
+    The upper end allows for one more sample that loses everything, the lower one for one that gains as much as others did.
+    """
+    return _mean_drop_bounds(table, tuple(table.by_setting), confidence)
+
+
+def mean_drop_at_low(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the mean drop over the settings at level low, as :func:`mean_drop` does."""
+    return _mean_drop_bounds(table, low_settings(table.by_setting), confidence)
 
 
 def mean_harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
@@ -107,6 +118,19 @@ def mean_harmful_flip_rate(table: ScoreTable, setting: str | None, confidence: f
 def mean_helpful_flip_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the mean share of helpful flips by guarded Student's t over the samples' own shares."""
     return _t_bounds(table, (table.matrix() - table.clean[:, None]).clip(min=0.0).mean(axis=1), confidence)
+
+
+def worst_tenth_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the mean of the largest tenth of the drops, by guarded Student's t, whichever settings they belong to.
+
+    Above by the largest of the upper bounds of the means over any tenth of the settings, without correction
+    (intersection-union). Below by samples that did not choose the settings: each fold judges those that the others choose.
+    """
+    drops, tail = table.clean[:, None] - table.matrix(), one_sided(confidence)
+    few = worst_tenth(drops.shape[1])
+    value = float(np.sort(drops.mean(axis=0))[-few:].mean())
+    low = largest_few_lower(drops, table.clusters, few, tail, np.random.default_rng(_SEED))
+    return min(low, value), max(largest_few_upper(drops, table.clusters, few, tail), value)
 
 
 def worst_case_drop(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
@@ -129,7 +153,8 @@ def severe_failure_rate(table: ScoreTable, setting: str | None, confidence: floa
     if is_binary(table.clean, matrix):
         return _share_above(drop_test(table.clean, matrix, table.clusters), SEVERE * float(table.clean.mean()), tail)
     losses = (1.0 - SEVERE) * table.clean[:, None] - matrix
-    return _share_above(BoundedMeanTest.of(losses, table.clusters, -1.0, 1.0 - SEVERE), 0.0, tail)
+    guarded = BoundedMeanTest.of(losses, table.clusters, -gains_to_expect(losses), 1.0 - SEVERE)
+    return _share_above(guarded, 0.0, tail)
 
 
 def catastrophic_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
@@ -147,9 +172,12 @@ def benign_at_low(table: ScoreTable, setting: str | None, confidence: float) -> 
 def mean_corruption_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the mean corruption error; the reference model's errors on the same samples are uncertain as well.
 
-    Each sample's influence on a ratio of sums E/R is (e - (E/R) r) / mean(r); influences add up over perturbations.
+    Each sample's influence on a ratio of sums E/R is (e - (E/R) r) / mean(r); influences add up over perturbations. By guarded
+    Student's t: a further sample may be wrong under all settings where the reference model is right; or the other way round, as
+    far as such samples were seen, and at least a quarter of the way.
     """
     reference, influence, value = table.reference_by_setting or {}, np.zeros(table.samples), 0.0
+    worst, best = 0.0, 0.0
     kinds = types(table.by_setting)
     for settings in kinds.values():
         ours = (1.0 - table.matrix(settings)).sum(axis=1)
@@ -157,8 +185,11 @@ def mean_corruption_error(table: ScoreTable, setting: str | None, confidence: fl
         ratio = float(ours.sum() / theirs.sum())
         influence += (ours - ratio * theirs) / float(theirs.mean()) / len(kinds)
         value += ratio / len(kinds)
-    low, high = _bounds_of(MeanTest.of(influence[:, None], table.clusters), confidence)
-    return value + low, value + high
+        weight = len(settings) / float(theirs.mean()) / len(kinds)  # of a sample under all settings of a perturbation
+        worst, best = worst + weight, best + ratio * weight
+    smallest = -gains_to_expect(influence[:, None], best)
+    low, high = _bounds_of(BoundedMeanTest.of(influence[:, None], table.clusters, smallest, worst), confidence)
+    return max(value + low, 0.0), value + high
 
 
 def drop_bounds(before: Scores, after: Scores, clusters: Clusters, confidence: float) -> Bounds:
@@ -176,9 +207,18 @@ def mean_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
     return _t_bounds(table, values, confidence)
 
 
-def _t_bounds(table: ScoreTable, values: Scores, confidence: float, smallest: float = 0.0) -> Bounds:
-    """Bounds the mean of values in [smallest, 1]."""
-    return _bounds_of(BoundedMeanTest.of(values[:, None], table.clusters, smallest, 1.0), confidence)
+def _t_bounds(table: ScoreTable, values: Scores, confidence: float) -> Bounds:
+    """Bounds the mean of values in [0, 1]."""
+    return _bounds_of(BoundedMeanTest.of(values[:, None], table.clusters, 0.0, 1.0), confidence)
+
+
+def _mean_drop_bounds(table: ScoreTable, settings: tuple[str, ...], confidence: float) -> Bounds:
+    return _loss_bounds(table, table.clean - table.matrix(settings).mean(axis=1), confidence)
+
+
+def _loss_bounds(table: ScoreTable, losses: Scores, confidence: float) -> Bounds:
+    """Bounds the mean of losses in [-1, 1]."""
+    return _bounds_of(BoundedMeanTest.of_losses(losses[:, None], table.clusters), confidence)
 
 
 def _bounds_of(test: BoundTest, confidence: float) -> Bounds:

@@ -15,7 +15,7 @@ from .intervals import Bounds, drop_bounds, mean_bounds
 from .record import Needs
 from .scores import Scores, per_sample
 from .statistics.groups import GroupMeans, largest_gap_interval
-from .statistics.ratios import ratio_interval
+from .statistics.guarded import gains_to_expect, guarded_ratio_interval
 from .table import ScoreTable
 
 
@@ -31,7 +31,7 @@ def group_gap(table: ScoreTable, setting: str | None, confidence: float) -> Boun
 
 def retention(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
-    return ratio_interval(table.scores(_one(setting)), table.clean, table.clusters, confidence)
+    return _kept(table, table.scores(_one(setting)), confidence)
 
 
 def identity_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
@@ -51,7 +51,7 @@ def split_group_gap(table: ScoreTable, setting: str | None, confidence: float) -
 
 def split_retention(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
-    return ratio_interval(per_sample(table.by_setting), table.clean, table.clusters, confidence)
+    return _kept(table, per_sample(table.by_setting), confidence)
 
 
 def hint_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
@@ -69,7 +69,16 @@ def _gain(table: ScoreTable, other: Needs, confidence: float) -> Bounds:
     if others is None:
         raise UsageError(f"the table has no scores to compare with: pass {other.value}")
     before = per_sample({setting: others[setting] for setting in table.by_setting})
-    return drop_bounds(per_sample(table.by_setting), before, table.clusters, confidence)
+    low, high = drop_bounds(before, per_sample(table.by_setting), table.clusters, confidence)  # of the loss
+    return -high, -low
+
+
+def _kept(table: ScoreTable, after: Scores, confidence: float) -> Bounds:
+    """Bounds mean(after) / mean(clean) by guarded Student's t: a further sample may lose all, or gain as much as others did."""
+    gained = float(gains_to_expect((table.clean - after)[:, None])[0])
+    parts = np.stack([after, table.clean], axis=1)
+    low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=(0.0, 1.0), against_high=(gained, 0.0))
+    return max(low, 0.0), high
 
 
 def _gap(table: ScoreTable, scores: Scores, labels: Sequence[str] | None, confidence: float) -> Bounds:

@@ -21,6 +21,11 @@ def low_settings(settings: Iterable[str]) -> tuple[str, ...]:
     return tuple(setting for setting in settings if parsed(setting).level == LEVELS[0])
 
 
+def worst_tenth(settings: int) -> int:
+    """Returns how many of a number of settings are a tenth of them, rounded up."""
+    return -(-settings // 10)
+
+
 def triples(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Returns, for each perturbation present at all three levels, its settings in the order low, mid, high."""
     present = set(settings)

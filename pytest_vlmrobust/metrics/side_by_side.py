@@ -18,6 +18,7 @@ from .selections import types
 from .statistics.clusters import Clusters
 from .statistics.contests import Contest
 from .statistics.differences import BoundTest, TangoTest, drop_test
+from .statistics.guarded import Ends, gains_to_expect
 from .table import ScoreTable
 
 Rows = NDArray[np.bool_]
@@ -104,16 +105,22 @@ class SideBySide:
     def mean_drop(self, settings: Sequence[str]) -> Contest:
         """Mean drop from clean to each setting, averaged over at least one that counts: the metric ``mean_drop``."""
         drops = [self._means(self.clean - self.by_setting[name], self.kept(name)) for name in settings]
-        return self._contest(self._average(drops), (-1.0, 1.0), settings)
+        average = self._average(drops)
+        return self._contest(average, (-gains_to_expect(average.values + average.influences), 1.0), settings)
 
     def mean_corruption_error(self, settings: Sequence[str], reference: int) -> Contest:
         """Errors in units of a reference model's: the metric ``mean_corruption_error`` over at least one setting that counts.
 
         The reference model has to make an error under each perturbation, see :meth:`perfect`.
         """
-        ratios = [self._ratio(self._errors(levels), reference) for levels in types(settings).values()]
-        ratio = self._average(ratios)
-        return Contest.of(ratio.values, ratio.influences, self.clusters)
+        kinds = types(settings).values()
+        errors = [self._errors(levels) for levels in kinds]
+        ratios = [self._ratio(one, reference) for one in errors]
+        average = self._average(ratios)
+        weights = [len(levels) / float(one.values[reference]) / len(kinds) for levels, one in zip(kinds, errors, strict=True)]
+        best = np.sum([weight * one.values for weight, one in zip(weights, ratios, strict=True)], axis=0)
+        smallest, largest = average.values - gains_to_expect(average.influences, best), average.values + sum(weights)
+        return Contest.of(average.values, average.influences, self.clusters, (smallest, largest))
 
     def perfect(self, settings: Sequence[str], model: int) -> list[str]:
         """Returns the perturbations under which a model makes no error."""
@@ -140,7 +147,7 @@ class SideBySide:
         perturbed = np.stack([self.by_setting[name][model, rows] for name in settings], axis=1)
         return drop_test(self.clean[model, rows], perturbed, self.clusters.within(rows))
 
-    def _contest(self, means: Means, ends: tuple[float, float], settings: Sequence[str]) -> Contest:
+    def _contest(self, means: Means, ends: Ends, settings: Sequence[str]) -> Contest:
         counted = float(np.mean([self.kept(name).mean() for name in settings]))
         return Contest.of(means.values, means.influences, self.clusters, ends, counted)
 

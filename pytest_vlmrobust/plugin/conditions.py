@@ -41,6 +41,7 @@ def shortfalls(gate: Gate) -> list[str]:
         )
     ]
     found += _unmet_rules(gate).values()
+    found += _idle_summaries(gate)
     return list(dict.fromkeys(found))
 
 
@@ -159,14 +160,38 @@ def _unmet_rules(gate: Gate) -> dict[str, str]:
 
     if not _is_complete(gate):
         return {}
+    found = {}
+    for policy, own in _by_policy(gate):
+        unmet = unmet_rules(policy.rules, own, lambda: _categories(gate))
+        found.update({one.rule.source: said for one in unmet if (said := one.shortfall(policy.coverage))})
+    return found
+
+
+def _by_policy(gate: Gate) -> Iterator[tuple[Policy, list[Record]]]:
+    """Yields each policy with the records of all models that share it."""
     sharing: dict[str, list[str]] = {}
     for name, policy in gate.policies.items():
         sharing.setdefault(policy.sha256, []).append(name)
-    found = {}
     for names in sharing.values():
-        policy, own = gate.policies[names[0]], [record for name in names for record in _own(gate, name)]
-        unmet = unmet_rules(policy.rules, own, lambda: _categories(gate))
-        found.update({one.rule.source: said for one in unmet if (said := one.shortfall(policy.coverage))})
+        yield gate.policies[names[0]], [record for name in names for record in _own(gate, name)]
+
+
+def _idle_summaries(gate: Gate) -> list[str]:
+    """Returns what a run cannot be GO for, whatever its policy allows: none of the rules that see the whole met a test.
+
+    That is asked of all rules on summary metrics together, and of those on visual gain, without which no other number counts.
+    """
+    from pytest_vlmrobust.evaluation.policy_files import is_summary, shows_looking
+    from pytest_vlmrobust.policies import Extent, idle_summaries, idle_summaries_shortfall
+
+    found = []
+    for policy, own in _by_policy(gate):
+        if not own or (policy.coverage.tests is Extent.WHOLE and not is_whole(gate)):
+            continue  # nothing was measured, or tests were left out: that is said, with the tests that are lacking
+        for about, counts in {"summary metrics": is_summary, "visual_gain": shows_looking}.items():
+            if idle := idle_summaries(policy.rules, own, counts):
+                found.append(idle_summaries_shortfall(idle, about))
+                break
     return found
 
 

@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -27,7 +27,7 @@ from .progress import ProgressDisplay
 from .rerun import Rerun
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.backends import Backend
+    from pytest_vlmrobust.backends import AnswerKey, Backend
     from pytest_vlmrobust.core.cell import Planned
     from pytest_vlmrobust.core.model import ModelRef
     from pytest_vlmrobust.core.record import Record
@@ -257,6 +257,7 @@ class Gate:
                 pictures=self.store_directory / FOLDER,
             ),
             listener=self._progressed,
+            notice=self._noticed,
         )
 
     @cached_property
@@ -313,8 +314,21 @@ class Gate:
             batch_size=settings.vlm_batch_size,
             offline=settings.vlm_offline,
             digest_cache=self.store_directory / "digests.json",
+            answers=self._answers,
         )
         return open_backend(ref, options)
+
+    @cached_property
+    def _answers(self) -> AnswerKey:
+        """What is asked in this run and what is right, for scripted models; nothing is read for it before one asks."""
+        from pytest_vlmrobust.backends import AnswerKey
+        from pytest_vlmrobust.core.fingerprint import fingerprint
+
+        def digest() -> str:
+            names = sorted({planned.dataset for planned in self.plan})
+            return fingerprint({name: self.data.open(name).digest for name in names})
+
+        return AnswerKey(lambda name: self.unwitnessed.samples(name), digest)
 
     @cached_property
     def judge(self) -> Judge:
@@ -324,10 +338,8 @@ class Gate:
 
         members = families(self.models)
         policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
-        policies = {
-            name: policy.planned(test for planned in self.plan if planned.model == name for test in self.judged(planned))
-            for name, policy in policies.items()
-        }
+        tests = self._will_be_judged()
+        policies = {name: policy.planned(tests.get(name, ())) for name, policy in policies.items()}
         write_docket(self, policies)
         return Judge(
             self.evaluator,
@@ -359,10 +371,23 @@ class Gate:
         return found
 
     def judged(self, planned: Planned) -> list[JudgedTest]:
-        """Returns what a planned test will be judged by."""
-        from pytest_vlmrobust.evaluation.judged import judged_tests
+        """Returns what a planned test may be judged by; no data are read for it."""
+        from pytest_vlmrobust.evaluation.judged import Asked, judged_tests
 
-        return judged_tests(planned, self.data.tasks, baseline=bool(self.settings.vlm_baseline))
+        asked = Asked(self.data.tasks.get(planned.dataset, ""))
+        return judged_tests(planned, asked, baseline=bool(self.settings.vlm_baseline))
+
+    def _will_be_judged(self) -> Mapping[str, list[JudgedTest]]:
+        """Returns, by model, what its planned tests will be judged by: they share the risk of the rules on it."""
+        from pytest_vlmrobust.evaluation.judged import Asked, judged_tests
+
+        tasks, baseline = self.data.tasks, bool(self.settings.vlm_baseline)
+        names = dict.fromkeys(planned.dataset for planned in self.plan)
+        asked = {name: Asked.of(self.evaluator, name, tasks.get(name, "")) for name in names}
+        found: dict[str, list[JudgedTest]] = {}
+        for planned in self.plan:
+            found.setdefault(planned.model, []).extend(judged_tests(planned, asked[planned.dataset], baseline=baseline))
+        return found
 
     @property
     def store_directory(self) -> Path:
@@ -473,3 +498,7 @@ class Gate:
     def _progressed(self, progress: Progress) -> None:
         if self.display is not None:
             self.display.progressed(progress)
+
+    def _noticed(self, text: str) -> None:
+        if self.display is not None:
+            self.display.notice(text if self.controls else f"{self.worker}: {text}")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _LIVE_SECONDS = 0.2
 _PLAIN_SECONDS = 30.0
 _CLEAR = "\r\x1b[2K"
+_BREAK = "\n"
 
 
 @dataclass
@@ -24,20 +25,27 @@ class ProgressDisplay:
 
     stream: TextIO
     live: bool
+    notices_only: bool = False
+    """Whether it shows no progress, as with ``-q`` and on the workers of pytest-xdist, which share one terminal."""
     total: int = 0
     done: int = 0
     inferred: int = 0
     began: float = field(default_factory=time.monotonic)
     _shown: float = field(default_factory=time.monotonic)
-    _before: int = 0
 
     @classmethod
-    def for_run(cls, config: pytest.Config) -> ProgressDisplay | None:
-        """Returns the display of a run, or None where nothing should be printed (``-q``, ``--collect-only``)."""
-        if config.get_verbosity() < 0 or config.option.collectonly:
+    def for_run(cls, config: pytest.Config, *, reports: bool) -> ProgressDisplay | None:
+        """Returns the display of a process, or None where nothing should be printed (``--collect-only``).
+
+        Args:
+            config: How pytest was called; with ``-q`` only notices are shown.
+            reports: Whether this process reports; the workers of pytest-xdist only show notices.
+        """
+        if config.option.collectonly:
             return None
         stream = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
-        return cls(stream, live=stream.isatty() and os.environ.get("TERM") != "dumb")
+        quiet = not reports or config.get_verbosity() < 0
+        return cls(stream, live=not quiet and stream.isatty() and os.environ.get("TERM") != "dumb", notices_only=quiet)
 
     def progressed(self, progress: Progress) -> None:
         """Shows how far the model is in a cell."""
@@ -50,6 +58,11 @@ class ProgressDisplay:
         self.total = max(total, self.total)
         self.inferred += record.n_inferred
         self._print(f"{record.id}  {record.outcome}", self.inferred)
+
+    def notice(self, text: str) -> None:
+        """Prints a line that stays: what keeps the run from getting on."""
+        self.stream.write(f"{_CLEAR if self.live else _BREAK}vlm: {text}\n")
+        self.stream.flush()
 
     def clear(self) -> None:
         """Takes the line away, so that what pytest prints next stands alone."""
@@ -64,7 +77,7 @@ class ProgressDisplay:
 
     def _print(self, what: str, inferred: int) -> None:
         now = time.monotonic()
-        if now - self._shown < (_LIVE_SECONDS if self.live else _PLAIN_SECONDS):
+        if self.notices_only or now - self._shown < (_LIVE_SECONDS if self.live else _PLAIN_SECONDS):
             return
         self._shown = now
         line = f"vlm: {self._position()}  {what}  {self._pace(now, inferred)}"

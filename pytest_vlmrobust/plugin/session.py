@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
         check_report_directory(gate)
         check_baseline(gate)
         config.pluginmanager.register(Collector(gate), "vlmrobust-collector")
-        gate.display = ProgressDisplay.for_run(config) if gate.controls else None
+        gate.display = ProgressDisplay.for_run(config, reports=gate.controls)
         try:
             check_repeating(gate)
             gate.check()

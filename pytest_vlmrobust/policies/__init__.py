@@ -23,7 +23,7 @@ from .rules import (
 )
 from .schema import MetricFacts
 from .slips import Slip, slips
-from .unmet import Unmet, ungated_data, unmet_rules
+from .unmet import Unmet, idle_summaries, idle_summaries_shortfall, ungated_data, unmet_rules
 from .usage import Missed, WaiverState, WaiverUse, unmatched_rules, waiver_report
 
 __all__ = [
@@ -51,6 +51,8 @@ __all__ = [
     "Waiver",
     "WaiverState",
     "WaiverUse",
+    "idle_summaries",
+    "idle_summaries_shortfall",
     "load_policy",
     "parse_policy",
     "slips",

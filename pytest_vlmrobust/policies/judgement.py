@@ -64,13 +64,8 @@ class Evidence:
 
 
 def _risk_of_failing(rule: Rule, tests: int) -> float:
-    """Returns the one-sided risk that each of ``tests`` tests may take for FAIL.
-
-    A range may be left at either end. Far out in its tail Tango's test errs up to 2.7 times as often as it says when helpful
-    flips are rare, so a share of the risk is halved.
-    """
-    parts = len(rule.bound.ends) * (1 if tests == 1 else 2 * tests)
-    return rule.treatment.alpha_fail / parts
+    """Returns the one-sided risk that each of ``tests`` tests may take for FAIL; a range may be left at either end."""
+    return rule.treatment.alpha_fail / (len(rule.bound.ends) * tests)
 
 
 def judge_rule(
@@ -93,6 +88,17 @@ def judge_rule(
         undecided = replace(_verdict(rule, outcome, f"{reason}; {_said(needed)}"), samples_needed=needed.samples)
         return _waive(rule, estimate, undecided, waivers, today)
     return _verdict(rule, outcome, reason)
+
+
+def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1) -> Outcome:
+    """Returns the outcome that :func:`judge_rule` gives, for those who judge thousands and read no sentence: much faster."""
+    outcome, _, measured = _assess(Evidence.of(rule, estimate, tests))
+    if _only_warns(rule, outcome):
+        return Outcome.MEASURED
+    waivable = outcome is Outcome.FAIL or (outcome is Outcome.INCONCLUSIVE and measured)
+    if waivable and any(not _why_not_waived(waiver, rule.bound, estimate.value, today) for waiver in waivers):
+        return Outcome.WAIVED
+    return outcome
 
 
 def _verdict(rule: Rule, outcome: Outcome, reason: str) -> Verdict:

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 from .bound import Bound
 from .budgets import Budgets
 from .coverage import Coverage
-from .judgement import judge_rule
+from .judgement import judge_rule, outcome_of
 from .replacement import Replacement
 from .rules import JudgedTest, Rule, Scope, Waiver
 
@@ -98,6 +98,11 @@ class Policy:
             said = f"; {estimate.reason}" if estimate.reason else ""
             return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here{said}", test.metric),)
         return tuple(sorted(verdicts, key=_rank))
+
+    def outcome(self, rule: Rule, test: JudgedTest, estimate: Estimate, *, today: date) -> Outcome:
+        """Returns what one rule that applies to a test concludes, as :meth:`judge` does, and no sentence about it."""
+        waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
+        return outcome_of(rule, estimate, waivers, today, self._sharing(rule, test))
 
     def _sharing(self, rule: Rule, test: JudgedTest) -> int:
         """Returns how many tests of the run share the risk of a rule, strata counted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
+from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import did_you_mean
 from pytest_vlmrobust.core.record import Record
 
@@ -63,6 +64,26 @@ def unmet_rules(rules: Iterable[Rule], records: Iterable[Record], categories: Ca
         if near and not any(rule.applies(test) for test in near):
             found.append(_unmet(rule, near, sorted({*categories()} - {""}) if rule.where.category else []))
     return found
+
+
+def idle_summaries(rules: Iterable[Rule], records: Iterable[Record], is_summary: Callable[[Rule], bool]) -> list[Rule]:
+    """Returns the blocking rules on summary metrics where not one of them met a test; nothing where one did, or there is none.
+
+    ``is_summary`` says which rules count. Whatever else passed, nothing was then decided about all settings together.
+    """
+    summaries = [rule for rule in rules if rule.treatment.tier is Tier.BLOCK and is_summary(rule)]
+    tests = {test for _, test in judged(records)}
+    return [] if any(rule.applies(test) for rule in summaries for test in tests) else summaries
+
+
+def idle_summaries_shortfall(idle: Sequence[Rule], about: str) -> str:
+    """Returns why a run in which these rules met no test is not GO, and what to do; ``about`` names what they bound."""
+    first = f"the first in {idle[0].source}"
+    return (
+        f"{quantity(len(idle), 'blocking rule')} on {about} ({_listed(rule.id for rule in idle)}; {first}), and none met a test: "
+        "GO would say nothing about the model as a whole. Add such a rule without a where, or measure what these ask for; coverage: {{rules: partial}} does not "
+        "allow this"
+    )
 
 
 def ungated_data(rules: Sequence[Rule], records: Iterable[Record]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.printing import on_one_line, printable
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 
 _WIDTH = 28
 _MOST = 5
@@ -39,7 +39,8 @@ def _measured(measure: Measure) -> str:
     value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
     interval = "" if math.isnan(measure.low) else f" [{measure.low:.3f}, {measure.high:.3f}]"
     bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
-    return _line(measure.called, f"{value}{interval}  n={measure.n}{bound}")
+    judged = f" {BY_VALUE}" if measure.judge == "value" else interval
+    return _line(measure.called, f"{value}{judged}  n={measure.n}{bound}")
 
 
 def _line(title: str, text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_vlmrobust.core.counting import quantity
-from pytest_vlmrobust.core.record import CHECK, Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, CHECK, Measure, Record
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.verdict import Outcome
 
@@ -101,7 +101,7 @@ def _head(*titles: str) -> list[str]:
 def _row(record: Record, name: str, measure: Measure) -> str:
     value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
     interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
-    cells = (record.dataset, name, value, interval, str(measure.n), str(record.outcome), _decided(record))
+    cells = (record.dataset, name, value, measure.beside(interval), str(measure.n), str(record.outcome), _decided(record))
     return f"| {' | '.join(map(inert, cells))} |"
 
 
@@ -115,7 +115,8 @@ def _decided(record: Record) -> str:
     if measure is None or record.outcome is Outcome.MEASURED or measure.outcome is not record.outcome:
         return ""
     name, value, _, bound, _ = row(record)
-    return f"{name} {value}, bound {bound}" if bound else f"{name} {value}"
+    said = f"{name} {value}, bound {bound}" if bound else f"{name} {value}"
+    return f"{said}, {BY_VALUE}" if measure.judge == "value" else said
 
 
 def _broken(records: Sequence[Record]) -> list[str]:

@@ -54,6 +54,7 @@ CSV_COLUMNS = {
     "source": "where the rule stands, file:line",
     "waiver": "the id of the waiver that covers a breach",
     "policy_sha256": "the SHA-256 of what the policy means",
+    "judge": "what was compared with the bound: interval or value; empty when no rule applied",
 }
 """The columns of cells.csv, in their order, and what they hold."""
 _OF_RECORD = (
@@ -70,7 +71,7 @@ _OF_RECORD = (
     "n_errors",
     "policy_sha256",
 )
-_OF_MEASURE = ("metric", "category", "n", "threshold", "rule", "source", "waiver")
+_OF_MEASURE = ("metric", "category", "n", "threshold", "rule", "source", "waiver", "judge")
 _NUMBERS = ("value", "low", "high")
 _FORMULA = ("=", "+", "-", "@")
 _BOUND = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?:\.\.[-+]?[\d.]+(?:e[-+]?\d+)?)?")

@@ -176,13 +176,16 @@ def headline(record: Record) -> Measure | None:
 
 
 def row(record: Record) -> tuple[str, str, str, str, str]:
-    """Returns metric, value, interval, bound and n of a record's headline; empty where nothing was measured."""
+    """Returns metric, value, interval, bound and n of a record's headline; empty where nothing was measured.
+
+    Where the value alone was judged, that is said in place of the interval.
+    """
     measure = headline(record)
     if measure is None:
         return "", "", "", "", ""
     interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
     value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    return measure.called, value, interval, measure.threshold, str(measure.n)
+    return measure.called, value, measure.beside(interval), measure.threshold, str(measure.n)
 
 
 def counted(records: Iterable[Record]) -> str:

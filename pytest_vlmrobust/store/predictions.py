@@ -177,8 +177,8 @@ class Store:
     def claim(self, keys: Collection[str], owner: str, seconds: float) -> set[str]:
         """Takes the lease on those keys that have no answer and that nobody else works on, and returns them.
 
-        Whoever holds a lease already gets it again for another ``seconds`` from now: that is the heartbeat, due before the
-        slowest batch is over. A lease that has run out is anybody's, so work of a killed process is taken over.
+        Whoever holds a lease already gets it again for another ``seconds`` from now. A lease that has run out is anybody's, so
+        work of a killed process is taken over.
 
         Raises:
             StoreError: the store cannot be written.
@@ -196,14 +196,30 @@ class Store:
             )
         return set(claimed)
 
-    def holders(self, keys: Iterable[str]) -> set[str]:
-        """Returns who holds a lease on any of these keys, run out or not.
+    def renew(self, keys: Collection[str], owner: str, seconds: float) -> None:
+        """Lets the leases that ``owner`` still holds run for another ``seconds`` from now; those it has lost stay lost.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        expires = self._clock() + seconds
+        with self._writing():
+            self._connection.executemany(
+                "update claims set expires = ? where key = ? and owner = ?", [(expires, key, owner) for key in keys]
+            )
+
+    def holders(self, keys: Iterable[str]) -> dict[str, float]:
+        """Returns who holds a lease on any of these keys, run out or not, and when the last of its leases ends.
 
         Raises:
             StoreError: the store cannot be read.
         """
         with self._lock, explained(self.path, "read"):
-            return {owner for (owner,) in self._select("select distinct owner from claims where key in", list(keys))}
+            rows = self._select("select owner, expires from claims where key in", list(keys))
+        ends: dict[str, float] = {}
+        for owner, expires in rows:
+            ends[owner] = max(expires, ends.get(owner, expires))
+        return ends
 
     def release(self, keys: Iterable[str], owner: str) -> None:
         """Gives back leases that ``owner`` holds; those of others stay.

@@ -77,6 +77,17 @@ def mean_drop(clean: Row, by_setting: BySetting) -> Fraction:
     return mean(_drops(clean, by_setting))
 
 
+def mean_drop_at_low(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the mean drop over settings at level low."""
+    return mean(_drops(clean, _low(by_setting)))
+
+
+def worst_tenth_drop(clean: Row, by_setting: BySetting) -> Fraction:
+    """Returns the mean of the largest tenth of the drops."""
+    ranked = sorted(_drops(clean, by_setting), reverse=True)
+    return mean(ranked[: math.ceil(Fraction(len(ranked), 10))])
+
+
 def worst_case_drop(clean: Row, by_setting: BySetting) -> Fraction:
     """Returns the largest drop."""
     return max(_drops(clean, by_setting))
@@ -327,6 +338,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "mean_baseline_drop": mean_baseline_drop,
     "mean_corruption_error": mean_corruption_error,
     "mean_drop": mean_drop,
+    "mean_drop_at_low": mean_drop_at_low,
     "mean_harmful_flip_rate": mean_harmful_flip_rate,
     "mean_helpful_flip_rate": mean_helpful_flip_rate,
     "mean_relative_corruption_error": mean_relative_corruption_error,
@@ -357,5 +369,6 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "visual_gain": drop,
     "worst_at_low": worst_at_low,
     "worst_case_drop": worst_case_drop,
+    "worst_tenth_drop": worst_tenth_drop,
 }
 """Name of a built-in metric to its oracle."""

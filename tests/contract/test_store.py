@@ -225,12 +225,30 @@ def test_a_lease_keeps_others_away_until_it_is_given_back(store: Store) -> None:
 def test_a_lease_that_ran_out_is_taken_over(store: Store, clock: Clock) -> None:
     store.claim(["a", "b"], "left", 60)
     clock.now += 50
-    assert store.claim(["a"], "left", 60) == {"a"}  # the heartbeat
+    assert store.claim(["a"], "left", 60) == {"a"}
     clock.now += 10
     assert store.claim(["a", "b"], "right", 60) == {"b"}
     assert store.claim(["b"], "left", 60) == set()
     clock.now += 50
     assert store.claim(["a"], "right", 60) == {"a"}
+
+
+def test_a_renewal_lets_own_leases_run_longer_and_takes_nothing(store: Store, clock: Clock) -> None:
+    store.claim(["a", "b", "c"], "left", 60)
+    store.put_many({"c": ANSWER}, context=CONTEXT)
+    clock.now += 61
+    assert store.claim(["b"], "right", 60) == {"b"}  # left came too late for it
+    store.renew(["a", "b", "c", "never"], "left", 60)
+    assert store.holders(["a"]) == {"left": clock.now + 60}
+    assert store.holders(["b", "c", "never"]) == {"right": clock.now + 60}
+    assert store.claim(["a"], "right", 60) == set()
+
+
+def test_holders_are_told_with_the_end_of_their_last_lease(store: Store, clock: Clock) -> None:
+    store.claim(["a"], "left", 60)
+    store.claim(["b"], "left", 70)
+    store.claim(["c"], "right", 5)
+    assert store.holders(["a", "b", "c", "d"]) == {"left": clock.now + 70, "right": clock.now + 5}
 
 
 def test_what_is_answered_is_not_claimed_and_its_lease_ends(store: Store) -> None:

@@ -52,10 +52,30 @@ def test_a_part_of_the_tests_is_not_go_and_every_report_says_why(project: Projec
 
 def test_a_policy_may_let_a_part_be_go(project: Project) -> None:
     project.write("policy.yaml", PARTIAL)
-    result = project.run("-k", "flip_v or clean")
+    result = project.run("-k", "flip_v or clean or worst_case_drop")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["partial selection: 2 of 8 tests; the decision speaks for these only", "GO  *"])
+    result.stdout.fnmatch_lines(["partial selection: 3 of 8 tests; the decision speaks for these only", "GO  *"])
     result.stdout.fnmatch_lines(["*warning the policy of model is a smoke test*"])
+
+
+def test_a_part_without_any_summary_metric_that_is_gated_is_not_go(project: Project) -> None:
+    project.write("policy.yaml", f"{POLICY}coverage: {{tests: partial, rules: partial}}\n")
+    result = project.run("-k", "flip_v or clean")
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["not GO: 1 blocking rule on summary metrics (worst; the first in policy.yaml:7), and none met*"])
+
+
+@pytest.mark.parametrize("bound", ["min: 50%", "min: 50%, tier: warn"])
+def test_rules_on_visual_gain_that_met_no_test_are_not_go(project: Project, bound: str) -> None:
+    """The other data set is gated; this one is not asked whether the model looks at all."""
+    rule = f"  - {{id: looks, metric: visual_gain, where: {{dataset: other}}, {bound}}}\n"
+    project.write("policy.yaml", f"{POLICY}{rule}coverage: {{rules: partial}}\n")
+    result = project.run()
+    blocks = "warn" not in bound
+    assert result.ret == (10 if blocks else 0)
+    assert ("not GO: 1 blocking rule on visual_gain (looks" in result.stdout.str()) is blocks
+    project.write("policy.yaml", f"{POLICY}{rule.replace('other', 'data')}coverage: {{rules: partial}}\n")
+    assert project.run().ret == 0
 
 
 def test_a_breach_in_a_part_is_a_breach(project: Project) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .clusters import Clusters
 from .curves import ContrastTest
-from .guarded import BoundedMeanTest
+from .guarded import BoundedMeanTest, Ends
 
 Array = NDArray[np.float64]
 Ranks = NDArray[np.intp]
@@ -45,7 +45,7 @@ class Contest:
         values: Array,
         influences: Array,
         clusters: Clusters,
-        ends: tuple[float, float] | None = None,
+        ends: Ends,
         counted: float = 1.0,
     ) -> Contest:
         """Returns what follows from the values of M > 1 models and each sample's influence on them.
@@ -54,15 +54,12 @@ class Contest:
             values: shape (M,).
             influences: shape (N, M), each column with a mean of 0; a value moves by the mean influence of the samples.
             clusters: which of the N samples move together.
-            ends: the smallest and the largest value that one sample can have; None where it has no bounds.
+            ends: what values a further sample is expected to have.
             counted: the share of the N samples that have a value of their own, and are not among those left out.
         """
         points = influences + values
-        if ends is None:
-            alone = BoundedMeanTest.unguarded(points, clusters)
-        else:
-            variances, count = clusters.variances(points), clusters.count * counted
-            alone = BoundedMeanTest.from_variances(values, variances, count, clusters.degrees_of_freedom, ends)
+        variances, count = clusters.variances(points), clusters.effective * counted
+        alone = BoundedMeanTest.from_variances(values, variances, count, clusters.degrees_of_freedom, ends)
         return cls(alone, ContrastTest.of(points, _contrasts(len(values)), clusters))
 
     @classmethod

@@ -30,27 +30,22 @@ def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float, 
 
 
 def judged_proportion_interval(outcomes: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
-    """Bounds as :func:`proportion_interval` does, but not more narrowly than Clopper and Pearson towards the nearer of 0 and 1.
+    """Bounds the true share of ones in ``outcomes``, shape (N,) with N > 0, so that no verdict errs more often than it says.
 
-    There Wilson's bound is too tight: a true accuracy of 99 % shows 1 error in 20 samples in 18 % of runs, of which its bound at
-    5 % says that there are more than 1 in 100; far out in the tail, where a risk is shared by many tests, it errs many times
-    as often as it says. The other end, which a rate of rare errors is passed by, stays Wilson's: for 0 errors it is the
-    bound of Tango's test of a drop. Effective counts and Student's quantile, as the normal tail it stands for, go into both.
+    Clopper and Pearson's bounds: of independent samples neither is wrong more often than promised, whatever the share and however
+    many tests divide the risk. Wilson's are right on average only: a true accuracy of 99 % shows 1 error in 20 samples in 18 % of
+    runs, of which its bound at 5 % says that there are more than 1 in 100. With clusters, effective counts go into both, and the
+    normal tail that Student's quantile stands for.
 
-    Source: L. D. Brown, T. T. Cai, A. DasGupta, Statistical Science 16 (2001) 101-133, on Wilson's bound near 0 and 1, which they
-    replace there as well; C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404-413.
+    Source: C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404-413.
     """
     successes, n, critical = _effective(outcomes, clusters, confidence, math.inf)
-    low, high = wilson_interval(successes, n, critical)
-    if math.isinf(critical):
-        return low, high
-    exact_low, exact_high = _exact(successes, n, float(special.ndtr(-critical)))
-    return min(low, exact_low) if 2.0 * successes <= n else low, max(high, exact_high) if 2.0 * successes >= n else high
+    return (0.0, 1.0) if math.isinf(critical) else _exact(successes, n, float(special.ndtr(-critical)))
 
 
 def _effective(outcomes: Array, clusters: Clusters, confidence: float, most_df: float) -> tuple[float, float, float]:
     """Returns successes and trials over the design effect, and the critical value that belongs to them."""
-    effect = float(clusters.design_effects(outcomes[:, None])[0])
+    effect = float(clusters.design_effects(outcomes[:, None], (0.0, 1.0))[0])
     df = math.inf if clusters.independent else clusters.degrees_of_freedom
     return float(outcomes.sum()) / effect, outcomes.size / effect, critical_value(one_sided(confidence), min(df, most_df))
 

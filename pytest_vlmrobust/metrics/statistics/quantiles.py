@@ -26,6 +26,16 @@ def upper_tail(value: Array, df: float = math.inf) -> Array:
     return tail
 
 
+def normal_tail(tail: float, df: float) -> float:
+    """Returns the normal tail beyond Student's quantile of ``tail``; 0 without degrees of freedom."""
+    return tail if math.isinf(df) else float(special.ndtr(-critical_value(tail, df)))
+
+
+def student_tail(tails: Array, df: float) -> Array:
+    """Returns Student's tails beyond the normal quantiles of ``tails``: the inverse of :func:`normal_tail`."""
+    return tails if math.isinf(df) else upper_tail(-special.ndtri(tails), df)
+
+
 def one_sided(confidence: float) -> float:
     """Returns the probability in each tail outside a two-sided interval.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .clusters import Clusters
 from .differences import TangoTest
-from .guarded import BoundedMeanTest
+from .guarded import BoundedMeanTest, gains_to_expect
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -67,9 +67,10 @@ class Strata:
         """
         df = math.inf if self.clusters.independent else self.clusters.degrees_of_freedom
         if not np.isin(differences, (-1.0, 0.0, 1.0)).all():
-            count = self.clusters.count / float(self._weights @ self._undrawn)
+            count = self.clusters.effective / float(self._weights @ self._undrawn)
             means, variances = self.means(differences), self.variances(differences)
-            return BoundedMeanTest.from_variances(means, variances, count, self._degrees_of_freedom, (-1.0, 1.0))
+            ends = (-gains_to_expect(differences), 1.0)
+            return BoundedMeanTest.from_variances(means, variances, count, self._degrees_of_freedom, ends)
         n = self._effective(differences)
         harmful, helpful = (self.means((sign * differences > 0).astype(np.float64)) for sign in (1.0, -1.0))
         return TangoTest(harmful * n, helpful * n, n, df)
@@ -79,7 +80,7 @@ class Strata:
         largest = samples / float(self._weights @ self._undrawn)
         spread = (self.means(differences**2) - self.means(differences) ** 2) * samples / max(samples - 1, 1)
         variances = self.variances(differences)
-        members = float((np.bincount(self.clusters.codes) ** 2).sum() / samples)
+        members = samples / self.clusters.effective
         unknown = np.full(spread.shape, largest / members)
         known = (variances > 0.0) & np.isfinite(variances)
         result: Array = np.minimum(np.divide(spread, variances, out=unknown, where=known), largest)
@@ -88,7 +89,7 @@ class Strata:
     @property
     def _degrees_of_freedom(self) -> float:
         estimated = int((self._drawn > 1).sum())
-        return max(self.clusters.count - estimated, 1) if self.clusters.count > 1 else 0
+        return max(self.clusters.effective - estimated, 1.0) if self.clusters.count > 1 else 0
 
     @property
     def _drawn(self) -> Array:

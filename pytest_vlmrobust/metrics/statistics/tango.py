@@ -1,7 +1,12 @@
-"""Tango's score interval for the difference of two paired proportions.
+"""The difference of two paired proportions: Tango's score interval, and the tails of the trinomial that a verdict rests on.
 
 Source: T. Tango, "Equivalence test and confidence interval for the difference in proportions for the paired-sample design",
 Statistics in Medicine 17 (1998) 891-908. Unlike Wald, bootstrap or BCa intervals it stays honest when hardly any answer flips.
+
+Its statistic is compared with a normal quantile, though, and far from it where helpful flips are rare: a true drop of 3 pp of 200
+samples was found too large in 8.1 % of runs at 5 %, and 2.7 times as often as promised at 5 %/133. What judges has the tail of
+the flips themselves, :func:`chance_of_excess`: at the share of helpful flips that is likeliest if the drop is the one that is
+tested, which is Tango's. Counted out over all outcomes it errs at most as often as it says (``benchmarks/verdict_tails.py``).
 """
 
 from __future__ import annotations
@@ -10,12 +15,22 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from .quantiles import critical_value, one_sided
 
 Array = NDArray[np.float64]
 
 _HALVINGS = 50
+_NEVER = 1e-30
+"""A chance that stands for 0 where one has to divide."""
+_EDGE = 1e-9
+"""How near to -1 and 1 the saddlepoint is looked for: at the ends themselves it is infinitely far."""
+_MOST = 12
+"""More flips than this happen once in 1e10 samples where one is expected."""
+_ROOT = math.sqrt(2.0 * math.pi)
+_CENTRE = 1e-4
+"""Within so many standard deviations of the mean, the saddlepoint formula divides 0 by 0."""
 
 
 def tango_statistic(harmful: Array, helpful: Array, n: Array, drop: Array) -> Array:
@@ -27,13 +42,101 @@ def tango_statistic(harmful: Array, helpful: Array, n: Array, drop: Array) -> Ar
         n: numbers of pairs.
         drop: hypothesised differences, inside (-1, 1).
     """
-    a = 2.0 * n
-    b = -harmful - helpful + (a - harmful + helpful) * drop
-    c = -helpful * drop * (1.0 - drop)
-    nuisance = (np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)) - b) / (2.0 * a)
+    nuisance = likeliest_helpful(harmful, helpful, n, drop)
     variance = n * (2.0 * nuisance + drop * (1.0 - drop))
     excess = harmful - helpful - n * drop
     return np.divide(excess, np.sqrt(np.maximum(variance, 0.0)), out=np.zeros_like(excess), where=variance > 0)
+
+
+def likeliest_helpful(harmful: Array, helpful: Array, n: Array, drop: Array) -> Array:
+    """Returns the share of helpful flips that makes the counts likeliest among all with the true drop ``drop``."""
+    a = 2.0 * n
+    b = -harmful - helpful + (a - harmful + helpful) * drop
+    c = -helpful * drop * (1.0 - drop)
+    root: Array = (np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)) - b) / (2.0 * a)
+    return root
+
+
+def chance_of_excess(harmful: Array, helpful: Array, n: Array, drop: Array) -> Array:
+    """Returns how often ``harmful - helpful`` or more flips remain, when the true drop is ``drop``; rising in ``drop``.
+
+    The share of helpful flips is the likeliest one then. All arrays have one shape; fractions are allowed (effective counts).
+    """
+    share = np.maximum(likeliest_helpful(harmful, helpful, n, drop), np.maximum(-drop, 0.0))
+    return excess_tail(harmful - helpful, n, share + drop, share)
+
+
+def excess_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
+    """Returns the probability that harmful minus helpful flips of ``n`` samples are ``excess`` or more; all arrays of one shape.
+
+    Where the rarer kind of flip is expected less than once, the sum over its counts; else by the saddlepoint formula for whole
+    numbers, which stands in closed form here and is within 1 % of the sum over all outcomes for 200 samples and more.
+
+    Source: R. Lugannani and S. Rice, Advances in Applied Probability 12 (1980) 475-490, with the first continuity correction of
+    H. E. Daniels, International Statistical Review 55 (1987) 37-48.
+    """
+    shares = (harmful_share.clip(0.0, 1.0), helpful_share.clip(0.0, 1.0))
+    tail = _saddlepoint_tail(excess, n, *shares)
+    rare = n * np.minimum(*shares) < 1.0
+    if rare.any():
+        tail[rare] = _summed_tail(*(one[rare] for one in (excess, n, *shares)))
+    certain: Array = np.where(excess <= -n, 1.0, np.where(excess >= n, shares[0] ** n, tail))
+    return certain.clip(0.0, 1.0)
+
+
+def _saddlepoint_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
+    up, down = np.maximum(harmful_share, _NEVER), np.maximum(helpful_share, _NEVER)
+    stay = np.maximum(1.0 - up - down, 0.0)
+    mean = np.clip(excess / n, -1.0 + _EDGE, 1.0 - _EDGE)
+    half = mean * stay
+    root = np.sqrt(half**2 + 4.0 * up * down * (1.0 - mean**2))
+    # of the two forms of one root, the one without cancellation
+    rising, falling = (half + root) / (2.0 * up * (1.0 - mean)), 2.0 * down * (1.0 + mean) / np.maximum(root - half, _NEVER)
+    tilted = np.where(half >= 0.0, rising, falling)
+    tilt, total = np.log(tilted), stay + up * tilted + down / tilted
+    spread = np.sqrt(n * np.maximum((up * tilted + down / tilted) / total - mean**2, _NEVER))
+    signed = np.sign(tilt) * np.sqrt(np.maximum(2.0 * n * (tilt * mean - np.log(total)), 0.0))
+    central = np.abs(signed) < _CENTRE
+    far, steps = np.where(central, 1.0, signed), np.where(central, 1.0, -np.expm1(-tilt) * spread)
+    density = np.exp(-(far**2) / 2.0) / _ROOT
+    tail: Array = special.ndtr(-far) + density * (1.0 / steps - 1.0 / far)
+    return np.where(central, 0.5 + 0.5 / (_ROOT * spread), tail)
+
+
+def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
+    """Sums over the counts of the rarer flip, one column each; what lies beyond the largest count that is looked at is added."""
+    excess, n, up, down = (one[:, None] for one in (excess, n, harmful_share, helpful_share))
+    rare, other, few = np.minimum(up, down), np.maximum(up, down), np.arange(_MOST + 1.0)
+    left = n - few
+    fits = left >= 0.0
+    logs = special.gammaln(n + 1.0) - special.gammaln(few + 1.0) - special.gammaln(np.where(fits, left, 0.0) + 1.0)
+    chances = np.exp(logs + special.xlogy(few, rare) + special.xlog1py(left, -rare)) * fits
+    # harmful flips that are many enough, or helpful ones that are not too many
+    least = np.where(up > down, excess + few, few - excess + 1.0)
+    inside = (least > 0.0) & (least <= left)
+    share = np.minimum(other / np.maximum(1.0 - rare, _NEVER), 1.0)
+    sides = (np.where(inside, least, 1.0), np.where(inside, left - least + 1.0, 1.0), share)
+    reached = np.where(inside, special.betainc(*sides), least <= 0.0)
+    missed = np.where(inside, special.betaincc(*sides), least > 0.0)
+    tail: Array = (chances * np.where(up > down, reached, missed)).sum(axis=1)
+    return tail + (1.0 - chances.sum(axis=1)).clip(min=0.0)
+
+
+def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
+    """Returns the largest drop at which so many flips are still rarer than ``tail``, below 1/2; -1 for a tail of 0."""
+    if tail <= 0.0:
+        return np.full(harmful.shape, -1.0)
+    low, high = np.full(harmful.shape, -1.0), (harmful - helpful) / n
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        rare = chance_of_excess(harmful, helpful, n, middle) <= tail
+        low, high = np.where(rare, middle, low), np.where(rare, high, middle)
+    return low
+
+
+def exact_upper(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
+    """Returns the smallest drop at which so few flips are rarer than ``tail``: the lower bound with the two models swapped."""
+    return -exact_lower(helpful, harmful, n, tail)
 
 
 def tango_lower(harmful: Array, helpful: Array, n: Array, critical: float) -> Array:

@@ -17,7 +17,7 @@
     return put(node, children);
   };
   const number = (value) => (typeof value === "number" ? value.toFixed(3).replace("-", "−") : "undefined");
-  const interval = (one) => (typeof one.low === "number" && typeof one.high === "number" ? `[${number(one.low)}, ${number(one.high)}]` : "");
+  const interval = (one) => one.target === "dataset" ? "by value" : (typeof one.low === "number" && typeof one.high === "number" ? `[${number(one.low)}, ${number(one.high)}]` : "");
   const bound = (text) => (text || "").replaceAll("-", "−").replace("..", " – ");
   const hidden = (text) => el("span", { class: "hidden" }, text);
   const verdict = (outcome) => {

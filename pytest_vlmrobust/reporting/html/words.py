@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.printing import LONGEST, printable
-from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 
 from ..wording import SEVERITY
@@ -57,7 +57,9 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def interval(measure: Measure | Estimate) -> str:
-    """Returns the interval of what was measured; an empty string where there is none."""
+    """Returns the interval of what was measured, or that its value was judged without it; an empty string where there is none."""
+    if isinstance(measure, Measure) and measure.judge == "value":
+        return BY_VALUE
     if math.isnan(measure.low) or math.isnan(measure.high):
         return ""
     return f"[{number(measure.low)}, {number(measure.high)}]"

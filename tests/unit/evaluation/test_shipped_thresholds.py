@@ -90,49 +90,69 @@ def test_a_part_is_go_only_where_the_policy_is_for_trying_things_out(name: str) 
 @pytest.mark.parametrize("name", [file.stem for file in FILES])
 def test_rules_are_about_any_data_or_the_policy_says_that_a_run_may_leave_them_out(name: str) -> None:
     policy = read(name)
-    named = [glob for rule in policy.rules for glob in rule.where.dataset]
-    about_some = any(not glob.startswith("*.") for glob in named)  # the others are tasks, which any collection of identities has
-    assert policy.coverage.rules is (Extent.PARTIAL if about_some or name == "ci-smoke" else Extent.WHOLE)
+    some = [rule for rule in policy.rules if any(not glob.startswith("*.") for glob in rule.where.dataset)]
+    about_some = bool(some)  # the others are tasks, which any collection of identities has
+    if any(rule.treatment.tier is Tier.BLOCK for rule in some) or name == "ci-smoke":
+        assert policy.coverage.rules is Extent.PARTIAL
+    elif not about_some:
+        assert policy.coverage.rules is Extent.WHOLE
     measured = shipped_tests()
     asked = [rule for rule in policy.rules if rule.metric != "fixation_rate"]  # which stands beside the scores of every cell
-    for rule in asked if not about_some else ():
+    for rule in asked if not about_some else [rule for rule in asked if name == "resbench" and rule not in some]:
         near = [test for test in measured if test.metric == rule.metric]
         assert near, rule.id
         assert any(rule.applies(test) for test in near), rule.id
 
 
-def test_every_published_model_keeps_the_policy_of_its_paper_and_one_of_them_reaches_each_bound() -> None:
+def test_no_published_model_breaks_the_policy_of_its_paper_and_the_worst_of_nine_is_said() -> None:
     policy = read("robustbench")
     found = published_sweeps()
     assert [case for case in found if broken(policy, JudgedTest(case[0], case[1], case[2]), case[3])] == []
     for model, dataset, metric, value in found:
         better = known_metrics()[metric].better if metric != "visual_gain" else "higher"
         others = [other for _, data, name, other in found if (data, name) == (dataset, metric)]
+        test = JudgedTest(model, dataset, metric)
+        assert not warned(policy, test, value), (dataset, metric)
         if value == (max if better == "lower" else min)(others):
             worse = value + (0.004 if better == "lower" else -0.004)
-            assert broken(policy, JudgedTest(model, dataset, metric), worse), (dataset, metric)
+            assert warned(policy, test, worse), (dataset, metric)
+
+
+@pytest.mark.parametrize("name", ["default", "strict", "robustbench", "resbench", "ci-smoke"])
+def test_a_model_that_does_not_look_or_hardly_answers_breaks_it_on_any_data(name: str) -> None:
+    policy = read(name)
+    for metric, value in (("visual_gain", 0.0), ("clean_accuracy", 0.05)):
+        assert broken(policy, JudgedTest("m", "anything", metric), value), metric
+
+
+@pytest.mark.parametrize("name", ["default", "strict", "robustbench", "resbench"])
+def test_nothing_blocks_on_a_share_of_settings_or_by_its_value(name: str) -> None:
+    blocking = [rule for rule in read(name).rules if rule.treatment.tier is Tier.BLOCK]
+    assert {rule.treatment.judge for rule in blocking} == {Judge.INTERVAL}
+    assert not {"severe_failure_rate", "benign_at_low", "catastrophic_rate"} & {rule.metric for rule in blocking}
 
 
 def test_the_strict_policy_asks_for_the_better_half_of_mmbench() -> None:
     policy, found = read("strict"), published_sweeps()
-    for metric in ("worst_case_drop", "severe_failure_rate", "worst_at_low", "benign_at_low", "mean_relative_corruption_error"):
+    for metric in ("worst_case_drop", "worst_at_low", "severe_failure_rate", "benign_at_low"):
         values = [value for _, data, name, value in found if (data, name) == ("MMBench_DEV_EN", metric)]
-        kept = [value for value in values if not broken(policy, JudgedTest("m", "d", metric), value)]
-        assert len(kept) >= 5, metric
-        worse_side = max if metric != "benign_at_low" else min
-        assert worse_side(kept) == statistics.median(values), metric
+        test = JudgedTest("m", "d", metric)
+        said = warned if metric in {"severe_failure_rate", "benign_at_low"} else broken
+        assert not said(policy, test, statistics.median(values)), metric
+        worst = min(values) if metric == "benign_at_low" else max(values)
+        assert said(policy, test, worst), metric
 
 
 def test_the_strict_policy_is_nowhere_looser_than_the_default() -> None:
     strict, default = read("strict"), read("default")
     assert strict.budgets.max_unparsed_rate < default.budgets.max_unparsed_rate
     assert {*default.coverage.suites} < {*strict.coverage.suites}
-    for metric, value in {"worst_at_low": 0.09, "mean_drop": 0.035, "mean_harmful_flip_rate": 0.05, "visual_gain": 0.08}.items():
+    for metric, value in {"worst_at_low": 0.12, "mean_drop": 0.04, "mean_harmful_flip_rate": 0.06, "visual_gain": 0.05}.items():
         test = JudgedTest("m", "d", metric)
         assert (broken(strict, test, value) != set(), broken(default, test, value)) == (True, set()), metric
 
 
-@pytest.mark.parametrize("name", ["strict", "ci-smoke"])
+@pytest.mark.parametrize("name", ["default", "strict", "ci-smoke"])
 def test_guessing_worse_without_the_picture_is_no_regression(name: str) -> None:
     relative = [rule for rule in read(name).rules if is_relative(rule)]
     cells = [rule for rule in relative if known_metrics()[rule.metric].scope == "cell"]
@@ -158,13 +178,13 @@ def test_the_mean_since_the_release_before_is_measured_by_each_suite_and_bounded
 def test_a_smoke_test_finds_wrecks_and_judges_values() -> None:
     policy, default = read("ci-smoke"), read("default")
     assert {rule.treatment.judge for rule in policy.rules} == {Judge.POINT}
-    for metric, ok, wreck in (("worst_at_low", 0.15, 0.25), ("mean_drop", 0.06, 0.2), ("visual_gain", 0.05, 0.01)):
+    for metric, ok, wreck in (("worst_at_low", 0.2, 0.3), ("mean_drop", 0.06, 0.2)):
         test = JudgedTest("m", "d", metric)
         assert (broken(policy, test, ok), bool(broken(policy, test, wreck))) == (set(), True)
         assert broken(default, test, ok), metric
 
 
-@pytest.mark.parametrize(("name", "rules"), [("strict", 3), ("ci-smoke", 1)])
+@pytest.mark.parametrize(("name", "rules"), [("default", 2), ("strict", 3), ("ci-smoke", 1)])
 def test_rules_on_an_earlier_run_do_without_one(name: str, rules: int) -> None:
     relative = [rule for rule in read(name).rules if is_relative(rule)]
     assert len(relative) == rules
@@ -202,7 +222,7 @@ def test_the_bands_of_rci() -> None:
     assert strong == {*((name, "3") for name in at_three), ("BLINK", "2")}
 
 
-def test_every_published_curve_keeps_the_policy_of_res_bench() -> None:
+def test_every_published_curve_keeps_the_policy_of_res_bench_and_the_worst_of_eight_is_said() -> None:
     policy = read("resbench")
     columns = {
         "avg": "resolution_accuracy",
@@ -214,15 +234,26 @@ def test_every_published_curve_keeps_the_policy_of_res_bench() -> None:
     for column, metric in columns.items():
         test = JudgedTest("m", "ResBench", metric)
         values = [float(row[column]) for row in rows]
-        assert [value for value in values if broken(policy, test, value)] == []
+        assert [value for value in values if warned(policy, test, value)] == []
         worst, step = (max(values), 0.001) if column in {"ace", "rce"} else (min(values), -0.001)
-        assert broken(policy, test, worst + step), metric
+        assert warned(policy, test, worst + step), metric
+        assert broken(policy, test, worst + 100 * step) == set(), metric
     for row in rows:
         curve = [float(text) for name, text in row.items() if name.startswith("acc_")]
         fall = max(0.0, *(before - after for before, after in pairwise(curve)))
-        assert broken(policy, JudgedTest("m", "anything", "largest_downward_step"), fall) == set()
+        turns = sum(abs(after - before) for before, after in pairwise(curve)) - abs(curve[-1] - curve[0])
+        parts = {"largest_downward_step": fall, "resolution_net": curve[-1] - curve[0], "resolution_wobble": turns}
+        for metric, value in (*parts.items(), ("clean_accuracy", curve[-1])):
+            assert broken(policy, JudgedTest("m", "anything", metric), value) == set(), metric
         assert broken(read("strict"), JudgedTest("m", "anything", "largest_downward_step"), fall) == set()
-    assert broken(policy, JudgedTest("m", "anything", "largest_downward_step"), 0.031)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [("largest_downward_step", 0.07), ("resolution_net", 0.35), ("resolution_wobble", 0.30), ("visual_gain", 0.0)],
+)
+def test_what_is_wrong_with_a_curve_blocks_on_any_data(metric: str, value: float) -> None:
+    assert broken(read("resbench"), JudgedTest("m", "anything", metric), value)
 
 
 @pytest.mark.parametrize(

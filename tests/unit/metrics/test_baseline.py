@@ -95,13 +95,13 @@ def test_an_interval_needs_the_earlier_run() -> None:
 
 
 def test_the_mean_over_settings_is_of_the_samples_own_means() -> None:
-    """By hand, of differences per sample 0.5, 0.5, 0, 0 and a further 1 or -1 against each bound, t(0.95; 3) = 2.353363."""
+    """By hand, of differences per sample 0.5, 0.5, 0, 0 and a further -1/4 or 1 against each bound, t(0.95; 3) = 2.353363."""
     now = {"fog:low": np.array([0.0, 1.0, 1.0, 1.0]), "fog:mid": np.array([1.0, 0.0, 1.0, 0.0])}
     then = {"fog:low": np.ones(4), "fog:mid": np.array([1.0, 1.0, 1.0, 0.0])}
     assert mean_baseline_drop(now, then) == 0.25
     result = estimate("mean_baseline_drop", ScoreTable(np.ones(4), now, baseline_by_setting=then))
-    below, above = (2.353363 * deviation / math.sqrt(5) for deviation in (0.612372, 0.418330))
-    assert (result.value, result.low, result.high) == pytest.approx((0.25, 0.0 - below, 0.4 + above), abs=1e-5)
+    below, above = (2.353363 * deviation / math.sqrt(5) for deviation in (0.335410, 0.418330))
+    assert (result.value, result.low, result.high) == pytest.approx((0.25, 0.15 - below, 0.4 + above), abs=1e-5)
 
 
 def test_the_mean_over_one_setting_is_the_loss_under_it() -> None:

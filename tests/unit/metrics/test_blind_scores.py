@@ -39,14 +39,16 @@ def test_without_guesses_nothing_changes() -> None:
 def test_graded_scores_keep_students_t() -> None:
     rng = np.random.default_rng(2)
     clean, perturbed, blind = rng.random(60), rng.random(60), np.full(60, 0.25)
-    test = drop_test(clean, blind[:, None], alone(60))
-    expected = (float(test.lower(0.05)[0]), float(test.upper(0.05)[0]))
+    test = drop_test(blind, clean[:, None], alone(60))
+    expected = (-float(test.upper(0.05)[0]), -float(test.lower(0.05)[0]))
     assert visual_gain_interval(clean, blind, alone(60), LEVEL) == pytest.approx(expected)
-    expected = ratio_interval(clean - perturbed, clean - blind, alone(60), LEVEL)
-    assert share_of_gain_interval(clean, perturbed, blind, alone(60), LEVEL) == expected
-    binary = np.ones(60)
-    expected = ratio_interval(binary - perturbed.round(), binary - clean, alone(60), LEVEL)
-    assert share_of_gain_interval(binary, perturbed.round(), clean, alone(60), LEVEL) == expected
+    for seen, then, unseen in ((clean, perturbed, blind), (np.ones(60), perturbed.round(), clean)):
+        losses, gain = seen - then, seen - unseen
+        gained, lost = (
+            ratio_interval(np.append(losses, further), np.append(gain, 0.0), alone(61), LEVEL)
+            for further in (min(float(losses.min()), -0.25), 1.0)
+        )
+        assert share_of_gain_interval(seen, then, unseen, alone(60), LEVEL) == (gained[0], lost[1])
 
 
 def test_where_all_is_refused_the_gain_is_as_sure_as_the_clean_accuracy() -> None:

@@ -73,14 +73,14 @@ def test_benign_is_less_than_one_point_not_one_per_cent_of_clean() -> None:
         assert metrics.benign_at_low(clean, {"a:low": perturbed}) == benign
 
 
-@pytest.mark.parametrize("at_low", [metrics.worst_at_low, metrics.benign_at_low])
+@pytest.mark.parametrize("at_low", [metrics.worst_at_low, metrics.benign_at_low, metrics.mean_drop_at_low])
 def test_low_metrics_use_low_settings_only(at_low: Callable[..., float]) -> None:
     low_only = at_low(CLEAN, {"a:low": ONE_LOST})
     more = {"a:low": ONE_LOST, "a:mid": [0] * 10, "flip_v": [0] * 10, "a:low+b:low": [0] * 10}
     assert at_low(CLEAN, more) == low_only
 
 
-@pytest.mark.parametrize("at_low", [metrics.worst_at_low, metrics.benign_at_low])
+@pytest.mark.parametrize("at_low", [metrics.worst_at_low, metrics.benign_at_low, metrics.mean_drop_at_low])
 def test_low_metrics_need_a_low_setting(at_low: Callable[..., float]) -> None:
     with pytest.raises(ValueError, match="none of the 2 settings is at level low: this metric is about settings such as"):
         at_low(CLEAN, {"fog:mid": CLEAN, "flip_v": CLEAN})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -105,22 +106,32 @@ def test_a_true_wobble_is_shown() -> None:
     assert estimate("largest_downward_step", table).low > 0.1
 
 
+def _with_one_more_against(rungs: Array) -> tuple[Array, Array]:
+    """All signed sums of steps of each sample, and one more sample that has the root of the largest sum there can be."""
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=rungs.shape[1] - 1)))
+    weights = signs @ np.diff(np.eye(rungs.shape[1]), axis=0)
+    against = np.sqrt(np.maximum(weights, 0.0).sum(axis=1))
+    return np.concatenate([rungs @ weights.T, against[None]]), np.append(rungs.mean(axis=1), 0.0)
+
+
+def _largest_upper(contrasts: Array) -> float:
+    """Of Student's bounds with the degrees of freedom of the 150 samples that were there."""
+    errors = np.sqrt(((contrasts - contrasts.mean(axis=0)) ** 2).sum(axis=0) / 150.0 / 151.0)
+    return float((contrasts.mean(axis=0) + 1.6551 * errors).max())
+
+
 def test_upper_bounds_of_ace_are_intersection_union_bounds() -> None:
     rungs = _answers(150, np.linspace(0.5, 0.6, 4), 2)
-    signs = np.array([[first, second, third] for first in (-1, 1) for second in (-1, 1) for third in (-1, 1)])
-    contrasts = np.diff(rungs, axis=1) @ signs.T
-    by_hand = (contrasts.mean(axis=0) + 1.6551 * contrasts.std(axis=0, ddof=1) / math.sqrt(150)).max()
-    assert estimate("absolute_continuous_error", _table(rungs)).high == pytest.approx(float(by_hand), abs=1e-4)
+    contrasts, _ = _with_one_more_against(rungs)
+    assert estimate("absolute_continuous_error", _table(rungs)).high == pytest.approx(_largest_upper(contrasts), abs=2e-4)
 
 
 def test_upper_bounds_of_rce_are_linear_contrasts() -> None:
     """The bound c is where the largest upper bound of ``s'delta - c mean`` is 0."""
     rungs = _answers(150, np.linspace(0.5, 0.6, 4), 2)
     bound = estimate("relative_continuous_error", _table(rungs)).high
-    signs = np.array([[first, second, third] for first in (-1, 1) for second in (-1, 1) for third in (-1, 1)])
-    contrasts = np.diff(rungs, axis=1) @ signs.T - bound * rungs.mean(axis=1, keepdims=True)
-    uppers = contrasts.mean(axis=0) + 1.6551 * contrasts.std(axis=0, ddof=1) / math.sqrt(150)
-    assert float(uppers.max()) == pytest.approx(0.0, abs=1e-4)
+    contrasts, means = _with_one_more_against(rungs)
+    assert _largest_upper(contrasts - bound * means[:, None]) == pytest.approx(0.0, abs=2e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,7 +158,7 @@ def test_a_perfect_model_is_not_known_to_be_one() -> None:
         result = estimate(name, table)
         assert (result.value, result.low) == (0.0, 0.0)
         assert result.high > 0.02
-    assert estimate("resolution_accuracy", table).low == pytest.approx(0.967, abs=0.002)
+    assert estimate("resolution_accuracy", table).low == pytest.approx(100 / (100 + 1.6448536**2))  # Wilson
 
 
 def test_too_many_resolutions_show_nothing_about_sums_of_steps() -> None:

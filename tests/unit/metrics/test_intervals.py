@@ -35,7 +35,7 @@ def test_drops_of_clusters_are_less_certain(sweep: Sweep) -> None:
 def test_graded_drops_have_t_bounds() -> None:
     clean, fog = np.array([1.0, 0.5, 0.75, 1.0]), np.array([0.5, 0.5, 0.25, 0.75])
     result = estimate("accuracy_drop", ScoreTable(clean, {"fog:low": fog}), "fog:low")
-    low, high = (np.array([0.5, 0.0, 0.5, 0.25, against]) for against in (-1.0, 1.0))
+    low, high = (np.array([0.5, 0.0, 0.5, 0.25, against]) for against in (-0.25, 1.0))  # nobody gained: a quarter is expected
     below, above = (2.353363434801823 * float(np.std(grown, ddof=1)) / 5**0.5 for grown in (low, high))
     assert (result.low, result.high) == pytest.approx((low.mean() - below, high.mean() + above))
 
@@ -54,6 +54,14 @@ def test_worst_at_low_is_corrected_for_low_settings_only() -> None:
     result = estimate("worst_at_low", table)
     assert result.low == pytest.approx(paired_drop_interval(20, 0, 200, 1 - 0.1 / 4)[0])
     assert result.high == pytest.approx(paired_drop_interval(20, 0, 200, 0.90)[1])
+
+
+def test_the_mean_drop_at_low_is_that_of_low_settings() -> None:
+    low = {"a:low": _lost(20), "b:low": _lost(3)}
+    table = ScoreTable(np.ones(200), {**low, "c:high": _lost(190), "d": _lost(150)})
+    found, alone = estimate("mean_drop_at_low", table), estimate("mean_drop", ScoreTable(np.ones(200), low))
+    assert found.value == pytest.approx(23 / 400)
+    assert (found.low, found.high) == (alone.low, alone.high)
 
 
 def test_severe_failures_are_counted_when_shown() -> None:
@@ -111,14 +119,13 @@ def test_mean_corruption_error_is_bounded_as_a_resampling_would(sweep: Sweep) ->
             for names in (("kind0:low", "kind0:mid", "kind0:high"), ("flip0",), ("kind1:low",))
         ]
         resampled.append(np.mean(ratios))
-    assert (result.high - result.low) / 2 / 1.6525 == pytest.approx(float(np.std(resampled)), rel=0.15)
+    assert (result.high - result.low) / 2 / 1.6525 == pytest.approx(float(np.std(resampled)), rel=0.25)
     assert result.low < result.value < result.high
-    assert (result.low + result.high) / 2 == pytest.approx(result.value)
 
 
 @pytest.mark.parametrize("clustered", [False, True])
 def test_mean_corruption_error_is_bounded_as_a_jackknife_would(sweep: Sweep, clustered: bool) -> None:
-    """Leaving out one sample, or one image with all its questions, at a time gives the same standard error."""
+    """Leaving out one sample, or one image with all its questions, at a time gives the same standard error; guarded by hand."""
     clean, by_setting = sweep
     few = {name: by_setting[name] for name in ("kind0:low", "kind0:mid", "kind0:high", "flip0", "kind1:low")}
     rng = np.random.default_rng(4)
@@ -133,7 +140,15 @@ def test_mean_corruption_error_is_bounded_as_a_jackknife_would(sweep: Sweep, clu
         left_out.append(mean_corruption_error(*parts))
     count = len(left_out)
     error = math.sqrt((count - 1) / count * float(((np.array(left_out) - np.mean(left_out)) ** 2).sum()))
-    assert (result.high - result.low) / 2 / critical_value(0.05, count - 1) == pytest.approx(error, rel=0.03)
+    worst, influence = 0.0, np.zeros(200)
+    for names in (("kind0:low", "kind0:mid", "kind0:high"), ("flip0",), ("kind1:low",)):
+        ours, theirs = (sum(1.0 - one[name] for name in names) for one in (few, reference))
+        worst += len(names) / theirs.mean() / 3  # wrong under all of them, and the reference under none
+        influence += (ours - ours.mean() / theirs.mean() * theirs) / theirs.mean() / 3
+    for end, found, side in ((influence.min(), result.low, -1.0), (worst, result.high, 1.0)):
+        move = end / (count + 1)
+        margin = critical_value(0.05, count - 1) * math.hypot(error * math.sqrt((count - 1) / (count + 1)), move)
+        assert found - result.value == pytest.approx(move + side * margin, rel=0.03)
 
 
 def test_no_flip_is_not_certainty(sweep: Sweep) -> None:

@@ -44,6 +44,8 @@ def _improved(data: st.DataObject, sweep: Sweep) -> Sweep | None:
         metrics.worst_case_drop,
         metrics.worst_at_low,
         metrics.mean_drop,
+        metrics.worst_tenth_drop,
+        metrics.mean_drop_at_low,
         metrics.severe_failure_rate,
         metrics.catastrophic_rate,
         metrics.mean_harmful_flip_rate,
@@ -101,6 +103,9 @@ def test_extremes_bound_means(case: tuple[Array, Array, Sweep]) -> None:
     worst = metrics.worst_case_drop(clean, sweep)
     assert metrics.mean_drop(clean, sweep) <= worst + 1e-12
     assert metrics.worst_at_low(clean, sweep) <= worst
+    assert metrics.mean_drop_at_low(clean, sweep) <= metrics.worst_at_low(clean, sweep) + 1e-12
+    assert metrics.mean_drop(clean, sweep) <= metrics.worst_tenth_drop(clean, sweep) + 1e-12
+    assert metrics.worst_tenth_drop(clean, sweep) <= worst + 1e-12
     assert worst == max(metrics.accuracy_drop(clean, scores) for scores in sweep.values())
 
 

@@ -33,6 +33,8 @@ SWEEP = {
     "visual_gain",
     "clean_accuracy",
     "mean_drop",
+    "mean_drop_at_low",
+    "worst_tenth_drop",
     "mean_relative_corruption_error",
     "mean_corruption_error",
     "worst_case_drop",

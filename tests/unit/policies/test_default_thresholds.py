@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 from pytest_vlmrobust.policies import Judge, JudgedTest, MetricFacts, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[3]
@@ -30,6 +30,9 @@ FACTS = {
     "benign_at_low": MetricFacts("fraction", "higher", "sweep"),
     "mean_corruption_error": MetricFacts("ratio", "lower", "sweep"),
     "mean_drop": MetricFacts("fraction", "lower", "sweep"),
+    "mean_drop_at_low": MetricFacts("fraction", "lower", "sweep"),
+    "baseline_drop": MetricFacts("fraction", "lower", "cell"),
+    "mean_baseline_drop": MetricFacts("fraction", "lower", "sweep", split=True),
     "mean_severity_violation": MetricFacts("fraction", "lower", "sweep"),
     "mean_severity_correlation": MetricFacts("correlation", "higher", "sweep"),
     "mean_harmful_flip_rate": MetricFacts("fraction", "lower", "sweep"),
@@ -75,10 +78,8 @@ TABLE_3 = {
         "Gemma-3-12B": (33.0, 9.9, 27.1, 9.0, 28.6, 10.8, 24.2),
     },
 }
-BREACHES = {
-    ("mmbench", "InternVL3.5-4B"): {"worst-at-low"},
-    ("mmbench", "Gemma-3-12B"): {"worst-at-low"},
-    ("MMMU_Pro_10c", "Gemma-3-12B"): {"severe-failures", "benign-at-low", "mean-relative-error"},
+WARNED = {
+    ("MMMU_Pro_10c", "Gemma-3-12B"): {"severe-failures", "benign-at-low"},
 }
 MODELS = [(dataset, model) for dataset, rows in TABLE_3.items() for model in rows]
 
@@ -90,33 +91,42 @@ def policy() -> Policy:
 
 def broken(policy: Policy, test: JudgedTest, per_cent: float) -> set[str]:
     """Returns the rules that a value breaks, as if an endless number of samples had shown it."""
+    return {verdict.rule for verdict in verdicts(policy, test, per_cent) if verdict.outcome is Outcome.FAIL}
+
+
+def warned(policy: Policy, test: JudgedTest, per_cent: float) -> set[str]:
+    """Returns the rules that warn of a value."""
+    return {verdict.rule for verdict in verdicts(policy, test, per_cent) if verdict.reason.startswith(WARNING)}
+
+
+def verdicts(policy: Policy, test: JudgedTest, per_cent: float) -> list[Verdict]:
     value = per_cent / 100
-    verdicts = policy.judge(test, Estimate(value, 853, at=lambda _: (value, value)), today=TODAY)
-    return {verdict.rule for verdict in verdicts if verdict.outcome is Outcome.FAIL}
+    return list(policy.judge(test, Estimate(value, 853, at=lambda _: (value, value)), today=TODAY))
 
 
 @pytest.mark.parametrize(("dataset", "model"), MODELS)
-def test_published_sweeps(policy: Policy, dataset: str, model: str) -> None:
-    values = zip(COLUMNS, TABLE_3[dataset][model], strict=True)
-    found = set().union(*(broken(policy, JudgedTest(model, dataset, metric), value) for metric, value in values))
-    assert found == BREACHES.get((dataset, model), set())
+def test_published_sweeps_break_nothing_and_their_worst_is_said(policy: Policy, dataset: str, model: str) -> None:
+    tests = [(JudgedTest(model, dataset, metric), value) for metric, value in zip(COLUMNS, TABLE_3[dataset][model], strict=True)]
+    assert set().union(*(broken(policy, test, value) for test, value in tests)) == set()
+    assert set().union(*(warned(policy, test, value) for test, value in tests)) == WARNED.get((dataset, model), set())
 
 
 @pytest.mark.parametrize(
     ("where", "per_cent", "breached"),
     [
-        (("accuracy_drop", "glass_blur:low", "blur", "low"), 9.5, set()),  # InternVL3.5-14B, Table 13
-        (("accuracy_drop", "glass_blur:low", "blur", "low"), 10.7, {"drop-low"}),  # Gemma-3-12B, Table 13
+        (("accuracy_drop", "glass_blur:low", "blur", "low"), 10.7, set()),  # Gemma-3-12B, Table 13
+        (("accuracy_drop", "glass_blur:low", "blur", "low"), 15.1, {"drop-low"}),
         (("accuracy_drop", "upsample:mid", "resolution", "mid"), 18.9, set()),  # Molmo2-8B, Table 13
+        (("accuracy_drop", "upsample:mid", "resolution", "mid"), 25.1, {"drop-mid"}),
         (("accuracy_drop", "upsample:high", "resolution", "high"), 33.9, set()),  # Molmo2-8B, Table 13
-        (("accuracy_drop", "upsample:high", "resolution", "high"), 34.1, {"drop-high"}),
-        (("accuracy_drop", "flip_v", "binary", ""), 10.3, set()),  # Table 4
-        (("accuracy_drop", "flip_v", "binary", ""), 17.0, {"drop-binary"}),
+        (("accuracy_drop", "upsample:high", "resolution", "high"), 40.1, {"drop-high"}),
+        (("accuracy_drop", "flip_v", "binary", ""), 15.7, set()),  # Table 24 and its text
+        (("accuracy_drop", "flip_v", "binary", ""), 20.1, {"drop-binary"}),
         (("accuracy_drop", "jpeg_compression:high", "digital", "high"), 0.63, set()),  # Table 16
         (("accuracy_drop", "jpeg_compression:high", "digital", "high"), 3.1, {"drop-harmless"}),
         (("accuracy_drop", "autocontrast", "binary", ""), 3.1, {"drop-harmless"}),
-        (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 12.8, set()),  # InternVL3.5-4B, Table 25
-        (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 14.2, {"churn-low"}),  # Gemma-3-12B, Table 25
+        (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 14.2, set()),  # Gemma-3-12B, Table 25
+        (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 18.1, {"churn-low"}),
         (("relative_corruption_error", "upsample:high", "resolution", "high"), 65.6, set()),  # Table 5
         (("relative_corruption_error", "upsample:high", "resolution", "high"), 104.2, {"worse-than-blind"}),  # Qwen3-VL-4B, A.11
     ],
@@ -129,13 +139,13 @@ def test_published_cells(policy: Policy, where: tuple[str, str, str, str], per_c
 @pytest.mark.parametrize(
     ("metric", "per_cent"),
     [
-        ("visual_gain", 2.0),
+        ("clean_accuracy", 15.0),
+        ("visual_gain", 1.0),
         ("worst_at_low", 20.0),
-        ("benign_at_low", 30.0),
         ("worst_case_drop", 45.0),
-        ("severe_failure_rate", 40.0),
-        ("mean_relative_corruption_error", 25.0),
+        ("mean_relative_corruption_error", 60.0),
         ("mean_drop", 8.0),
+        ("mean_drop_at_low", 5.0),
         ("mean_harmful_flip_rate", 12.0),
     ],
 )
@@ -146,18 +156,18 @@ def test_a_weak_model_fails_on_data_that_no_table_mentions(policy: Policy, metri
 def test_every_rule_has_a_reason_and_a_source(policy: Policy) -> None:
     for rule in policy.rules:
         assert rule.reason, rule.id
-        assert rule.evidence.startswith(("VLM-RobustBench ", "The Perceptual Observatory section")), rule.id
+        assert rule.evidence.startswith(("VLM-RobustBench ", "The Perceptual Observatory section", "our choice: ")), rule.id
 
 
-def test_the_default_policy_is_strict(policy: Policy) -> None:
-    assert [rule.id for rule in policy.rules if rule.treatment.tier is Tier.WARN] == ["severity-mismatch", "identity-illusions"]
-    assert (policy.budgets.max_error_rate, policy.budgets.max_unparsed_rate) == (0.0, 0.05)
-    assert policy.waivers == ()
-
-
-def test_rules_are_shown_by_samples_except_for_counts_of_settings(policy: Policy) -> None:
+def test_shares_of_settings_only_warn(policy: Policy) -> None:
     by_value = {rule.metric for rule in policy.rules if rule.treatment.judge is Judge.POINT}
     assert by_value == {"benign_at_low", "severe_failure_rate", "mean_severity_violation"}
+    assert all(rule.treatment.tier is Tier.WARN for rule in policy.rules if rule.treatment.judge is Judge.POINT)
+
+
+def test_nothing_is_forgiven(policy: Policy) -> None:
+    assert (policy.budgets.max_error_rate, policy.budgets.max_unparsed_rate) == (0.0, 0.05)
+    assert policy.waivers == ()
 
 
 def test_it_is_cited_by_file_and_line(policy: Policy) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,12 @@ from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.html import render_html
 
+from .browsing import FAINT, browser
 from .pages import COMMAND, asked_twice, cell, example, run, store
 
+__all__ = ["browser"]
 sync_api = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: pip install playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="the browser test needs Chromium on the path")
 EVIL = '</script><img src=x onerror="document.title=1"><script>document.title=2</script>'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -205,28 +196,3 @@ def test_without_javascript_the_tables_are_there(browser: Any, report: Path) -> 
     page.locator(".spot").first.click()
     sync_api.expect(page.locator("tr:target")).to_have_count(1)
     context.close()
-
-
-FAINT = """() => {
-  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-  const over = (colors) => {
-    canvas.globalCompositeOperation = "source-over";
-    for (const color of colors) { canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); }
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const found = [];
-  for (const node of document.querySelectorAll("main *, header *")) {
-    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
-    if (!own || !node.checkVisibility() || node.closest("svg, .hidden")) continue;
-    const grounds = [];
-    for (let at = node; at; at = at.parentElement) grounds.unshift(getComputedStyle(at).backgroundColor);
-    const ground = light(over(grounds)), ink = light(over([...grounds, getComputedStyle(node).color]));
-    const contrast = (Math.max(ground, ink) + 0.05) / (Math.min(ground, ink) + 0.05);
-    if (contrast < 4.5) found.push(`${node.className || node.tagName} ${contrast.toFixed(2)} ${node.textContent.slice(0, 30)}`);
-  }
-  return [...new Set(found)];
-}"""

@@ -10,10 +10,10 @@ import pytest
 
 from pytest_vlmrobust.reporting.html.models import render_models
 
+from .browsing import FAINT, browser
 from .rankings import board, ranking
-from .test_html_browser import FAINT, browser, pytestmark
 
-__all__ = ["browser", "pytestmark"]
+__all__ = ["browser"]
 LONG = "a-model-with-a-very-long-name/that-nobody-would-choose-and-somebody-has-chosen-nevertheless"
 
 

@@ -33,17 +33,31 @@ def test_variance_of_independent_samples_is_the_ordinary_one(rng: np.random.Gene
 
 
 def test_variance_of_clusters_by_hand(rng: np.random.Generator) -> None:
-    """G/(G-1) * sum over clusters of (sum of deviations)^2 / N^2, with unequal clusters in any order."""
+    """The jackknife: 2/3 of the squares by which the means move without one of the clusters, of unequal size, in any order."""
     values = rng.random((9, 2))
-    groups = list("cabacbacc")
-    deviations = values - values.mean(axis=0)
-    by_hand = np.zeros(2)
-    for group in "abc":
-        members = [index for index, name in enumerate(groups) if name == group]
-        by_hand += deviations[members].sum(axis=0) ** 2
-    clusters = Clusters.of(groups, 9)
-    assert clusters.variances(values) == pytest.approx(3 / 2 * by_hand / 81)
+    groups = np.array(list("cabacbacc"))
+    moves = [values[groups != group].mean(axis=0) - values.mean(axis=0) for group in "abc"]
+    clusters = Clusters.of(list(groups), 9)
+    assert clusters.variances(values) == pytest.approx(2 / 3 * (np.array(moves) ** 2).sum(axis=0))
     assert clusters.covariance(values).diagonal() == pytest.approx(clusters.variances(values))
+
+
+def test_variance_of_equal_clusters_is_the_sandwich(rng: np.random.Generator) -> None:
+    """G/(G-1) * sum over clusters of (sum of deviations)^2 / N^2."""
+    values = rng.random((12, 1))
+    clusters = Clusters.of(list("abcdabcdabcd"), 12)
+    deviations = (values - values.mean(axis=0)).reshape(3, 4).sum(axis=0)
+    assert clusters.variances(values)[0] == pytest.approx(4 / 3 * (deviations**2).sum() / 144)
+    assert (clusters.effective, clusters.degrees_of_freedom) == (4.0, 3.0)
+
+
+def test_the_variance_of_a_heavy_cluster_is_right_on_average() -> None:
+    """One image of 65 and 259 of one question, answers to one image alike: the sandwich would be a third too small."""
+    clusters = Clusters.of(["heavy"] * 65 + [""] * 259, 324)
+    draws = np.random.default_rng(2).standard_normal((260, 4000))
+    values = draws[np.r_[np.zeros(65, int), np.arange(1, 260)]]
+    assert clusters.variances(values).mean() == pytest.approx((65**2 + 259) / 324**2, rel=0.06)
+    assert clusters.effective == pytest.approx(324**2 / (65**2 + 259))
 
 
 def test_covariance_of_independent_samples_is_the_ordinary_one(rng: np.random.Generator) -> None:
@@ -66,6 +80,19 @@ def test_design_effect_is_at_least_one() -> None:
 def test_design_effect_without_variance_is_the_largest() -> None:
     clusters = Clusters.of(list("aabbbb"), 6)
     assert clusters.design_effects(np.zeros((6, 1)))[0] == pytest.approx((4 + 16) / 6)
+
+
+def test_a_guarded_design_effect_is_that_of_one_more_cluster() -> None:
+    """Three clusters of 4, and a fourth of 4 that are -1; then the plain variance and that of the clusters."""
+    values = np.array([1.0, 0, 0, 0, 0, 0, -1, 0, 1, 1, 0, 0])[:, None]
+    more = np.concatenate([values, -np.ones((4, 1))])
+    codes = np.repeat(np.arange(4), 4)
+    found = Clusters(codes[:12], 3).design_effects(values, (-1.0, 1.0))[0]
+    moved = (more.mean() - values.mean()) ** 2
+    by_hand = (Clusters(codes[:12], 3).variances(values)[0] * (3 / 4) ** 2 + moved) / (more.var() / 15)
+    assert found == pytest.approx(by_hand)
+    assert found > Clusters(codes[:12], 3).design_effects(values)[0]
+    assert Clusters.of(None, 12).design_effects(values, (-1.0, 1.0))[0] == 1.0
 
 
 def test_a_constant_is_not_certain() -> None:

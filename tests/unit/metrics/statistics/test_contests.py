@@ -16,7 +16,8 @@ Array = NDArray[np.float64]
 def contest(scores: Array, groups: int = 1) -> Contest:
     """Returns the contest of the mean scores of models, shape (N, M); ``groups`` samples share a source image."""
     values = scores.mean(axis=0)
-    return Contest.of(values, scores - values, Clusters.of([str(i // groups) for i in range(len(scores))], len(scores)))
+    clusters = Clusters.of([str(i // groups) for i in range(len(scores))], len(scores))
+    return Contest.of(values, scores - values, clusters, (0.0, 1.0))
 
 
 def intervals(found: Contest, *, higher: bool = True) -> list[list[int]]:

@@ -10,7 +10,7 @@ from scipy import stats
 
 from pytest_vlmrobust.metrics import ScoreTable, estimate
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
-from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest
+from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest, gains_to_expect
 from pytest_vlmrobust.metrics.statistics.means import MeanTest
 from pytest_vlmrobust.metrics.statistics.quantiles import critical_value
 from pytest_vlmrobust.metrics.statistics.tango import tango_upper
@@ -150,3 +150,88 @@ def test_clustered_losses_err_seldom() -> None:
     clusters = Clusters.of([str(index // 4) for index in range(200)], 200)
     lost = np.repeat(rng.random((50, 2000)) < 0.1, 4, axis=0).astype(float)
     assert (BoundedMeanTest.of(lost, clusters, -1.0, 1.0).upper(0.05) < 0.1).mean() < 0.075
+
+
+def test_a_lower_bound_of_losses_expects_gains_like_those_that_were_seen() -> None:
+    """By hand: a further sample with the largest gain of all, at least a quarter; above, one that loses all."""
+    lost = np.stack([np.full(9, 0.1), np.append(np.full(8, 0.1), -0.4), np.append(np.full(8, 0.1), -1.0)], axis=1)
+    assert gains_to_expect(lost).tolist() == [0.25, 0.4, 1.0]
+    test = BoundedMeanTest.of_losses(lost, Clusters.of(None, 9))
+    for column, further in enumerate((-0.25, -0.4, -1.0)):
+        low, high = (np.append(lost[:, column], value) for value in (further, 1.0))
+        below, above = (1.859548 * np.std(grown, ddof=1) / math.sqrt(10) for grown in (low, high))  # t(0.95; 8)
+        assert test.lower(0.05)[column] == pytest.approx(low.mean() - below, abs=1e-6)
+        assert test.upper(0.05)[column] == pytest.approx(high.mean() + above, abs=1e-6)
+
+
+def test_what_a_sample_can_gain_at_most_limits_what_is_expected_of_it() -> None:
+    assert gains_to_expect(np.array([[0.0, -3.0]]), np.array([2.0, 0.5])).tolist() == [0.5, 0.5]
+
+
+def evenly_lost(rng: np.random.Generator, n: int, runs: int) -> np.ndarray:
+    """Returns losses of 1.2 pp on average over 133 settings, with a standard deviation of 2.4 pp, shape (n, runs)."""
+    return rng.binomial(133, rng.beta(0.012 * 23.5, 0.988 * 23.5, (n, runs))) / 133
+
+
+def test_a_small_even_regression_is_shown() -> None:
+    """Of 853 samples, more than 1 pp where 1.2 pp are lost; with a full guard at both ends that takes thousands."""
+    lost, alone = evenly_lost(np.random.default_rng(8), 853, 400), Clusters.of(None, 853)
+    assert (BoundedMeanTest.of_losses(lost, alone).lower(0.05) > 0.01).mean() > 0.5
+    assert (BoundedMeanTest.of(lost, alone, -1.0, 1.0).lower(0.05) > 0.01).mean() < 0.1
+
+
+@pytest.mark.parametrize("n", [260, 853])
+def test_lower_bounds_of_losses_err_seldom(n: int) -> None:
+    """Losses spread over samples; and those with samples, 3 in 100, that gain a part of what they could."""
+    rng, alone = np.random.default_rng(9), Clusters.of(None, n)
+    even = evenly_lost(rng, n, 600)
+    assert (BoundedMeanTest.of_losses(even, alone).lower(0.05) > 0.012).mean() < 0.07
+    mixed = np.where(rng.random(even.shape) < 0.03, -rng.beta(0.5, 1.5, even.shape), even)
+    truth = 0.97 * 0.012 - 0.03 * 0.25
+    assert (BoundedMeanTest.of_losses(mixed, alone).lower(0.05) > truth).mean() < 0.08
+
+
+def test_nothing_lost_cannot_show_less_than_chance_allows() -> None:
+    """If 1 % of all samples lose everything, 260 samples show none of them in 7 % of runs: no PASS at 1 pp can be right."""
+    assert 0.99**260 > 0.07
+    assert bounds(np.zeros(260))[1] > 0.01
+    assert bounds(np.zeros(320))[1] < 0.01
+
+
+RUNS = 300
+
+
+def rarely_lost(rng: np.random.Generator, settings: int) -> np.ndarray:
+    """Returns whether each of 100 samples is lost: 1 % under all settings, the others each with 0.5 %; shape (100, settings)."""
+    lost: np.ndarray = (rng.random((100, 1)) < 0.01) | (rng.random((100, settings)) < 0.005)
+    return lost
+
+
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        ("mean_drop", "high"),
+        ("mean_relative_corruption_error", "high"),
+        ("mean_corruption_error", "high"),
+        ("resolution_accuracy", "low"),
+        ("split_transfer_retention", "low"),
+    ],
+)
+def test_rare_losses_are_seldom_passed(name: str, side: str) -> None:
+    """The end on which a PASS rests; those of plain Student's t and of Fieller's ratio err in over 25 % of these runs."""
+    rng, lost = np.random.default_rng(10), 0.01 + 0.99 * 0.005
+    settings = [f"resolution:{100 + index}" if name == "resolution_accuracy" else f"kind{index}" for index in range(12)]
+    truth = {"mean_drop": lost, "mean_relative_corruption_error": 2.0 * lost, "mean_corruption_error": 2.0 * lost}
+    wrong = 0
+    for _ in range(RUNS):
+        now = 1.0 - rarely_lost(rng, 12)
+        blind = (rng.random((100, 12)) < 0.5).astype(float)
+        table = ScoreTable(
+            np.ones(100),
+            dict(zip(settings, now.T, strict=True)),
+            no_image=blind[:, 0],
+            reference_by_setting=dict(zip(settings, blind.T, strict=True)),
+        )
+        found = estimate(name, table)
+        wrong += found.low > 1.0 - lost if side == "low" else found.high < truth[name]
+    assert wrong / RUNS < 0.08

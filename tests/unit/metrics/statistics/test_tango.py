@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -14,8 +13,8 @@ from scipy import special
 from pytest_vlmrobust.metrics import paired_drop_interval
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.differences import TangoTest
-from pytest_vlmrobust.metrics.statistics.quantiles import critical_value
-from pytest_vlmrobust.metrics.statistics.tango import tango_lower, tango_statistic, tango_upper
+from pytest_vlmrobust.metrics.statistics.quantiles import critical_value, normal_tail, upper_tail
+from pytest_vlmrobust.metrics.statistics.tango import excess_tail, tango_statistic
 
 Rows = list[dict[str, str]]
 Array = NDArray[np.float64]
@@ -42,8 +41,8 @@ def test_golden_intervals(golden: Callable[[str], Rows]) -> None:
 
 def test_golden_p_values(golden: Callable[[str], Rows]) -> None:
     for row in golden("tango_p_values"):
-        test = _test(float(row["harmful"]), float(row["helpful"]), float(row["n"]))
-        p = test.p_below(float(row["bound"])) if row["shows"] == "below" else test.p_above(float(row["bound"]))
+        statistic = tango_statistic(*_one(*(float(row[name]) for name in ("harmful", "helpful", "n", "bound"))))
+        p = upper_tail(-statistic if row["shows"] == "below" else statistic)
         assert p[0] == pytest.approx(float(row["p"]), rel=0.01), row
 
 
@@ -63,14 +62,14 @@ def test_golden_sizes(row: int, golden: Callable[[str], Rows]) -> None:
 
 def _all_counts(n: int, harmful_rate: float, helpful_rate: float) -> tuple[Array, Array, Array]:
     """Returns all likely counts and their trinomial probabilities; what is left out weighs less than 1e-12."""
-    grid = np.arange(min(n, int(12 * math.sqrt(n * harmful_rate) + n * harmful_rate)) + 1)
-    harmful, helpful = (axis.ravel().astype(float) for axis in np.meshgrid(grid, grid))
+    reach = [np.arange(min(n, int(12 * math.sqrt(n * rate) + n * rate) + 8) + 1.0) for rate in (harmful_rate, helpful_rate)]
+    harmful, helpful = (axis.ravel() for axis in np.meshgrid(*reach))
     fits = harmful + helpful <= n
     harmful, helpful = harmful[fits], helpful[fits]
     rest = n - harmful - helpful
     logs = special.gammaln(n + 1) - sum(special.gammaln(count + 1) for count in (harmful, helpful, rest))
-    logs += harmful * math.log(harmful_rate) + helpful * math.log(helpful_rate)
-    logs += rest * math.log(1 - harmful_rate - helpful_rate)
+    rates = (harmful_rate, helpful_rate, 1 - harmful_rate - helpful_rate)
+    logs += sum(special.xlogy(count, rate) for count, rate in zip((harmful, helpful, rest), rates, strict=True))
     weights = np.exp(logs)
     assert weights.sum() == pytest.approx(1.0, abs=1e-9)
     return harmful, helpful, weights
@@ -133,10 +132,13 @@ def test_more_of_the_same_is_narrower(case: tuple[int, int, int], times: int) ->
 @laws
 @given(counts)
 def test_a_bound_is_where_the_test_turns(case: tuple[int, int, int]) -> None:
-    _, high = paired_drop_interval(*case)
     test = _test(*case)
-    if high - 1e-6 > -1 and high + 1e-6 < 1:
+    low, high = float(test.lower(0.05)[0]), float(test.upper(0.05)[0])
+    assert -1.0 <= low < (case[0] - case[1]) / case[2] < high <= 1.0
+    if high + 1e-6 < 1.0:
         assert test.p_below(high - 1e-6)[0] > 0.05 > test.p_below(high + 1e-6)[0]
+    if low - 1e-6 > -1.0:
+        assert test.p_above(low + 1e-6)[0] > 0.05 > test.p_above(low - 1e-6)[0]
 
 
 @pytest.mark.parametrize(
@@ -164,12 +166,54 @@ def test_an_impossible_level_is_refused(confidence: float) -> None:
         paired_drop_interval(1, 1, 5, confidence)
 
 
-def test_a_sweep_takes_milliseconds() -> None:
+def test_a_sweep_is_bounded_setting_by_setting() -> None:
     harmful, helpful, n = np.arange(133.0), np.full(133, 9.0), np.full(133, 869.0)
-    start = time.perf_counter()
-    lower, upper = tango_lower(harmful, helpful, n, 1.645), tango_upper(harmful, helpful, n, 1.645)
-    assert time.perf_counter() - start < 0.1  # about 2 ms when the machine is idle
-    assert (lower < upper).all()
+    sweep = TangoTest(harmful, helpful, n, math.inf)
+    for one in (0, 60, 132):
+        alone = TangoTest(*_one(float(one), 9, 869), math.inf)
+        assert sweep.lower(0.05)[one] == pytest.approx(alone.lower(0.05)[0], abs=1e-12)
+        assert sweep.upper(0.05)[one] == pytest.approx(alone.upper(0.05)[0], abs=1e-12)
+    assert (sweep.lower(0.05) < sweep.upper(0.05)).all()
+
+
+@pytest.mark.parametrize("helpful_share", [0.0, 0.001, 0.015, 0.1])
+@pytest.mark.parametrize("n", [8, 40, 324])
+def test_the_tail_of_flips_is_the_sum_over_all_outcomes(n: int, helpful_share: float) -> None:
+    """Where the rarer flip is expected less than once, the sum itself, else a formula."""
+    for harmful_share in (0.001, 0.02, 0.3):
+        harmful, helpful, weights = _all_counts(n, harmful_share, helpful_share)
+        excess = np.arange(-3.0, 9.0)
+        sums = np.array([weights[harmful - helpful >= one].sum() for one in excess])
+        found = excess_tail(excess, *(np.full(12, value) for value in (float(n), harmful_share, helpful_share)))
+        seen = sums > 1e-9
+        assert found[seen] == pytest.approx(sums[seen], rel=0.09 if n == 8 else 0.04)
+
+
+@pytest.mark.parametrize("level", [0.05, 0.05 / 133])
+@pytest.mark.parametrize(("n", "drop"), [(50, 0.05), (200, 0.03), (324, 0.05), (324, -0.02)])
+def test_neither_bound_errs_more_often_than_it_says(n: int, drop: float, level: float) -> None:
+    """Exactly, over all outcomes, for helpful flips from never to often; Tango's bounds err 1.6 and 2.7 times as often here."""
+    for helpful_share in max(0.0, -drop) + np.array([1e-9, 0.001, 0.004, 0.015, 0.05]):
+        harmful, helpful, weights = _all_counts(n, helpful_share + drop + 1e-12, helpful_share)
+        likely = weights > 1e-12
+        test = TangoTest(harmful[likely], helpful[likely], np.full(int(likely.sum()), float(n)), math.inf)
+        for p in (test.p_above(drop), test.p_below(drop)):
+            assert weights[likely][p <= level].sum() <= 1.01 * level
+
+
+def test_tails_err_less_often_than_tangos() -> None:
+    """A true drop of 3 pp of 200 samples without helpful flips, judged too large."""
+    harmful, helpful, weights = _all_counts(200, 0.03, 1e-9)
+    tail = TangoTest(harmful, helpful, np.full(harmful.shape, 200.0), math.inf).p_above(0.03)
+    score = tango_statistic(harmful, helpful, np.full(harmful.shape, 200.0), np.full(harmful.shape, 0.03))
+    assert weights[score > critical_value(0.05)].sum() > 0.08
+    assert 0.03 < weights[tail <= 0.05].sum() <= 0.05
+
+
+def test_few_degrees_of_freedom_widen_by_students_tail() -> None:
+    few, many = TangoTest(*_one(12, 3, 100), 9.0), TangoTest(*_one(12, 3, 100), math.inf)
+    assert few.lower(0.05)[0] == pytest.approx(many.lower(normal_tail(0.05, 9.0))[0])
+    assert few.p_above(float(few.lower(0.05)[0]))[0] == pytest.approx(0.05, rel=1e-6)
 
 
 def test_identical_copies_count_once() -> None:

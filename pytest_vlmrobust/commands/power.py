@@ -1,0 +1,302 @@
+"""Power: `vlmrobust power`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+
+from .parsing import Commands, count
+from .printing import say
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.evaluation.power import Power, Simulation
+    from pytest_vlmrobust.evaluation.profiles import Truth
+    from pytest_vlmrobust.policies import Policy
+
+NOTHING_LOST = "nothing-lost"
+EQUAL = "equal-to-baseline"
+EQUAL_CHURN = "equal-to-baseline-churn"
+KEEPS, BREAKS = "keeps-3se", "breaks-3se"
+PUBLISHED = "published"
+TYPICAL = "typical"
+_SYNTHETIC = (NOTHING_LOST, TYPICAL, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED)
+_SHOWN = (Decision.GO, Decision.NO_GO, Decision.INCONCLUSIVE)
+_OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.WAIVED, Outcome.MEASURED)
+_SEARCHED = 4
+"""By how much fewer runs each size of the search for a number of samples has."""
+_FEWEST = 20
+
+
+class _Row(NamedTuple):
+    """What is found for one profile."""
+
+    power: Power
+    needed: tuple[int, int | None] | None
+    simulation: Simulation
+
+
+def add(commands: Commands) -> None:
+    """Adds it to the parser."""
+    power = commands.add_parser(
+        "power", help="simulate how often a policy says GO, NO-GO or INCONCLUSIVE of models that are known"
+    )
+    power.add_argument("policies", nargs="*", metavar="POLICY", help="thresholds files, or names of shipped ones: one policy")
+    power.add_argument(
+        "--samples", type=count, metavar="N", help="samples of the data set (default: as published, or as in the run)"
+    )
+    power.add_argument(
+        "--profile",
+        action="append",
+        default=[],
+        metavar="NAME|RUN",
+        help=f"what is true (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a published model such as "
+        f"MMBench/Qwen3-VL-8B, or the directory of a run (default: {NOTHING_LOST})",
+    )
+    power.add_argument("--dataset", default="", metavar="NAME", help="what rules take the data set to be called")
+    power.add_argument("--shift", action="append", default=[], metavar="METRIC=VALUE", help="move a metric of each profile there")
+    power.add_argument("--models", type=count, default=1, metavar="K", help="models of the run, each of the profile, independent")
+    power.add_argument(
+        "--runs", type=count, default=100, metavar="R", help="simulated runs of each profile (default: %(default)s)"
+    )
+    power.add_argument("--seed", type=int, default=0, help="of the simulation (default: %(default)s)")
+    power.add_argument("--no-search", action="store_true", help="do not search how many samples would decide 80 %% of runs")
+    power.add_argument("--table", action="store_true", help="one line a profile, in Markdown; without POLICY of all shipped ones")
+    power.add_argument("--json", action="store_true", help="print JSON")
+    power.set_defaults(run=_power)
+
+
+def _power(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.shipped import shipped
+
+    if not options.policies and not options.table:
+        raise UsageError("vlmrobust power: name a policy, such as default, or ask for the --table of all shipped ones")
+    every = [[entry.stem] for entry in sorted(shipped("thresholds").glob("*.yaml"))]
+    found = {}
+    for files in [options.policies] if options.policies else every:
+        name = " + ".join(Path(file).stem for file in files)
+        policy = _policy(files)
+        rows = _rows(policy, name, options)
+        found[name] = rows
+        if options.table:
+            _say_table(name, rows, options)
+        elif not options.json:
+            for row in rows:
+                _say_row(policy, row, options)
+    if options.json:
+        say(json.dumps({name: [_as_json(row) for row in rows] for name, rows in found.items()}, indent=1))
+    return 0
+
+
+def _policy(files: Sequence[str]) -> Policy:
+    from pytest_vlmrobust.evaluation.policy_files import known_metrics, thresholds_file
+    from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+    from pytest_vlmrobust.policies import load_policy
+
+    paths = [thresholds_file(name, Path) for name in files]
+    return load_policy(paths, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
+
+
+def _rows(policy: Policy, name: str, options: argparse.Namespace) -> list[_Row]:
+    import numpy as np
+
+    from pytest_vlmrobust.evaluation.power import Simulation
+
+    rows = []
+    for place, (truth, n) in enumerate(_truths(policy, options)):
+        simulation = Simulation(policy, truth, _today())
+        rng = np.random.default_rng([options.seed, place])
+        if not simulation.planned.tests:
+            sys.stderr.write(f"{name}: no rule is simulated on {truth.dataset}\n")
+            continue
+        found = simulation.run(n, options.runs, rng, _progress(f"{name}, {truth.name}", options.runs)).of_models(options.models)
+        needed = None if options.no_search or options.table else _needed(simulation, n, options, rng)
+        rows.append(_Row(found, needed, simulation))
+    return rows
+
+
+def _needed(simulation: Simulation, n: int, options: argparse.Namespace, rng: Any) -> tuple[int, int | None]:
+    runs = max(options.runs // _SEARCHED, _FEWEST)
+    return simulation.samples_to_decide(n, runs, rng, progress=_note("how many samples would decide:"))
+
+
+def _today() -> date:
+    return date.today()  # noqa: DTZ011 - waivers expire by local date
+
+
+def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[Truth, int]]:
+    """Returns each profile that is asked for with its number of samples."""
+    names = options.profile or ([NOTHING_LOST, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED] if options.table else [NOTHING_LOST])
+    return [pair for name in names for pair in _named(policy, name, options)]
+
+
+def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[Truth, int]]:
+    from pytest_vlmrobust.evaluation import profiles
+
+    dataset = options.dataset or "MMBench"
+    benchmark = profiles.benchmark_of(dataset)
+    usual = options.samples or next(iter(profiles.published(benchmark).values())).samples
+    if Path(name).is_dir():
+        _no_shift(options)
+        runs = profiles.recorded(Path(name))
+        return [(replace(one, dataset=options.dataset or one.dataset), options.samples or one.samples) for one in runs]
+    if name == PUBLISHED:
+        own = profiles.published(benchmark if options.dataset else "").values()
+        return [(_shifted(_called(one, options), options), options.samples or one.samples) for one in own]
+    if name in (NOTHING_LOST, EQUAL, EQUAL_CHURN):
+        churn = {NOTHING_LOST: None, EQUAL: 0.0, EQUAL_CHURN: 0.01}[name]
+        one = replace(profiles.nothing_lost(dataset, churn=churn), name=name)
+        return [(_shifted(one, options), usual)]
+    if name == TYPICAL:
+        return [(_shifted(profiles.typical(dataset), options), usual)]
+    if name.partition(":")[0] in (KEEPS, BREAKS):
+        _no_shift(options)
+        return [(one, usual) for one in _at_margins(policy, name, dataset, usual, options.seed)]
+    one = profiles.profile(name, options.dataset, [*_SYNTHETIC, *profiles.published()])
+    return [(_shifted(_called(one, options), options), options.samples or one.samples)]
+
+
+def _at_margins(policy: Policy, name: str, dataset: str, n: int, seed: int) -> list[Any]:
+    import numpy as np
+
+    from pytest_vlmrobust.evaluation import profiles
+    from pytest_vlmrobust.evaluation.margins import Margins
+
+    _note("moving profiles against the bounds")("")
+    margins = Margins(policy, n, np.random.default_rng([seed, n]), _today())
+    base = replace(profiles.typical(dataset), churn=0.0 if _compares(policy) else None)
+    return margins.profiles(base, breaks=name.startswith(BREAKS), rule=name.partition(":")[2])
+
+
+def _compares(policy: Policy) -> bool:
+    from pytest_vlmrobust.evaluation.policy_files import is_relative
+
+    return any(is_relative(rule) for rule in policy.rules)
+
+
+def _called(profile: Any, options: argparse.Namespace) -> Any:
+    return replace(profile, dataset=options.dataset or profile.dataset)
+
+
+def _no_shift(options: argparse.Namespace) -> None:
+    if options.shift:
+        raise UsageError("--shift moves profiles that are published or lose nothing, not runs and not profiles at a margin")
+
+
+def _shifted(profile: Any, options: argparse.Namespace) -> Any:
+    from pytest_vlmrobust.evaluation.margins import shifted
+
+    for text in options.shift:
+        metric, equals, value = text.partition("=")
+        try:
+            number = float(value.removesuffix("pp").removesuffix("%")) / (100.0 if value.endswith(("pp", "%")) else 1.0)
+        except ValueError:
+            number = float("nan")
+        if not equals or not -10.0 < number < 10.0:
+            raise UsageError(f"--shift {text!r}: expected METRIC=VALUE, such as mean_drop=3.1pp or clean_accuracy=0.85")
+        profile = shifted(profile, metric, number)
+    return profile
+
+
+def _progress(about: str, runs: int) -> Callable[[int], None]:
+    def show(done: int) -> None:
+        if sys.stderr.isatty():
+            end = "\n" if done == runs else ""
+            sys.stderr.write(f"\r{about}: {done} of {runs} runs{end}")
+
+    return show
+
+
+def _note(about: str) -> Callable[[str], None]:
+    def show(text: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"{about} {text}\n")
+
+    return show
+
+
+def _say_row(policy: Policy, row: _Row, options: argparse.Namespace) -> None:
+    power, planned = row.power, row.simulation.planned
+    models = f", {options.models} models" if options.models > 1 else ""
+    say(f"{power.profile} on {row.simulation.truth.dataset}: {power.n} samples{models}, {power.runs} simulated runs")
+    say("  " + ", ".join(f"{one.value} {_share(power, one)}" for one in _SHOWN))
+    if row.needed is not None:
+        low, high = row.needed
+        said = f"between {low} and {high} samples" if high else f"more than {low} samples, if any number does"
+        say(f"  80 % of runs end GO or NO-GO with {said}")
+    widest = max(map(len, power.outcomes), default=4)
+    say(f"  {'rule':<{widest}}  PASS  FAIL  INCONCLUSIVE  NOT_APPLICABLE  WARNED  keeps from GO alone")
+    for name, found in power.outcomes.items():
+        shares = [found.get(one, 0.0) for one in _OUTCOMES]
+        passed = shares[0] + shares[4]
+        say(
+            f"  {name:<{widest}}  {passed:4.2f}  {shares[1]:4.2f}  {shares[2]:12.2f}  {shares[3]:14.2f}  {shares[5]:6.2f}"
+            f"  {power.alone.get(name, 0.0):19.2f}"
+        )
+    for shortfall in planned.shortfalls:
+        say(f"  never GO: {shortfall}")
+    for name, why in planned.left_out.items():
+        say(f"  not simulated, and taken as kept: {name}: {why}")
+    for name, why in planned.idle.items():
+        say(f"  no say: {name}: {why}")
+
+
+def _share(power: Power, decision: Decision) -> str:
+    return f"{power.share(decision):.2f} ± {2.0 * power.error(decision):.2f}"
+
+
+def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> None:
+    """Prints the rows of one policy in Markdown."""
+    say(f"### {name}\n")
+    say("| true model | data set | n | GO | NO-GO | INCONCLUSIVE | kept from GO by |")
+    say("|---|---|--:|--:|--:|--:|---|")
+    for row in rows:
+        power = row.power
+        shares = " | ".join(f"{power.share(one):.2f}" for one in _SHOWN)
+        say(f"| {power.profile} | {row.simulation.truth.dataset} | {power.n} | {shares} | {_culprits(power)} |")
+    left = {name: why for row in rows for name, why in row.simulation.planned.left_out.items()}
+    never = {said for row in rows for said in row.simulation.planned.shortfalls}
+    say("")
+    for said in sorted(never):
+        say(f"Never GO without more: {said}.")
+    if left:
+        say(f"Not simulated, and taken as kept: {', '.join(sorted(left))}.")
+    if rows:
+        say(
+            f"{options.runs} simulated runs a row, seed {options.seed}: Monte Carlo error at most {0.5 / options.runs**0.5:.3f}.\n"
+        )
+
+
+def _culprits(power: Power) -> str:
+    against = {
+        name: sum(found.get(one, 0.0) for one in (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE))
+        for name, found in power.outcomes.items()
+    }
+    worst = sorted((name for name, share in against.items() if share >= 0.05), key=lambda name: -against[name])[:3]
+    return ", ".join(f"{name} {against[name]:.2f}" for name in worst)
+
+
+def _as_json(row: _Row) -> dict[str, Any]:
+    power, planned = row.power, row.simulation.planned
+    return {
+        "profile": power.profile,
+        "dataset": row.simulation.truth.dataset,
+        "samples": power.n,
+        "runs": power.runs,
+        "decisions": {one.value: power.share(one) for one in _SHOWN},
+        "standard_errors": {one.value: power.error(one) for one in _SHOWN},
+        "rules": {name: {one.value: share for one, share in found.items()} for name, found in power.outcomes.items()},
+        "alone": dict(power.alone),
+        "samples_for_80_percent": None if row.needed is None else {"too_few": row.needed[0], "enough": row.needed[1]},
+        "not_simulated": dict(planned.left_out),
+        "no_say": dict(planned.idle),
+        "never_go": list(planned.shortfalls),
+    }

@@ -1,0 +1,344 @@
+"""Power: how likely a policy says GO, NO-GO or INCONCLUSIVE of a model whose true behaviour is known.
+
+Answers are drawn from a :class:`~.profiles.Truth`, metrics are estimated and judged by the code of a real run (``metrics.estimate``,
+the policy with its risk shared by all planned tests, ``core.verdict.decide``), and decisions are counted. Inference never fails and
+every answer can be read; waivers hold as on the day of the simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting
+from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
+from pytest_vlmrobust.policies import Extent, JudgedTest, OnNotApplicable, Policy, Rule, Tier
+from pytest_vlmrobust.policies.policy import WORST_FIRST
+
+from .judged import judged_tests
+from .known_tests import suite_tests
+from .policy_files import is_relative
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_vlmrobust.metrics.table import ScoreTable
+
+    from .profiles import Truth
+
+    Array = NDArray[np.float64]
+
+SIMULATED = ("corruptions", "patches", "resolution")
+"""Suites whose answers can be drawn."""
+DECIDED = 0.8
+"""The share of runs that should end GO or NO-GO."""
+_MOST_SAMPLES = 30_000
+_REMEMBERED = 200_000
+_LOSSES: dict[str, Callable[[ScoreTable, str], Array]] = {
+    "accuracy_drop": lambda table, name: table.clean - table.scores(name),
+    "harmful_flip_rate": lambda table, name: (table.clean - table.scores(name)).clip(min=0.0),
+    "relative_corruption_error": lambda table, name: table.clean - table.scores(name),
+    "baseline_drop": lambda table, name: (table.baseline_by_setting or {})[name] - table.scores(name),
+}
+"""Metrics of a cell that only grow when one more sample is lost: the losses they grow with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What of a policy is simulated: the tests of each blocking rule, and why others have none."""
+
+    policy: Policy
+    """With its risk shared by the tests of the run."""
+    tests: Mapping[str, tuple[tuple[str, JudgedTest], ...]]
+    """Rule id to (suite, test)."""
+    left_out: Mapping[str, str]
+    """Rule id to why it is not simulated. What is found holds given that these rules are kept."""
+    idle: Mapping[str, str]
+    """Rule id to why it has no say: it warns, or is about other data."""
+    shortfalls: tuple[str, ...] = ()
+    """Why such a run is never GO, whatever is measured."""
+
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """Suites whose answers are needed, in a fixed order."""
+        needed = {suite for tests in self.tests.values() for suite, _ in tests}
+        return tuple(suite for suite in SIMULATED if suite in needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """How often a policy ended how, over simulated runs with ``n`` samples each."""
+
+    profile: str
+    n: int
+    runs: int
+    decisions: Mapping[Decision, float]
+    """Share of runs."""
+    outcomes: Mapping[str, Mapping[Outcome, float]]
+    """Rule id to the share of runs with each outcome, the worst of its tests; MEASURED is a warning."""
+    alone: Mapping[str, float] = field(default_factory=dict)
+    """Rule id to the share of runs in which it alone kept the run from GO."""
+
+    def share(self, decision: Decision) -> float:
+        """Returns the share of runs that ended so."""
+        return self.decisions.get(decision, 0.0)
+
+    @property
+    def decided(self) -> float:
+        """The share of runs that ended GO or NO-GO."""
+        return self.share(Decision.GO) + self.share(Decision.NO_GO)
+
+    def error(self, decision: Decision) -> float:
+        """Returns the Monte Carlo standard error of a share: that of (k + 1) / (runs + 2), so that it is never 0."""
+        share = (self.share(decision) * self.runs + 1.0) / (self.runs + 2.0)
+        return math.sqrt(share * (1.0 - share) / self.runs)
+
+    def of_models(self, models: int) -> Power:
+        """Returns the power of a run about several such models, which are taken as independent: all have to be GO."""
+        go = self.share(Decision.GO) ** models
+        no_go = 1.0 - (1.0 - self.share(Decision.NO_GO)) ** models
+        several = {Decision.GO: go, Decision.NO_GO: no_go, Decision.INCONCLUSIVE: max(1.0 - go - no_go, 0.0)}
+        return replace(self, decisions=several)
+
+
+def plan(policy: Policy, truth: Truth) -> Planned:
+    """Returns what of a policy a simulated run of the suites that it asks for judges; of ``corruptions`` where it asks for none."""
+    asked = policy.coverage.suites or SIMULATED[:1]
+    by_suite = {suite: _tests(suite, truth) for suite in asked if suite in SIMULATED}
+    known = [test for tests in by_suite.values() for test in tests]
+    judged = policy.planned(known)
+    found: dict[str, tuple[tuple[str, JudgedTest], ...]] = {}
+    left_out: dict[str, str] = {}
+    idle: dict[str, str] = {}
+    shortfalls = []
+    for rule in policy.rules:
+        own = {test: suite for suite, tests in by_suite.items() for test in tests if rule.applies(test)}
+        if rule.treatment.tier is Tier.WARN:
+            idle[rule.id] = "only warns"
+        elif is_relative(rule) and not truth.has_baseline:
+            idle[rule.id] = "compares with an earlier run, and there is none"
+            if rule.treatment.on_not_applicable is OnNotApplicable.INCONCLUSIVE:
+                shortfalls.append(f"rule {rule.id} asks for --vlm-baseline")
+        elif own:
+            found[rule.id] = tuple((suite, test) for test, suite in own.items())
+        elif why := _not_simulated(rule, truth.dataset):
+            left_out[rule.id] = why
+        else:
+            idle[rule.id] = f"no test of a run on {truth.dataset} is in its scope"
+            measured = any(test.metric == rule.metric for test in known)
+            if measured and policy.coverage.rules is Extent.WHOLE:
+                shortfalls.append(f"rule {rule.id} meets no test, and coverage asks that all rules do")
+    left_out |= {
+        suite: "a suite that the policy asks for, and that is not simulated" for suite in asked if suite not in SIMULATED
+    }
+    return Planned(judged, found, left_out, idle, tuple(shortfalls))
+
+
+def _not_simulated(rule: Rule, dataset: str) -> str:
+    if rule.where.category:
+        return "is about a category, and profiles have none"
+    if rule.metric not in metrics.names():
+        return f"{rule.metric} is not simulated"
+    about = metrics.get(rule.metric)
+    if about.suite == "observatory":
+        return "the Observatory is not simulated"
+    if not rule.where.admits("dataset", dataset):
+        return ""
+    return f"{rule.metric} is not simulated there" if about.suite not in ("", "corruptions", "baseline") else ""
+
+
+def _tests(suite: str, truth: Truth) -> list[JudgedTest]:
+    settings = truth.settings(suite)
+    whole = (CLEAN_NAME, NO_IMAGE_NAME) if suite == SIMULATED[0] else ()
+    cells = [Cell(truth.name, truth.dataset, Setting.parse(name)) for name in (*whole, *settings)] if settings else []
+    found = [test for cell in cells for test in judged_tests(cell, baseline=truth.has_baseline)]
+    for test in sorted(suite_tests(suite), key=str):
+        if test.metric in metrics.names(scope="sweep") and (truth.has_baseline or metrics.get(test.metric).suite != "baseline"):
+            found.append(replace(test, model=truth.name, dataset=truth.dataset))
+    simulated = set(metrics.names())
+    return [test for test in found if test.metric in simulated]
+
+
+@dataclass(eq=False)
+class Simulation:
+    """Draws runs of one truth and judges them by one policy."""
+
+    policy: Policy
+    truth: Truth
+    today: date
+    _remembered: dict[tuple[object, ...], Outcome] = field(default_factory=dict)
+
+    @cached_property
+    def planned(self) -> Planned:
+        """What is simulated."""
+        return plan(self.policy, self.truth)
+
+    def run(self, n: int, runs: int, rng: np.random.Generator, progress: Callable[[int], None] = lambda _: None) -> Power:
+        """Simulates ``runs`` runs with ``n`` samples each."""
+        decisions: Counter[Decision] = Counter()
+        outcomes: dict[str, Counter[Outcome]] = {name: Counter() for name in self.planned.tests}
+        alone: Counter[str] = Counter()
+        for number in range(runs):
+            found = self.outcomes(self.truth.draw(n, self.planned.suites, rng))
+            decisions[decide(found.values(), shortfalls=len(self.planned.shortfalls))] += 1
+            for name, outcome in found.items():
+                outcomes[name][outcome] += 1
+            against = [name for name, outcome in found.items() if outcome in _AGAINST]
+            if len(against) == 1:
+                alone[against[0]] += 1
+            progress(number + 1)
+        return Power(
+            self.truth.name,
+            n,
+            runs,
+            {one: decisions[one] / runs for one in Decision},
+            {name: {one: count / runs for one, count in counted.items()} for name, counted in outcomes.items()},
+            {name: count / runs for name, count in alone.items()},
+        )
+
+    def outcomes(self, tables: Mapping[str, ScoreTable]) -> dict[str, Outcome]:
+        """Returns what each rule concludes of drawn scores: the worst of its tests."""
+        rules = {rule.id: rule for rule in self.planned.policy.rules}
+        estimates: dict[tuple[str, str, str], Estimate] = {}
+        return {
+            name: min(
+                (self._outcome(rules[name], *each, tables, estimates) for each in self._decisive(rules[name], tests, tables)),
+                key=WORST_FIRST.index,
+            )
+            for name, tests in self.planned.tests.items()
+        }
+
+    def _decisive(
+        self, rule: Rule, tests: Sequence[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]
+    ) -> Iterator[tuple[str, JudgedTest]]:
+        """Yields the tests that can decide a rule.
+
+        A setting that lost no more samples than another one, and won no fewer, is not judged worse: one more lost sample never
+        makes a verdict better. With clusters that is not so, and all are judged.
+        """
+        losses = _LOSSES.get(rule.metric)
+        table = next((tables[suite] for suite, _ in tests), None)
+        if losses is None or table is None or math.isfinite(rule.bound.low) or not table.clusters.independent:
+            yield from tests
+            return
+        counts = []
+        for suite, test in tests:
+            lost = losses(tables[suite], test.setting)
+            counts.append((float(lost.clip(min=0.0).sum()), float((-lost).clip(min=0.0).sum())))
+        seen: list[tuple[float, float]] = []
+        for place in sorted(range(len(tests)), key=lambda one: counts[one][1] - counts[one][0]):
+            harmful, helpful = counts[place]
+            if not any(worse >= harmful and luck <= helpful for worse, luck in seen):
+                seen.append(counts[place])
+                yield tests[place]
+
+    def _outcome(
+        self,
+        rule: Rule,
+        suite: str,
+        test: JudgedTest,
+        tables: Mapping[str, ScoreTable],
+        estimates: dict[tuple[str, str, str], Estimate],
+    ) -> Outcome:
+        table = tables[suite]
+        key = _counts(rule, suite, test, table)
+        if key and key in self._remembered:
+            return self._remembered[key]
+        about = suite, test.metric, test.setting
+        if about not in estimates:
+            cell = metrics.get(test.metric).scope == "cell"
+            found = metrics.estimate(test.metric, table, setting=test.setting if cell else None)
+            estimates[about] = replace(found, at=_remembering(found))
+        outcome = self.planned.policy.outcome(rule, test, estimates[about], today=self.today)
+        if key and len(self._remembered) < _REMEMBERED:
+            self._remembered[key] = outcome
+        return outcome
+
+    def samples_to_decide(
+        self,
+        n: int,
+        runs: int,
+        rng: np.random.Generator,
+        *,
+        most: int = _MOST_SAMPLES,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> tuple[int, int | None]:
+        """Returns between which sizes 80 % of runs are decided: ``(too few, enough)``; None for more than ``most``.
+
+        By doubling from ``n``, or halving, then by two steps between; each size has ``runs`` runs, so that the ends are rough.
+        """
+
+        def enough(size: int) -> bool:
+            progress(f"{size} samples")
+            return self.run(size, runs, rng).decided >= DECIDED
+
+        low, high = n, n
+        if enough(n):
+            while low > 25 and enough(low // 2):
+                low //= 2
+            low, high = low // 2, low
+        else:
+            while not enough(high * 2):
+                high *= 2
+                if high * 2 > most:
+                    return high, None
+            low, high = high, high * 2
+        for _ in range(2):
+            middle = round(math.sqrt(low * high))
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return low, high
+
+
+_AGAINST = {Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.ERROR}
+
+
+def _remembering(estimate: Estimate) -> Callable[[float], tuple[float, float]] | None:
+    known = {estimate.confidence: (estimate.low, estimate.high)}
+    at = estimate.at
+    if at is None:
+        return None
+
+    def remembered(level: float) -> tuple[float, float]:
+        if level not in known:
+            known[level] = at(level)
+        return known[level]
+
+    return remembered
+
+
+def _counts(rule: Rule, suite: str, test: JudgedTest, table: ScoreTable) -> tuple[object, ...]:
+    """Returns all that the outcome of a test of paired 0/1 scores depends on, nothing where that is more than counts."""
+    import numpy as np
+
+    about = metrics.get(test.metric)
+    readable = {"clean", "perturbed", "no_image", "baseline", "baseline_clean"}
+    if about.scope != "cell" or not {need.value for need in about.needs} <= readable or not table.clusters.independent:
+        return ()
+    arrays = [table.argument(need, test.setting) for need in about.needs]
+    if any(array is None or not bool(((array == 0.0) | (array == 1.0)).all()) for array in arrays):
+        return ()
+    code = sum(array * 2.0**place for place, array in enumerate(arrays))
+    counts = np.bincount(np.asarray(code, int), minlength=2 ** len(arrays))
+    return rule.id, *counts.tolist()
+
+
+def values(metric: str, table: ScoreTable, setting: str) -> float:
+    """Returns the value of a metric on a table, NaN where it is undefined; ``setting`` counts for metrics of a cell."""
+    about = metrics.get(metric)
+    key = setting if about.scope == "cell" else None
+    value = about.function(*(table.argument(need, key) for need in about.needs))
+    return float(value)
+
+
+def together(tests: Iterable[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]) -> list[float]:
+    """Returns the value of each test on drawn scores."""
+    return [values(test.metric, tables[suite], test.setting) for suite, test in tests]

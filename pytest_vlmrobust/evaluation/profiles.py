@@ -1,0 +1,588 @@
+"""Profiles: models whose true behaviour is known, from which paired answers are drawn.
+
+``profiles.yaml`` holds what VLM-RobustBench publishes of nine models on MMBench and MMMU-Pro. It publishes no drop of each setting,
+no answers of each sample and no intervals. What is published, and what is assumed to get from it to answers:
+
+*Published*: clean accuracy, visual gain, mean drop (mean relative corruption error times visual gain, Table 3), the five largest
+drops at each of three levels with their names (Tables 13, 14), the drops of the seven binary settings as a mean over the models
+(Table 4), how many settings lie in which tier (Table 19), Benign@Low (Table 3), harmful flips and their ratio to helpful ones
+(Table 23), the shares of tiers and of helpful flips by level over all models (Tables 18, 22).
+
+*Assumed*:
+
+- Settings that no table names fill the tiers evenly, spread so that the mean drop is the published one. Which of them has which
+  drop is told from how often other models list it; ``jpeg_compression`` has the drops next to its published 0.3 pp.
+- Published drops are measured ones, and noise spreads them: the largest is too large, and settings that cost nothing appear on both
+  sides of zero. The drops that are taken as true are those whose *expected sorted* measurements, at the published number of
+  samples, are the published drops, level by level (a deconvolution of order statistics). Binary drops, means over nine models,
+  are taken as they are.
+- Helpful flips are the model's mean (Table 23) times the level's share (Table 22); harmful ones are those plus the drop. Table 23
+  implies a larger mean drop than Table 3, so that mean harmful flips come out 0.2 to 1 pp below Table 23.
+- A sample has a latent difficulty: whether it flips under two settings is correlated by :data:`SHARED` on the scale of the
+  normal quantile, the same for all settings (nothing is published about it).
+- Without its picture a sample that was wrong with it is right with the chance of a guess.
+- Sizes of the picture: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than a
+  larger one. Patches: one patch, at random, shows what the whole picture shows, and on all others the model guesses; it neither
+  needs the context nor is it distracted by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.core.setting import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_NAME
+from pytest_vlmrobust.metrics.table import ScoreTable
+
+from .docket import Docket
+from .judged import family_and_level
+from .measured import chances
+from .plan import expand_settings
+from .replay import Replay
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+SHARED = 0.5
+"""Correlation of the latent scores by which one sample flips under two settings: assumed."""
+CHURN = 0.015
+"""The share of answers that turns right by luck, and of those that turn wrong, of a model that loses nothing."""
+_LEVELS = ("low", "mid", "high")
+_GRIDS = (2, 3)
+_HARMLESS = "jpeg_compression"
+_HARMLESS_DROP = 0.3
+_ROUNDS = 40
+_DRAWS = 400
+
+
+class Truth(Protocol):
+    """Something whose true behaviour is known, and of which answers can be drawn."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    @property
+    def dataset(self) -> str:
+        """What the data set is called in the scopes of rules."""
+        ...
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether an earlier run is drawn with it."""
+        ...
+
+    def settings(self, suite: str) -> tuple[str, ...]:
+        """Returns the settings of a suite under which it answers; none where nothing is known about them."""
+        ...
+
+    def draw(self, n: int, suites: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
+        """Returns the paired scores of ``n`` samples under the settings of each suite."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """A model by its true accuracies. Fractions, not percentage points."""
+
+    name: str
+    dataset: str
+    samples: int
+    """How many samples the published numbers rest on."""
+    clean: float
+    blind: float
+    """Accuracy without the picture."""
+    guess: float
+    """Chance of a guess."""
+    drops: Mapping[str, float]
+    """Setting to true drop."""
+    helpful: Mapping[str, float]
+    """Setting to the true share of answers that turn right, at least that of a negative drop."""
+    curve: float = 0.0
+    """Drop at the smallest of twelve sizes."""
+    churn: float | None = None
+    """With an earlier run by an equal model: the share of answers in which both differ, half of them each way. None for no
+    earlier run."""
+    lost: float = 0.0
+    """With an earlier run: by how much its accuracy was higher under every setting, clean and no_image excepted."""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """Setting to the drop that was published, or filled in, before noise was taken out."""
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether an earlier run is drawn with it."""
+        return self.churn is not None
+
+    def settings(self, suite: str) -> tuple[str, ...]:
+        """Returns the settings of a suite under which it answers."""
+        sets = {"corruptions": tuple(self.drops), "resolution": _ladder(), "patches": tuple(f"patches:{n}" for n in _GRIDS)}
+        return sets.get(suite, ())
+
+    def draw(self, n: int, suites: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
+        """Returns the paired scores of ``n`` samples, one table for each suite; clean and blind scores are those of all."""
+        import numpy as np
+
+        clean = rng.random(n) < self.clean
+        blind = self._blind(clean, rng.random(n))
+        difficulty = rng.standard_normal(n)
+        drawn = {
+            suite: self._answers(suite, clean, difficulty, rng) for suite in suites if suite != "patches" and self.settings(suite)
+        }
+        patches = self._patches(clean, rng) if "patches" in suites else {}
+        shared: dict[str, Any] = {
+            "clean": clean.astype(float),
+            "no_image": blind.astype(float),
+            "chances": np.full(n, self.guess),
+        }
+        tables = {suite: self._table(scores, shared, rng) for suite, scores in drawn.items()}
+        if patches:
+            best = {name: views.max(axis=1) for name, views in patches.items()}
+            tables["patches"] = self._table(best, {**shared, "patches_by_setting": patches}, rng)
+        return tables
+
+    def exact(self, n: int, suites: Iterable[str]) -> dict[str, ScoreTable]:
+        """Returns a population of ``n`` samples without chance: each share is that of the profile to 1/n, and the first flip."""
+        import numpy as np
+
+        place = (np.arange(n) + 0.5) / n
+        clean = place < self.clean
+        rank = np.where(clean, place / self.clean, (place - self.clean) / max(1.0 - self.clean, 1e-12))
+        blind = self._blind(clean, rank)
+        shared = {"clean": clean.astype(float), "no_image": blind.astype(float), "chances": np.full(n, self.guess)}
+        tables = {}
+        for suite in suites:
+            if suite == "patches" or not self.settings(suite):
+                continue
+            limits = self._limits(suite)
+            flips = rank[:, None] < np.where(clean[:, None], limits[0], limits[1])
+            scores = (clean[:, None] ^ flips).astype(float)
+            by_setting = dict(zip(self.settings(suite), scores.T, strict=True))
+            tables[suite] = self._table(by_setting, shared, np.random.default_rng(0))
+        if "patches" in suites:
+            patches = self._patches(clean, np.random.default_rng(0))
+            best = {name: views.max(axis=1) for name, views in patches.items()}
+            tables["patches"] = self._table(best, {**shared, "patches_by_setting": patches}, np.random.default_rng(0))
+        return tables
+
+    def _blind(self, clean: NDArray[np.bool_], rank: Array) -> NDArray[np.bool_]:
+        import numpy as np
+
+        wrong = min(self.guess, self.blind)
+        right = min(max((self.blind - (1.0 - self.clean) * wrong) / max(self.clean, 1e-12), 0.0), 1.0)
+        return np.asarray(rank < np.where(clean, right, wrong))
+
+    def _limits(self, suite: str) -> tuple[Array, Array]:
+        """Returns the chances, by setting, that a right answer turns wrong and a wrong one right."""
+        import numpy as np
+
+        if suite == "resolution":
+            rungs = len(self.settings(suite))
+            drops = self.curve * (1.0 - np.arange(rungs) / max(rungs - 1, 1)) ** 2
+            helpful = np.full(rungs, CHURN)
+        else:
+            drops = np.fromiter(self.drops.values(), float)
+            helpful = np.array([self.helpful[name] for name in self.drops])
+        helpful = np.minimum(np.maximum(helpful, -drops), 1.0 - self.clean)
+        harmful = (drops + helpful).clip(0.0, self.clean)
+        return harmful / max(self.clean, 1e-12), helpful / max(1.0 - self.clean, 1e-12)
+
+    def _answers(self, suite: str, clean: NDArray[np.bool_], difficulty: Array, rng: np.random.Generator) -> dict[str, Array]:
+        import numpy as np
+        from scipy.special import ndtri
+
+        lose, win = (ndtri(limit) for limit in self._limits(suite))
+        own = rng.standard_normal((len(clean), len(lose)))
+        latent = math.sqrt(SHARED) * difficulty[:, None] + math.sqrt(1.0 - SHARED) * own
+        scores = clean[:, None] ^ (latent < np.where(clean[:, None], lose, win))
+        return dict(zip(self.settings(suite), scores.astype(float).T, strict=True))
+
+    def _patches(self, clean: NDArray[np.bool_], rng: np.random.Generator) -> dict[str, Array]:
+        """Returns the answers to every patch of a model that neither needs the context nor is distracted by it."""
+        import numpy as np
+
+        knows = (self.clean - self.guess) / (1.0 - self.guess)
+        known = clean & (rng.random(len(clean)) < max(knows, 0.0) / max(self.clean, 1e-12))
+        found = {}
+        for grid in _GRIDS:
+            views = rng.random((len(clean), grid * grid)) < self.guess
+            views[np.arange(len(clean)), rng.integers(grid * grid, size=len(clean))] |= known
+            found[f"patches:{grid}"] = views.astype(float)
+        return found
+
+    def _table(self, scores: Mapping[str, Array], shared: Mapping[str, Any], rng: np.random.Generator) -> ScoreTable:
+        blind = shared["no_image"]
+        now = {CLEAN_NAME: shared["clean"], NO_IMAGE_NAME: blind, **scores}
+        earlier = None
+        if self.churn is not None:
+            lost = {CLEAN_NAME: 0.0, NO_IMAGE_NAME: 0.0}
+            earlier = {name: _changed(values, self.churn, lost.get(name, self.lost), rng) for name, values in now.items()}
+        return ScoreTable(
+            by_setting=scores, baseline_by_setting=earlier, reference_by_setting=dict.fromkeys(scores, blind), **shared
+        )
+
+
+def _changed(scores: Array, churn: float, lost: float, rng: np.random.Generator) -> Array:
+    """Returns the answers of an earlier model, better by ``lost``: beside that a share ``churn`` differs, half of them each way."""
+    import numpy as np
+
+    if not churn and not lost:
+        return scores
+    right = float(scores.mean())
+    limits = np.where(scores > 0.0, churn / 2.0 / max(right, 1e-12), (churn / 2.0 + lost) / max(1.0 - right, 1e-12))
+    return np.where(rng.random(len(scores)) < limits, 1.0 - scores, scores)
+
+
+@cache
+def _ladder() -> tuple[str, ...]:
+    return tuple(map(str, expand_settings(("ladder",))))
+
+
+def published(benchmark: str = "") -> dict[str, Profile]:
+    """Returns the published profiles by name, such as ``MMBench/Qwen3-VL-8B``; of one benchmark, or of both."""
+    return {
+        f"{name}/{model}": _profile(name, model)
+        for name, about in _read().items()
+        for model in about["models"]
+        if benchmark in ("", name)
+    }
+
+
+def nothing_lost(dataset: str = "MMBench", *, churn: float | None = None) -> Profile:
+    """Returns a model that loses nothing under any setting: as many answers turn right as turn wrong.
+
+    Clean and blind accuracy are the means of the published models of the benchmark that ``dataset`` names, or MMBench's.
+    """
+    own = published(benchmark_of(dataset)).values()
+    drops = dict.fromkeys(perturbations.names("robustbench"), 0.0)
+    return Profile(
+        name="nothing-lost",
+        dataset=dataset,
+        samples=0,
+        clean=sum(one.clean for one in own) / len(own),
+        blind=sum(one.blind for one in own) / len(own),
+        guess=next(iter(own)).guess,
+        drops=drops,
+        helpful=dict.fromkeys(drops, CHURN),
+        churn=churn,
+    )
+
+
+def typical(dataset: str = "MMBench") -> Profile:
+    """Returns the mean of the published models of the benchmark that ``dataset`` names, or MMBench's."""
+    own = list(published(benchmark_of(dataset)).values())
+    names = perturbations.names("robustbench")
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(values) / len(own)
+
+    return Profile(
+        name="typical",
+        dataset=dataset,
+        samples=own[0].samples,
+        clean=mean(one.clean for one in own),
+        blind=mean(one.blind for one in own),
+        guess=own[0].guess,
+        drops={name: mean(one.drops[name] for one in own) for name in names},
+        helpful={name: mean(one.helpful[name] for one in own) for name in names},
+        curve=mean(one.curve for one in own),
+    )
+
+
+def benchmark_of(dataset: str) -> str:
+    """Returns the benchmark whose models a data set is compared with: that which its name holds, else MMBench."""
+    plain = dataset.lower().replace("-", "").replace("_", "")
+    return next((name for name in _read() if name.lower().replace("-", "") in plain), "MMBench")
+
+
+def profile(name: str, dataset: str = "", offered: Iterable[str] = ()) -> Profile:
+    """Returns a published profile by its name, or by the model's alone where ``dataset`` names the benchmark.
+
+    Raises:
+        UnknownName: there is none; the message offers the nearest one of ``offered``, or of the published ones.
+    """
+    known = {one.lower(): one for one in published()}
+    for candidate in (name.lower(), f"{benchmark_of(dataset)}/{name}".lower()):
+        if candidate in known:
+            return published()[known[candidate]]
+    raise UnknownName("profile", name, offered or list(published()))
+
+
+@cache
+def _read() -> dict[str, Any]:
+    import yaml
+
+    content: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("profiles.yaml").read_text(encoding="utf-8"))
+    return content
+
+
+@cache
+def _profile(benchmark: str, model: str) -> Profile:
+    about, own = _read()[benchmark], _read()[benchmark]["models"][model]
+    clean, gain = own["table_3"]["clean"] / 100.0, own["table_3"]["visual_gain"] / 100.0
+    measured = _measured(about, own)
+    helpful = _helpful(about, own)
+    true = _without_noise(measured, helpful, about["samples"], seed=sorted(about["models"]).index(model))
+    return Profile(
+        name=f"{benchmark}/{model}",
+        dataset=benchmark,
+        samples=about["samples"],
+        clean=clean,
+        blind=clean - gain,
+        guess=about["guess"] / 100.0,
+        drops=true,
+        helpful={name: max(share, CHURN / 10.0 - true[name]) for name, share in helpful.items()},
+        curve=gain / 3.0,
+        measured=measured,
+    )
+
+
+def _level(setting: str) -> str:
+    return setting.partition(":")[2] or "binary"
+
+
+def _helpful(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the share of answers that turn right under each setting."""
+    names = perturbations.names("robustbench")
+    levels = {level: flips["helpful"] for level, flips in about["table_22"].items()}
+    mean = sum(levels[_level(name)] for name in names) / len(names)
+    share = own["table_23"]["harmful"] / own["table_23"]["ratio"] / 100.0
+    return {name: share * levels[_level(name)] / mean for name in names}
+
+
+def _measured(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
+    """Returns a drop for each setting that gives the published numbers, as a fraction."""
+    listed = _listed(about, own)
+    slots = _tiers(about, own, listed)
+    target = own["table_3"]["mrce"] * own["table_3"]["visual_gain"] / 100.0 * len(perturbations.names("robustbench"))
+    filled = _spread(slots, target - sum(listed.values()))
+    order = _commonness(about)
+    for level in _LEVELS:
+        free = sorted((name for name in order if _level(name) == level and name not in listed), key=order.__getitem__)
+        values = sorted(filled[level], reverse=True)
+        harmless = f"{_HARMLESS}:{level}"
+        if harmless in free:
+            nearest = min(range(len(values)), key=lambda place: abs(values[place] - _HARMLESS_DROP))
+            free.remove(harmless)
+            free.insert(nearest, harmless)
+        listed |= dict(zip(free, values, strict=True))
+    return {name: listed[name] / 100.0 for name in perturbations.names("robustbench")}
+
+
+def _listed(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
+    table = own.get("table_13") or own["table_14"]
+    named = {f"{name}:{level}": float(drop) for level, found in table.items() for name, drop in found.items()}
+    return named | {name: float(drop) for name, drop in about["table_4"].items()}
+
+
+def _tier(drop: float) -> str:
+    if drop < 1.0:
+        return "benign" if drop >= 0.0 else "positive"
+    return "mild" if drop < 3.0 else "moderate" if drop <= 10.0 else "catastrophic"
+
+
+def _tiers(about: Mapping[str, Any], own: Mapping[str, Any], listed: Mapping[str, float]) -> dict[str, list[tuple[float, float]]]:
+    """Returns, for each level, the interval of every drop that no table names, in percentage points, largest first."""
+    count = len(perturbations.names("robustbench"))
+    left = {
+        tier: round(share * count / 100.0) - sum(_tier(drop) == tier for drop in listed.values())
+        for tier, share in own["table_19"].items()
+    }
+    by_level = {level: [drop for name, drop in listed.items() if _level(name) == level] for level in _LEVELS}
+    rest = {
+        level: sum(_level(name) == level for name in perturbations.names("robustbench")) - len(by_level[level])
+        for level in _LEVELS
+    }
+    most = {level: min(drops) for level, drops in by_level.items()}
+    lows = rest["low"] + len(by_level["low"])
+    small = round(own["table_3"]["benign_at_low"] * lows / 100.0) - sum(drop < 1.0 for drop in by_level["low"])
+    mild_low = min(max(rest["low"] - small, 0), rest["low"]) if most["low"] > 1.0 else 0
+    counts = {"low": {"mild": mild_low, "moderate": 0}}
+    tiers = about["table_18"]
+    for tier, smallest in (("moderate", 3.0), ("mild", 1.0)):
+        of_both = max(left[tier] - counts["low"][tier], 0)
+        part = tiers["mid"][tier] / (tiers["mid"][tier] + tiers["high"][tier])
+        mid = min(round(part * of_both), rest["mid"]) if most["mid"] > smallest else 0
+        for level, number in (("mid", mid), ("high", of_both - mid)):
+            counts.setdefault(level, {})[tier] = min(number, rest[level] - sum(counts.get(level, {}).values()))
+    under = {level: rest[level] - sum(counts[level].values()) for level in _LEVELS}
+    share = min(max(left["positive"], 0) / max(sum(under.values()), 1), 1.0)
+    found = {}
+    for level in _LEVELS:
+        positive = round(share * under[level])
+        numbers = {**counts[level], "benign": under[level] - positive, "positive": positive}
+        limits = {"moderate": (3.0, 10.0), "mild": (1.0, 3.0), "benign": (0.0, 1.0), "positive": (-1.0, 0.0)}
+        found[level] = [(low, min(high, most[level])) for tier, (low, high) in limits.items() for _ in range(numbers[tier])]
+    return found
+
+
+def _spread(slots: Mapping[str, list[tuple[float, float]]], target: float) -> dict[str, list[float]]:
+    """Returns a drop in each slot such that they add up to ``target``: evenly placed, then leaning to one end of their tiers.
+
+    How far below zero the "positive" tier reaches is not published: as far as the sum asks for, from 0.2 to 4 pp.
+    """
+
+    def placed(lean: float, depth: float) -> dict[str, list[float]]:
+        found = {}
+        for level, intervals in slots.items():
+            values = []
+            for ends in dict.fromkeys(intervals):
+                number = intervals.count(ends)
+                low, high = (-depth, ends[1]) if ends[0] < 0.0 else ends
+                values += [low + (high - low) * ((place + 0.5) / number) ** lean for place in range(number)]
+            found[level] = values
+        return found
+
+    def total(lean: float, depth: float) -> float:
+        return sum(map(sum, placed(lean, depth).values()))
+
+    depth = _where(lambda value: total(1.0, value) - target, 0.2, 4.0)
+    lean = math.exp(_where(lambda value: total(math.exp(value), depth) - target, -2.0, 2.0))
+    return placed(lean, depth)
+
+
+def _where(function: Any, low: float, high: float) -> float:
+    """Returns where a falling function is nearest to zero."""
+    for _ in range(50):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if function(middle) > 0.0 else (low, middle)
+    return (low + high) / 2.0
+
+
+def _commonness(about: Mapping[str, Any]) -> dict[str, float]:
+    """Returns each setting with minus the sum of the drops that models list for its perturbation at any level."""
+    found = dict.fromkeys(perturbations.names("robustbench"), 0.0)
+    for own in about["models"].values():
+        for drops in (own.get("table_13") or own["table_14"]).values():
+            for kind, drop in drops.items():
+                for level in _LEVELS:
+                    found[f"{kind}:{level}"] -= drop
+    return found
+
+
+def _without_noise(measured: Mapping[str, float], helpful: Mapping[str, float], n: int, seed: int) -> dict[str, float]:
+    """Returns the drops whose expected sorted measurements on ``n`` samples are the sorted ``measured`` ones, level by level."""
+    import numpy as np
+
+    rng, found = np.random.default_rng(seed), dict(measured)
+    for level in _LEVELS:
+        names = sorted((name for name in measured if _level(name) == level), key=lambda name: -measured[name])
+        wanted = np.array([measured[name] for name in names])
+        luck = np.array([helpful[name] for name in names])
+        noise = rng.standard_normal((_DRAWS, len(names)))
+        noise -= noise.mean(axis=0)
+        true = wanted.copy()
+        for _ in range(_ROUNDS):
+            lucky = np.maximum(luck, -true)
+            spread = np.sqrt(np.maximum(true + 2.0 * lucky - true**2, 0.0) / n)
+            seen = -np.sort(-(true + spread * noise), axis=1).mean(axis=0)
+            true = -np.sort(-(true + 0.5 * (wanted - seen)))
+        found |= dict(zip(names, true.tolist(), strict=True))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """A model of an earlier run on one data set, taken as truth: its source images are drawn again, with all that was scored."""
+
+    name: str
+    dataset: str
+    clean: Array
+    blind: Array
+    chances: Array
+    groups: tuple[str, ...]
+    by_suite: Mapping[str, Mapping[str, Array]]
+    """Suite to setting to scores, shape (N,)."""
+    patches: Mapping[str, Array]
+    """Setting ``patches:n`` to the scores of every patch."""
+    has_baseline: bool = False
+
+    @property
+    def samples(self) -> int:
+        """How many samples the run asked."""
+        return len(self.clean)
+
+    def settings(self, suite: str) -> tuple[str, ...]:
+        """Returns the settings of a suite that the run measured."""
+        return tuple(self.by_suite.get(suite, ()))
+
+    def draw(self, n: int, suites: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
+        """Returns the scores of source images that are drawn with replacement until there are ``n`` samples."""
+        import numpy as np
+
+        _, codes = np.unique(np.asarray(self.groups), return_inverse=True)
+        members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
+        rows: list[Array] = []
+        total = 0
+        while total < n:
+            rows.append(members[int(rng.integers(len(members)))])
+            total += len(rows[-1])
+        drawn = np.concatenate(rows)[:n]
+        names = [str(place) for place, group in enumerate(rows) for _ in group][:n]
+        groups = None if len(set(names)) == len(names) else names
+        shared = {"clean": self.clean[drawn], "no_image": self.blind[drawn], "chances": self.chances[drawn], "groups": groups}
+        tables = {}
+        for suite in suites:
+            scores = {name: values[drawn] for name, values in self.by_suite.get(suite, {}).items()}
+            views = {name: values[drawn] for name, values in self.patches.items()} if suite == "patches" else None
+            blind = dict.fromkeys(scores, shared["no_image"])
+            tables[suite] = ScoreTable(by_setting=scores, patches_by_setting=views, reference_by_setting=blind, **shared)
+        return tables
+
+
+def recorded(run: Path) -> list[Recorded]:
+    """Returns the models of an earlier run, one for each data set of questions, from its evidence.
+
+    Raises:
+        StoreError: the evidence cannot be read.
+        UsageError: it holds no model with clean and blind answers and no failed inference.
+    """
+    from pytest_vlmrobust.store import Evidence
+
+    docket = Docket.read(run)
+    with Evidence.open(run, read_only=True) as evidence:
+        replay = Replay(evidence, docket.models)
+        cells: dict[tuple[str, str], list[Cell]] = {}
+        for cell in evidence.cells():
+            if cell.dataset not in docket.tasks:
+                cells.setdefault((cell.model, cell.dataset), []).append(cell)
+        found = [_recorded(replay, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
+    if not found:
+        raise UsageError(f"{run}: no model of this run answered questions with and without their pictures: nothing to draw from")
+    return found
+
+
+def _recorded(replay: Replay, cells: Iterable[Cell]) -> Recorded:
+    import numpy as np
+
+    results = {cell.setting: replay.result(cell) for cell in cells}
+    broken = next((one.cell for one in results.values() if np.isnan(one.values).any()), None)
+    if broken is not None:
+        raise UsageError(f"{broken}: inferences failed, and scores are missing. Complete the run: pytest --vlm-rerun errors")
+    by_suite: dict[str, dict[str, Array]] = {}
+    for setting, result in results.items():
+        if setting not in (CLEAN, NO_IMAGE):
+            family = family_and_level(setting)[0].rpartition("+")[2]
+            suite = {"patches": "patches", "ladder": "resolution"}.get(family, "corruptions")
+            by_suite.setdefault(suite, {})[str(setting)] = result.values
+    clean = results[CLEAN]
+    return Recorded(
+        name=f"{clean.cell.model}",
+        dataset=clean.cell.dataset,
+        clean=clean.values,
+        blind=results[NO_IMAGE].values,
+        chances=chances(clean.samples),
+        groups=tuple(sample.group or sample.id for sample in clean.samples),
+        by_suite=by_suite,
+        patches={str(setting): result.by_view for setting, result in results.items() if result.views > 1},
+    )
