@@ -39,7 +39,7 @@ from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
 from pytest_vlmrobust.shipped import shipped
-from pytest_vlmrobust.testing import CHECKS, LAWS
+from pytest_vlmrobust.testing import CHECKS, INTERVALS, LAWS, PROPERTIES
 
 ROOT = Path(__file__).parents[1]
 BUILT_IN = "pytest_vlmrobust.perturbations"
@@ -140,8 +140,9 @@ def metric_section(record: Metric | FamilyProperty) -> str:
 
 def checks() -> str:
     """Returns the table of the checks of metrics."""
-    rows = [(f"`test_{'verdict' if name in LAWS else 'metric'}[METRIC-{name}]`", check.meaning) for name, check in CHECKS.items()]
-    return table(("test", "the metric, or verdicts on it"), rows)
+    tests = {**dict.fromkeys(PROPERTIES, "metric"), **dict.fromkeys(INTERVALS, "interval"), **dict.fromkeys(LAWS, "verdict")}
+    rows = [(f"`test_{tests[name]}[METRIC-{name}]`", check.meaning) for name, check in CHECKS.items()]
+    return table(("test", "the metric, its interval, or verdicts on it"), rows)
 
 
 def perturbations(group: str) -> str:

@@ -1,6 +1,7 @@
 """Every registered metric holds what it claims on this installation, one of your own included: no model, no data.
 
-`test_metric` checks formulas and `test_verdict` the verdicts on them, on scores that Hypothesis makes up, always the same ones.
+`test_metric` checks formulas, `test_interval` how sure they claim to be, and `test_verdict` the verdicts on them, on scores that
+Hypothesis or a seeded generator makes up, always the same ones.
 `--hypothesis-profile=vlm-thorough`, or `VLMROBUST_PROFILE=vlm-thorough` in the environment, tries many more of them than the
 default `vlm-fast`. A check that fails makes the whole run fail, whatever the gate decides: that metric's numbers are not to be
 trusted.
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 import pytest
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.testing import LAWS, PROPERTIES, check_metric, checks_of, examples_of, unclaimed
+from pytest_vlmrobust.testing import INTERVALS, LAWS, PROPERTIES, check_metric, checks_of, examples_of, unclaimed
 
 
 def every_metric(checks: Iterable[str]) -> pytest.MarkDecorator:
@@ -32,6 +33,12 @@ def examples(pytestconfig: pytest.Config) -> int:
 @every_metric(PROPERTIES)
 def test_metric(metric: str, check: str, examples: int) -> None:
     """A formula holds a property."""
+    hold(metric, check, examples)
+
+
+@every_metric(INTERVALS)
+def test_interval(metric: str, check: str, examples: int) -> None:
+    """An interval holds a law."""
     hold(metric, check, examples)
 
 

@@ -16,12 +16,14 @@ from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.metrics import REGISTRY, Metric
 from pytest_vlmrobust.metrics.registry import needs_of
 
+from .intervals import INTERVALS
 from .properties import PROPERTIES, Property
 from .running import PROFILES, VARIABLE, examples_of
 from .verdicts import LAWS
 
 __all__ = [
     "CHECKS",
+    "INTERVALS",
     "LAWS",
     "PROFILES",
     "PROPERTIES",
@@ -33,8 +35,8 @@ __all__ = [
     "unclaimed",
 ]
 
-CHECKS: dict[str, Property] = {**PROPERTIES, **LAWS}
-"""Every check: of the formula first, then of verdicts on it."""
+CHECKS: dict[str, Property] = {**PROPERTIES, **INTERVALS, **LAWS}
+"""Every check: of the formula first, then of its interval, then of verdicts on it."""
 
 MetricLike = Metric | Callable[..., float] | str
 
@@ -46,7 +48,8 @@ def check_metric(metric: MetricLike, *, examples: int = 100, check: str = "") ->
     rather than infinity where it is undefined, and leaves its arguments as they were. With a missing (NaN) score, or without
     samples, it returns NaN or raises ValueError: never a number. When one score rises it moves as its record says: a metric of
     which lower is better never rises when the model answers better. It has its declared values for a perfect model, for scores
-    that nothing changes and for images that add nothing. Verdicts on it are monotone: see :data:`LAWS`.
+    that nothing changes and for images that add nothing. Its interval holds the value, and the truth as often as it says: see
+    :data:`INTERVALS`. Verdicts on it are monotone: see :data:`LAWS`.
 
     Args:
         metric: a registered metric, by name, record or function; or any function whose parameters are named as in

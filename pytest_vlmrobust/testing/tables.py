@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate
@@ -54,6 +55,21 @@ class Table:
             lambda names: list(names) * times,
             lambda groups: [f"{copy}-{group}" for copy in range(times) for group in groups],
         )
+
+    def duplicated(self) -> ScoreTable:
+        """Returns the scores with every sample there twice, each pair being of a source image of its own."""
+        twice = self._changed(lambda scores: np.concatenate([scores] * 2), lambda names: list(names) * 2)
+        return dataclasses.replace(twice, groups=[f"image {index}" for index in range(self.scores.samples)] * 2)
+
+    def of(self, rows: Sequence[int] | NDArray[np.intp]) -> ScoreTable:
+        """Returns the scores of some samples, of each as often as it is named, and each time with an image of its own."""
+        chosen = list(rows)
+        some = self._changed(lambda scores: scores[chosen], lambda names: [names[row] for row in chosen])
+        return dataclasses.replace(some, groups=None)
+
+    def mapped(self, change: Callable[[Scores], Scores]) -> ScoreTable:
+        """Returns the table with every array of scores changed, one after the other."""
+        return self._changed(change, list)
 
     def without_samples(self) -> ScoreTable:
         """Returns the scores of no sample."""
@@ -110,19 +126,31 @@ def tables(draw: st.DrawFn, record: Metric) -> Table:
     return Table(ScoreTable(**given), setting, drawn_order(draw, samples))
 
 
+def made(record: Metric, samples: int, scores: Maker, settings: Sequence[str] = SETTINGS) -> Table:
+    """Returns a table of scores that ``scores`` makes, each sample with an image, a position and people of its own."""
+    setting = _setting(record)
+    needs = {*record.needs, *((Needs.NO_IMAGE,) if record.gate else ())}
+    given = _given(needs, setting, samples, scores, settings)
+    for need in needs & LABELS:
+        given[need.value] = [("a", "b")[index % 2] for index in range(samples)]
+    return Table(ScoreTable(**given), setting, range(samples))
+
+
 def _setting(record: Metric) -> str | None:
     if record.scope == "sweep":
         return None
     return _OF_PATCHES if Needs.PATCHES in record.needs else SETTINGS[0]
 
 
-def _given(needs: set[Needs], setting: str | None, samples: int, scores: Maker) -> dict[str, Any]:
+def _given(
+    needs: set[Needs], setting: str | None, samples: int, scores: Maker, settings: Sequence[str] = SETTINGS
+) -> dict[str, Any]:
     """Returns the fields of a table; what the needs do not ask for is left out.
 
     Clean scores are the better ones of two, and those without this image the worse ones: otherwise most metrics would not apply.
     """
     curve = [f"resolution:{edge:g}" for edge in RESOLUTIONS] if needs & {Needs.ACCURACIES, Needs.RUNGS} else []
-    swept = SETTINGS if needs & {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING} else ()
+    swept = settings if needs & {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING} else ()
     names = dict.fromkeys([*([setting] if setting else []), *swept, *curve])
     given: dict[str, Any] = {
         "clean": np.maximum(scores(samples), scores(samples)),
@@ -134,7 +162,7 @@ def _given(needs: set[Needs], setting: str | None, samples: int, scores: Maker) 
         given["reference_by_setting"] = {name: scores(samples) for name in names}
     for need in needs & COMPANIONS:
         given[need.value] = {name: scores(samples) for name in names}
-    if needs & {Needs.BASELINE, Needs.BASELINE_CLEAN}:
+    if needs & {Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.BASELINE_BY_SETTING}:
         given["baseline_by_setting"] = {name: scores(samples) for name in ("clean", *names)}
     for field in sorted({_WITHOUT_LOOKING[need] for need in needs if need in _WITHOUT_LOOKING}):
         given[field] = scores(samples) / 2.0

@@ -1,0 +1,314 @@
+"""What the interval of a metric must hold: one check for each law.
+
+The first ones compare the intervals of generated tables with each other. The last two count how often an interval misses a truth
+that is known: by exact enumeration where all samples are of two kinds, and by simulation where many settings cost the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy import stats
+
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable
+from pytest_vlmrobust.metrics.record import LABELS
+
+from .cases import Scores
+from .properties import Property
+from .running import fails, tried
+from .tables import Table, made, tables
+
+LEVELS = (0.5, 0.9, 0.99)
+USUAL = 0.9
+"""The level that gates ask for: each end is missed by the truth with a risk of 5 %."""
+ON_AVERAGE, ANYWHERE = 1.5, 3.5
+"""How many times its risk an approximate interval may miss the truth: over several truths, and at the worst one of them."""
+SURPRISING = 1e-4
+"""How unlikely a number of misses has to be, at the tolerated risk, for a simulation to tell."""
+
+_CLOSE = 1e-7
+"""Ends found by bisection differ by less where they are equal."""
+_SIZES, _PARTS, _TRIES = (30, 60, 40, 90), 20, 100
+"""Samples of two kinds, in how many parts true mixtures divide, and how many kinds are looked at."""
+_TRUTHS = (1, 4, 7, 10, 13, 16, 19)
+"""Parts that are of the first kind."""
+_PAIRS, _CLEARLY = 200, 0.9
+"""Samples that nothing changes, and by how much their interval has to be the narrower one."""
+_QUESTIONS, _SAMPLES, _SHARE = 240, 60, 0.6
+_ALIKE = tuple(f"kind{kind}:{level}" for kind in range(7) for level in ("low", "mid", "high"))
+_PAIRED = {Needs.CLEAN, Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.BASELINE, Needs.BASELINE_BY_SETTING}
+
+Bounds = tuple[float, float]
+
+
+def _on_tables(check: Callable[[Metric, Table], None]) -> Callable[[Metric, int], None]:
+    def hold(record: Metric, examples: int) -> None:
+        __tracebackhide__ = True
+        tried(record.name, tables(record), lambda table: check(record, table), max(1, examples // 3))
+
+    return hold
+
+
+def _ordered(record: Metric, table: Table) -> None:
+    found = table.measured(record)
+    ends = {level: found.interval(level) for level in LEVELS} if math.isfinite(found.value) else {}
+    for level, (low, high) in ends.items():
+        if math.isnan(low) != math.isnan(high):
+            fails(record.name, f"has half an interval at {level:.0%}: {_said((low, high))}", table.shown())
+        if not math.isnan(low) and not low - _CLOSE <= found.value <= high + _CLOSE:
+            problem = f"has the interval {_said((low, high))} at {level:.0%}, which does not hold its value {found.value!r}"
+            fails(record.name, problem, table.shown())
+    for less, more in itertools.pairwise(ends):
+        if not _holds(ends[more], ends[less]):
+            fails(record.name, f"has {_said(ends[less])} at {less:.0%}, and {_said(ends[more])} at {more:.0%}", table.shown())
+
+
+def _duplicated(record: Metric, table: Table) -> None:
+    alone = dataclasses.replace(table.scores, groups=None)
+    once, twice = (_ends(table.measured(record, scores)) for scores in (alone, table.duplicated()))
+    if not _holds(twice, once):
+        ends = f"{_said(once)}, and {_said(twice)}"
+        fails(record.name, f"has {ends} when every sample is there twice, both of one source image", table.shown())
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A change of scores that turns a value v into ``total - v``."""
+
+    what: str
+    of: Callable[[Table], ScoreTable]
+    total: float
+
+
+def _symmetric(record: Metric, examples: int) -> None:
+    __tracebackhide__ = True
+    mirrors = _mirrors(record)
+
+    def check(table: Table) -> None:
+        for mirror in mirrors:
+            _mirrored(record, table, mirror)
+
+    tried(record.name, tables(record), check, max(1, examples // 4))
+
+
+def _mirrored(record: Metric, table: Table, mirror: Mirror) -> None:
+    found, other = table.measured(record), table.measured(record, mirror.of(table))
+    if not (math.isfinite(found.value) and math.isfinite(other.value)):
+        return
+    low, high = _ends(found)
+    expected, turned = (mirror.total - high, mirror.total - low), _ends(other)
+    if not (_holds(turned, expected, _SAME) and _holds(expected, turned, _SAME)):
+        problem = f"has {_said((low, high))}, and with {mirror.what} {_said(turned)}: expected {_said(expected)}, as of the value"
+        fails(record.name, problem, table.shown())
+
+
+_SAME = 2e-8
+"""A shift of a millionth is found, rounding is not."""
+
+
+@cache
+def _mirrors(record: Metric) -> list[Mirror]:
+    """Returns the changes that mirror the value of a metric, as ten tables show it."""
+    rng = np.random.default_rng(0)
+    probes = [made(record, 12, lambda rows, columns=0: _drawn(rng, rows, columns, 0.5)) for _ in range(10)]
+    wrong_for_right = "right answers for wrong ones and wrong for right"
+    return [
+        Mirror(wrong_for_right, _complement, total)
+        for total in (0.0, 1.0)
+        if all(_totals(record, probe, _complement(probe), total) for probe in probes)
+    ]
+
+
+def _totals(record: Metric, table: Table, other: ScoreTable, total: float) -> bool:
+    return abs(table.measured(record).value + table.measured(record, other).value - total) < _CLOSE
+
+
+def _complement(table: Table) -> ScoreTable:
+    return table.mapped(lambda scores: 1.0 - scores)
+
+
+def _pairing(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
+    """Compares scores that nothing changes with the same ones in another order for each setting."""
+    __tracebackhide__ = True
+    rng = np.random.default_rng(0)
+    for share in (0.5, 0.8):
+        one = _drawn(rng, _PAIRS, 0, share)
+        same = made(record, _PAIRS, lambda rows, columns=0, one=one: _repeated(one, rows, columns))
+        if same.scores.no_image is not None:
+            same = dataclasses.replace(same, scores=dataclasses.replace(same.scores, no_image=np.zeros(_PAIRS)))
+        other = same.mapped(lambda scores: scores[rng.permutation(len(scores))])
+        narrow, wide = (_ends(same.measured(record, scores)) for scores in (same.scores, other))
+        if not narrow[1] - narrow[0] < _CLEARLY * (wide[1] - wide[0]):
+            ends = f"{_said(narrow)} for scores that nothing changes, and {_said(wide)}"
+            fails(record.name, f"has {ends} for the same ones in another order: which belong together says nothing", same.shown())
+
+
+def _binomial(record: Metric, examples: int) -> None:
+    """Counts misses exactly: of samples of two kinds, how many are of which is binomial."""
+    __tracebackhide__ = True
+    pairs = itertools.islice(_pairs(record), max(1, examples // 12))
+    for kinds, size in zip(pairs, itertools.cycle(_SIZES), strict=False):
+        risks = _misses(record, kinds, size)
+        for side, found in zip(("low", "high"), risks, strict=True):
+            risk = (1.0 - USUAL) / 2.0
+            average, most = float(found.mean()), float(found.max())
+            if average > ON_AVERAGE * risk or most > ANYWHERE * risk:
+                problem = (
+                    f"has a {side} end at {USUAL:.0%} that the truth misses with probability {average:.3f} on average and "
+                    f"{most:.3f} at most, instead of {risk:.3f}: of {size} samples of two kinds, mixed in {found.size} ways"
+                )
+                fails(record.name, problem, kinds.shown())
+
+
+def _pairs(record: Metric) -> Iterator[Table]:
+    """Yields tables of two samples that differ in what the metric makes of them."""
+    for seed in range(_TRIES):
+        rng = np.random.default_rng(seed)
+        kinds = made(record, 2, lambda rows, columns=0, rng=rng: _drawn(rng, rows, columns, 0.5))
+        few, many = (_value(record, kinds, part) for part in (1, _PARTS - 1))
+        if math.isfinite(few + many) and abs(few - many) > _CLOSE:
+            yield kinds
+
+
+def _misses(record: Metric, kinds: Table, size: int) -> tuple[Scores, Scores]:
+    """Returns with which probability the truth lies below the low end, and above the high one, for each of several truths.
+
+    What is undefined, or does not apply, is no interval that misses.
+    """
+    low, high = np.array([_ends(kinds.measured(record, kinds.of(_mixed(count, size)))) for count in range(size + 1)]).T
+    truths = {part: _value(record, kinds, part) for part in _TRUTHS}
+    known = [(truth, _chances(part, size)) for part, truth in truths.items() if math.isfinite(truth)]
+    above = np.array([chances[low > truth + _CLOSE].sum() for truth, chances in known])
+    below = np.array([chances[high < truth - _CLOSE].sum() for truth, chances in known])
+    return above, below
+
+
+def _value(record: Metric, kinds: Table, part: int) -> float:
+    """Returns the value where so many parts of the samples are of the first kind."""
+    return kinds.measured(dataclasses.replace(record, interval=None), kinds.of(_mixed(part, _PARTS))).value
+
+
+def _mixed(first: int, of: int) -> list[int]:
+    return [0] * first + [1] * (of - first)
+
+
+@cache
+def _chances(part: int, size: int) -> Scores:
+    """Returns the probability of each number of samples of the first kind."""
+    found: Scores = stats.binom.pmf(np.arange(size + 1), size, part / _PARTS)
+    return found
+
+
+def _ends(found: Estimate) -> Bounds:
+    """Returns the interval at the usual level, which is that of every estimate; NaN where there is none."""
+    return (found.low, found.high) if found.finite and found.valid else (math.nan, math.nan)
+
+
+def _coverage(record: Metric, examples: int) -> None:
+    """Simulates samples of a population in which all settings cost the same."""
+    __tracebackhide__ = True
+    rng, runs = np.random.default_rng(0), 3 * examples
+    population = made(record, _QUESTIONS, lambda rows, columns=0: _quota(rng, rows, columns, _SHARE), _ALIKE)
+    truth = population.measured(record).value
+    if not math.isfinite(truth):
+        return
+    drawn = [population.of(rng.integers(_QUESTIONS, size=_SAMPLES)) for _ in range(runs)]
+    low, high = np.array([_ends(population.measured(record, scores)) for scores in drawn]).T
+    risk = (1.0 - USUAL) / 2.0
+    for side, misses in (("low", int((low > truth + _CLOSE).sum())), ("high", int((high < truth - _CLOSE).sum()))):
+        if stats.binom.sf(misses - 1, runs, ON_AVERAGE * risk) < SURPRISING:
+            problem = f"has a {side} end at {USUAL:.0%} that the truth {truth:.4f} misses in {misses} of {runs} simulated runs"
+            fails(
+                record.name, problem, f"{_SAMPLES} samples at a time of a population of {_QUESTIONS}, in which settings are alike"
+            )
+
+
+def _drawn(rng: np.random.Generator, rows: int, columns: int, share: float) -> Scores:
+    return (rng.random((rows, columns) if columns else rows) < share).astype(np.float64)
+
+
+def _quota(rng: np.random.Generator, rows: int, columns: int, share: float) -> Scores:
+    """Returns scores of which exactly a share is 1, in each column in another order."""
+    right = np.repeat((np.arange(rows) < share * rows).astype(np.float64)[:, None], max(columns, 1), axis=1)
+    mixed: Scores = rng.permuted(right, axis=0)
+    return mixed if columns else mixed[:, 0]
+
+
+def _repeated(one: Scores, rows: int, columns: int) -> Scores:
+    return np.repeat(one[:rows, None], columns, axis=1) if columns else one[:rows]
+
+
+def _holds(wide: Bounds, narrow: Bounds, close: float = _CLOSE) -> bool:
+    """Whether an interval holds another one; one that is not there holds anything, and is held."""
+    if any(map(math.isnan, (*wide, *narrow))):
+        return True
+    return wide[0] <= narrow[0] + close and wide[1] >= narrow[1] - close
+
+
+def _said(ends: Sequence[float]) -> str:
+    return f"[{ends[0]!r}, {ends[1]!r}]"
+
+
+def _no_interval(record: Metric) -> str:
+    return "" if record.interval else "it has no interval"
+
+
+def _not_paired(record: Metric) -> str:
+    if why := _no_interval(record):
+        return why
+    return "" if record.unchanged == 0.0 else "its record claims no value of 0 for scores that nothing changes (unchanged=)"
+
+
+def _compares(record: Metric) -> bool:
+    return len(set(record.needs) & _PAIRED) > 1
+
+
+def _unsymmetric(record: Metric) -> str:
+    return _no_interval(record) or ("" if _mirrors(record) else "no change of scores mirrors its value")
+
+
+def _of_scores_alone(record: Metric) -> bool:
+    return not set(record.needs) & LABELS
+
+
+def _of_several(record: Metric) -> bool:
+    return bool(set(record.needs) & {Needs.PERTURBED_BY_SETTING, *LABELS})
+
+
+INTERVALS = {
+    "ordered": Property(
+        "its interval holds its value, and is not narrower at a higher level", _on_tables(_ordered), unclaimed=_no_interval
+    ),
+    "duplicated": Property(
+        "its interval is not narrower when every sample is there twice, both of one source image",
+        _on_tables(_duplicated),
+        unclaimed=_no_interval,
+    ),
+    "symmetric": Property("its interval is mirrored where its value is", _symmetric, unclaimed=_unsymmetric),
+    "pairing": Property(
+        "its interval is narrower for scores that nothing changes than for the same ones in another order",
+        _pairing,
+        _compares,
+        _not_paired,
+    ),
+    "binomial": Property(
+        "the truth misses its interval as rarely as it says, counted exactly for samples of two kinds",
+        _binomial,
+        _of_scores_alone,
+        _no_interval,
+    ),
+    "coverage": Property(
+        "the truth misses its interval as rarely as it says, simulated for settings that are alike",
+        _coverage,
+        _of_several,
+        _no_interval,
+    ),
+}
+"""Every law of intervals, by the name that test ids carry."""
