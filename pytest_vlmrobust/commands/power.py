@@ -171,8 +171,8 @@ def _at_margins(policy: Policy, name: str, dataset: str, n: int, seed: int) -> l
     from pytest_vlmrobust.evaluation.margins import Margins
 
     _note("moving profiles against the bounds")("")
-    margins = Margins(policy, n, np.random.default_rng([seed, n]), _today())
-    base = replace(profiles.typical(dataset), churn=0.0 if _compares(policy) else None)
+    margins = Margins(policy, n, np.random.default_rng([seed, n]))
+    base = replace(profiles.typical(dataset), churn=0.01 if _compares(policy) else None)
     return margins.profiles(base, breaks=name.startswith(BREAKS), rule=name.partition(":")[2])
 
 

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.policies import JudgedTest, Policy, Rule
+from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.policies import Policy, Rule
 
-from .power import Simulation, together, values
+from .power import Planned, plan, values
 from .profiles import Profile
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from pytest_vlmrobust.metrics.table import ScoreTable
-
 ERRORS = 3.0
 """Standard errors between a true value and a bound."""
-_POPULATION = 8_000
-_DRAWS = 32
+KEPT, BROKEN = "keeps-3se", "breaks-3se"
+"""How profiles are called that keep or break bounds by so much."""
+_CELL_OF = {"worst_case_drop": "accuracy_drop", "worst_at_low": "accuracy_drop"}
+"""Largest values over settings: the metric of a cell whose largest value they are."""
+_NEARLY = 0.9
+"""Standard errors of summary metrics are simulated, and those of another profile are a little different."""
+_POPULATION = 4_000
+_DRAWS = 60
 _STEPS = 26
 
 _Move = Callable[[Profile, float, Sequence[str]], Profile]
-_Tests = Sequence[tuple[str, JudgedTest]]
 
 
 def _clean(profile: Profile, value: float, _: Sequence[str]) -> Profile:
@@ -82,115 +86,211 @@ factor of all drops."""
 _FACTOR: tuple[_Move, float, float] = (_scaled, 0.0, 40.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A profile that keeps the bounds of a policy, and which of them it cannot keep by three standard errors."""
-
-    profile: Profile
-    margins: Mapping[str, float]
-    """Rule id to how many standard errors its nearest true value lies inside of the bound."""
-
-
 @dataclass(eq=False)
 class Margins:
-    """Moves profiles against the bounds of one policy, for ``n`` samples."""
+    """Moves profiles against the bounds of one policy, for ``n`` samples.
+
+    True values and standard errors of cells, clean accuracy and visual gain are formulas of the profile; those of summary metrics
+    come from a population without chance and from simulated runs.
+    """
 
     policy: Policy
     n: int
     rng: np.random.Generator
-    today: date
+    _plans: dict[tuple[str, bool], Planned] = field(default_factory=dict)
 
-    def keeping(self, base: Profile) -> Kept:
-        """Returns a profile that keeps every bound by at least three standard errors, and the nearest by just as many.
+    def profiles(self, base: Profile, *, breaks: bool, rule: str = "") -> list[Profile]:
+        """Returns what keeps all bounds, with one of them kept or broken by just three standard errors, for each rule that moves.
 
-        Clean accuracy and visual gain rise to where they have to be; all positive drops share one factor, as large as their bounds
-        admit. Bounds that no factor keeps, as no model can at this size, do not count.
-        """
-        planned = Simulation(self.policy, base, self.today).planned
-        rules = [rule for rule in planned.policy.rules if rule.id in planned.tests]
-        profile = replace(base, name="keeps-3se")
-        for _ in range(2):
-            spread = self._spread(profile, planned.tests)
-            for rule in rules:
-                move, _, _ = _MOVES.get(rule.metric, _FACTOR)
-                if move in (_clean, _gain) and math.isfinite(rule.bound.low):
-                    inside = rule.bound.low + ERRORS * max(spread[rule.id])
-                    present = profile.clean if move is _clean else profile.clean - profile.blind
-                    profile = move(profile, max(present, inside), ())
-            losses = [rule for rule in rules if _follows_drops(rule)]
-            unscaled = profile if _ == 0 else replace(profile, drops=base.drops)
-            least = self._margins(_scaled(unscaled, 0.0, ()), losses, planned.tests, spread)
-            possible = [rule for rule in losses if least[rule.id] >= ERRORS]
-            low, high = 0.0, 4.0
-            for _step in range(_STEPS if possible else 0):
-                middle = (low + high) / 2.0
-                reached = self._margins(_scaled(unscaled, middle, ()), possible, planned.tests, spread)
-                low, high = (middle, high) if min(reached.values()) >= ERRORS else (low, middle)
-            profile = _scaled(unscaled, low if possible else 1.0, ())
-        spread = self._spread(profile, planned.tests)
-        return Kept(profile, self._margins(profile, rules, planned.tests, spread))
-
-    def at_margin(self, kept: Kept, name: str, errors: float) -> Profile:
-        """Returns the profile with the metric of one rule moved to ``errors`` standard errors inside of its bound, or beyond.
+        Args:
+            base: what is moved.
+            breaks: whether the bound of one rule is broken; otherwise all are kept, by more than that first.
+            rule: the rule; each one when empty.
 
         Raises:
             UsageError: the policy has no such simulated rule, or nothing moves its metric that far.
         """
-        planned = Simulation(self.policy, kept.profile, self.today).planned
-        rule = next((one for one in planned.policy.rules if one.id == name and name in planned.tests), None)
-        if rule is None:
-            raise UsageError(f"rule {name!r} is not simulated. Simulated: {', '.join(planned.tests)}")
-        profile, tests = kept.profile, {name: planned.tests[name]}
-        moved = profile
-        for _ in range(3):
-            spread = self._spread(moved, tests)
-            moved = self._moved(profile, rule, tests[name], lambda margin: margin - errors, spread[name])
-        called = f"{'keeps' if errors > 0.0 else 'breaks'}-3se:{name}"
-        return replace(moved, name=called)
+        kept = self.keeping(base)
+        if rule:
+            return [self._at_margin(kept, rule, -ERRORS if breaks else ERRORS)]
+        found = [] if breaks else [kept]
+        rules = self._rules(kept)
+        spread = self._spread(kept, {one.id: one for one in rules})
+        for one in rules:
+            with suppress(UsageError):  # what nothing moves, or not that far, is left out
+                moved = self._at_margin(kept, one.id, -ERRORS if breaks else ERRORS)
+                if breaks or all(self._as_far(kept, moved, other, spread) for other in rules):
+                    found.append(moved)
+        return found
 
-    def _moved(
-        self, profile: Profile, rule: Rule, tests: _Tests, excess: Callable[[float], float], spread: Sequence[float]
-    ) -> Profile:
-        move, low, high = _MOVES.get(rule.metric, _FACTOR)
-        if move is _FACTOR[0] and not _follows_drops(rule):
-            raise UsageError(f"rule {rule.id}: profiles have nothing that moves {rule.metric}")
-        among = [test.setting for _, test in tests if test.setting in profile.drops] or _scope(rule.metric, profile)
+    def _as_far(self, kept: Profile, moved: Profile, rule: Rule, spread: Mapping[str, float]) -> bool:
+        """Whether a rule is still kept by three standard errors, or as far as before where no model keeps it by so much."""
+        present = self._margin(moved, rule, spread)
+        return present >= _NEARLY * ERRORS or present >= self._margin(kept, rule, spread) - 1e-9
 
-        def at(value: float) -> float:
-            return excess(self._margin(move(profile, value, among), rule, tests, spread))
+    def keeping(self, base: Profile) -> Profile:
+        """Returns ``base``, made better until it keeps every bound by at least three standard errors, where a model can.
 
-        if at(low) * at(high) > 0.0:
-            raise UsageError(
-                f"rule {rule.id}: no value of {rule.metric} lies that many standard errors from {rule.bound} at {self.n} samples"
-            )
-        rising = at(high) > at(low)
+        Clean accuracy and visual gain rise, single drops and harmful flips fall to where their bounds ask for it, and then all drops
+        by one factor to where summary metrics do.
+        """
+        profile = replace(base, name=KEPT)
+        rules = self._rules(profile)
+        for rule in sorted(rules, key=lambda one: one.metric):  # clean accuracy before what is relative to it
+            profile = self._lifted(profile, rule)
+        for _ in range(2):
+            profile = self._capped(profile)
+        sums = {rule.id: rule for rule in rules if rule.metric not in _MOVES or rule.metric == "mean_harmful_flip_rate"}
+        spread = self._spread(profile, sums)
+        possible = {name: rule for name, rule in sums.items() if self._margin(_scaled(profile, 0.0, ()), rule, spread) >= ERRORS}
+        low, high = 0.0, 1.0
+        if not possible or all(self._margin(profile, rule, spread) >= ERRORS for rule in possible.values()):
+            return profile
         for _ in range(_STEPS):
             middle = (low + high) / 2.0
-            low, high = (low, middle) if (at(middle) > 0.0) is rising else (middle, high)
-        return move(profile, high if (excess(0.0) > 0.0) is rising else low, among)
+            good = all(self._margin(_scaled(profile, middle, ()), rule, spread) >= ERRORS for rule in possible.values())
+            low, high = (middle, high) if good else (low, middle)
+        return _scaled(profile, low, ())
 
-    def _spread(self, profile: Profile, tests: Mapping[str, _Tests]) -> dict[str, list[float]]:
-        """Returns the standard deviation of each test's value over simulated runs, by rule."""
+    def _planned(self, profile: Profile) -> Planned:
+        about = profile.dataset, profile.has_baseline  # all that a plan depends on
+        if about not in self._plans:
+            self._plans[about] = plan(self.policy, profile)
+        return self._plans[about]
+
+    def _rules(self, profile: Profile) -> list[Rule]:
+        """Returns the simulated rules whose metric something moves."""
+        planned = self._planned(profile)
+        return [rule for rule in self.policy.rules if rule.id in planned.tests and _moves(rule.metric)]
+
+    def _lifted(self, profile: Profile, rule: Rule) -> Profile:
+        move, _, _ = _MOVES.get(rule.metric, _FACTOR)
+        if move not in (_clean, _gain) or not math.isfinite(rule.bound.low):
+            return profile
+        if rule.metric == "accuracy" and CLEAN_NAME not in self._settings(profile, rule):
+            return profile
+        for _ in range(3):  # the standard error follows
+            if self._margin(profile, rule, {}) >= ERRORS:
+                break
+            _, error = self._formula(profile, rule.metric, CLEAN_NAME) or (0.0, 0.0)
+            profile = move(profile, rule.bound.low + ERRORS * error, ())
+        return profile
+
+    def _capped(self, profile: Profile) -> Profile:
+        """Returns the profile with each drop lowered to where all rules on its setting are kept by three standard errors."""
+        drops, helpful = dict(profile.drops), dict(profile.helpful)
+        for rule in self._rules(profile):
+            if _MOVES.get(rule.metric, _FACTOR)[0] not in (_one, _one_flips) or not math.isfinite(rule.bound.high):
+                continue
+            for name in self._settings(profile, rule):
+                if name not in drops:
+                    continue
+                for _ in range(4):
+                    trial = replace(profile, drops=drops, helpful=helpful)
+                    value, error = self._formula(trial, _CELL_OF.get(rule.metric, rule.metric), name) or (0.0, 0.0)
+                    excess = value - (rule.bound.high - ERRORS * error)
+                    if excess <= 0.0:
+                        break
+                    scale = profile.clean - profile.blind if rule.metric == "relative_corruption_error" else 1.0
+                    drops[name] = max(drops[name] - excess * scale, min(drops[name], 0.0))
+        return replace(profile, drops=drops)
+
+    def _at_margin(self, kept: Profile, name: str, errors: float) -> Profile:
+        rule = next((one for one in self._rules(kept) if one.id == name), None)
+        if rule is None:
+            movable = ", ".join(one.id for one in self._rules(kept))
+            raise UsageError(f"rule {name!r} is no simulated rule that profiles can be moved against. Those are: {movable}")
+        move, low, high = _MOVES.get(rule.metric, _FACTOR)
+        among = [setting for setting in self._settings(kept, rule) if setting in kept.drops]
+        moved = kept
+        for _ in range(2):
+            spread = self._spread(moved, {name: rule})
+
+            def better(value: float) -> Profile:
+                trial = move(kept, value, among)
+                return self._capped(trial) if errors > 0.0 and move is _scaled else trial
+
+            moved = self._found(rule, lambda value, spread=spread: self._margin(better(value), rule, spread) - errors, better, low, high)
+        return replace(moved, name=f"{KEPT if errors > 0.0 else BROKEN}:{name}")
+
+    def _found(
+        self, rule: Rule, excess: Callable[[float], float], at: Callable[[float], Profile], low: float, high: float
+    ) -> Profile:
+        first, last = excess(low), excess(high)
+        if first * last > 0.0:
+            raise UsageError(f"rule {rule.id}: no profile has {rule.metric} three standard errors from {rule.bound} at {self.n} samples")
+        rising = last > first
+        for _ in range(_STEPS):
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if (excess(middle) > 0.0) is rising else (middle, high)
+        return at((low + high) / 2.0)
+
+    def _settings(self, profile: Profile, rule: Rule) -> list[str]:
+        tests = self._planned(profile).tests[rule.id]
+        named = [test.setting for _, test in tests if metrics.get(test.metric).scope == "cell"]
+        return named or _scope(rule.metric, profile)
+
+    def _margin(self, profile: Profile, rule: Rule, spread: Mapping[str, float]) -> float:
+        """Returns how many standard errors the nearest true value of a rule lies inside of its bound; negative beyond."""
+        if rule.id in spread:
+            table = profile.exact(_POPULATION, ("corruptions",))["corruptions"]
+            found = [(values(rule.metric, table, ""), spread[rule.id])]
+        else:
+            cell = _CELL_OF.get(rule.metric, rule.metric)
+            settings = [CLEAN_NAME] if rule.metric in ("clean_accuracy", "visual_gain") else self._settings(profile, rule)
+            found = [pair for setting in settings if (pair := self._formula(profile, cell, setting))]
+        return min(min(value - rule.bound.low, rule.bound.high - value) / error for value, error in found)
+
+    def _spread(self, profile: Profile, rules: Mapping[str, Rule]) -> dict[str, float]:
+        """Returns the standard deviation of summary metrics over simulated runs, by rule; nothing for those with a formula."""
         import numpy as np
 
-        suites = tuple(dict.fromkeys(suite for own in tests.values() for suite, _ in own))
-        drawn: dict[str, list[list[float]]] = {name: [] for name in tests}
-        for _ in range(_DRAWS):
-            tables = profile.draw(self.n, suites, self.rng)
-            for name, own in tests.items():
-                drawn[name].append(together(own, tables))
-        return {name: np.array(each).std(axis=0, ddof=1).clip(min=0.1 / self.n).tolist() for name, each in drawn.items()}
+        needed = {name: rule for name, rule in rules.items() if _MOVES.get(rule.metric, _FACTOR)[0] in (_scaled, _flips)}
+        drawn: dict[str, list[float]] = {name: [] for name in needed}
+        for _ in range(_DRAWS if needed else 0):
+            table = profile.draw(self.n, ("corruptions",), self.rng)["corruptions"]
+            for name, rule in needed.items():
+                drawn[name].append(values(rule.metric, table, ""))
+        return {name: max(float(np.std(each, ddof=1)), 0.1 / self.n) for name, each in drawn.items()}
 
-    def _margins(
-        self, profile: Profile, rules: Sequence[Rule], tests: Mapping[str, _Tests], spread: Mapping[str, Sequence[float]]
-    ) -> dict[str, float]:
-        return {rule.id: self._margin(profile, rule, tests[rule.id], spread[rule.id]) for rule in rules}
+    def _formula(self, profile: Profile, metric: str, setting: str) -> tuple[float, float] | None:
+        """Returns the true value of a metric of one setting and its standard error on ``n`` samples; None for other settings."""
+        clean, gain = profile.clean, profile.clean - profile.blind
+        wrong_blind = (1.0 - clean) * min(profile.guess, profile.blind)
+        if metric == "visual_gain":
+            return gain, _error(gain, gain + 2.0 * wrong_blind, self.n)
+        if setting in (CLEAN_NAME, NO_IMAGE_NAME) or metric == "clean_accuracy":
+            right = profile.blind if setting == NO_IMAGE_NAME else clean
+            return (right, _error(right, right, self.n)) if metric in ("clean_accuracy", "accuracy") else None
+        if setting not in profile.drops:
+            return None
+        drop = profile.drops[setting]
+        helpful = min(max(profile.helpful[setting], -drop), 1.0 - clean)
+        harmful, churn = drop + helpful, profile.churn or 0.0
+        found = {
+            "accuracy": (clean - drop, clean - drop),
+            "accuracy_drop": (drop, harmful + helpful),
+            "relative_corruption_error": (drop, harmful + helpful),
+            "harmful_flip_rate": (harmful, harmful),
+            "helpful_flip_rate": (helpful, helpful),
+            "baseline_drop": (profile.lost, profile.lost + churn),
+            "mean_baseline_drop": (profile.lost, profile.lost + churn),
+            "drop_increase": (profile.lost, profile.lost + 2.0 * churn),
+        }
+        if metric not in found:
+            return None
+        value, square = found[metric]
+        unit = max(gain, 1e-9) if metric == "relative_corruption_error" else 1.0
+        return value / unit, _error(value, square, self.n) / unit
 
-    def _margin(self, profile: Profile, rule: Rule, tests: _Tests, spread: Sequence[float]) -> float:
-        """Returns how many standard errors the nearest test of a rule lies inside of its bound; negative beyond."""
-        tables = _population(profile, tests)
-        found = zip(together(tests, tables), spread, strict=True)
-        return min(min(value - rule.bound.low, rule.bound.high - value) / error for value, error in found)
+
+def _error(mean: float, square: float, n: int) -> float:
+    """Returns the standard error of the mean of n values from the expected value and that of the square."""
+    return max(math.sqrt(max(square - mean * mean, 0.0) / n), 0.1 / n)
+
+
+def _moves(metric: str) -> bool:
+    return metric in _MOVES or metrics.get(metric).suite in ("", "corruptions")
 
 
 def shifted(profile: Profile, metric: str, value: float) -> Profile:
@@ -203,9 +303,8 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
     about = metrics.get(metric)
     move, low, high = _MOVES.get(metric, _FACTOR)
     if metric not in _MOVES and about.suite not in ("", "corruptions"):
-        raise UsageError(
-            f"--shift {metric}: profiles have nothing that moves it. They move: {', '.join(_MOVES)}, and what follows from drops"
-        )
+        raise UsageError(f"--shift {metric}: profiles have nothing that moves it. They move: {', '.join(_MOVES)}, and what follows "
+                         "from drops")
     among = _scope(metric, profile)
     if move is _lost and profile.churn is None:
         profile = replace(profile, churn=0.0)
@@ -217,9 +316,7 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
         return max(values(metric, table, setting) for setting in settings) - value
 
     if at(low) * at(high) > 0.0:
-        raise UsageError(
-            f"--shift {metric}={value:g}: it cannot be moved there: from {at(low) + value:.3g} to {at(high) + value:.3g}"
-        )
+        raise UsageError(f"--shift {metric}={value:g}: it cannot be moved there: from {at(low) + value:.3g} to {at(high) + value:.3g}")
     rising = at(high) > at(low)
     for _ in range(_STEPS):
         middle = (low + high) / 2.0
@@ -227,15 +324,5 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
     return replace(move(profile, (low + high) / 2.0, among), name=f"{profile.name} with {metric} {value:g}")
 
 
-def _follows_drops(rule: Rule) -> bool:
-    about = metrics.get(rule.metric)
-    move, _, _ = _MOVES.get(rule.metric, _FACTOR)
-    return move not in (_clean, _gain, _lost) and about.suite in ("", "corruptions")
-
-
 def _scope(metric: str, profile: Profile) -> list[str]:
     return [name for name in profile.drops if metric != "worst_at_low" or name.endswith(":low")]
-
-
-def _population(profile: Profile, tests: _Tests) -> dict[str, ScoreTable]:
-    return profile.exact(_POPULATION, dict.fromkeys(suite for suite, _ in tests))

@@ -130,7 +130,7 @@ def plan(policy: Policy, truth: Truth) -> Planned:
                 shortfalls.append(f"rule {rule.id} asks for --vlm-baseline")
         elif own:
             found[rule.id] = tuple((suite, test) for test, suite in own.items())
-        elif why := _not_simulated(rule, truth.dataset):
+        elif why := _not_simulated(rule, truth.dataset, asked):
             left_out[rule.id] = why
         else:
             idle[rule.id] = f"no test of a run on {truth.dataset} is in its scope"
@@ -143,17 +143,17 @@ def plan(policy: Policy, truth: Truth) -> Planned:
     return Planned(judged, found, left_out, idle, tuple(shortfalls))
 
 
-def _not_simulated(rule: Rule, dataset: str) -> str:
+def _not_simulated(rule: Rule, dataset: str, suites: Sequence[str]) -> str:
     if rule.where.category:
         return "is about a category, and profiles have none"
     if rule.metric not in metrics.names():
         return f"{rule.metric} is not simulated"
     about = metrics.get(rule.metric)
     if about.suite == "observatory":
-        return "the Observatory is not simulated"
+        return "the Observatory is not simulated" if about.suite in suites else ""
     if not rule.where.admits("dataset", dataset):
         return ""
-    return f"{rule.metric} is not simulated there" if about.suite not in ("", "corruptions", "baseline") else ""
+    return f"{rule.metric} is not simulated" if about.suite in suites else ""
 
 
 def _tests(suite: str, truth: Truth) -> list[JudgedTest]:
@@ -337,8 +337,3 @@ def values(metric: str, table: ScoreTable, setting: str) -> float:
     key = setting if about.scope == "cell" else None
     value = about.function(*(table.argument(need, key) for need in about.needs))
     return float(value)
-
-
-def together(tests: Iterable[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]) -> list[float]:
-    """Returns the value of each test on drawn scores."""
-    return [values(test.metric, tables[suite], test.setting) for suite, test in tests]
