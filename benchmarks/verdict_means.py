@@ -2,7 +2,7 @@
 
     python benchmarks/verdict_means.py                    # 2,000 runs a row
     python benchmarks/verdict_means.py --quick            # 200 runs a row
-    python benchmarks/verdict_means.py --section means    # one of: means, shown, ratios, worst-tenth
+    python benchmarks/verdict_means.py --section means    # means, shown, shared, ratios or worst-tenth
 
 A run draws N samples, each with its mean loss over 133 settings, from a world whose true mean is known, and bounds that mean at
 5 % on each side. An upper end below the truth is a wrong PASS of a rule that bounds a drop from above, a lower end above it a
@@ -19,6 +19,7 @@ Everything is seeded by the name of its row: the same command prints the same ta
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator
@@ -196,6 +197,18 @@ def shown(runs: int) -> Iterator[str]:
         yield _line(world.name, n, f"{100 * world.truth:.2f}", side, f"{100 * bound:.2f}", *rates)
 
 
+def shared(runs: int) -> Iterator[str]:
+    """Yields how often lower ends err where many tests share a risk of 5 %, in multiples of what each may."""
+    yield "Shared risk: wrong FAIL in multiples of the risk of each test; `seen` trusts the samples at any risk"
+    yield _line("world", "N", "tests", "t", "full", "seen", "shipped")
+    worlds = (published(), even(0.012), rare(0.003, 1.0, published(), -1.0), rare(0.01, 1.0, published(), -1.0))
+    for world, n, count in itertools.product((*worlds, partly_gained(0.01, even(0.015))), (324, 853), (1, 2, 10, SETTINGS)):
+        losses, clusters, tail = world.draw(_rng(world.name, n, "shared"), n, 4 * runs), Clusters.of(None, n), TAIL / count
+        shipped, full = BoundedMeanTest.of_losses(losses, clusters), BoundedMeanTest.of(losses, clusters, -1.0, 1.0)
+        lowers = [one.lower(tail) for one in (MeanTest.of(losses, clusters), full, shipped.below, shipped)]
+        yield _line(world.name, n, count, *(f"{(lower > world.truth + 1e-12).mean() / tail:.2f}" for lower in lowers))
+
+
 def ratios(runs: int) -> Iterator[str]:
     """Yields how often the ends of ratios and averaged accuracies err, before (plain t, Fieller) and as shipped."""
     yield "Ratios and averages, 12 settings: wrong PASS and wrong FAIL of plain Student's t or Fieller's interval, and as shipped"
@@ -297,7 +310,7 @@ def _line(first: object, *rest: object) -> str:
     return f"{first!s:44}" + " ".join(f"{one!s:>12}" for one in rest)
 
 
-SECTIONS = {"means": means, "shown": shown, "ratios": ratios, "worst-tenth": worst_tenth}
+SECTIONS = {"means": means, "shown": shown, "shared": shared, "ratios": ratios, "worst-tenth": worst_tenth}
 
 
 def main() -> None:

@@ -101,7 +101,10 @@ def drop_increase(clean: ArrayLike, perturbed: ArrayLike, baseline_clean: ArrayL
 def mean_baseline_drop(perturbed_by_setting: BySetting, baseline_by_setting: BySetting) -> float:
     """Mean loss of accuracy since an earlier run over all settings.
 
-    Many samples under many settings say more about a small regression than any single cell does.
+    A mean over many settings varies less between samples than the score under one of them, so that a small loss that is spread
+    evenly shows: of 853 samples that lose 1.2 pp on average, with a standard deviation of 2.4 pp, more than 1 pp is shown in two
+    of three runs. That nothing was lost is shown no better by many settings than by one: samples that are lost under all of them
+    may be rare, and n samples without a loss leave 2.6 / n open. To pass ``<= 1 pp`` takes 265 samples that lose nothing.
 
     Formula: ``mean over settings s of mean(baseline_s - perturbed_s)``
 

@@ -15,7 +15,7 @@ from .scores import Scores, is_binary
 from .statistics.clusters import Clusters
 from .statistics.contrasts import score_ratio_interval
 from .statistics.differences import drop_test
-from .statistics.guarded import gains_to_expect, guarded_ratio_interval
+from .statistics.guarded import expected_gain, guarded_ratio_interval
 from .statistics.quantiles import one_sided
 
 _MOST = 16
@@ -50,7 +50,7 @@ def share_of_gain_interval(
 
     By the score test of the linear contrast for 0/1 scores, blind guesses among them. For graded scores, and means over several
     settings, by guarded Student's t: one more sample that loses all and needs no picture argues against the upper end, one that
-    gains as much as :func:`gains_to_expect` says against the lower one. Without it, and 3 % of samples lost under nine tenths of
+    gains as much as :func:`expected_gain` says against the lower one. Without it, and 3 % of samples lost under nine tenths of
     the settings, the upper end errs two to three times as often as it says.
 
     Args:
@@ -66,7 +66,7 @@ def share_of_gain_interval(
     values = _values(blind)
     if not is_binary(clean, perturbed) or len(values) > _MOST:
         losses = clean - perturbed
-        gained = (-float(gains_to_expect(losses[:, None])[0]), 0.0)
+        gained = (-expected_gain(losses, confidence), 0.0)
         parts = np.stack([losses, clean - blind], axis=1)
         return guarded_ratio_interval(parts, clusters, confidence, against_low=gained, against_high=(1.0, 0.0))
     cases = itertools.product((0.0, 1.0), (0.0, 1.0), values)

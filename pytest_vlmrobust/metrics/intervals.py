@@ -18,7 +18,7 @@ from .selections import low_settings, types, worst_tenth
 from .statistics.clusters import Clusters
 from .statistics.counts import count_interval
 from .statistics.differences import BoundTest, drop_test, largest_bounds
-from .statistics.guarded import BoundedMeanTest, gains_to_expect
+from .statistics.guarded import BoundedMeanTest
 from .statistics.maxima import largest_few_lower, largest_few_upper
 from .statistics.proportions import judged_proportion_interval
 from .statistics.quantiles import one_sided
@@ -160,8 +160,7 @@ def severe_failure_rate(table: ScoreTable, setting: str | None, confidence: floa
     if is_binary(table.clean, matrix):
         return _share_above(drop_test(table.clean, matrix, table.clusters), SEVERE * float(table.clean.mean()), tail)
     losses = (1.0 - SEVERE) * table.clean[:, None] - matrix
-    guarded = BoundedMeanTest.of(losses, table.clusters, -gains_to_expect(losses), 1.0 - SEVERE)
-    return _share_above(guarded, 0.0, tail)
+    return _share_above(BoundedMeanTest.of_losses(losses, table.clusters, largest=1.0 - SEVERE), 0.0, tail)
 
 
 def catastrophic_rate(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
@@ -194,8 +193,7 @@ def mean_corruption_error(table: ScoreTable, setting: str | None, confidence: fl
         value += ratio / len(kinds)
         weight = len(settings) / float(theirs.mean()) / len(kinds)  # of a sample under all settings of a perturbation
         worst, best = worst + weight, best + ratio * weight
-    smallest = -gains_to_expect(influence[:, None], best)
-    low, high = _bounds_of(BoundedMeanTest.of(influence[:, None], table.clusters, smallest, worst), confidence)
+    low, high = _bounds_of(BoundedMeanTest.of_losses(influence[:, None], table.clusters, best, worst), confidence)
     return max(value + low, 0.0), value + high
 
 

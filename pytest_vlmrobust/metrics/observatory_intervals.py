@@ -15,7 +15,7 @@ from .intervals import Bounds, drop_bounds, mean_bounds
 from .record import Needs
 from .scores import Scores, per_sample
 from .statistics.groups import GroupMeans, largest_gap_interval
-from .statistics.guarded import gains_to_expect, guarded_ratio_interval
+from .statistics.guarded import expected_gain, guarded_ratio_interval
 from .table import ScoreTable
 
 
@@ -75,7 +75,7 @@ def _gain(table: ScoreTable, other: Needs, confidence: float) -> Bounds:
 
 def _kept(table: ScoreTable, after: Scores, confidence: float) -> Bounds:
     """Bounds mean(after) / mean(clean) by guarded Student's t: a further sample may lose all, or gain as much as others did."""
-    gained = float(gains_to_expect((table.clean - after)[:, None])[0])
+    gained = expected_gain(table.clean - after, confidence)
     parts = np.stack([after, table.clean], axis=1)
     low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=(0.0, 1.0), against_high=(gained, 0.0))
     return max(low, 0.0), high

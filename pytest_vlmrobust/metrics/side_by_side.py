@@ -18,7 +18,7 @@ from .selections import types
 from .statistics.clusters import Clusters
 from .statistics.contests import Contest
 from .statistics.differences import BoundTest, TangoTest, drop_test
-from .statistics.guarded import Ends, gains_to_expect
+from .statistics.guarded import Ends, expected_losses
 from .table import ScoreTable
 
 Rows = NDArray[np.bool_]
@@ -96,17 +96,17 @@ class SideBySide:
 
     def clean_accuracy(self) -> Contest:
         """Mean clean score; needs a sample that counts."""
-        return self._contest(self._means(self.clean, self.kept()), (0.0, 1.0), ("",))
+        return self._contest(self._means(self.clean, self.kept()), Ends(0.0, 1.0), ("",))
 
     def mean_accuracy(self, settings: Sequence[str]) -> Contest:
         """Mean score under each setting, averaged over at least one that counts."""
-        return self._contest(self._average([self._accuracy(name) for name in settings]), (0.0, 1.0), settings)
+        return self._contest(self._average([self._accuracy(name) for name in settings]), Ends(0.0, 1.0), settings)
 
     def mean_drop(self, settings: Sequence[str]) -> Contest:
         """Mean drop from clean to each setting, averaged over at least one that counts: the metric ``mean_drop``."""
         drops = [self._means(self.clean - self.by_setting[name], self.kept(name)) for name in settings]
         average = self._average(drops)
-        return self._contest(average, (-gains_to_expect(average.values + average.influences), 1.0), settings)
+        return self._contest(average, expected_losses(average.values + average.influences), settings)
 
     def mean_corruption_error(self, settings: Sequence[str], reference: int) -> Contest:
         """Errors in units of a reference model's: the metric ``mean_corruption_error`` over at least one setting that counts.
@@ -119,8 +119,9 @@ class SideBySide:
         average = self._average(ratios)
         weights = [len(levels) / float(one.values[reference]) / len(kinds) for levels, one in zip(kinds, errors, strict=True)]
         best = np.sum([weight * one.values for weight, one in zip(weights, ratios, strict=True)], axis=0)
-        smallest, largest = average.values - gains_to_expect(average.influences, best), average.values + sum(weights)
-        return Contest.of(average.values, average.influences, self.clusters, (smallest, largest))
+        expected = expected_losses(average.influences, best)
+        ends = Ends(average.values + expected.smallest, average.values + sum(weights), average.values - best)
+        return Contest.of(average.values, average.influences, self.clusters, ends)
 
     def perfect(self, settings: Sequence[str], model: int) -> list[str]:
         """Returns the perturbations under which a model makes no error."""

@@ -54,7 +54,7 @@ class Contest:
             values: shape (M,).
             influences: shape (N, M), each column with a mean of 0; a value moves by the mean influence of the samples.
             clusters: which of the N samples move together.
-            ends: what values a further sample is expected to have.
+            ends: what values a further sample may have.
             counted: the share of the N samples that have a value of their own, and are not among those left out.
         """
         points = influences + values

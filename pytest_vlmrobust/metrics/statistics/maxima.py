@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .clusters import Clusters
-from .guarded import BoundedMeanTest
+from .guarded import BoundedMeanTest, Ends
 
 Array = NDArray[np.float64]
 
@@ -128,9 +128,9 @@ def largest_few_upper(losses: Array, clusters: Clusters, few: int, tail: float) 
 
     def bounds(sums: Array, variances: Array) -> Array:
         squares = variances.clip(min=0.0) / few**2
-        return BoundedMeanTest.from_variances(sums / few, squares, count, df, (-1.0, 1.0)).upper(tail)
+        return BoundedMeanTest.from_variances(sums / few, squares, count, df, Ends(-1.0, 1.0)).upper(tail)
 
-    alone = BoundedMeanTest.from_variances(means, covariance.diagonal(), count, df, (-1.0, 1.0)).upper(tail)
+    alone = BoundedMeanTest.from_variances(means, covariance.diagonal(), count, df, Ends(-1.0, 1.0)).upper(tail)
     return max(_best_exchange(np.argsort(-order, kind="stable"), few, means, covariance, bounds) for order in (means, alone))
 
 

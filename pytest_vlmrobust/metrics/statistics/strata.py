@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .clusters import Clusters
 from .differences import TangoTest
-from .guarded import BoundedMeanTest, gains_to_expect
+from .guarded import BoundedMeanTest, expected_losses
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -69,8 +69,7 @@ class Strata:
         if not np.isin(differences, (-1.0, 0.0, 1.0)).all():
             count = self.clusters.effective / float(self._weights @ self._undrawn)
             means, variances = self.means(differences), self.variances(differences)
-            ends = (-gains_to_expect(differences), 1.0)
-            return BoundedMeanTest.from_variances(means, variances, count, self._degrees_of_freedom, ends)
+            return BoundedMeanTest.from_variances(means, variances, count, self._degrees_of_freedom, expected_losses(differences))
         n = self._effective(differences)
         harmful, helpful = (self.means((sign * differences > 0).astype(np.float64)) for sign in (1.0, -1.0))
         return TangoTest(harmful * n, helpful * n, n, df)

@@ -9,6 +9,7 @@ from scipy import special
 
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.contests import Contest, place_intervals, places
+from pytest_vlmrobust.metrics.statistics.guarded import Ends
 
 Array = NDArray[np.float64]
 
@@ -17,7 +18,7 @@ def contest(scores: Array, groups: int = 1) -> Contest:
     """Returns the contest of the mean scores of models, shape (N, M); ``groups`` samples share a source image."""
     values = scores.mean(axis=0)
     clusters = Clusters.of([str(i // groups) for i in range(len(scores))], len(scores))
-    return Contest.of(values, scores - values, clusters, (0.0, 1.0))
+    return Contest.of(values, scores - values, clusters, Ends(0.0, 1.0))
 
 
 def intervals(found: Contest, *, higher: bool = True) -> list[list[int]]:
