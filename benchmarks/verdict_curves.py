@@ -204,7 +204,7 @@ def populations(sizes: Sequence[int], curves: Sequence[str]) -> Iterator[tuple[s
         for n in sizes:
             for redrawn in (0.04, 0.15):
                 yield curve, n, redrawn, False
-        if curve in {"flat", "rise", "zig-zag of .60"}:
+        if 1_200 in sizes and curve in {"flat", "rise", "zig-zag of .60"}:
             yield curve, 1_200, 0.15, True
 
 
