@@ -90,12 +90,12 @@ def largest_fall(rates: Array) -> float:
 
 
 METRICS = {
-    "absolute_continuous_error": Metric(lambda rates: float(variation(rates)), curve_intervals.continuous_error, (0.30,)),
-    "absolute_continuous_error, before": Metric(lambda rates: float(variation(rates)), before, (0.30,)),
+    "absolute_continuous_error": Metric(lambda rates: float(variation(rates)), curve_intervals.continuous_error, (0.20, 0.30)),
+    "absolute_continuous_error, before": Metric(lambda rates: float(variation(rates)), before, (0.20, 0.30)),
     "relative_continuous_error": Metric(
         lambda rates: float(variation(rates) / rates.mean()), curve_intervals.relative_continuous_error, (0.60,)
     ),
-    "resolution_wobble": Metric(lambda rates: float(wobble(rates)), curve_intervals.wobble_bounds, (0.20,)),
+    "resolution_wobble": Metric(lambda rates: float(wobble(rates)), curve_intervals.wobble_bounds, (0.25,)),
     "largest_downward_step": Metric(largest_fall, curve_intervals.downward_step, (0.06,)),
     "resolution_net": Metric(lambda rates: float(rates[-1] - rates[0]), curve_intervals.net, (0.30,)),
     "resolution_slope": Metric(lambda rates: float(slope_weights(np.log2(EDGES)) @ rates), curve_intervals.slope),
@@ -204,7 +204,7 @@ def populations(sizes: Sequence[int], curves: Sequence[str]) -> Iterator[tuple[s
         for n in sizes:
             for redrawn in (0.04, 0.15):
                 yield curve, n, redrawn, False
-        if curve in {"flat", "rise", "zig-zag of .60"}:
+        if 1_200 in sizes and curve in {"flat", "rise", "zig-zag of .60"}:
             yield curve, 1_200, 0.15, True
 
 

@@ -242,17 +242,14 @@ class StepTest:
         """
         if self.df <= 0:
             return math.inf
-        square, shrunk = critical_value(tail, self.df) ** 2, self.count / (self.count + 1.0)
+        square = critical_value(tail, self.df) ** 2
         values, variances, moves = self._with_one_more(weights)
         bottom = float(denominator @ self.means)
-        a = (bottom * shrunk) ** 2 - square * (
-            self._grown(float(denominator @ self.covariance @ denominator)) + (bottom / (self.count + 1.0)) ** 2
-        )
+        move = -bottom / (self.count + 1.0)
+        a = (bottom + move) ** 2 - square * (self._kept * float(denominator @ self.covariance @ denominator) + move**2)
         if a <= 0.0:
             return math.inf
-        b = values * bottom * shrunk - square * (
-            self._grown(weights @ self.covariance @ denominator) - moves * bottom / (self.count + 1.0)
-        )
+        b = values * (bottom + move) - square * (self._kept * (weights @ self.covariance @ denominator) + moves * move)
         c = values**2 - square * variances
         return float(((b + np.sqrt(np.maximum(b * b - a * c, 0.0))) / a).max())
 
@@ -274,12 +271,12 @@ class StepTest:
         """Returns values and variances of contrasts (M, R) with one more cluster against them, and by how much it moves them."""
         values = weights @ self.means
         moves = (np.sqrt(_largest(weights)) - values) / (self.count + 1.0)
-        return values + moves, self._grown(self._errors(weights) ** 2) + moves**2, moves
+        return values + moves, self._kept * self._errors(weights) ** 2 + moves**2, moves
 
-    def _grown(self, variances: Array) -> Array:
-        """Returns what variances and covariances of means are with one more cluster, but for its own deviation."""
-        smaller: Array = variances * (max(self.count - 1.0, 1.0) / (self.count + 1.0))
-        return smaller
+    @property
+    def _kept(self) -> float:
+        """What is left of variances and covariances of means with one more cluster, but for its own deviation."""
+        return max(self.count - 1.0, 1.0) / (self.count + 1.0)
 
     def _error(self, weights: Array) -> float:
         return float(self._errors(weights[None])[0])

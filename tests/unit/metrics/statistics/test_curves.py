@@ -153,15 +153,15 @@ def test_what_a_step_counts_is_the_average_over_halves(ratio: float) -> None:
     ids=["flat", "rise", "zig-zag", "one step"],
 )
 def test_both_ends_err_seldom(rates: Array, n: int) -> None:
-    """Nominal 5 %; in 300 runs more than 8 % has a probability below 1 % where 5 % is true."""
+    """Nominal 5 %; in 200 runs more than 9 % has a probability below 1 % where 5 % is true."""
     truth, signs, average = float(variation(rates)), sign_contrasts(12), np.full(12, 1 / 12)
     errors = np.zeros(4)
-    for seed in range(300):
+    for seed in range(200):
         test = StepTest.of(_answers(rates, n, seed), Clusters.of(None, n))
         ratio = truth / float(rates.mean())
         errors[:2] += (test.lower(0.05) > truth, test.upper(signs, 0.05) < truth)
         errors[2:] += (test.ratio_lower(average, 0.05) > ratio, test.ratio_upper(signs, average, 0.05) < ratio)
-    assert errors.max() / 300 <= 0.08, errors
+    assert errors.max() / 200 <= 0.09, errors
 
 
 def test_falls_are_the_contrasts_of_the_largest_downward_step() -> None:
