@@ -225,7 +225,9 @@ def scripted_oracles() -> str:
     """Returns the table of the scripted models that come with the package."""
     files = [ORACLES / f"{name}.yaml" for name in oracles()]
     said = [file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files]
-    return table(("name", "behaviour"), [(f"`scripted:oracle/{file.stem}`", text) for file, text in zip(files, said, strict=True)])
+    return table(
+        ("name", "behaviour"), [(f"`scripted:oracle/{file.stem}`", text) for file, text in zip(files, said, strict=True)]
+    )
 
 
 def benchmarks() -> str:

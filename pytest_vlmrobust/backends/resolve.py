@@ -114,7 +114,9 @@ def _scripted(name: str, file: str) -> ModelRef:
         path = ORACLES / f"{oracle}.yaml"
         if not path.is_file():
             known = oracles()
-            raise ModelError(f"--vlm {name!r}: no oracle is called {oracle!r}.{did_you_mean(oracle, known)} Known: {', '.join(known)}")
+            raise ModelError(
+                f"--vlm {name!r}: no oracle is called {oracle!r}.{did_you_mean(oracle, known)} Known: {', '.join(known)}"
+            )
     if not path.is_file():
         raise ModelError(
             f"--vlm {name!r}: there is no file {str(path)!r}. Expected scripted:FILE, a YAML or JSON file of rules, or "

@@ -83,9 +83,7 @@ def _of_scores(setting: Setting, asked: Asked) -> list[str]:
     names = cell_metrics(setting, asked.task)
     if asked.task and asked.samples is not None:
         names = observatory.offered(names, asked.samples, str(setting))
-    changes = setting not in (CLEAN, NO_IMAGE) and (
-        asked.samples is None or not all(label_preserving(setting, asked.samples))
-    )
+    changes = setting not in (CLEAN, NO_IMAGE) and (asked.samples is None or not all(label_preserving(setting, asked.samples)))
     names += [LABEL_PRESERVING_DROP] if changes else []
     names += [PREPROCESSING_GAIN] if is_preprocessed(setting) else []
     return names

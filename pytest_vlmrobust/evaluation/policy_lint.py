@@ -62,7 +62,9 @@ def lacks_basics(policy: Policy) -> list[Finding]:
         text = "no blocking rule on all data asks for visual_gain: a model that answers without looking may be GO"
         found.append(f"{text}. Add {{metric: visual_gain, min: 7pp}} without a where, or a bound of your own")
     if not any(_is_about_clean(rule) for rule in everywhere):
-        text = "no blocking rule on all data asks for clean accuracy: a model that is wrong everywhere loses nothing, and may be GO"
+        text = (
+            "no blocking rule on all data asks for clean accuracy: a model that is wrong everywhere loses nothing, and may be GO"
+        )
         found.append(f"{text}. Add {{metric: clean_accuracy, min: ...}} without a where, above what guessing gets")
     return [Finding(source, sentence) for sentence in found] if blocking else []
 

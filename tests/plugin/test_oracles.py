@@ -1,6 +1,6 @@
 """Each shipped policy against scripted models with declared faults, through the real gate and the shipped suites.
 
-The suites run whole, over fewer settings, and all models of a policy in one run: its decision about each is read from results.json.
+The suites run whole, over fewer settings, and all models of a policy in one run, whose results.json has the decision about each.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from pytest_vlmrobust.datasets import register_collection
 from pytest_vlmrobust.perturbations import catalog
 
 register_collection("people", lambda: People({PEOPLE}, ("light", "dark")))
-levels = [f"{{{{name}}}}:{{{{level}}}}" for name in ("gaussian_blur", "brightness", "jpeg_compression") for level in ("low", "mid", "high")]
+named = ("gaussian_blur", "brightness", "jpeg_compression")
+levels = [f"{{{{name}}}}:{{{{level}}}}" for name in named for level in ("low", "mid", "high")]
 catalog.SETS["robustbench"] = lambda: [*levels, "autocontrast", "flip_v"]
 catalog.SETS["observatory_id"] = lambda: ["observatory_posterize"]
 catalog.SETS["observatory_ood"] = lambda: ["standin_halftone"]
@@ -115,12 +116,20 @@ TABLE: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "strict": (
         ("--vlm-dataset=shapes", "--vlm-patches=2,3", "test_corruptions.py", "test_patches.py", "test_resolution.py"),
         dict.fromkeys(
-            ("constant", "majority", "guesser", "distracted", "weak_family", "churner", "severe_half", "zig_zag", "falling"), NOT_GO
+            ("constant", "majority", "guesser", "distracted", "weak_family", "churner", "severe_half", "zig_zag", "falling"),
+            NOT_GO,
         ),
     ),
 }
 """Policy to what it runs on, and what it has to decide about each model whose fault it claims to see."""
-LACKS: Mapping[tuple[str, str], str] = {}
+LACKS: Mapping[tuple[str, str], str] = {
+    (
+        "default",
+        "normal",
+    ): "benign-at-low judges a share of settings by its value, which one point of drop at low with noise breaks",
+    ("default", "illusion_blind"): "identity-illusions only warns: needs illusions-not-lost and boxes-not-lost of observatory",
+    ("default", "one_cell"): "pointing is not applicable and nothing breaks: needs one-place-for-all of observatory",
+}
 """What a policy does not decide yet, and why."""
 FAST = ("observatory",)
 
@@ -157,7 +166,7 @@ class Lab:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", *models, *options]
         command += [f"--vlm-thresholds={policy}", f"--vlm-report={report}", *suites]
         environment = {name: text for name, text in os.environ.items() if name not in {"PYTEST_ADDOPTS", "GITHUB_STEP_SUMMARY"}}
-        done = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+        done = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, check=False)
         assert report.is_dir(), done.stdout + done.stderr
         found = json.loads((report / "results.json").read_text(encoding="utf-8"))["decisions"]
         return {name: str(found[name]) for name in expected}
@@ -192,6 +201,9 @@ def test_a_fault_that_a_policy_claims_to_see_is_never_go(lab: Lab, policy: str, 
 
 def test_every_oracle_and_every_policy_is_in_the_table() -> None:
     named = {oracle for _, decided in TABLE.values() for oracle in decided}
-    neutral = {"neutral_independent", "neutral_identical"}  # broken in nothing: what PCRI says of them is tested beside its formula
+    neutral = {
+        "neutral_independent",
+        "neutral_identical",
+    }  # broken in nothing: what PCRI says of them is tested beside its formula
     assert named | neutral == set(oracles())
     assert set(TABLE) | {"tiny"} == {path.stem for path in shipped("thresholds").glob("*.yaml")}

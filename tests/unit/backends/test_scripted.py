@@ -9,8 +9,8 @@ import pytest
 
 from pytest_vlmrobust.backends import AnswerKey, BackendOptions, open_backend, oracles, resolve
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.boxes import Localisation
+from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
@@ -107,7 +107,10 @@ def test_a_function_may_return_a_whole_prediction() -> None:
         ("rules: x", "'rules' is str; expected a list of rules"),
         ("default: 3", "'default' is 3; expected text, in quotes"),
         ("rules: [x]", "rule 1 is 'x'; expected a mapping"),
-        ("rules: [{answer: A}, {setting: x}]", "rule 2 has no answer; expected exactly one of answer, letter, error, option, always, right"),
+        (
+            "rules: [{answer: A}, {setting: x}]",
+            "rule 2 has no answer; expected exactly one of answer, letter, error, option, always, right",
+        ),
         ("rules: [{answer: A, letter: B}]", "rule 1 has answer and letter; expected exactly one"),
         ("rules: [{answer: A, settings: x}]", r"rule 1: unknown key 'settings'. Did you mean 'setting'\?"),
         ("rules: [{answer: yes}]", "rule 1: answer is True; expected text, in quotes"),
@@ -230,5 +233,5 @@ def test_shipped_oracles_open_and_say_what_they_are(name: str) -> None:
 
 
 def test_an_unknown_oracle_is_named_with_the_nearest() -> None:
-    with pytest.raises(ModelError, match="no oracle is called 'constnat'. Did you mean 'constant'"):
+    with pytest.raises(ModelError, match=r"no oracle is called 'constnat'\. Did you mean 'constant'"):
         resolve("scripted:oracle/constnat")
