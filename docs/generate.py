@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust import metrics, scoring
+from pytest_vlmrobust.backends import oracles
 from pytest_vlmrobust.backends.builtin import BOX_CONVENTIONS, PUBLISHED
+from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.datasets.benchmark import Benchmark
@@ -221,6 +223,15 @@ def models() -> str:
     return table(("name", "hub id", "billion parameters", "prompt mode", "box convention"), rows)
 
 
+def scripted_oracles() -> str:
+    """Returns the table of the scripted models that come with the package."""
+    files = [ORACLES / f"{name}.yaml" for name in oracles()]
+    said = [file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files]
+    return table(
+        ("name", "behaviour"), [(f"`scripted:oracle/{file.stem}`", text) for file, text in zip(files, said, strict=True)]
+    )
+
+
 def benchmarks() -> str:
     """Returns the table of the shipped benchmarks."""
     rows = [benchmark_row(record) for record in read_benchmarks(SHIPPED).values()]
@@ -332,7 +343,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "columns": columns,
     },
     "docs/reference/thresholds.md": {"policies": policies},
-    "docs/reference/models.md": {"models": models},
+    "docs/reference/models.md": {"models": models, "oracles": scripted_oracles},
     "docs/reference/errors.md": {"errors": exceptions},
     "docs/reference/scoring.md": {
         "scorers": scorers,

@@ -9,15 +9,16 @@
       - {setting: "*_blur:*", right: 0.6, luck: 0.1}
       - {right: 0.8, luck: 0.1}
 
-``dataset``, ``sample``, ``setting`` and ``group`` are globs, ``task`` is a kind of answer, ``text`` is a regular expression looked
-for in the prompt; those that a rule does not give match everything. A rule ``answer``s with text, with a ``letter`` of the
+``dataset``, ``sample``, ``setting`` and ``group`` are globs, ``task`` is a kind of answer, ``text`` is a regular expression
+looked for in the prompt; those that a rule does not give match everything. A rule ``answer``s with text, with a ``letter`` of the
 request's choices, or with an ``error``: these need no dataset. The others declare a behaviour, and what it comes to follows from
 the samples that are asked about, with their targets, which a run tells a scripted model and no other:
 
-``right`` is the share of samples that are answered right, or ``chance`` for what a guess gets. Which ones follows from a hash of the
-sample, so that what is right at 0.6 is also right at 0.8. Of the share ``luck`` of samples, each view is drawn anew, by a hash of
-its pixels. ``option`` answers with the first option whose text a glob matches, and leaves samples without one to the next rule.
-``always: majority`` answers with the commonest target of the dataset, ``always: told`` with the boxes that the prompt tells.
+``right`` is the share of samples that are answered right, or ``chance`` for what a guess gets. Which ones follows from a hash of
+the sample, so that what is right at 0.6 is also right at 0.8. Of the share ``luck`` of samples, each view is drawn anew, by a
+hash of its pixels. ``option`` answers with the first option whose text a glob matches, and leaves samples without one to the
+next rule. ``always: majority`` answers with the commonest target of the dataset, ``always: told`` with the boxes that the prompt
+tells.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class ScriptedBackend:
         return self._name
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Returns the version of the script: the digest of its file, or what the caller named it; and that of the right answers."""
+        """Returns the version of the script: the digest of its file, or what the caller named it; and that of right answers."""
         known = {} if self._answers is None else {"answers": self._answers.digest()}
         return {"backend": "scripted", "script": self._version, **known}
 

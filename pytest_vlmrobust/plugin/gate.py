@@ -330,7 +330,7 @@ class Gate:
             names = sorted({planned.dataset for planned in self.plan})
             return fingerprint({name: self.data.open(name).digest for name in names})
 
-        return AnswerKey(lambda name: self.unwitnessed.samples(name), digest)
+        return AnswerKey(lambda name: self.unwitnessed.samples(name), digest)  # noqa: PLW0108 - the store is opened when one asks
 
     @cached_property
     def judge(self) -> Judge:

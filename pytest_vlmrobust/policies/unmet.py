@@ -81,8 +81,8 @@ def idle_summaries_shortfall(idle: Sequence[Rule], about: str) -> str:
     first = f"the first in {idle[0].source}"
     return (
         f"{quantity(len(idle), 'blocking rule')} on {about} ({_listed(rule.id for rule in idle)}; {first}), and none met a test: "
-        "GO would say nothing about the model as a whole. Add such a rule without a where, or measure what these ask for; coverage: {{rules: partial}} does not "
-        "allow this"
+        "GO would say nothing about the model as a whole. Add such a rule without a where, or measure what these ask for; "
+        "coverage: {rules: partial} does not allow this"
     )
 
 

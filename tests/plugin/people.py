@@ -1,4 +1,4 @@
-"""A collection of eight small faces in memory, half of each group; a test's project registers it under ``people``."""
+"""A collection of small faces in memory, half of each group; a test's project registers it under ``people``."""
 
 from __future__ import annotations
 
@@ -51,18 +51,20 @@ class Face:
 
 
 class People:
-    """Eight people; their neighbours are other ones."""
+    """People, eight unless said; their neighbours are other ones."""
 
     name, domain, hinted, digest, native_long_edge = "people", "face", "nose", "0" * 64, SIDE
 
+    def __init__(self, count: int = 8, groups: tuple[str, str] = ("female", "male")) -> None:
+        self.count, self.groups = count, groups
+
     def entities(self) -> Sequence[Entity]:
-        groups = ("female", "male")
-        faces = [Face(number) for number in range(8)]
+        faces = [Face(number) for number in range(self.count)]
         return [
-            Entity(f"p{face.number}", f"Person {face.number}", face, (SIDE, SIDE), face.boxes, groups[face.number % 2])
+            Entity(f"p{face.number}", f"Person {face.number}", face, (SIDE, SIDE), face.boxes, self.groups[face.number % 2])
             for face in faces
         ]
 
     def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
         own = int(entity.id[1:])
-        return tuple(Face(100 + 10 * own + near) for near in range(count))
+        return tuple(Face(1000 + 10 * own + near) for near in range(count))

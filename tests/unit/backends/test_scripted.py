@@ -4,12 +4,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pytest_vlmrobust.backends import open_backend, resolve
+from pytest_vlmrobust.backends import AnswerKey, BackendOptions, open_backend, oracles, resolve
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.boxes import Localisation
 from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.sample import Sample
 
 SCRIPT = """
 default: A
@@ -104,7 +107,10 @@ def test_a_function_may_return_a_whole_prediction() -> None:
         ("rules: x", "'rules' is str; expected a list of rules"),
         ("default: 3", "'default' is 3; expected text, in quotes"),
         ("rules: [x]", "rule 1 is 'x'; expected a mapping"),
-        ("rules: [{answer: A}, {setting: x}]", "rule 2 has no answer; expected exactly one of answer, letter, error"),
+        (
+            "rules: [{answer: A}, {setting: x}]",
+            "rule 2 has no answer; expected exactly one of answer, letter, error, option, always, right",
+        ),
         ("rules: [{answer: A, letter: B}]", "rule 1 has answer and letter; expected exactly one"),
         ("rules: [{answer: A, settings: x}]", r"rule 1: unknown key 'settings'. Did you mean 'setting'\?"),
         ("rules: [{answer: yes}]", "rule 1: answer is True; expected text, in quotes"),
@@ -116,6 +122,12 @@ def test_a_function_may_return_a_whole_prediction() -> None:
         ),
         ("rules: [{answer: A, logprobs: {A: -0.5}}]", "rule 1: logprobs is {'A': -0.5}; expected, beside a letter"),
         ("a: [", "neither YAML nor JSON"),
+        ("rules: [{right: 1.5}]", r"rule 1: right is 1.5; expected a share in \[0, 1\], or chance"),
+        ("rules: [{right: often}]", "rule 1: right is 'often'; expected a share"),
+        ("rules: [{right: 0.5, luck: 2}]", "rule 1: luck is 2; expected, beside right, a share"),
+        ("rules: [{answer: A, luck: 0.5}]", "rule 1: luck is 0.5; expected, beside right, a share"),
+        ("rules: [{always: right}]", "rule 1: always is 'right'; expected one of majority, told"),
+        ("rules: [{task: boxen, answer: A}]", "rule 1: task is 'boxen'; expected one of choice, yes_no, open, boxes"),
     ],
 )
 def test_mistakes_in_a_script_are_named(tmp_path: Path, text: str, message: str) -> None:
@@ -127,3 +139,103 @@ def test_mistakes_in_a_script_are_named(tmp_path: Path, text: str, message: str)
 def test_an_absent_script_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"nowhere.yaml cannot be read: No such file"):
         ScriptedBackend.from_file(tmp_path / "nowhere.yaml")
+
+
+N = 2000
+LETTERS = {"A": "cat", "B": "dog", "C": "owl", "D": "fox"}
+
+
+def _sample(number: int) -> Sample:
+    return Sample(f"q{number}", (), "?", "ABCD"[number % 4], "choice", LETTERS, keys={"group": "dark" if number % 2 else "light"})
+
+
+CHOICES = [_sample(number) for number in range(N)]
+
+
+def _declared(folder: Path, rules: str, samples: list[Sample] = CHOICES) -> ScriptedBackend:
+    key = AnswerKey(lambda _dataset: samples, lambda: "digest of the targets")
+    return ScriptedBackend.from_file(_write(folder, f"rules: [{rules}]"), answers=key)
+
+
+def _right(backend: ScriptedBackend, setting: str = "clean", pixels: int = 0) -> np.ndarray:
+    """Returns which of the choices are answered right under a setting, whose pictures are of one colour."""
+    image = np.full((2, 2, 3), pixels, np.uint8)
+    asked = [Request("k", (image,), "?", tuple(LETTERS), sample_id=one.id, setting=setting, dataset="d") for one in CHOICES]
+    return np.array([found.text == one.target for found, one in zip(backend.infer(asked), CHOICES, strict=True)])
+
+
+def test_a_share_is_right_and_what_is_right_at_less_is_right_at_more(tmp_path: Path) -> None:
+    backend = _declared(tmp_path, "{setting: 'fog:*', right: 0.6}, {setting: no_image, right: chance}, {right: 0.8}")
+    clean, fog, blind = (_right(backend, setting) for setting in ("clean", "fog:low", "no_image"))
+    for found, share in ((clean, 0.8), (fog, 0.6), (blind, 0.25)):
+        assert abs(found.mean() - share) < 4 * (share * (1 - share) / N) ** 0.5
+    assert not (fog & ~clean).any()
+    assert (_right(backend, "fog:high", pixels=9) == fog).all(), "without luck the pixels do not matter"
+
+
+def test_luck_is_drawn_anew_for_each_picture(tmp_path: Path) -> None:
+    backend = _declared(tmp_path, "{right: 0.7, luck: 1}")
+    one, other = _right(backend, pixels=1), _right(backend, pixels=2)
+    assert abs((one & ~other).mean() - 0.7 * 0.3) < 4 * (0.21 * 0.79 / N) ** 0.5, "as many turn wrong as for independent draws"
+    some = _declared(tmp_path, "{right: 0.7, luck: 0.1}")
+    assert abs((_right(some, pixels=1) ^ _right(some, pixels=2)).mean() - 0.1 * 2 * 0.21) < 0.02
+
+
+def test_wrong_answers_can_be_read_and_are_wrong(tmp_path: Path) -> None:
+    boxes = Localisation((8, 8), {"nose": (2.0, 2.0, 4.0, 4.0)}, {"nose": (2.0, 2.0, 3.0, 3.0)})
+    kinds = [
+        _sample(1),
+        Sample("y", (), "?", "yes", "yes_no"),
+        Sample("o", (), "?", ("a cat", "cat"), "open"),
+        Sample("b", (), "?", "", "boxes", localisation=boxes),
+    ]
+    asked = [Request("k", (), "?", sample_id=one.id, dataset="d") for one in kinds]
+    wrong = [found.text for found in _declared(tmp_path, "{right: 0}", kinds).infer(asked)]
+    assert wrong[0] in {"A", "C", "D"}
+    assert wrong[1:3] == ["no", "none of these"]
+    assert json.loads(wrong[3]) == {"nose": {"x1": 0.0, "y1": 0.0, "x2": 1.0, "y2": 1.0}}
+    right = [found.text for found in _declared(tmp_path, "{right: 1}", kinds).infer(asked)]
+    assert right[:3] == ["B", "yes", "a cat"]
+    assert json.loads(right[3])["nose"]["x2"] == 4.0
+    told = _declared(tmp_path, "{task: boxes, always: told}, {answer: x}", kinds).infer(asked)
+    assert [found.text for found in told[:3]] == ["x", "x", "x"]
+    assert json.loads(told[3].text)["nose"]["x2"] == 3.0
+
+
+def test_options_groups_and_majorities(tmp_path: Path) -> None:
+    samples = [*CHOICES[:5], Sample("y", (), "?", "no", "yes_no")]
+    asked = [Request("k", (), "?", sample_id=one.id, dataset="d") for one in samples]
+
+    def said(rules: str) -> list[str]:
+        return [found.text for found in _declared(tmp_path, rules, samples).infer(asked)]
+
+    assert said("{option: 'ow*'}, {answer: other}") == ["C"] * 5 + ["other"]
+    assert said("{group: dark, answer: x}, {answer: z}") == ["z", "x", "z", "x", "z", "z"]
+    assert said("{always: majority}") == ["A"] * 5 + ["no"]
+
+
+def test_a_declared_behaviour_needs_a_run_and_says_so(tmp_path: Path) -> None:
+    backend = ScriptedBackend.from_file(_write(tmp_path, "rules: [{right: 1}]"))
+    (prediction,) = backend.infer([_ask()])
+    assert "declares a behaviour, which needs the samples that are asked about: run it in a gate" in prediction.error
+
+
+def test_the_right_answers_are_part_of_the_fingerprint_where_they_are_read(tmp_path: Path) -> None:
+    assert _declared(tmp_path, "{right: 1}").fingerprint()["answers"] == "digest of the targets"
+    assert "answers" not in _declared(tmp_path, "{answer: A}").fingerprint()
+
+
+@pytest.mark.parametrize("name", oracles())
+def test_shipped_oracles_open_and_say_what_they_are(name: str) -> None:
+    ref = resolve(f"scripted:oracle/{name}")
+    assert ref.name == name
+    assert open_backend(ref, BackendOptions(answers=AnswerKey(lambda _dataset: CHOICES, lambda: ""))).name == name
+    first, second = Path(ref.location).read_text().splitlines()[:2]
+    assert first.startswith("# ")
+    assert first.endswith(".")
+    assert second == "rules:"
+
+
+def test_an_unknown_oracle_is_named_with_the_nearest() -> None:
+    with pytest.raises(ModelError, match=r"no oracle is called 'constnat'\. Did you mean 'constant'"):
+        resolve("scripted:oracle/constnat")

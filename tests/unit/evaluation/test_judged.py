@@ -1,12 +1,45 @@
-"""By what a planned test will be judged."""
+"""By what a planned test will be judged: exactly what is then measured."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
 import pytest
 
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.backends import AnswerKey
+from pytest_vlmrobust.backends.resolve import ORACLES
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.cell import Cell, Planned, SweepMetric
+from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import Setting
-from pytest_vlmrobust.evaluation.judged import baseline_metrics, judged_tests
+from pytest_vlmrobust.evaluation import testimony
+from pytest_vlmrobust.evaluation.baseline import Baseline
+from pytest_vlmrobust.evaluation.data import RunData
+from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.judged import Asked, baseline_metrics, judged_tests
+from pytest_vlmrobust.evaluation.judging import Judge
+from pytest_vlmrobust.evaluation.policy_files import known_metrics
+from pytest_vlmrobust.policies import Policy, load_policy
+from pytest_vlmrobust.shipped import shipped
+from pytest_vlmrobust.store import Evidence, Store
+
+from .conftest import MemoryDataset, MemoryImage, picture
+
+WRITTEN_OF_WRONG_ANSWERS = {"grid_distance"}
+"""What answers may leave out: a model that is right points nowhere wrong."""
+TASKS = ("matching", "pointing", "guided", "semi_guided")
+KINDS = {
+    "corruptions": ("fog:low", "flip_h", "flip_v", "hue_shift:high"),
+    "patches": ("patches:2",),
+    "resolution": ("resolution:80", "resolution:160", "resolution:40+pad_white:80"),
+    "observatory": ("observatory_posterize", "standin_halftone"),
+}
+"""Suite to settings of each kind that it has."""
+BASELINES = ("clean", "no_image")
 
 
 @pytest.mark.parametrize(
@@ -23,3 +56,126 @@ def test_without_a_setting_there_is_no_drop_that_could_increase(setting: str, co
     cell = Cell("model", "data", parsed)
     more = {test.metric for test in judged_tests(cell, baseline=True)} - {test.metric for test in judged_tests(cell)}
     assert sorted(more) == compared
+
+
+class Run:
+    """A perfect model on every embedded dataset, on tasks about faces and words, and on data that publish an F1."""
+
+    def __init__(self, directory: Path) -> None:
+        self.data = RunData(["shapes", "words", "faces_160"])
+        self.directory = directory
+        questions = [
+            Sample(f"p{n}", (MemoryImage(picture(n)),), f"Is {n}?", "yes" if n % 2 else "no", "yes_no", category=f"c{n % 3}")
+            for n in range(12)
+        ]
+        published = MemoryDataset(questions)
+        published.corpus_metric = "pope_f1"  # type: ignore[attr-defined]  # as datasets from files have it
+        answers = AnswerKey(lambda name: self.evaluator.samples(name), lambda: "")  # noqa: PLW0108 - it is made below
+        self.evaluator = Evaluator(
+            models={"perfect": ModelRef("perfect", "scripted", "")},
+            datasets={**self.data.factories, "published": lambda: published},
+            open_backend=lambda _ref: ScriptedBackend.from_file(ORACLES / "perfect.yaml", name="perfect", answers=answers),
+            store=Store.open(directory / "store"),
+            options=EvaluationOptions(sample="12"),
+        )
+        self.evidence = Evidence.open(directory / "run")
+        self.evaluator.witness = testimony.Testimony(self.evidence, self.evaluator)
+
+    @property
+    def datasets(self) -> dict[str, str]:
+        """Each dataset with what is asked in it."""
+        tasks = {name: task for name, task in self.data.tasks.items() if task in TASKS}
+        return {**dict.fromkeys(("shapes", "words", "published"), ""), **tasks}
+
+    def judge(self, policy: Policy, baseline: Baseline | None = None) -> Judge:
+        return Judge(self.evaluator, {"perfect": policy}, date(2026, 6, 1), data=self.data, baseline=baseline)
+
+    def planned(self, planned: Planned, *, baseline: bool = False) -> set[str]:
+        asked = Asked.of(self.evaluator, planned.dataset, self.data.tasks.get(planned.dataset, ""))
+        assert asked.samples is not None
+        return {test.metric for test in judged_tests(planned, asked, baseline=baseline)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    made = Run(tmp_path_factory.mktemp("judged"))
+    yield made
+    made.evidence.close()
+    made.evaluator.close()
+    made.evaluator.store.close()
+
+
+def settings_of(task: str) -> list[str]:
+    suites = ("observatory",) if task else ("corruptions", "patches", "resolution")
+    return [*BASELINES, *(setting for suite in suites for setting in KINDS[suite])]
+
+
+@pytest.mark.parametrize(
+    "dataset", ["shapes", "words", "published", *(f"{name}.{task}" for name in ("faces_160", "words") for task in TASKS)]
+)
+def test_planned_are_the_metrics_that_are_measured(run: Run, dataset: str, tmp_path: Path) -> None:
+    """With and without an earlier run, and with a rule on a category, which is about the metrics of the cell."""
+    assert dataset in run.datasets
+    cells = [Cell("perfect", dataset, Setting.parse(name)) for name in settings_of(run.datasets[dataset])]
+    ruled = tmp_path / "policy.yaml"
+    category = "{id: part, metric: accuracy_drop, where: {category: '*'}, max: 50%}"
+    ruled.write_text(f"version: 1\nrules:\n  - {category}\n", encoding="utf-8")
+    with_categories = load_policy([ruled], known_metrics=known_metrics(), root=tmp_path)
+    records = {cell: run.judge(with_categories).cell(cell) for cell in cells}
+    earlier = Baseline.open(run.directory / "run")
+    for cell, record in records.items():
+        measured = {one.metric for one in record.measures} & set(known_metrics())
+        assert measured == run.planned(cell) - WRITTEN_OF_WRONG_ANSWERS, cell
+        since = {one.metric for one in run.judge(Policy(), earlier).cell(cell).measures} & set(known_metrics())
+        assert since == run.planned(cell, baseline=True) - WRITTEN_OF_WRONG_ANSWERS, cell
+
+
+def marks(suite: str) -> list[str]:
+    """Returns the summary metrics that a shipped suite names for each model and dataset."""
+    tree = ast.parse((shipped("suites") / f"test_{suite}.py").read_text(encoding="utf-8"))
+    named = [
+        ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign) and "METRICS" in ast.unparse(node)
+    ]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("vlm_metrics")]
+    literals = [argument.value for call in calls for argument in call.args if isinstance(argument, ast.Constant)]
+    return [*(name for names in named for name in names), *literals]
+
+
+@pytest.mark.parametrize("suite", sorted(KINDS))
+def test_planned_are_the_summary_metrics_that_are_measured(run: Run, suite: str) -> None:
+    alone = {"mean_baseline_drop", "thinking_gain", "scale_gain", "scale_consistency"}  # those need another run, or another model
+    settings = [Setting.parse(name) for name in KINDS[suite] if "+" not in name]
+    for dataset, task in run.datasets.items():
+        if bool(task) is not (suite == "observatory"):
+            continue
+        for metric in dict.fromkeys(marks(suite)):
+            if metric in alone or (metric == "hint_gain" and task != "semi_guided"):
+                continue
+            sweep = SweepMetric("perfect", dataset, metric)
+            record = run.judge(Policy()).sweep(sweep, settings)
+            flat = bool(record.not_asked)  # pictures smaller than every rung make no curve, and no mean one either
+            assert flat is (suite == "resolution" and dataset == "published")
+            assert {one.metric for one in record.measures} == ({metric} if flat else run.planned(sweep)), (dataset, metric)
+
+
+def test_tests_of_one_dataset_share_the_risk_of_a_rule_on_its_own_metric(run: Run, tmp_path: Path) -> None:
+    """Five settings with a drop of the F1: each may take a fifth of the risk."""
+    rule = tmp_path / "policy.yaml"
+    rule.write_text("version: 1\nrules:\n  - {id: f1, metric: corpus_drop, max: 5pp}\n", encoding="utf-8")
+    policy = load_policy([rule], known_metrics=known_metrics(), root=tmp_path)
+    cells = [
+        Cell("perfect", name, Setting.parse(s))
+        for name in ("shapes", "published")
+        for s in (*BASELINES, *KINDS["corruptions"], "patches:2")
+    ]
+    asked = {name: Asked.of(run.evaluator, name) for name in ("shapes", "published")}
+    assert policy.planned(test for cell in cells for test in judged_tests(cell, asked[cell.dataset])).shared_by == {"f1": 5}
+
+
+def test_a_dataset_that_cannot_be_read_stays_unknown(run: Run) -> None:
+    """Its tests say why; everything that may be measured is planned, which errs on the side of sharing more."""
+    asked = Asked.of(run.evaluator, "absent", "matching")
+    assert (asked.task, asked.corpus_metric, asked.samples) == ("matching", None, None)
+    named = {test.metric for test in judged_tests(Cell("m", "absent", Setting.parse("patches:2")))}
+    assert {"corpus_score", "corpus_drop", "corpus_pcri", "label_preserving_drop"} <= named
+    assert "unparsed_increase" not in named, "of several views the best is taken, and none is unreadable"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.policies import Policy, ungated_data, unmet_rules
+from pytest_vlmrobust.policies import Policy, Rule, idle_summaries, idle_summaries_shortfall, ungated_data, unmet_rules
 
 Load = Callable[..., Policy]
 
@@ -120,3 +120,29 @@ def test_data_that_nobody_gates_beside_data_that_somebody_does(load: Load) -> No
     assert ungated_data(rules, [cell("fog:low", "other")]) == []  # nothing is gated: the run is not GO for that
     warning = policy_of(load, "metric: accuracy_drop, max: 5pp, tier: warn").rules
     assert ungated_data((*rules, *warning), [*RUN, cell("fog:low", "other")]) == ["other"]
+
+
+def is_summary(rule: Rule) -> bool:
+    return rule.metric == "worst_case_drop"
+
+
+@pytest.mark.parametrize(
+    ("rules", "idle"),
+    [
+        (["metric: worst_case_drop, max: 5pp"], []),
+        (["metric: worst_case_drop, where: {dataset: other}, max: 5pp"], ["r0"]),
+        (["metric: worst_case_drop, where: {dataset: other}, max: 5pp", "metric: worst_case_drop, max: 9pp"], []),
+        (["metric: worst_case_drop, where: {dataset: other}, max: 5pp", "metric: worst_case_drop, max: 9pp, tier: warn"], ["r0"]),
+        (["metric: worst_case_drop, where: {dataset: other}, max: 5pp, tier: warn"], []),
+        (["metric: accuracy_drop, where: {dataset: other}, max: 5pp"], []),
+    ],
+)
+def test_rules_that_see_the_whole_are_idle_where_none_of_them_met_a_test(load: Load, rules: list[str], idle: list[str]) -> None:
+    lines = "".join(f"  - {{id: r{number}, {rule}}}\n" for number, rule in enumerate(rules))
+    found = idle_summaries(load(f"version: 1\nrules:\n{lines}").rules, RUN, is_summary)
+    assert [rule.id for rule in found] == idle
+    if found:
+        said = idle_summaries_shortfall(found, "summary metrics")
+        assert said.startswith("1 blocking rule on summary metrics (r0; the first in ")
+        assert "and none met a test" in said
+        assert "Add such a rule without a where" in said
