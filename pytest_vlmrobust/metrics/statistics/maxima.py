@@ -124,7 +124,7 @@ def largest_few_upper(losses: Array, clusters: Clusters, few: int, tail: float) 
     if clusters.count < 2:
         return math.inf
     means, covariance = losses.mean(axis=0), clusters.covariance(losses)
-    count, df = clusters.count, clusters.degrees_of_freedom
+    count, df = clusters.effective, clusters.degrees_of_freedom
 
     def bounds(sums: Array, variances: Array) -> Array:
         squares = variances.clip(min=0.0) / few**2
