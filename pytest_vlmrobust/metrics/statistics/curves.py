@@ -21,7 +21,7 @@ DRAWS = 2000
 _BLOCK = 200
 _HALVINGS = 60
 _PART = 0.9
-"""Of the error, what each of two bounds gets of which the larger counts; chosen by benchmarks/verdict_curves.py."""
+"""Of the error, what each of two bounds gets of which the larger counts: benchmarks/verdict_curves.py counts their errors."""
 _ROUNDING = 1e-15
 """Variances below this are float rounding: that of the rarest event among a million samples is 1e-12."""
 
