@@ -144,7 +144,7 @@ def test_mean_corruption_error_is_bounded_as_a_jackknife_would(sweep: Sweep, clu
     error = math.sqrt((count - 1) / count * float(((np.array(left_out) - np.mean(left_out)) ** 2).sum()))
     worst, influence = 0.0, np.zeros(200)
     for names in (("kind0:low", "kind0:mid", "kind0:high"), ("flip0",), ("kind1:low",)):
-        ours, theirs = (sum(1.0 - one[name] for name in names) for one in (few, reference))
+        ours, theirs = (np.sum([1.0 - one[name] for name in names], axis=0) for one in (few, reference))
         worst += len(names) / theirs.mean() / 3  # wrong under all of them, and the reference under none
         influence += (ours - ours.mean() / theirs.mean() * theirs) / theirs.mean() / 3
     for end, found, side in ((influence.min(), result.low, -1.0), (worst, result.high, 1.0)):

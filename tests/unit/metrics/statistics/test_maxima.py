@@ -104,12 +104,13 @@ def test_max_t_gains_from_settings_that_move_together() -> None:
     assert copies == pytest.approx(alone)
 
 
-def few_lost(rng: np.random.Generator, rates: np.ndarray, samples: int) -> np.ndarray:
+def few_lost(rng: np.random.Generator, rates: Array, samples: int) -> Array:
     """Returns drops of a sweep whose samples differ in how easily they are lost, with flips both ways; shape (samples, m)."""
     shared, own = rng.normal(size=(samples, 1)), rng.normal(size=(samples, len(rates)))
     latent = 0.7 * shared + math.sqrt(0.51) * own
     harmful, helpful = special.ndtri(rates + 0.01), special.ndtri(np.full(len(rates), 0.99))
-    return (latent < harmful).astype(float) - (latent > helpful)
+    drops: Array = (latent < harmful).astype(float) - (latent > helpful)
+    return drops
 
 
 @pytest.mark.parametrize("rates", [np.full(30, 0.02), np.array([0.2, 0.1, 0.08, 0.06, *[0.01] * 26])])
