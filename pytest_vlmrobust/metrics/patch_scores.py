@@ -93,8 +93,7 @@ def excess_reach(about: Circumstances) -> tuple[float, float]:
     [-0.003, 1.664]
     """
     whole = lowest_whole(about)
-    known = about.options is not None and about.attempts is not None
-    luck = (1.0 - 1.0 / about.options) ** (about.attempts - 1) if known else 1.0
+    luck = 1.0 if about.options is None or about.attempts is None else (1.0 - 1.0 / about.options) ** (about.attempts - 1)
     return -luck * (1.0 - whole) / whole, (1.0 - luck * (1.0 - whole)) / whole
 
 

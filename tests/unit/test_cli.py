@@ -231,6 +231,32 @@ def test_check_refuses_what_is_no_number_of_samples(samples: str, capsys: Captur
     assert f"'{samples}' is no number of samples. Expected 1 or more" in capsys.readouterr().err
 
 
+def test_check_refuses_a_blocking_bound_that_nothing_could_break(tmp_path: Path, capsys: Captured) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\nrules:\n  - {id: a, metric: pcri_excess, min: -0.1}\n", encoding="utf-8")
+    assert main(["check", str(policy)]) == 0
+    assert main(["check", str(policy), "--options", "open", "--accuracy", "60%"]) == 0
+    capsys.readouterr()
+    assert main(["check", str(policy), "--options", "2"]) == 4
+    assert "policy.yaml:3: rule a (pcri_excess >= -0.1) can never fail at patches:3 among 2 options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("--options=1", "'1' is no number of options. Expected 2 or more, or open"),
+        ("--options=many", "'many' is no number of options"),
+        ("--accuracy=0", "'0': expected an accuracy above 0 and at most 1, such as 0.8 or 80%"),
+        ("--accuracy=80", "'80': expected an accuracy above 0 and at most 1"),
+        ("--accuracy=high", "'high': expected an accuracy above 0"),
+    ],
+)
+def test_check_refuses_other_circumstances(argument: str, said: str, capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", "default", argument])
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", [file.stem for file in sorted(shipped("thresholds").glob("*.yaml"))])
 def test_the_shipped_policies_are_fine(name: str, capsys: Captured) -> None:
     assert main(["check", name, "--strict"]) == 0

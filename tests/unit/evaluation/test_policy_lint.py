@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.evaluation.known_names import KnownNames
 from pytest_vlmrobust.evaluation.known_tests import known_tests, shipped_tests
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
@@ -134,6 +136,79 @@ def test_a_bound_that_decides_nothing(write: Path, rule: str, sentence: str) -> 
 )
 def test_a_bound_that_may_decide(write: Path, rule: str) -> None:
     assert said(policy_of(write, f"{{id: a, {rule}}}")) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "where"),
+    [
+        (
+            "metric: pcri_excess, min: -0.1",
+            {"options": 2},
+            "at patches:3 among 2 options: no outcome gives a value outside -0.004",
+        ),
+        (
+            "metric: pcri_excess, min: -0.1",
+            {"options": 4, "clean": 0.6},
+            "at patches:3 among 4 options at a clean accuracy of 0.6",
+        ),
+        (
+            "metric: pcri_matched, min: -0.1",
+            {"clean": 0.95},
+            "at patches:2 at a clean accuracy of 0.95: no outcome gives a value",
+        ),
+        (
+            "metric: rci, min: -0.30",
+            {"clean": 0.8},
+            "at patches:2 at a clean accuracy of 0.8: no outcome gives a value outside -0.250",
+        ),
+        (
+            "metric: accuracy_drop, max: 90pp",
+            {"clean": 0.8},
+            "at a clean accuracy of 0.8: no outcome gives a value outside -0.200",
+        ),
+        (
+            "metric: pcri_excess, min: -0.01, where: {setting: 'patches:4'}",
+            {"options": 2},
+            "at patches:4 among 2 options: no outcome gives a value outside -0.000",
+        ),
+    ],
+)
+def test_a_bound_that_no_outcome_could_break_at_hand_is_refused(
+    write: Path, rule: str, facts: dict[str, float], where: str
+) -> None:
+    policy = policy_of(write, f"{{id: a, {rule}}}")
+    (finding,) = lint(policy, today=TODAY, **facts)  # type: ignore[arg-type]
+    assert finding.refused
+    assert f"can never fail {where}" in finding.text
+    assert not [one for one in lint(policy, today=TODAY) if one.refused]
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts"),
+    [
+        ("metric: pcri_excess, min: -0.1", {"options": math.inf, "clean": 0.6}),
+        ("metric: pcri_excess, min: -0.1, where: {setting: 'patches:2'}", {"options": 4, "clean": 0.6}),
+        ("metric: pcri_matched, min: -0.1", {"options": 2, "clean": 0.9}),
+        ("metric: pcri, within: [-1, 0.5]", {"clean": 0.8}),
+        ("metric: accuracy_drop, max: 20pp", {"clean": 0.8}),
+        ("metric: accuracy, where: {setting: clean}, min: 80%", {"options": 2, "clean": 0.9}),
+    ],
+)
+def test_a_bound_that_some_outcome_breaks_is_not(write: Path, rule: str, facts: dict[str, float]) -> None:
+    policy = policy_of(write, f"{{id: a, {rule}}}")
+    assert lint(policy, today=TODAY, **facts) == []  # type: ignore[arg-type]
+
+
+def test_a_rule_that_only_warns_is_not_refused(write: Path) -> None:
+    policy = policy_of(write, "{id: a, metric: accuracy_drop, max: 100pp, tier: warn}")
+    (finding,) = lint(policy, today=TODAY)
+    assert not finding.refused
+
+
+@pytest.mark.parametrize("name", ["pcri_split", "pcri_placebo"])
+def test_what_no_run_measures_cannot_be_gated(write: Path, name: str) -> None:
+    with pytest.raises(PolicyError, match=rf"policy\.yaml:3: rules\[1\]\.metric is '{name}', which no run measures: it needs"):
+        policy_of(write, f"{{id: a, metric: {name}, min: 0}}")
 
 
 def test_a_budget_that_admits_everything(write: Path) -> None:

@@ -203,3 +203,61 @@ def test_contributions_of_nothing_have_none() -> None:
         assert all(math.isnan(end) for pair in metrics.patch_contribution_intervals(patches) for end in pair)
     with pytest.raises(ValueError, match="confidence is 90"):
         metrics.patch_contribution_intervals([[1, 0]], 90)
+
+
+def _matched(whole: Array, attempts: Array, best: Array, chance: float | None) -> metrics.ScoreTable:
+    return ScoreTable(
+        whole, {"patches:2": best}, patches_by_setting={"patches:2": _patches(best)}, whole_attempts=attempts, chance=chance
+    )
+
+
+def test_luck_that_attempts_do_not_show_is_allowed_for() -> None:
+    """Steady under shifts and right on 6 of 10; guesses made anew would be right on 1 - 0.4 * 0.75^3 = 0.83 of the patches."""
+    whole = np.repeat([1.0, 0.0], [600, 400])
+    steady, best = np.repeat(whole[:, None], 4, axis=1), np.repeat([1.0, 0.0], [830, 170])
+    open_ended = estimate("pcri_matched", _matched(whole, steady, best, 0.0), "patches:2")
+    choice = estimate("pcri_matched", _matched(whole, steady, best, 0.25), "patches:2")
+    assert open_ended.value == choice.value == pytest.approx(1 - 0.83 / 0.6)
+    assert open_ended.high < -0.3, "nobody guesses an open answer"
+    assert choice.low == open_ended.low
+    assert choice.high > 0.0, "luck may explain it"
+
+
+def test_luck_that_attempts_show_is_counted_once() -> None:
+    whole, shown = np.repeat([1.0, 0.0], [600, 400]), np.repeat([1.0, 0.0], [840, 160])
+    attempts = np.stack([whole, shown, whole, whole], axis=1)
+    best = np.repeat([1.0, 0.0], [990, 10])
+    found = [estimate("pcri_matched", _matched(whole, attempts, best, chance), "patches:2") for chance in (0.0, 0.25)]
+    assert found[0].high == found[1].high < -0.1
+
+
+@pytest.mark.parametrize("name", ["pcri", "rci", "pcri_matched", "pcri_excess"])
+@pytest.mark.parametrize("options", [2.0, 4.0, math.inf])
+@pytest.mark.parametrize("grid", [2, 3])
+def test_no_outcome_lies_beyond_the_reach(name: str, options: float, grid: int) -> None:
+    """Each of all outcomes of which the clean accuracy is 3/5; the ends are reached."""
+    whole, attempts = np.array([1.0, 1.0, 1.0, 0.0, 0.0]), grid * grid
+    about = metrics.Circumstances(attempts=attempts, options=options, clean=0.6)
+    values = []
+    for right in range(6):
+        patches = _patches(np.repeat([1.0, 0.0], [right, 5 - right]), attempts)
+        for more in (whole, np.ones(5)):
+            table = ScoreTable(
+                whole,
+                {f"patches:{grid}": patches[:, 0]},
+                patches_by_setting={f"patches:{grid}": patches},
+                whole_attempts=np.repeat(more[:, None], attempts, axis=1),
+                chance=1.0 / options,
+            )
+            values.append(estimate(name, table, f"patches:{grid}").value)
+    low, high = metrics.get(name).reaches(about)
+    assert min(values) == pytest.approx(low)
+    assert max(values) == pytest.approx(high)
+
+
+def test_where_accuracy_is_unknown_the_reach_is_that_just_above_chance() -> None:
+    assert metrics.get("pcri_excess").reaches(metrics.Circumstances(9, 2)) == pytest.approx(
+        (-(0.5**8) * 0.49 / 0.51, 1.9570), abs=1e-3
+    )
+    assert metrics.get("pcri").reaches(metrics.Circumstances()) == pytest.approx((-99.0, 1.0))
+    assert metrics.get("accuracy").reaches(metrics.Circumstances(clean=0.5)) == (0.0, 1.0)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError
+from pytest_vlmrobust.perturbations.patches import SHIFTS
 
 
 def numbered(height: int, width: int) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
@@ -65,3 +66,39 @@ def test_a_perturbation_may_come_before_the_cut_and_not_after_it() -> None:
     )
     with pytest.raises(SettingError, match=r"'patches:2' makes several pictures of one\. Put it last"):
         perturbations.get("patches:2+fog:mid")
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_attempts_show_the_whole_picture_as_often_as_there_are_patches(n: int) -> None:
+    picture = numbered(30, 40)
+    attempts = perturbations.get(f"attempts:{n}")(picture, seed=1)
+    assert attempts.shape == (n * n, 30, 40, 3)
+    assert perturbations.info(f"attempts:{n}").views == perturbations.info(f"patches:{n}").views
+    np.testing.assert_array_equal(attempts[0], picture)
+    assert len({attempt.tobytes() for attempt in attempts}) == n * n
+    np.testing.assert_array_equal(attempts, perturbations.get("attempts:5")(picture, seed=2)[: n * n])
+
+
+def test_an_attempt_is_shifted_by_a_part_of_the_shorter_side_and_repeats_its_edge() -> None:
+    picture = numbered(192, 300)  # a step of 3 pixels
+    first, up_left, right = perturbations.get("attempts:2")(picture, seed=1)[:3]
+    np.testing.assert_array_equal(up_left[:-3, :-3], first[3:, 3:])
+    np.testing.assert_array_equal(up_left[-1], up_left[-4])
+    np.testing.assert_array_equal(right[:, 3:], first[:, :-3])
+    np.testing.assert_array_equal(right[:, :3], first[:, :1].repeat(3, axis=1))
+
+
+def test_no_more_than_a_32nd_of_the_picture_leaves_at_a_side() -> None:
+    assert max(abs(step) for shift in SHIFTS for step in shift) == 2
+    assert len(set(SHIFTS)) == len(SHIFTS) == 25
+    assert SHIFTS[0] == (0, 0)
+
+
+def test_a_picture_of_one_pixel_has_attempts_that_are_all_the_same() -> None:
+    picture = np.full((1, 1, 3), 9, np.uint8)
+    assert (perturbations.get("attempts:3")(picture, seed=1) == 9).all()
+
+
+def test_attempts_are_in_no_published_set() -> None:
+    published = ("robustbench", "patches", "resolution", "observatory_id", "observatory_ood")
+    assert not [name for which in published for name in perturbations.names(which) if "attempts" in name]
