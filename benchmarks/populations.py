@@ -274,11 +274,18 @@ RETAINED = {**_several(("transfer_retention",), HARSH), **_several(("split_trans
 BLIND = _several(("clean_accuracy", "visual_gain"))
 MEANS = _several(
     (
-        *("mean_drop", "mean_harmful_flip_rate", "mean_helpful_flip_rate", "mean_corruption_error", "mean_baseline_drop"),
+        *(
+            "mean_drop",
+            "mean_drop_at_low",
+            "mean_harmful_flip_rate",
+            "mean_helpful_flip_rate",
+            "mean_corruption_error",
+            "mean_baseline_drop",
+        ),
         *("hint_gain", "thinking_gain", "identity_drop", "identity_accuracy"),
     )
 )
-LARGEST = {**_several(("worst_case_drop", "worst_at_low")), **_several(SHARES)}
+LARGEST = {**_several(("worst_case_drop", "worst_at_low", "worst_tenth_drop")), **_several(SHARES)}
 GAPS = {**_several(("position_gap", "group_gap"), HARSH), **_several(("split_position_gap", "split_group_gap"))}
 BY_VALUE = _several(("tail_share", "mean_severity_violation", "mean_severity_correlation"))
 BESIDE: dict[str, Measure] = {"label_preserving_drop": _label_preserving, "unparsed_increase": _unparsed}

@@ -373,3 +373,77 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "worst_tenth_drop": worst_tenth_drop,
 }
 """Name of a built-in metric to its oracle."""
+
+
+def interval(name: str, arguments: list[Any], level: float) -> tuple[float, float]:
+    """Returns the interval of a built-in metric of right and wrong answers to independent questions, counted out."""
+    return INTERVALS[name](*arguments, (1.0 - level) / 2.0)
+
+
+def exact_share(scores: Sequence[float], tail: float) -> tuple[float, float]:
+    """Clopper and Pearson: the shares at which so many right answers, or so few, are as rare as ``tail``."""
+    right, n = round(sum(scores)), len(scores)
+    low = 0.0 if right == 0 else _crossing(lambda share: _at_least(right, n, share), tail)
+    high = 1.0 if right == n else 1.0 - _crossing(lambda share: _at_least(n - right, n, share), tail)
+    return low, high
+
+
+def exact_drop(before: Sequence[float], after: Sequence[float], tail: float) -> tuple[float, float]:
+    """The drops at which so many flips remain, or so few, as rarely as ``tail``, at the likeliest share of helpful flips."""
+    changes = [round(was - now) for was, now in zip(before, after, strict=True)]
+    harmful, helpful, n = changes.count(1), changes.count(-1), len(changes)
+    return _lowest_drop(harmful, helpful, n, tail), -_lowest_drop(helpful, harmful, n, tail)
+
+
+def _lowest_drop(harmful: int, helpful: int, n: int, tail: float) -> float:
+    if harmful - helpful == -n:
+        return -1.0
+    return _crossing(lambda drop: _excess(harmful - helpful, n, drop, _helpful_share(harmful, helpful, n, drop)), tail, -1.0)
+
+
+def _helpful_share(harmful: int, helpful: int, n: int, drop: float) -> float:
+    """Tango's nuisance parameter: the root of ``2n q^2 + b q - helpful drop (1 - drop)``."""
+    b = -harmful - helpful + (2 * n - harmful + helpful) * drop
+    return max((math.sqrt(max(b * b + 8.0 * n * helpful * drop * (1.0 - drop), 0.0)) - b) / (4.0 * n), -drop, 0.0)
+
+
+def _excess(excess: int, n: int, drop: float, share: float) -> float:
+    """Returns how often harmful minus helpful flips of ``n`` answers are ``excess`` or more."""
+    up, down = min(max(share + drop, 0.0), 1.0), min(max(share, 0.0), 1.0)
+    stay = max(1.0 - up - down, 0.0)
+    return sum(
+        math.comb(n, gained) * math.comb(n - gained, lost) * up**lost * down**gained * stay ** (n - gained - lost)
+        for gained in range(n + 1)
+        for lost in range(max(excess + gained, 0), n - gained + 1)
+    )
+
+
+def _at_least(right: int, n: int, share: float) -> float:
+    return sum(math.comb(n, count) * share**count * (1.0 - share) ** (n - count) for count in range(right, n + 1))
+
+
+def _crossing(chance: Callable[[float], float], tail: float, low: float = 0.0) -> float:
+    """Returns where a rising chance crosses ``tail``."""
+    high = 1.0
+    for _ in range(45):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if chance(middle) <= tail else (low, middle)
+    return low
+
+
+INTERVALS: Mapping[str, Callable[..., tuple[float, float]]] = {
+    "accuracy": exact_share,
+    "accuracy_drop": exact_drop,
+    "clean_accuracy": exact_share,
+    "harmful_flip_rate": lambda clean, perturbed, tail: exact_share(
+        [max(was - now, 0.0) for was, now in zip(clean, perturbed, strict=True)], tail
+    ),
+    "helpful_flip_rate": lambda clean, perturbed, tail: exact_share(
+        [max(now - was, 0.0) for was, now in zip(clean, perturbed, strict=True)], tail
+    ),
+    "baseline_drop": exact_drop,
+}
+"""Name of a built-in metric to the exact calculation of its interval."""
+
+CLOSE = {name: 1e-8 if "drop" not in name else 0.02 for name in INTERVALS}
+"""How near the metric has to come: tails of drops are those of a saddlepoint formula."""

@@ -19,7 +19,7 @@ from .running import fails, tried
 from .tables import Table, tables
 
 _TOLERANCE = 1e-9
-_BUILT_IN = "pytest_vlmrobust.metrics."
+BUILT_IN = "pytest_vlmrobust.metrics."
 _LIKE_CLEAN = {
     *(Needs.CLEAN, Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING),
     *(Needs.BASELINE, Needs.BASELINE_CLEAN, Needs.PATCHES, *COMPANIONS),
@@ -224,7 +224,7 @@ def _no_direction(record: Metric) -> str:
 
 
 def _no_oracle(record: Metric) -> str:
-    own = record.function.__module__.startswith(_BUILT_IN)
+    own = record.function.__module__.startswith(BUILT_IN)
     return "" if own else "no formula in plain Python to compare with: that is for the metrics of this package"
 
 

@@ -59,7 +59,7 @@ class Table:
     def duplicated(self) -> ScoreTable:
         """Returns the scores with every sample there twice, each pair being of a source image of its own."""
         twice = self._changed(lambda scores: np.concatenate([scores] * 2), lambda names: list(names) * 2)
-        return dataclasses.replace(twice, groups=[f"image {index}" for index in range(self.scores.samples)] * 2)
+        return dataclasses.replace(twice, groups=[f"image {index:03}" for index in range(self.scores.samples)] * 2)
 
     def of(self, rows: Sequence[int] | NDArray[np.intp]) -> ScoreTable:
         """Returns the scores of some samples, of each as often as it is named, and each time with an image of its own."""
@@ -67,9 +67,9 @@ class Table:
         some = self._changed(lambda scores: scores[chosen], lambda names: [names[row] for row in chosen])
         return dataclasses.replace(some, groups=None)
 
-    def mapped(self, change: Callable[[Scores], Scores]) -> ScoreTable:
+    def mapped(self, change: Callable[[Scores], Scores]) -> Table:
         """Returns the table with every array of scores changed, one after the other."""
-        return self._changed(change, list)
+        return dataclasses.replace(self, scores=self._changed(change, list))
 
     def without_samples(self) -> ScoreTable:
         """Returns the scores of no sample."""
