@@ -100,7 +100,8 @@ def _saddlepoint_tail(excess: Array, n: Array, harmful_share: Array, helpful_sha
     far, steps = np.where(central, 1.0, signed), np.where(central, 1.0, -np.expm1(-tilt) * spread)
     density = np.exp(-(far**2) / 2.0) / _ROOT
     tail: Array = special.ndtr(-far) + density * (1.0 / steps - 1.0 / far)
-    return np.where(central, 0.5 + 0.5 / (_ROOT * spread), tail)
+    most = np.where(far > 0.0, np.exp(-(far**2) / 2.0), 1.0)  # Chernoff's bound, which is met where all samples flip
+    return np.where(central, 0.5 + 0.5 / (_ROOT * spread), np.minimum(tail, most))
 
 
 def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:

@@ -13,7 +13,6 @@ from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest
 from pytest_vlmrobust.metrics.statistics.means import MeanTest
 from pytest_vlmrobust.metrics.statistics.proportions import judged_proportion_interval
 
-
 Values = Sequence[float]
 
 
