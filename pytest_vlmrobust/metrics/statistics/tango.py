@@ -119,8 +119,9 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
     sides = (np.where(inside, least, 1.0), np.where(inside, left - least + 1.0, 1.0), share)
     reached = np.where(inside, special.betainc(*sides), least <= 0.0)
     missed = np.where(inside, special.betaincc(*sides), least > 0.0)
-    tail: Array = (chances * np.where(up > down, reached, missed)).sum(axis=1)
-    return tail + (1.0 - chances.sum(axis=1)).clip(min=0.0)
+    unseen: Array = (1.0 - chances.sum(axis=1)).clip(min=0.0)
+    tail: Array = unseen + (chances * np.where(up > down, reached, missed)).sum(axis=1)
+    return tail
 
 
 def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
