@@ -77,7 +77,8 @@ def restricted_tail(counts: Array, values: Array) -> Array:
     signed = np.sqrt(np.maximum(2.0 * n * (tilt * mean - logs), _ROUNDING**2))
     density = np.exp(-(signed**2) / 2.0) / math.sqrt(2.0 * math.pi)
     tail = special.ndtr(-signed) + density * (1.0 / (-np.expm1(-tilt) * spread) - 1.0 / signed)
-    result: Array = np.where(signed < _CENTRE, 1.0, tail.clip(0.0, 1.0))
+    most = np.exp(-(signed**2) / 2.0)  # Chernoff's bound, which is met where all samples have the largest value
+    result: Array = np.where(signed < _CENTRE, 1.0, np.clip(tail, 0.0, most))
     return result
 
 

@@ -100,7 +100,8 @@ def _saddlepoint_tail(excess: Array, n: Array, harmful_share: Array, helpful_sha
     far, steps = np.where(central, 1.0, signed), np.where(central, 1.0, -np.expm1(-tilt) * spread)
     density = np.exp(-(far**2) / 2.0) / _ROOT
     tail: Array = special.ndtr(-far) + density * (1.0 / steps - 1.0 / far)
-    return np.where(central, 0.5 + 0.5 / (_ROOT * spread), tail)
+    most = np.where(far > 0.0, np.exp(-(far**2) / 2.0), 1.0)  # Chernoff's bound, which is met where all samples flip
+    return np.where(central, 0.5 + 0.5 / (_ROOT * spread), np.minimum(tail, most))
 
 
 def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
@@ -118,8 +119,9 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
     sides = (np.where(inside, least, 1.0), np.where(inside, left - least + 1.0, 1.0), share)
     reached = np.where(inside, special.betainc(*sides), least <= 0.0)
     missed = np.where(inside, special.betaincc(*sides), least > 0.0)
-    tail: Array = (chances * np.where(up > down, reached, missed)).sum(axis=1)
-    return tail + (1.0 - chances.sum(axis=1)).clip(min=0.0)
+    unseen: Array = (1.0 - chances.sum(axis=1)).clip(min=0.0)
+    tail: Array = unseen + (chances * np.where(up > down, reached, missed)).sum(axis=1)
+    return tail
 
 
 def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:

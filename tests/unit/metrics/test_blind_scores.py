@@ -9,7 +9,7 @@ from pytest_vlmrobust.metrics.scores import Scores
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.contrasts import score_ratio_interval
 from pytest_vlmrobust.metrics.statistics.differences import drop_test
-from pytest_vlmrobust.metrics.statistics.proportions import proportion_interval
+from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_interval
 from pytest_vlmrobust.metrics.table import ScoreTable
 
@@ -53,9 +53,9 @@ def test_graded_scores_keep_students_t() -> None:
 
 def test_where_all_is_refused_the_gain_is_as_sure_as_the_clean_accuracy() -> None:
     clean = np.repeat([1.0, 0.0], [150, 50])
-    low, high = proportion_interval(clean, alone(200), LEVEL)
+    low, high = exact_interval(150, 200, LEVEL)
     found = visual_gain_interval(clean, np.full(200, 0.25), alone(200), LEVEL)
-    assert found == pytest.approx((low - 0.25, high - 0.25), abs=1e-6)
+    assert found == pytest.approx((low - 0.25, high - 0.25), abs=1e-3)
 
 
 @pytest.mark.parametrize("guess", [0.25, 1 / 3, 0.5])

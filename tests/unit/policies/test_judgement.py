@@ -263,13 +263,13 @@ def test_tests_that_share_a_rule_share_the_risk_of_failing_and_not_that_of_passi
     alone = Treatment(multiplicity=Multiplicity.NONE)
     assert judge_rule(rule(treatment=alone), above, (), TODAY, tests=133).outcome is Outcome.FAIL
     plain = judge_rule(rule(treatment=INTERVAL), normal(0.3, 0.01), (), TODAY, tests=133)
-    assert plain.reason == f"accuracy_drop 0.300 [0.264, 0.336] > 0.050, at a risk shared by 133 tests {CITED}"
+    assert plain.reason == f"accuracy_drop 0.300 [0.266, 0.334] > 0.050, at a risk shared by 133 tests {CITED}"
 
 
 def test_the_interval_that_leaves_it_open_is_the_one_that_is_printed() -> None:
     """Of 0.080 +- 0.010 the 90 % interval lies above 0.050; at the risk of one among 133 tests it does not."""
     above = normal(0.05 + 3 * 0.01, 0.01)
-    said = "accuracy_drop 0.080 [0.044, 0.116] does not decide <= 0.050, at a risk shared by 133 tests"
+    said = "accuracy_drop 0.080 [0.046, 0.114] does not decide <= 0.050, at a risk shared by 133 tests"
     verdict = judge_rule(rule(treatment=INTERVAL), above, (), TODAY, tests=133)
     assert (verdict.outcome, verdict.reason.partition(" (rule")[0]) == (Outcome.INCONCLUSIVE, said)
     waived = judge_rule(rule(treatment=INTERVAL), above, [waiver()], TODAY, tests=133)
