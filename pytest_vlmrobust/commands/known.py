@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import textwrap
 from collections.abc import Callable
 
 from .parsing import Commands
@@ -29,14 +30,21 @@ def _list(options: argparse.Namespace) -> int:
 
 def _explain(options: argparse.Namespace) -> int:
     from pytest_vlmrobust import metrics
+    from pytest_vlmrobust.evaluation.policy_files import beside_metrics
     from pytest_vlmrobust.metrics.description import describe
 
+    beside = beside_metrics()
+    if options.metric in beside:
+        columns = min(100, shutil.get_terminal_size().columns)
+        say("\n".join([options.metric, "", *textwrap.wrap(beside[options.metric], columns)]))
+        return 0
     if options.metric:
         record = metrics.FAMILY_METRICS.get(options.metric) or metrics.get(options.metric)
         say(describe(record).text(min(100, shutil.get_terminal_size().columns)))
         return 0
     summaries = {name: describe(metrics.get(name)).summary for name in metrics.names()}
     summaries |= {name: describe(record).summary for name, record in metrics.FAMILY_METRICS.items()}
+    summaries |= {name: about.partition(". ")[0] + "." for name, about in beside.items()}
     for name, summary in sorted(summaries.items()):
         say(f"{name:<{max(map(len, summaries))}}  {summary}")
     return 0

@@ -87,7 +87,7 @@ def judged_tests(
     """
     asked = asked or Asked()
     if not isinstance(planned, Cell):
-        names = [planned.metric, *_macro(planned, asked)]
+        names = [planned.metric, *_macro(planned.metric, asked)]
         return [JudgedTest(planned.model, planned.dataset, name, planned.split) for name in names]
     family, level = family_and_level(planned.setting)
     names = _of_scores(planned.setting, asked, attempts=attempts)
@@ -121,13 +121,13 @@ def _beside_scores(setting: Setting, asked: Asked) -> list[str]:
     return [*([UNPARSED_INCREASE] if text else []), *observatory.extra_metrics(setting, asked.task, asked.samples)]
 
 
-def _macro(planned: Planned, asked: Asked) -> list[str]:
+def _macro(metric: str, asked: Asked) -> list[str]:
     """Returns the metric on the mean curve of the categories, where a summary metric of a curve has one."""
-    if planned.metric not in metrics.names() or metrics.get(planned.metric).suite != SUITE:
+    if metric not in metrics.names() or metrics.get(metric).suite != SUITE:
         return []
     categories = None if asked.samples is None else {sample.category for sample in asked.samples}
     some = categories is None or (len(categories) > 1 and "" not in categories)
-    return [planned.metric + MACRO] if some and has_macro(metrics.get(planned.metric)) else []
+    return [metric + MACRO] if some and has_macro(metrics.get(metric)) else []
 
 
 def baseline_metrics(setting: Setting) -> list[str]:

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.policies import MetricFacts, Policy, Rule
 
 DEFAULT = "default"
+_ABOUT = {
+    "box_coverage": "The share of the boxes asked for that an answer gives, right or wrong, on pictures under one setting.",
+    "corpus_drop": "What the dataset's own metric loses from clean pictures to a setting, where that is no mean of scores.",
+    "corpus_pcri": "One less the dataset's own metric of the best patches over that of whole pictures.",
+    "corpus_score": "The dataset's own metric (F1, CIDEr, accuracy over groups of questions), where that is no mean of scores.",
+    "fixation_rate": "The share of pictures for which a model names the same cell of a grid wherever they stand.",
+    "grid_distance": "How many cells a wrong answer is away from the target in a grid.",
+    "label_preserving_drop": "The accuracy drop over the samples whose answer the setting leaves right.",
+    "preprocessing_gain": "What a small picture gains when it is padded or enlarged before the model sees it.",
+    "unparsed_increase": "How many more answers cannot be read under a setting than on clean pictures; of written answers alone.",
+}
+"""What the evaluation measures beside registered metrics, and rules may bound."""
 
 
 def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path], root: Path) -> Policy:
@@ -75,6 +87,17 @@ def is_summary(rule: Rule) -> bool:
 def shows_looking(rule: Rule) -> bool:
     """Whether a rule asks that a model answers better with the pictures than without: else its robustness says nothing."""
     return rule.metric == "visual_gain"
+
+
+def beside_metrics() -> dict[str, str]:
+    """Returns what rules may bound and no registered metric is: name to what it is, with its facts."""
+    found = {}
+    for name, about in _ABOUT.items():
+        facts = known_metrics()[name]
+        low, high = (f"{end:g}".replace("inf", "∞") for end in facts.bounds)
+        better = "neither is better" if facts.better == "none" else f"{facts.better} is better"
+        found[name] = f"{about} Of one setting; {facts.unit}, {low} … {high}; {better}."
+    return found
 
 
 @cache

@@ -128,6 +128,12 @@ LACKS: Mapping[tuple[str, str], str] = {
         "normal",
     ): "benign-at-low judges a share of settings by its value, which one point of drop at low with noise breaks",
     ("default", "illusion_blind"): "identity-illusions only warns: needs illusions-not-lost and boxes-not-lost of observatory",
+    ("robustbench", "perfect"): "no rule on visual_gain about all data: nothing but MMBench and MMMU-Pro can be GO",
+    (
+        "rci",
+        "constant",
+    ): "chance is taken to be 1/2 where 80 % of the answers are No: needs the floor of the targets, and visual_gain",
+    ("rci", "majority"): "as constant",
     ("default", "one_cell"): "pointing is not applicable and nothing breaks: needs one-place-for-all of observatory",
 }
 """What a policy does not decide yet, and why."""

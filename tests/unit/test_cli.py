@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.evaluation.policy_files import beside_metrics
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.docket import write_docket
@@ -119,6 +120,36 @@ def test_check_says_what_a_policy_holds(tmp_path: Path, capsys: Captured, monkey
     assert capsys.readouterr().out.splitlines()[0] != first
 
 
+def basics(folder: Path) -> str:
+    """Writes the rules that every policy should have, and returns their file."""
+    file = folder / "basics.yaml"
+    looks = "{id: looks, metric: visual_gain, min: 7pp, judge: point}"
+    right = "{id: right, metric: clean_accuracy, min: 40%, judge: point}"
+    file.write_text(f"version: 1\nrules:\n  - {looks}\n  - {right}\n")
+    return str(file)
+
+
+def test_check_warns_of_a_policy_that_asks_for_neither_looking_nor_being_right(tmp_path: Path, capsys: Captured) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\nrules:\n  - {id: kept, metric: accuracy_drop, max: 50pp}\n")
+    assert main(["check", "--strict", str(policy)]) == 1
+    said = capsys.readouterr().out
+    assert (
+        "policy.yaml: no blocking rule on all data asks for visual_gain: a model that answers without looking may be GO" in said
+    )
+    assert (
+        "policy.yaml: no blocking rule on all data asks for clean accuracy: a model that is wrong everywhere loses nothing"
+        in said
+    )
+    assert main(["check", "--strict", str(policy), basics(tmp_path)]) == 0
+    assert "no blocking rule" not in capsys.readouterr().out
+    for hole in ("where: {dataset: a}, ", "tier: warn, ", "unless: {model: m}, "):
+        text = Path(basics(tmp_path)).read_text().replace("judge: point", f"{hole}judge: point")
+        policy.with_name("holes.yaml").write_text(text)
+        main(["check", str(policy), str(policy.with_name("holes.yaml"))])
+        assert capsys.readouterr().out.count("no blocking rule on all data") == 2, hole
+
+
 def test_check_warns_and_is_strict_when_told(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("policy.yaml").write_text(POLICY.replace("setting: fog", "setting: fogg").replace("2027", SOON))
@@ -127,16 +158,16 @@ def test_check_warns_and_is_strict_when_told(tmp_path: Path, capsys: Captured, m
     assert "warning: policy.yaml:6: waiver W1 of jo: setting 'fogg' matches no setting that is known. Did you mean 'fog'?" in out
     assert main(["check", "--strict", "policy.yaml"]) == 1
     Path("policy.yaml").write_text(POLICY.replace("2027", SOON))
-    assert main(["check", "--strict", "policy.yaml"]) == 0
+    assert main(["check", "--strict", "policy.yaml", basics(tmp_path)]) == 0
     capsys.readouterr()
-    assert main(["check", "--strict", "policy.yaml", "--samples", "100"]) == 1
+    assert main(["check", "--strict", "policy.yaml", basics(tmp_path), "--samples", "100"]) == 1
     assert "warning: policy.yaml:3: 100 independent samples hardly decide rule low" in capsys.readouterr().out
 
 
 def test_check_says_which_rules_need_an_earlier_run(tmp_path: Path, capsys: Captured) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("version: 1\nrules:\n  - {id: kept, metric: baseline_drop, max: 2pp}\n")
-    assert main(["check", "--strict", str(policy)]) == 0
+    assert main(["check", "--strict", str(policy), basics(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "note: kept: compared with an earlier run, and not applicable without --vlm-baseline RUN" in said
 
@@ -181,12 +212,12 @@ def test_check_sets_rules_beside_the_noise(tmp_path: Path, capsys: Captured, mon
     assert "     rule low: accuracy_drop bounded by 0.05, noise 0.088 (at most 0.104)" in out
     assert "note: else: not compared with that noise, as the run measured nothing on a whole data set that they bound" in out
     assert "note: 1 of 3 rules are about other metrics than accuracy_drop, whose noise is not known" in out
-    warnings = [line for line in out if line.startswith("warning")]
+    warnings = [line for line in out if line.startswith("warning") and "no blocking rule" not in line]
     (warning,) = warnings
     assert warning.startswith("warning: m-d: policy.yaml:3: rule low (accuracy_drop 0.05) is tighter than the noise of 0.0877")
-    assert main(["check", "policy.yaml", "--noise", run, "--strict"]) == 1
+    assert main(["check", "policy.yaml", basics(tmp_path), "--noise", run, "--strict"]) == 1
     Path("policy.yaml").write_text(rules.replace("5pp", "9pp"))
-    assert main(["check", "policy.yaml", "--noise", run, "--strict"]) == 0
+    assert main(["check", "policy.yaml", basics(tmp_path), "--noise", run, "--strict"]) == 0
 
 
 def test_check_says_that_the_noise_was_not_measured(tmp_path: Path, capsys: Captured) -> None:
@@ -499,7 +530,7 @@ def test_explain_says_all_about_a_metric(capsys: Captured, monkeypatch: pytest.M
 def test_explain_without_a_name_lists_all(capsys: Captured) -> None:
     assert main(["explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == sorted([*metrics.names(), *metrics.FAMILY_METRICS])
+    assert [line.split()[0] for line in lines] == sorted([*metrics.names(), *metrics.FAMILY_METRICS, *beside_metrics()])
     assert "accuracy                        Mean score." in lines
 
 

@@ -7,6 +7,12 @@ import pytest
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.policies.policy import WORST_FIRST
+from pytest_vlmrobust.reporting.explanation import explain
+from pytest_vlmrobust.reporting.files import summary
+from pytest_vlmrobust.reporting.html import render_html
+from pytest_vlmrobust.reporting.model_card import model_card
+from pytest_vlmrobust.reporting.results import cells_csv
+from pytest_vlmrobust.reporting.terminal import render_terminal
 from pytest_vlmrobust.reporting.wording import (
     SEVERITY,
     RunFacts,
@@ -180,3 +186,24 @@ def test_a_manifest_that_does_not_say_what_is_replaced_is_survived(odd: dict[str
 def test_what_later_files_replace_is_said_model_by_model() -> None:
     origins = {"policies": {"m": {"replaced": ["a is replaced", "b is replaced"]}, "n": {}}}
     assert replaced(origins) == ["policy of m: a is replaced", "policy of m: b is replaced"]
+
+
+@pytest.mark.parametrize(("target", "judged"), [("population", "interval"), ("dataset", "value")])
+def test_every_report_says_what_was_judged(target: str, judged: str) -> None:
+    """An interval of [0, 1] beside a breach by value would look as if it had decided."""
+    one = Measure("severe_failure_rate", 0.2, 0.0, 1.0, 100, "0.17", Outcome.FAIL, "broken", "severe", "p.yaml:4", target=target)
+    about = Record("sweep", "m-d-severe_failure_rate", "m", "d", metric=one.metric, outcome=Outcome.FAIL, measures=(one,))
+    facts = RunFacts(planned=1, selected=1)
+    reports = {
+        "terminal": render_terminal([about], facts, width=200, color=False),
+        "summary": summary([about], facts),
+        "model card": model_card([about], facts, {}),
+        "message": explain(about),
+        "page": render_html([about], facts, {}).replace("\N{EN DASH}", "-"),
+    }
+    for name, text in reports.items():
+        assert ("[0.000, 1.000]" in text) is (judged == "interval"), name
+        assert ("by value" in text.replace('"by value"', "")) is (judged == "value"), name
+    assert (one.judge, one.beside("[0, 1]")) == (judged, "[0, 1]" if judged == "interval" else "by value")
+    assert cells_csv([about]).splitlines()[1].endswith(f",{judged}")
+    assert Measure("accuracy", 0.5).judge == ""
