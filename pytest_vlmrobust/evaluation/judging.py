@@ -89,7 +89,7 @@ class Judge:
             estimate = Estimate(float("nan"), 0, valid=False, reason=refusal)
             asked = Asked.of(self.evaluator, cell.dataset, self._tasks.get(cell.dataset, ""))
             named = judged_tests(cell, asked, baseline=self.baseline is not None)
-            measures = [self._measure(cell.model, test, estimate) for test in named]
+            measures = [self._measure(cell.model, test, estimate) for test in named] + self._baseline_failures(cell)
             return self._record(cell, measures, (), before, not_asked=refusal, **about)
         result = self.evaluator.result(cell)
         attempts = self._attempts(cell)
@@ -215,6 +215,7 @@ class Judge:
         """Returns the record of a test: what was measured, the worst verdict, and how many answers it took."""
         verdict = decisive(measures)
         unasked = facts.get("not_asked") and verdict.outcome is Outcome.MEASURED
+        failed = verdict.outcome is Outcome.ERROR
         inferred, recalled = self._counts()
         return Record(
             id=str(about),
@@ -222,7 +223,7 @@ class Judge:
             dataset=about.dataset,
             task=self._tasks.get(about.dataset, ""),
             outcome=Outcome.NOT_APPLICABLE if unasked else verdict.outcome,
-            reason=on_one_line(verdict.reason if verdict.rule else facts.get("not_asked") or verdict.reason),
+            reason=on_one_line(verdict.reason if verdict.rule or failed else facts.get("not_asked") or verdict.reason),
             n_requested=sum(result.n_requested for result in results),
             n_unparsed=sum(result.n_unparsed for result in results),
             n_guessed=sum(result.n_guessed for result in results),
@@ -267,6 +268,18 @@ class Judge:
         if not self._is_task(dataset):
             return ""
         return self._lacking(dataset) or observatory.not_shown(self.evaluator, model, dataset)
+
+    def _baseline_failures(self, cell: Cell) -> list[Measure]:
+        """Returns the broken budget of failed inferences on original pictures, or without any, on which what a task loses rests.
+
+        Nothing is said about the model then: to blame is whatever made its inferences fail.
+        """
+        settings = () if self._lacking(cell.dataset) else observatory.BASELINES
+        for result in (self.evaluator.result(Cell(cell.model, cell.dataset, setting)) for setting in settings):
+            broken = budget_measures(self.policies[cell.model].budgets, [result])
+            if failed := [one for one in broken if one.outcome is Outcome.ERROR]:
+                return [dataclasses.replace(one, reason=f"{result.cell}: {one.reason}") for one in failed]
+        return []
 
     def _task_notes(self, result: CellResult) -> tuple[str, ...]:
         if not self._is_task(result.cell.dataset):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pytest_vlmrobust.core.counting import quantity
+
 from .blind_scores import visual_gain_interval
 from .scores import ROUNDING, Scores, drops
 from .selections import low_settings, triples, types
@@ -66,11 +68,12 @@ def does_the_task(table: ScoreTable, setting: str | None = None) -> str:  # noqa
     """Returns why a model is not shown to do a task at all, or an empty string: what it then loses or favours says nothing.
 
     The one-sided 95 % bound of its gain over asking without the pictures has to be above 0. That is no low hurdle where boxes are
-    asked for: without the picture, those of the context can be copied. A missing score counts against the model.
+    asked for: without the picture, those of the context can be copied. A missing score counts against the model, and where all
+    of them are missing nothing is said about it.
     """
-    if table.no_image is None or not table.samples:
+    if table.no_image is None or not table.samples or np.isnan(table.no_image).all():
         return "there are no scores without the pictures: whether the task is done at all cannot be told"
-    return _not_above(table, np.nan_to_num(table.no_image, nan=1.0), 0.0, "without")
+    return _not_above(table, table.no_image, 0.0, "without")
 
 
 def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
@@ -88,10 +91,15 @@ def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
 
 def _not_above(table: ScoreTable, other: Scores, margin: float, whence: str) -> str:
     """Returns that the gain over other scores is not shown to exceed a margin, or an empty string."""
-    seen = np.nan_to_num(table.clean, nan=0.0)
-    if visual_gain_interval(seen, other, table.clusters, 1.0 - 2.0 * _TAIL)[0] > margin:
+    if np.isnan(table.clean).all():
+        return "there are no scores with the pictures: whether the task is done at all cannot be told"
+    seen, guessed = np.nan_to_num(table.clean, nan=0.0), np.nan_to_num(other, nan=1.0)
+    if visual_gain_interval(seen, guessed, table.clusters, 1.0 - 2.0 * _TAIL)[0] > margin:
         return ""
-    return f"not shown to do the task: {seen.mean():.2f} with the pictures, {other.mean():.2f} {whence}, n={table.samples}"
+    lost = int(np.isnan(table.clean).sum() + np.isnan(other).sum())
+    against = f", {quantity(lost, 'missing score counts', 'missing scores count')} against the model" if lost else ""
+    found = f"{seen.mean():.2f} with the pictures, {guessed.mean():.2f} {whence}, n={table.samples}"
+    return f"not shown to do the task: {found}{against}"
 
 
 def unknown_positions(table: ScoreTable) -> str:

@@ -173,6 +173,30 @@ def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observ
     assert value(records["idle-people.pointing-identity_accuracy-clean"]) == 0.25
 
 
+@pytest.mark.parametrize("failing", ["clean", "no_image"])
+def test_inferences_that_fail_are_named_wherever_something_rests_on_them(observatory: Observatory, failing: str) -> None:
+    once = {"setting": failing, "sample": MATCHING[0]["sample"], "error": "too slow"}
+    failures = (once, {"setting": failing, "error": "the endpoint is down"})
+    observatory.write("failing.yaml", json.dumps({"rules": [*failures, *BLIND, *MATCHING]}))
+    observatory.keep("test_cell", "test_robustness")
+    result = observatory.run("--vlm=scripted:failing.yaml", "-k", "matching")
+    assert result.ret == EXIT_CODES[Decision.INCOMPLETE]
+    records = observatory.records
+    asked = records[f"failing-people.matching-{failing}"]["n_requested"]
+    said = f"no sample was scored: of {asked}, {asked} failed and 0 went missing; most often: the endpoint is down"
+    for split in SPLITS:
+        cell = records[f"failing-people.matching-{split}"]
+        assert (cell["outcome"], cell["n_requested"]) == ("ERROR", 0)
+        assert cell["reason"] == f"failing-people.matching-{failing}: {said}"
+        sweep = records[f"failing-people.matching-identity_drop-{split}"]
+        assert sweep["outcome"] == "ERROR"
+        assert "most often: the endpoint is down" in sweep["reason"]
+    assert records[f"failing-people.matching-{failing}"]["outcome"] == "ERROR"
+    assert "not shown to do the task" not in json.dumps(list(records.values()))
+    (run,) = (observatory.path / ".vlmrobust" / "runs").iterdir()
+    assert verify(run, last_records(run)).differences == ()
+
+
 def test_what_was_lost_since_an_earlier_run_is_gated_by_split(observatory: Observatory) -> None:
     posterize, halftone = SPLITS
     observatory.keep("test_cell", "test_since_baseline")

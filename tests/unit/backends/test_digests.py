@@ -101,8 +101,8 @@ def test_whatever_the_file_system_says_else_has_it_hashed_again(
     monkeypatch.setattr(digests, "file_digest", lambda path: "hashed anew")
     assert DigestCache(cache).digest(file) != "hashed anew"
     resolved = str(file.resolve())
-    monkeypatch.setattr(digests.Path, "resolve", lambda _path: Path(resolved))
-    monkeypatch.setattr(digests.Path, "stat", lambda _path: Other())
+    monkeypatch.setattr(Path, "resolve", lambda _path: Path(resolved))
+    monkeypatch.setattr(Path, "stat", lambda _path: Other())
     assert DigestCache(cache).digest(file) == "hashed anew"
 
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -193,7 +194,7 @@ def held_by(world: World, owner: str) -> list[str]:
 def test_the_lease_of_a_dead_worker_is_taken_over_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = world.evaluator(owner="me")
     held = held_by(world, dead_process())
-    monkeypatch.setattr(evaluating.time, "sleep", lambda _: pytest.fail("waited for the dead"))
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("waited for the dead"))
     assert evaluator.result(cell("clean")).n_inferred == 6
     assert held
 
@@ -211,7 +212,7 @@ def test_a_lease_that_nobody_renews_is_taken_over_and_said(
         clock.now += seconds
         assert clock.now <= 1000 + LEASE_SECONDS + 1
 
-    monkeypatch.setattr(evaluating.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     assert evaluator.result(cell("clean")).n_inferred == 6
     assert held
     assert clock.now >= 1000 + LEASE_SECONDS

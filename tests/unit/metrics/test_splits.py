@@ -107,9 +107,18 @@ def test_missing_scores_count_against_the_model() -> None:
     blind = np.array([math.nan] * 30 + [0.0] * 70)
     assert metrics.does_the_task(ScoreTable(np.ones(100), no_image=blind)) == ""
     blind[30:98] = math.nan
-    assert metrics.does_the_task(ScoreTable(np.ones(100), no_image=blind)) != "", "2 of 100, at worst"
-    seen = np.full(100, math.nan)
-    assert metrics.does_the_task(ScoreTable(seen, no_image=np.zeros(100))) != ""
+    assert metrics.does_the_task(ScoreTable(np.ones(100), no_image=blind)) == (
+        "not shown to do the task: 1.00 with the pictures, 0.98 without, n=100, 98 missing scores count against the model"
+    )
+
+
+def test_where_all_scores_are_missing_none_is_named() -> None:
+    missing, zeros = np.full(100, math.nan), np.zeros(100)
+    seen = metrics.does_the_task(ScoreTable(missing, no_image=zeros))
+    assert seen == "there are no scores with the pictures: whether the task is done at all cannot be told"
+    blind = metrics.does_the_task(ScoreTable(zeros, no_image=missing))
+    assert blind == "there are no scores without the pictures: whether the task is done at all cannot be told"
+    assert metrics.exceeds_the_prompt(ScoreTable(missing), zeros) == seen
 
 
 def test_only_what_a_table_can_tell_is_applicable() -> None:
