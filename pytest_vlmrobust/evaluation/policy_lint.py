@@ -75,7 +75,7 @@ def lacks_basics(policy: Policy) -> list[Finding]:
         text = (
             "no blocking rule on all data asks for clean accuracy: a model that is wrong everywhere loses nothing, and may be GO"
         )
-        found.append(f"{text}. Add {{metric: clean_accuracy, min: ...}} without a where, above what guessing gets")
+        found.append(f"{text}. Add {{metric: accuracy_above_chance, min: 5pp}} without a where, or a bound of your own")
     return [Finding(source, sentence) for sentence in found] if blocking else []
 
 
@@ -88,7 +88,7 @@ def _is_about_clean(rule: Rule) -> bool:
     """Whether a rule asks for accuracy on pictures as they are, or over all sizes of them."""
     if rule.metric in {"accuracy", "identity_accuracy"}:
         return any(Scope(setting=(glob,)).admits("setting", CLEAN_NAME) for glob in rule.where.setting or ("*",))
-    return rule.metric in {"clean_accuracy", "resolution_accuracy"}
+    return rule.metric in {"clean_accuracy", "accuracy_above_chance", "resolution_accuracy"}
 
 
 def idle_rules(rules: Iterable[Rule]) -> list[Finding]:

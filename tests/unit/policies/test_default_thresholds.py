@@ -22,6 +22,8 @@ FACTS = {
     "harmful_flip_rate": MetricFacts("fraction", "lower", "cell"),
     "helpful_flip_rate": MetricFacts("fraction", "none", "cell"),
     "clean_accuracy": MetricFacts("fraction", "higher", "sweep"),
+    "accuracy_above_chance": MetricFacts("fraction", "higher", "sweep"),
+    "fixation_rate": MetricFacts("fraction", "lower", "cell"),
     "visual_gain": MetricFacts("fraction", "higher", "sweep"),
     "mean_relative_corruption_error": MetricFacts("ratio", "lower", "sweep"),
     "worst_case_drop": MetricFacts("fraction", "lower", "sweep"),
@@ -139,7 +141,7 @@ def test_published_cells(policy: Policy, where: tuple[str, str, str, str], per_c
 @pytest.mark.parametrize(
     ("metric", "per_cent"),
     [
-        ("clean_accuracy", 15.0),
+        ("accuracy_above_chance", 2.0),
         ("visual_gain", 1.0),
         ("worst_at_low", 20.0),
         ("worst_case_drop", 45.0),
