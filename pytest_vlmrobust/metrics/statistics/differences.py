@@ -43,8 +43,8 @@ class TangoTest:
     """What flips show about m true drops: the tails of their own distribution, at Tango's share of helpful flips.
 
     Of independent samples no bound errs more often than it says, whatever the drop and the share of helpful flips, nor at a risk
-    that 133 settings share: counted over all outcomes of 50, 324 and 853 samples (``benchmarks/verdict_tails.py``). Tango's
-    interval itself errs 1.6 times as often at 5 %, and 2.7 times at 5 %/133.
+    that 133 settings share: counted over all outcomes of 50, 200, 324 and 853 samples (``benchmarks/verdict_tails.py``). Tango's
+    interval itself errs up to 1.6 times as often at 5 %, and 3.6 times at 5 %/133.
 
     Counts are effective ones when samples come in clusters: divided by each setting's guarded design effect, with Student's
     quantile in the place of the normal one that the tail stands for.

@@ -211,7 +211,8 @@ def test_tails_err_less_often_than_tangos() -> None:
 
 
 def test_few_degrees_of_freedom_widen_by_students_tail() -> None:
-    few, many = TangoTest(*_one(12, 3, 100), 9.0), TangoTest(*_one(12, 3, 100), math.inf)
+    counts = np.array([12.0]), np.array([3.0]), np.array([100.0])
+    few, many = TangoTest(*counts, 9.0), TangoTest(*counts, math.inf)
     assert few.lower(0.05)[0] == pytest.approx(many.lower(normal_tail(0.05, 9.0))[0])
     assert few.p_above(float(few.lower(0.05)[0]))[0] == pytest.approx(0.05, rel=1e-6)
 
