@@ -203,6 +203,7 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     needs=(Needs.CLEAN, Needs.FLOORS),
     better="higher",
     bounds=(-1.0, 1.0),
+    perfect=1.0,
     reference='PCRI and RCI, "Validity domain and chance": max(0.5, majority) on yes/no, the majority answer on open questions',
     suite="corruptions",
     interval=intervals.accuracy_above_chance,
