@@ -46,9 +46,13 @@ class _Row(NamedTuple):
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    power = commands.add_parser("power", help="simulate how often a policy says GO, NO-GO or INCONCLUSIVE of models that are known")
+    power = commands.add_parser(
+        "power", help="simulate how often a policy says GO, NO-GO or INCONCLUSIVE of models that are known"
+    )
     power.add_argument("policies", nargs="*", metavar="POLICY", help="thresholds files, or names of shipped ones: one policy")
-    power.add_argument("--samples", type=count, metavar="N", help="samples of the data set (default: as published, or as in the run)")
+    power.add_argument(
+        "--samples", type=count, metavar="N", help="samples of the data set (default: as published, or as in the run)"
+    )
     power.add_argument(
         "--profile",
         action="append",
@@ -60,7 +64,9 @@ def add(commands: Commands) -> None:
     power.add_argument("--dataset", default="", metavar="NAME", help="what rules take the data set to be called")
     power.add_argument("--shift", action="append", default=[], metavar="METRIC=VALUE", help="move a metric of each profile there")
     power.add_argument("--models", type=count, default=1, metavar="K", help="models of the run, each of the profile, independent")
-    power.add_argument("--runs", type=count, default=100, metavar="R", help="simulated runs of each profile (default: %(default)s)")
+    power.add_argument(
+        "--runs", type=count, default=100, metavar="R", help="simulated runs of each profile (default: %(default)s)"
+    )
     power.add_argument("--seed", type=int, default=0, help="of the simulation (default: %(default)s)")
     power.add_argument("--no-search", action="store_true", help="do not search how many samples would decide 80 %% of runs")
     power.add_argument("--table", action="store_true", help="one line a profile, in Markdown; without POLICY of all shipped ones")
@@ -84,7 +90,7 @@ def _power(options: argparse.Namespace) -> int:
             _say_table(name, rows, options)
         elif not options.json:
             for row in rows:
-                _say_row(policy, row, options)
+                _say_row(row, options)
     if options.json:
         say(json.dumps({name: [_as_json(row) for row in rows] for name, rows in found.items()}, indent=1))
     return 0
@@ -217,7 +223,7 @@ def _note(about: str) -> Callable[[str], None]:
     return show
 
 
-def _say_row(policy: Policy, row: _Row, options: argparse.Namespace) -> None:
+def _say_row(row: _Row, options: argparse.Namespace) -> None:
     power, planned = row.power, row.simulation.planned
     models = f", {options.models} models" if options.models > 1 else ""
     say(f"{power.profile} on {row.simulation.truth.dataset}: {power.n} samples{models}, {power.runs} simulated runs")
@@ -264,7 +270,9 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
     if left:
         say(f"Not simulated, and taken as kept: {', '.join(sorted(left))}.")
     if rows:
-        say(f"{options.runs} simulated runs a row, seed {options.seed}: Monte Carlo error at most {0.5 / options.runs**0.5:.3f}.\n")
+        say(
+            f"{options.runs} simulated runs a row, seed {options.seed}: Monte Carlo error at most {0.5 / options.runs**0.5:.3f}.\n"
+        )
 
 
 def _culprits(power: Power) -> str:

@@ -129,7 +129,7 @@ class Margins:
         return present >= _NEARLY * ERRORS or present >= self._margin(kept, rule, spread) - 1e-9
 
     def keeping(self, base: Profile) -> Profile:
-        """Returns ``base``, made better until it keeps every bound by at least three standard errors, where a model can.
+        """Returns ``base``, made better until it keeps every bound by three standard errors or more, where a model can.
 
         Clean accuracy and visual gain rise, single drops and harmful flips fall to where their bounds ask for it, and then all drops
         by one factor to where summary metrics do.
@@ -210,7 +210,10 @@ class Margins:
                 trial = move(kept, value, among)
                 return self._capped(trial) if errors > 0.0 and move is _scaled else trial
 
-            moved = self._found(rule, lambda value, spread=spread: self._margin(better(value), rule, spread) - errors, better, low, high)
+            def excess(value: float, spread: Mapping[str, float] = spread) -> float:
+                return self._margin(better(value), rule, spread) - errors
+
+            moved = self._found(rule, excess, better, low, high)
         return replace(moved, name=f"{KEPT if errors > 0.0 else BROKEN}:{name}")
 
     def _found(
@@ -218,7 +221,9 @@ class Margins:
     ) -> Profile:
         first, last = excess(low), excess(high)
         if first * last > 0.0:
-            raise UsageError(f"rule {rule.id}: no profile has {rule.metric} three standard errors from {rule.bound} at {self.n} samples")
+            raise UsageError(
+                f"rule {rule.id}: no profile has {rule.metric} three standard errors from {rule.bound} at {self.n} samples"
+            )
         rising = last > first
         for _ in range(_STEPS):
             middle = (low + high) / 2.0
@@ -303,8 +308,9 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
     about = metrics.get(metric)
     move, low, high = _MOVES.get(metric, _FACTOR)
     if metric not in _MOVES and about.suite not in ("", "corruptions"):
-        raise UsageError(f"--shift {metric}: profiles have nothing that moves it. They move: {', '.join(_MOVES)}, and what follows "
-                         "from drops")
+        raise UsageError(
+            f"--shift {metric}: profiles have nothing that moves it. They move: {', '.join(_MOVES)}, and what follows from drops"
+        )
     among = _scope(metric, profile)
     if move is _lost and profile.churn is None:
         profile = replace(profile, churn=0.0)
@@ -316,7 +322,9 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
         return max(values(metric, table, setting) for setting in settings) - value
 
     if at(low) * at(high) > 0.0:
-        raise UsageError(f"--shift {metric}={value:g}: it cannot be moved there: from {at(low) + value:.3g} to {at(high) + value:.3g}")
+        raise UsageError(
+            f"--shift {metric}={value:g}: it cannot be moved there: from {at(low) + value:.3g} to {at(high) + value:.3g}"
+        )
     rising = at(high) > at(low)
     for _ in range(_STEPS):
         middle = (low + high) / 2.0
