@@ -58,7 +58,7 @@ class SamplesNeeded(NamedTuple):
     reason: str = ""
 
 
-def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8) -> SamplesNeeded:
+def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8, further: float = 0.0) -> SamplesNeeded:
     """Returns with about how many samples the interval would leave the ends of a bound, if the value stays what it is.
 
     How an interval shrinks is told from its ends at several levels, while the scores are at hand: with z the normal quantile of
@@ -74,6 +74,7 @@ def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8) -> S
         estimate: a value with its interval.
         ends: the finite ends of the bound, ascending: inside two ends both must be left behind, outside only the nearer one.
         power: probability in [0.5, 1) that the larger sample decides.
+        further: by how many standard errors the true value is taken to lie further from the bound than the one that was seen.
 
     Returns:
         The count, at least ``estimate.n``, or None with a reason: no finite value, no interval, no sample, or on the bound.
@@ -93,7 +94,7 @@ def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8) -> S
         return SamplesNeeded(None, missing)
     inside = min(ends) < estimate.value < max(ends)
     wanted = ends if inside else (min(ends, key=lambda end: abs(end - estimate.value)),)
-    answers = [_samples_to_leave(estimate, end, power) for end in wanted]
+    answers = [_samples_to_leave(estimate, end, power, further) for end in wanted]
     return max(answers, key=lambda answer: math.inf if answer.samples is None else answer.samples)
 
 
@@ -106,7 +107,7 @@ def _unknown_spread(estimate: Estimate) -> str:
     return "" if known else "there is no interval"
 
 
-def _samples_to_leave(estimate: Estimate, end: float, power: float) -> SamplesNeeded:
+def _samples_to_leave(estimate: Estimate, end: float, power: float, further: float) -> SamplesNeeded:
     from statistics import NormalDist
 
     distance = abs(end - estimate.value)
@@ -122,11 +123,12 @@ def _samples_to_leave(estimate: Estimate, end: float, power: float) -> SamplesNe
     fixed, chance, square = _parts(estimate, end, tail, half)
     spread = math.sqrt(max(chance * chance - fixed * fixed, 0.0))
     luck = normal.inv_cdf(power) * spread
+    away = distance + further * spread
 
     def too_wide(ratio: float) -> bool:
-        """Whether the interval, and the luck that is allowed for, reach the bound with ``ratio`` times as many samples."""
+        """Whether interval and luck reach the bound with ``ratio`` times as many samples."""
         wide = math.sqrt(spread**2 / ratio + (min(fixed, chance) / ratio) ** 2)
-        return (fixed + square * tail**2) / ratio + tail * wide + luck / math.sqrt(ratio) > distance
+        return (fixed + square * tail**2) / ratio + tail * wide + luck / math.sqrt(ratio) > away
 
     low, high = 1.0, 2.0
     while too_wide(high):
