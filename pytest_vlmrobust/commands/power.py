@@ -90,7 +90,7 @@ def _power(options: argparse.Namespace) -> int:
             _say_table(name, rows, options)
         elif not options.json:
             for row in rows:
-                _say_row(policy, row, options)
+                _say_row(row, options)
     if options.json:
         say(json.dumps({name: [_as_json(row) for row in rows] for name, rows in found.items()}, indent=1))
     return 0
@@ -223,7 +223,7 @@ def _note(about: str) -> Callable[[str], None]:
     return show
 
 
-def _say_row(policy: Policy, row: _Row, options: argparse.Namespace) -> None:
+def _say_row(row: _Row, options: argparse.Namespace) -> None:
     power, planned = row.power, row.simulation.planned
     models = f", {options.models} models" if options.models > 1 else ""
     say(f"{power.profile} on {row.simulation.truth.dataset}: {power.n} samples{models}, {power.runs} simulated runs")

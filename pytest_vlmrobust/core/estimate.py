@@ -58,14 +58,15 @@ class SamplesNeeded(NamedTuple):
     reason: str = ""
 
 
-def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8) -> SamplesNeeded:
+def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8, further: float = 0.0) -> SamplesNeeded:
     """Returns with about how many samples the interval would leave the ends of a bound, if the value stays what it is.
 
-    The distance from the value to the interval's end shrinks with the square root of the sample size; with z the normal quantile
-    of one of its tails, ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2`` samples decide with probability
-    ``power``. That is the usual calculation for means, ratios and flip rates. Where nothing varies, as without a single flip, the
-    interval shrinks with the sample size itself, and no chance is left to allow for; how far an estimate is on the way there is
-    told from its intervals at two levels, whose widths then differ as the squares of their quantiles do. For the largest drop
+    How an interval shrinks is told from its ends at several levels, while the scores are at hand: with z the normal quantile of
+    one tail, the distance from the value to the end is nearly ``a + b z + c z^2``. What grows with z alone is chance: it shrinks
+    with the square root of the sample size. What is there at every level, as the further sample of a guarded mean, and what grows
+    with z^2, as the bound of an event that was never seen, shrink with the sample size itself. Samples suffice when that distance
+    and ``z_power`` standard errors of the value fit between the value and the bound. Without scores all of it counts as chance:
+    ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2``, the usual calculation for means. For the largest drop
     the count is a little low, because the largest of noisy drops is; for counts of settings it is no more than an order of
     magnitude.
 
@@ -73,6 +74,7 @@ def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8) -> S
         estimate: a value with its interval.
         ends: the finite ends of the bound, ascending: inside two ends both must be left behind, outside only the nearer one.
         power: probability in [0.5, 1) that the larger sample decides.
+        further: by how many standard errors the true value is taken to lie further from the bound than the one that was seen.
 
     Returns:
         The count, at least ``estimate.n``, or None with a reason: no finite value, no interval, no sample, or on the bound.
@@ -92,7 +94,7 @@ def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8) -> S
         return SamplesNeeded(None, missing)
     inside = min(ends) < estimate.value < max(ends)
     wanted = ends if inside else (min(ends, key=lambda end: abs(end - estimate.value)),)
-    answers = [_samples_to_leave(estimate, end, power) for end in wanted]
+    answers = [_samples_to_leave(estimate, end, power, further) for end in wanted]
     return max(answers, key=lambda answer: math.inf if answer.samples is None else answer.samples)
 
 
@@ -105,7 +107,7 @@ def _unknown_spread(estimate: Estimate) -> str:
     return "" if known else "there is no interval"
 
 
-def _samples_to_leave(estimate: Estimate, end: float, power: float) -> SamplesNeeded:
+def _samples_to_leave(estimate: Estimate, end: float, power: float, further: float) -> SamplesNeeded:
     from statistics import NormalDist
 
     distance = abs(end - estimate.value)
@@ -116,24 +118,43 @@ def _samples_to_leave(estimate: Estimate, end: float, power: float) -> SamplesNe
         return SamplesNeeded(None, "the interval has no end towards the bound")
     if half <= distance:
         return SamplesNeeded(estimate.n)
-    quantile = NormalDist().inv_cdf
-    tail = quantile((1.0 + estimate.confidence) / 2.0)
-    growth = _growth(estimate, end, tail)
-    factor = 1.0 + (2.0 - growth) * quantile(power) / tail
-    return SamplesNeeded(math.ceil(estimate.n * (factor * half / distance) ** (2.0 / growth)))
+    normal = NormalDist()
+    tail = normal.inv_cdf((1.0 + estimate.confidence) / 2.0)
+    fixed, chance, square = _parts(estimate, end, tail, half)
+    spread = math.sqrt(max(chance * chance - fixed * fixed, 0.0))
+    luck = normal.inv_cdf(power) * spread
+    away = distance + further * spread
+
+    def too_wide(ratio: float) -> bool:
+        """Whether interval and luck reach the bound with ``ratio`` times as many samples."""
+        wide = math.sqrt(spread**2 / ratio + (min(fixed, chance) / ratio) ** 2)
+        return (fixed + square * tail**2) / ratio + tail * wide + luck / math.sqrt(ratio) > away
+
+    low, high = 1.0, 2.0
+    while too_wide(high):
+        low, high = high, 2.0 * high
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if too_wide(middle) else (low, middle)
+    return SamplesNeeded(math.ceil(estimate.n * high - _SAME))
 
 
-def _growth(estimate: Estimate, end: float, tail: float) -> float:
-    """Returns with which power of the normal quantile an interval widens: 1 as a rule, 2 where nothing varies."""
+def _parts(estimate: Estimate, end: float, tail: float, half: float) -> tuple[float, float, float]:
+    """Returns a, b and c of the half-width ``a + b z + c z^2``, none negative; all of it is chance where no scores are at hand."""
     from statistics import NormalDist
 
-    normal = NormalDist()
-
-    def half(quantile: float) -> float:
-        low, high = estimate.at(2.0 * normal.cdf(quantile) - 1.0) if estimate.at else (math.nan, math.nan)
+    def distance(quantile: float) -> float:
+        low, high = estimate.at(2.0 * NormalDist().cdf(quantile) - 1.0) if estimate.at else (math.nan, math.nan)
         return high - estimate.value if estimate.value < end else estimate.value - low
 
-    wide, narrow = half(tail), half(tail / 2.0)
-    if not (math.isfinite(wide) and math.isfinite(narrow)) or not 0.0 < narrow < wide:
-        return 1.0
-    return min(2.0, max(1.0, math.log(wide / narrow) / math.log(2.0)))
+    first, second = distance(tail / 2.0), distance(tail / 4.0)
+    if not (math.isfinite(first) and math.isfinite(second)) or not 0.0 < second < first < half:
+        return 0.0, half / tail, 0.0
+    quarter = tail / 4.0
+    slope, steeper = (first - second) / quarter, (half - first) / (2.0 * quarter)
+    square = max((steeper - slope) / (3.0 * quarter), 0.0)
+    chance = slope - 3.0 * square * quarter if square else (half - second) / (3.0 * quarter)
+    if chance < 0.0:
+        return 0.0, 0.0, half / tail**2
+    fixed = half - chance * tail - square * tail**2
+    return (fixed, chance, square) if fixed > 0.0 else (0.0, half / tail - square * tail, square)

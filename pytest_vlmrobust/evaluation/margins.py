@@ -129,7 +129,7 @@ class Margins:
         return present >= _NEARLY * ERRORS or present >= self._margin(kept, rule, spread) - 1e-9
 
     def keeping(self, base: Profile) -> Profile:
-        """Returns ``base``, made better until it keeps every bound by at least three standard errors, where a model can.
+        """Returns ``base``, made better until it keeps every bound by three standard errors or more, where a model can.
 
         Clean accuracy and visual gain rise, single drops and harmful flips fall to where their bounds ask for it, and then all drops
         by one factor to where summary metrics do.
@@ -210,9 +210,10 @@ class Margins:
                 trial = move(kept, value, among)
                 return self._capped(trial) if errors > 0.0 and move is _scaled else trial
 
-            moved = self._found(
-                rule, lambda value, spread=spread: self._margin(better(value), rule, spread) - errors, better, low, high
-            )
+            def excess(value: float, spread: Mapping[str, float] = spread) -> float:
+                return self._margin(better(value), rule, spread) - errors
+
+            moved = self._found(rule, excess, better, low, high)
         return replace(moved, name=f"{KEPT if errors > 0.0 else BROKEN}:{name}")
 
     def _found(

@@ -1,15 +1,15 @@
 """Power: how likely a policy says GO, NO-GO or INCONCLUSIVE of a model whose true behaviour is known.
 
-Answers are drawn from a :class:`~.profiles.Truth`, metrics are estimated and judged by the code of a real run (``metrics.estimate``,
-the policy with its risk shared by all planned tests, ``core.verdict.decide``), and decisions are counted. Inference never fails and
-every answer can be read; waivers hold as on the day of the simulation.
+Answers are drawn from a :class:`~.profiles.Truth`, metrics are estimated and judged by the code of a real run
+(``metrics.estimate``, the policy with its risk shared by all planned tests, ``core.verdict.decide``), and decisions are counted.
+Inference never fails and every answer can be read; waivers hold as on the day of the simulation.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -111,7 +111,7 @@ class Power:
 
 
 def plan(policy: Policy, truth: Truth) -> Planned:
-    """Returns what of a policy a simulated run of the suites that it asks for judges; of ``corruptions`` where it asks for none."""
+    """Returns what a simulated run of the suites that a policy asks for judges; of ``corruptions`` where it asks for none."""
     asked = policy.coverage.suites or SIMULATED[:1]
     by_suite = {suite: _tests(suite, truth) for suite in asked if suite in SIMULATED}
     known = [test for tests in by_suite.values() for test in tests]
@@ -161,9 +161,12 @@ def _tests(suite: str, truth: Truth) -> list[JudgedTest]:
     whole = (CLEAN_NAME, NO_IMAGE_NAME) if suite == SIMULATED[0] else ()
     cells = [Cell(truth.name, truth.dataset, Setting.parse(name)) for name in (*whole, *settings)] if settings else []
     found = [test for cell in cells for test in judged_tests(cell, baseline=truth.has_baseline)]
-    for test in sorted(suite_tests(suite), key=str):
-        if test.metric in metrics.names(scope="sweep") and (truth.has_baseline or metrics.get(test.metric).suite != "baseline"):
-            found.append(replace(test, model=truth.name, dataset=truth.dataset))
+    sweeps = metrics.names(scope="sweep")
+    found += [
+        replace(test, model=truth.name, dataset=truth.dataset)
+        for test in sorted(suite_tests(suite), key=str)
+        if test.metric in sweeps and (truth.has_baseline or metrics.get(test.metric).suite != "baseline")
+    ]
     simulated = set(metrics.names())
     return [test for test in found if test.metric in simulated]
 
@@ -250,7 +253,7 @@ class Simulation:
         estimates: dict[tuple[str, str, str], Estimate],
     ) -> Outcome:
         table = tables[suite]
-        key = _counts(rule, suite, test, table)
+        key = _counts(rule, test, table)
         if key and key in self._remembered:
             return self._remembered[key]
         about = suite, test.metric, test.setting
@@ -315,7 +318,7 @@ def _remembering(estimate: Estimate) -> Callable[[float], tuple[float, float]] |
     return remembered
 
 
-def _counts(rule: Rule, suite: str, test: JudgedTest, table: ScoreTable) -> tuple[object, ...]:
+def _counts(rule: Rule, test: JudgedTest, table: ScoreTable) -> tuple[object, ...]:
     """Returns all that the outcome of a test of paired 0/1 scores depends on, nothing where that is more than counts."""
     import numpy as np
 

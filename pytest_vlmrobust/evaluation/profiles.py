@@ -1,7 +1,7 @@
 """Profiles: models whose true behaviour is known, from which paired answers are drawn.
 
-``profiles.yaml`` holds what VLM-RobustBench publishes of nine models on MMBench and MMMU-Pro. It publishes no drop of each setting,
-no answers of each sample and no intervals. What is published, and what is assumed to get from it to answers:
+``profiles.yaml`` holds what VLM-RobustBench publishes of nine models on MMBench and MMMU-Pro. It publishes no drop of each
+setting, no answers of each sample and no intervals. What is published, and what is assumed to get from it to answers:
 
 *Published*: clean accuracy, visual gain, mean drop (mean relative corruption error times visual gain, Table 3), the five largest
 drops at each of three levels with their names (Tables 13, 14), the drops of the seven binary settings as a mean over the models
@@ -12,8 +12,8 @@ drops at each of three levels with their names (Tables 13, 14), the drops of the
 
 - Settings that no table names fill the tiers evenly, spread so that the mean drop is the published one. Which of them has which
   drop is told from how often other models list it; ``jpeg_compression`` has the drops next to its published 0.3 pp.
-- Published drops are measured ones, and noise spreads them: the largest is too large, and settings that cost nothing appear on both
-  sides of zero. The drops that are taken as true are those whose *expected sorted* measurements, at the published number of
+- Published drops are measured ones, and noise spreads them: the largest is too large, and settings that cost nothing appear on
+  both sides of zero. The drops that are taken as true are those whose *expected sorted* measurements, at the published number of
   samples, are the published drops, level by level (a deconvolution of order statistics). Binary drops, means over nine models,
   are taken as they are.
 - Helpful flips are the model's mean (Table 23) times the level's share (Table 22); harmful ones are those plus the drop. Table 23
@@ -21,8 +21,8 @@ drops at each of three levels with their names (Tables 13, 14), the drops of the
 - A sample has a latent difficulty: whether it flips under two settings is correlated by :data:`SHARED` on the scale of the
   normal quantile, the same for all settings (nothing is published about it).
 - Without its picture a sample that was wrong with it is right with the chance of a guess.
-- Sizes of the picture: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than a
-  larger one. Patches: one patch, at random, shows what the whole picture shows, and on all others the model guesses; it neither
+- Sizes of the picture: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
+  a larger one. Patches: one patch, at random, shows what the whole picture shows, and on all others the model guesses; it neither
   needs the context nor is it distracted by it.
 """
 
@@ -233,7 +233,7 @@ class Profile:
 
 
 def _changed(scores: Array, churn: float, lost: float, rng: np.random.Generator) -> Array:
-    """Returns the answers of an earlier model, better by ``lost``: beside that a share ``churn`` differs, half of them each way."""
+    """Returns the answers of an earlier model, better by ``lost``; a share ``churn`` differs beside that, half of it each way."""
     import numpy as np
 
     if not churn and not lost:
@@ -522,7 +522,7 @@ class Recorded:
 
         _, codes = np.unique(np.asarray(self.groups), return_inverse=True)
         members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
-        rows: list[Array] = []
+        rows: list[NDArray[np.intp]] = []
         total = 0
         while total < n:
             rows.append(members[int(rng.integers(len(members)))])

@@ -285,10 +285,13 @@ def test_either_end_of_a_range_takes_half_of_the_risk_of_failing() -> None:
 
 
 def test_the_undecided_says_how_many_samples_would_decide() -> None:
-    """869 * ((1.644854 + 0.841621) * 0.0152 / 0.02)^2: the bound is 2 pp away, the standard error 1.52 pp."""
+    """869 * ((1.644854 + 0.841621) * 0.0152 / (0.02 + 0.0152 / 3))^2: the bound is 2 pp away, the standard error 1.52 pp.
+
+    The true value is taken to lie a third of a standard error further away, as values that do not decide lie nearer than the truth.
+    """
     verdict = judged(normal(0.03, 0.0152), rule(treatment=INTERVAL))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert verdict.samples_needed == math.ceil(869 * ((1.6448536 + 0.8416212) * 0.0152 / 0.02) ** 2)
+    assert verdict.samples_needed == math.ceil(869 * ((1.6448536 + 0.8416212) * 0.0152 / (0.02 + 0.0152 / 3.0)) ** 2)
     assert verdict.reason.endswith(f"; about {verdict.samples_needed} samples would decide it")
     on_it = judged(normal(0.05, 0.01), rule(treatment=INTERVAL))
     assert on_it.samples_needed is None

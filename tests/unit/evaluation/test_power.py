@@ -1,0 +1,125 @@
+"""Simulated runs are judged as real ones are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.evaluation import margins, profiles
+from pytest_vlmrobust.evaluation.power import Simulation, plan
+from pytest_vlmrobust.policies import Bound, Coverage, Policy, Rule, Scope, Tier, Treatment
+
+TODAY = date(2030, 1, 1)
+NOTHING = profiles.nothing_lost()
+
+
+def rule(metric: str, low: float = -np.inf, high: float = np.inf, **facts: object) -> Rule:
+    return Rule(facts.pop("id", metric), metric, Bound(low, high), "p.yaml:1", **facts)  # type: ignore[arg-type]
+
+
+def policy(*rules: Rule, suites: tuple[str, ...] = ()) -> Policy:
+    return Policy(rules=rules, coverage=Coverage(suites=suites))
+
+
+def simulated(truth: profiles.Profile, *rules: Rule, n: int = 300, runs: int = 30):  # type: ignore[no-untyped-def]
+    return Simulation(policy(*rules), truth, TODAY).run(n, runs, np.random.default_rng(0))
+
+
+def test_a_model_far_inside_is_go_and_one_far_outside_no_go() -> None:
+    inside = simulated(NOTHING, rule("mean_drop", high=0.10), runs=5)
+    assert inside.share(Decision.GO) == 1.0
+    worse = margins.shifted(profiles.typical(), "mean_drop", 0.20)
+    assert simulated(worse, rule("mean_drop", high=0.10), runs=5).share(Decision.NO_GO) == 1.0
+
+
+def test_at_the_bound_a_verdict_is_wrong_about_as_often_as_it_says() -> None:
+    """A proportion of .85 at the bound of .85: each of PASS and FAIL in 5 % of runs; 200 runs have an error of 1.5 %."""
+    at_the_bound = replace(NOTHING, clean=0.85)
+    found = simulated(at_the_bound, rule("clean_accuracy", low=0.85), n=853, runs=200).outcomes["clean_accuracy"]
+    assert found[Outcome.PASS] == pytest.approx(0.05, abs=0.045)
+    assert found[Outcome.FAIL] == pytest.approx(0.05, abs=0.045)
+
+
+def test_risk_is_shared_by_all_tests_that_a_run_plans() -> None:
+    planned = plan(policy(rule("accuracy_drop", high=0.1, where=Scope(level=("low",)))), NOTHING)
+    assert planned.policy.shared_by == {"accuracy_drop": 42}
+
+
+def test_what_is_not_judged_says_nothing_else_than_what_is() -> None:
+    """Settings that lost no more than another one are skipped: judged one by one they conclude the same."""
+    rules = (rule("accuracy_drop", high=0.05), rule("relative_corruption_error", high=0.3))
+    simulation = Simulation(policy(*rules), profiles.typical(), TODAY)
+    tables = simulation.truth.draw(300, ("corruptions",), np.random.default_rng(0))
+    quick = simulation.outcomes(tables)
+    each = {one.id: {simulation._outcome(one, *test, tables, {}) for test in simulation.planned.tests[one.id]} for one in rules}
+    order = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
+    assert quick == {name: min(found, key=order.index) for name, found in each.items()}
+
+
+def test_rules_that_are_not_simulated_are_said() -> None:
+    rules = (
+        rule("mean_drop", high=0.1),
+        rule("clean_accuracy", low=0.5, id="warns", treatment=Treatment(tier=Tier.WARN)),
+        rule("clean_accuracy", low=0.5, id="other", where=Scope(dataset=("MMMU*",))),
+        rule("baseline_drop", high=0.1),
+        rule("identity_drop", high=0.1),
+    )
+    planned = plan(policy(*rules, suites=("corruptions", "observatory")), NOTHING)
+    assert set(planned.tests) == {"mean_drop"}
+    assert set(planned.left_out) == {"identity_drop", "observatory"}
+    assert set(planned.idle) == {"warns", "other", "baseline_drop"}
+    assert planned.shortfalls == (
+        "rule other meets no test, and coverage asks that all rules do",
+        "rule baseline_drop asks for --vlm-baseline",
+    )
+
+
+def test_several_models_all_have_to_be_go() -> None:
+    one = simulated(replace(NOTHING, clean=0.87), rule("clean_accuracy", low=0.85), n=853, runs=100)
+    three = one.of_models(3)
+    assert three.share(Decision.GO) == pytest.approx(one.share(Decision.GO) ** 3)
+    assert sum(three.decisions.values()) == pytest.approx(1.0)
+
+
+def test_more_samples_decide_and_the_range_says_how_many() -> None:
+    """By the normal approximation (1.645 + 0.842)^2 * .87 * .13 / .02^2 = 1,748 samples decide .87 against .85."""
+    simulation = Simulation(policy(rule("clean_accuracy", low=0.85)), replace(NOTHING, clean=0.87), TODAY)
+    low, high = simulation.samples_to_decide(400, 60, np.random.default_rng(0))
+    assert high is not None
+    assert 700 <= low < high <= 3600
+
+
+BOUNDS = {
+    "clean_accuracy": (0.7, np.inf),
+    "visual_gain": (0.3, np.inf),
+    "mean_drop": (-np.inf, 0.1),
+    "worst_case_drop": (-np.inf, 0.4),
+    "mean_harmful_flip_rate": (-np.inf, 0.1),
+}
+
+
+@pytest.mark.parametrize("metric", BOUNDS)
+def test_profiles_lie_three_standard_errors_from_a_bound(metric: str) -> None:
+    """The bound is 3 standard errors away, so that a one-sided 5 % interval decides with probability Phi(3 - 1.645) = .91.
+
+    The largest of 133 drops fails at a shared risk, with Phi(3 - 3.56) = .29.
+    """
+    low, high = BOUNDS[metric]
+    own = rule(metric, low, high)
+    moved = margins.Margins(policy(own), 853, np.random.default_rng(0))
+    for breaks, outcome in ((False, Outcome.PASS), (True, Outcome.FAIL)):
+        (found,) = moved.profiles(profiles.typical(), breaks=breaks, rule=metric)
+        share = simulated(found, own, n=853, runs=30).outcomes[metric].get(outcome, 0.0)
+        assert share > (0.1 if metric == "worst_case_drop" and breaks else 0.7), (breaks, share)
+
+
+def test_a_rule_that_nothing_moves_is_refused() -> None:
+    with pytest.raises(UsageError, match="no simulated rule that profiles can be moved against"):
+        margins.Margins(policy(rule("mean_drop", high=0.1)), 100, np.random.default_rng(0)).profiles(
+            profiles.typical(), breaks=True, rule="nope"
+        )
