@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.metrics import Metric, ScoreTable, get
+from pytest_vlmrobust.testing import INTERVALS, PROFILES, check_metric, checks_of
+
+Bounds = tuple[float, float]
+Change = Callable[[float, float], Bounds]
+
+
+def load() -> Any:
+    """Returns the benchmark of planted mistakes."""
+    file = Path(__file__).parents[3] / "benchmarks" / "interval_mutants.py"
+    spec = importlib.util.spec_from_file_location("interval_mutants", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["interval_mutants"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MUTANTS = load()
+
+
+def changed(name: str, change: Change) -> Metric:
+    """Returns a metric of a user's own: a built-in one with other ends of its interval."""
+    base = get(name)
+
+    def interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+        assert base.interval is not None
+        return change(*base.interval(table, setting, confidence))
+
+    return replace(base, name="mine", interval=interval)
+
+
+def test_a_good_interval_holds_every_law() -> None:
+    for law in set(checks_of("accuracy_drop")) & set(INTERVALS):
+        check_metric(changed("accuracy_drop", lambda low, high: (low, high)), check=law, examples=30)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_fast_profile_finds_every_planted_mistake(mutant: Any) -> None:
+    assert mutant.found_by(PROFILES["vlm-fast"])
+
+
+def test_ends_in_the_wrong_order_are_found() -> None:
+    message = r"metric 'mine' has the interval \[.*\] at 50%, which does not hold its value .*\n    called with"
+    with pytest.raises(AssertionError, match=message):
+        check_metric(changed("accuracy", lambda low, high: (high, low)), check="ordered")
+
+
+def test_half_an_interval_is_found() -> None:
+    with pytest.raises(AssertionError, match=r"metric 'mine' has half an interval at 50%: \[nan, "):
+        check_metric(changed("accuracy", lambda _, high: (float("nan"), high)), check="ordered")
+
+
+def test_certainty_from_a_few_samples_is_found() -> None:
+    def certain(low: float, high: float) -> Bounds:
+        return (1.0, 1.0) if high == 1.0 else (low, high)
+
+    with pytest.raises(AssertionError, match=r"metric 'mine' is certain of 1\.0: 5 samples that are alike leave a doubt"):
+        check_metric(changed("accuracy", certain), check="doubtful")
+
+
+def test_an_end_that_is_moved_by_a_millionth_is_found() -> None:
+    with pytest.raises(
+        AssertionError, match=r"metric 'mine' has .* with right answers for wrong ones and wrong for right: expected"
+    ):
+        check_metric(changed("accuracy_drop", lambda low, high: (low + 1e-6, high + 1e-6)), check="symmetric")
+
+
+def test_an_interval_that_misses_the_truth_too_often_is_found() -> None:
+    def narrow(low: float, high: float) -> Bounds:
+        middle, half = (low + high) / 2.0, (high - low) / 6.0
+        return middle - half, middle + half
+
+    message = r"metric 'mine' has a low end at 90% that the truth misses with probability 0\.\d+ on average and 0\.\d+ at most"
+    with pytest.raises(AssertionError, match=message):
+        check_metric(changed("accuracy", narrow), check="binomial")
+    message = (
+        r"metric 'mine' has a (low|high) end at 90% that the truth .* misses in \d+ of 300 simulated runs\n    called with 60"
+    )
+    with pytest.raises(AssertionError, match=message):
+        check_metric(changed("mean_drop", narrow), check="coverage")
+
+
+def test_the_interval_of_a_built_in_metric_is_calculated_again() -> None:
+    moved = replace(changed("accuracy", lambda low, high: (low - 1e-6, high + 1e-6)), name="accuracy")
+    with pytest.raises(AssertionError, match=r"metric 'accuracy' has .* at 50%: expected \[.*\], by exact calculation\n"):
+        check_metric(moved, check="reference")
+
+
+def test_a_metric_without_an_interval_has_none_to_be_checked() -> None:
+    for law in INTERVALS:
+        check_metric(replace(get("accuracy"), interval=None), check=law)
