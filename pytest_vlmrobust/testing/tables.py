@@ -20,7 +20,7 @@ from .cases import PATCHES, RESOLUTIONS, SETTINGS, Maker, Scores, drawn_labels, 
 
 _MOST_SAMPLES = 24
 _OF_PATCHES = f"patches:{math.isqrt(PATCHES)}"
-_FIELDS = tuple(field.name for field in dataclasses.fields(ScoreTable) if field.init)
+_FIELDS = tuple(field.name for field in dataclasses.fields(ScoreTable) if field.init and field.name != "floor_note")
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def _changed(table: ScoreTable, change: Callable[[Scores], Scores], order: Seque
             return {key: of(inner) for key, inner in value.items()}
         if isinstance(value, np.ndarray):
             return change(value)
-        return [value[index] for index in order] if order is not None and isinstance(value, Sequence) else value
+        return [value[index] for index in order] if order is not None and isinstance(value, list | tuple) else value
 
     given = [field.name for field in dataclasses.fields(ScoreTable) if field.init]
     return ScoreTable(**{name: of(getattr(table, name)) for name in given})
