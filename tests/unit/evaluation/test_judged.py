@@ -161,7 +161,7 @@ def test_planned_are_the_summary_metrics_that_are_measured(run: Run, suite: str)
 def test_tests_of_one_dataset_share_the_risk_of_a_rule_on_its_own_metric(run: Run, tmp_path: Path) -> None:
     """Five settings with a drop of the F1: each may take a fifth of the risk."""
     rule = tmp_path / "policy.yaml"
-    rule.write_text("version: 1\nrules:\n  - {id: f1, metric: corpus_drop, max: 5pp}\n", encoding="utf-8")
+    rule.write_text("version: 1\nrules:\n  - {id: f1, metric: corpus_drop, max: 0.05}\n", encoding="utf-8")
     policy = load_policy([rule], known_metrics=known_metrics(), root=tmp_path)
     cells = [
         Cell("perfect", name, Setting.parse(s))
