@@ -13,6 +13,7 @@ from pytest_vlmrobust.backends import AnswerKey
 from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Cell, Planned, SweepMetric
+from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import Setting
@@ -58,6 +59,15 @@ def test_without_a_setting_there_is_no_drop_that_could_increase(setting: str, co
     assert sorted(more) == compared
 
 
+def unreadable() -> MemoryDataset:
+    """Opens nothing.
+
+    Raises:
+        DatasetError: always.
+    """
+    raise DatasetError("there is no such file")
+
+
 class Run:
     """A perfect model on every embedded dataset, on tasks about faces and words, and on data that publish an F1."""
 
@@ -73,7 +83,7 @@ class Run:
         answers = AnswerKey(lambda name: self.evaluator.samples(name), lambda: "")  # noqa: PLW0108 - it is made below
         self.evaluator = Evaluator(
             models={"perfect": ModelRef("perfect", "scripted", "")},
-            datasets={**self.data.factories, "published": lambda: published},
+            datasets={**self.data.factories, "published": lambda: published, "absent": unreadable},
             open_backend=lambda _ref: ScriptedBackend.from_file(ORACLES / "perfect.yaml", name="perfect", answers=answers),
             store=Store.open(directory / "store"),
             options=EvaluationOptions(sample="12"),
