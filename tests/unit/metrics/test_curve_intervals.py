@@ -158,7 +158,7 @@ def test_a_perfect_model_is_not_known_to_be_one() -> None:
         result = estimate(name, table)
         assert (result.value, result.low) == (0.0, 0.0)
         assert result.high > 0.02
-    assert estimate("resolution_accuracy", table).low == pytest.approx(100 / (100 + 1.6448536**2))  # Wilson
+    assert estimate("resolution_accuracy", table).low == pytest.approx(0.05 ** (1 / 100))  # Clopper and Pearson
 
 
 def test_too_many_resolutions_show_nothing_about_sums_of_steps() -> None:
