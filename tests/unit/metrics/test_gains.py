@@ -64,7 +64,7 @@ def test_gains_are_estimated_from_a_table(name: str, field: str) -> None:
 
 
 def _bounds_of_flips(harmful: int, helpful: int, n: int) -> tuple[float, float]:
-    test = TangoTest(*(np.array([float(count)]) for count in (harmful, helpful, n)), math.inf)
+    test = TangoTest(np.array([float(harmful)]), np.array([float(helpful)]), np.array([float(n)]), math.inf)
     return float(test.lower(0.05)[0]), float(test.upper(0.05)[0])
 
 

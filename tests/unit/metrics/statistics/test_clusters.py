@@ -192,7 +192,7 @@ def test_many_small_images_cost_no_width_for_being_unequal() -> None:
     """300 images with 1 to 4 questions: the bounds are those of their design effect, up to 5 %."""
     lost, clusters = _alike([1, 2, 3, 4] * 75, 0.5, [1.0, -1.0, 0.0], [0.05, 0.01, 0.94], 50)
     effects = clusters.design_effects(lost)
-    counts = [(lost > 0).sum(axis=0) / effects, (lost < 0).sum(axis=0) / effects, len(lost) / effects]
-    plain, test = TangoTest(*counts, math.inf), TangoTest.of(lost, clusters)
+    harmful, helpful = (lost > 0).sum(axis=0) / effects, (lost < 0).sum(axis=0) / effects
+    plain, test = TangoTest(harmful, helpful, len(lost) / effects, math.inf), TangoTest.of(lost, clusters)
     wider = (test.upper(0.05) - test.lower(0.05)) / (plain.upper(0.05) - plain.lower(0.05))
     assert 0.98 < wider.mean() < 1.05
