@@ -1,8 +1,8 @@
 """How often the number of samples that INCONCLUSIVE advises decides: ``python benchmarks/samples_needed.py [RUNS]``.
 
 For each metric, runs of 200 samples are drawn from the mean of the published models on MMBench, and judged by a bound one and a
-half standard errors beyond the true value. Those that are INCONCLUSIVE advise a number of samples; at the median of these numbers, further
-runs say how often the bound is decided. Between .6 and .95 is what the advice promises as "about".
+half standard errors beyond the true value. Those that are INCONCLUSIVE advise a number of samples; at the median of these
+numbers, further runs say how often the bound is decided.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ METRICS = (
 def main(runs: int) -> None:
     """Prints a table, a line for each metric."""
     profile, rng = typical(), np.random.default_rng(0)
-    print("| metric | bound | advised N: 10 %, median, 90 % | decided at the median | Monte Carlo error |\n|---|--:|--:|--:|--:|")  # noqa: T201
+    print("| metric | bound | advised N: 10 %, median, 90 % | decided at the median | Monte Carlo error |\n|---|--:|--:|--:|--:|")
     for metric in METRICS:
         first = [_estimate(profile, metric, SAMPLES, rng) for _ in range(runs)]
         better = metrics.get(metric).better
@@ -46,12 +46,12 @@ def main(runs: int) -> None:
         bound = statistics.mean(seen) + sign * ERRORS * max(statistics.stdev(seen), 1e-3)
         advised = [needed for one in first if not _passes(one, bound, sign) and (needed := _needed(one, bound))]
         if len(advised) < runs // 5:
-            print(f"| {metric} | {bound:.4f} | {len(advised)} of {runs} runs advise | | |")  # noqa: T201
+            print(f"| {metric} | {bound:.4f} | {len(advised)} of {runs} runs advise | | |")
             continue
         low, middle, high = (int(np.quantile(advised, share)) for share in (0.1, 0.5, 0.9))
         decided = statistics.mean(_passes(_estimate(profile, metric, middle, rng), bound, sign) for _ in range(runs))
         error = (max(decided * (1.0 - decided), 0.01) / runs) ** 0.5
-        print(f"| {metric} | {bound:.4f} | {low}, {middle}, {high} | {decided:.2f} | {error:.2f} |", flush=True)  # noqa: T201
+        print(f"| {metric} | {bound:.4f} | {low}, {middle}, {high} | {decided:.2f} | {error:.2f} |", flush=True)
 
 
 def _estimate(profile: Profile, metric: str, n: int, rng: np.random.Generator) -> Estimate:

@@ -270,9 +270,8 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
     if left:
         say(f"Not simulated, and taken as kept: {', '.join(sorted(left))}.")
     if rows:
-        say(
-            f"{options.runs} simulated runs a row, seed {options.seed}: Monte Carlo error at most {0.5 / options.runs**0.5:.3f}.\n"
-        )
+        error = 0.5 / options.runs**0.5
+        say(f"{options.runs} simulated runs a row, seed {options.seed}: Monte Carlo error at most {error:.3f}.\n")
 
 
 def _culprits(power: Power) -> str:

@@ -140,7 +140,7 @@ def _samples_to_leave(estimate: Estimate, end: float, power: float, further: flo
 
 
 def _parts(estimate: Estimate, end: float, tail: float, half: float) -> tuple[float, float, float]:
-    """Returns a, b and c of the half-width ``a + b z + c z^2``, none negative; all of it is chance where no scores are at hand."""
+    """Returns a, b and c of the half-width ``a + b z + c z^2``, none negative; only b where no scores are at hand."""
     from statistics import NormalDist
 
     def distance(quantile: float) -> float:

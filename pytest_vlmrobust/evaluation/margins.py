@@ -131,8 +131,8 @@ class Margins:
     def keeping(self, base: Profile) -> Profile:
         """Returns ``base``, made better until it keeps every bound by three standard errors or more, where a model can.
 
-        Clean accuracy and visual gain rise, single drops and harmful flips fall to where their bounds ask for it, and then all drops
-        by one factor to where summary metrics do.
+        Clean accuracy and visual gain rise, single drops and harmful flips fall to where their bounds ask for it, and then all
+        drops by one factor to where summary metrics do.
         """
         profile = replace(base, name=KEPT)
         rules = self._rules(profile)

@@ -19,7 +19,7 @@ from .known_names import KnownNames
 from .known_tests import ANY, known_tests, shipped_tests
 from .plan import GRIDS, PATCHES
 from .policy_files import known_metrics, shows_looking
-from .sample_size import undecidable
+from .sample_size import undecidable, undecidable_averages
 
 SOON = timedelta(days=30)
 """How long before its last day a waiver is spoken of."""
@@ -111,12 +111,13 @@ def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
 
 
 def too_tight_for(policy: Policy, samples: int) -> list[Finding]:
-    """Returns the rules on drops that so many independent samples hardly decide, whatever their model and data set are called."""
-    return [
+    """Returns the rules on drops, and on averages of them, that so many independent samples hardly decide, on whatever data."""
+    found = [
         Finding(rule.source, sentence.removeprefix(f"{ANY}: "))
         for rule in policy.rules
         for sentence in undecidable(replace(policy, rules=(_anywhere(rule),)), shipped_tests(), {ANY: samples})
     ]
+    return found + [Finding(rule.source, sentence) for rule, sentence in undecidable_averages(policy, samples)]
 
 
 def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> list[Finding]:

@@ -530,13 +530,14 @@ class Recorded:
         drawn = np.concatenate(rows)[:n]
         names = [str(place) for place, group in enumerate(rows) for _ in group][:n]
         groups = None if len(set(names)) == len(names) else names
-        shared = {"clean": self.clean[drawn], "no_image": self.blind[drawn], "chances": self.chances[drawn], "groups": groups}
+        blind = self.blind[drawn]
+        shared: dict[str, Any] = {"clean": self.clean[drawn], "no_image": blind, "chances": self.chances[drawn], "groups": groups}
         tables = {}
         for suite in suites:
             scores = {name: values[drawn] for name, values in self.by_suite.get(suite, {}).items()}
             views = {name: values[drawn] for name, values in self.patches.items()} if suite == "patches" else None
-            blind = dict.fromkeys(scores, shared["no_image"])
-            tables[suite] = ScoreTable(by_setting=scores, patches_by_setting=views, reference_by_setting=blind, **shared)
+            others = dict.fromkeys(scores, blind)
+            tables[suite] = ScoreTable(by_setting=scores, patches_by_setting=views, reference_by_setting=others, **shared)
         return tables
 
 

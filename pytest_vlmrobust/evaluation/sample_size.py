@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.metrics.statistics.power import minimum_detectable_drop, samples_needed, undecided_zone
@@ -65,3 +66,41 @@ def _too_few(rule: Rule, dataset: str, n: int, drops: int) -> str:
         f"a model that loses nothing would pass {them} with a probability below {POWER:.0%}; {enough}. "
         f"The smallest drop that {quantity(n, 'sample shows', 'samples show')} is {smallest:.3f}"
     )
+
+
+AVERAGES = frozenset({"mean_drop", "mean_harmful_flip_rate", "mean_relative_corruption_error", "mean_baseline_drop"})
+"""Averages over all settings that are 0, or the rate of lucky flips, for a model that loses nothing: their width is simulated."""
+_DRAWS = 15
+
+
+def undecidable_averages(policy: Policy, n: int) -> list[tuple[Rule, str]]:
+    """Returns the blocking rules on averages over settings that a model which loses nothing is too seldom shown to keep."""
+    found = []
+    for rule in policy.rules:
+        treatment = rule.treatment
+        judged = treatment.judge is Judge.INTERVAL and treatment.tier is Tier.BLOCK
+        if not judged or rule.metric not in AVERAGES:
+            continue
+        reached = _upper_end(rule.metric, n, treatment.alpha_pass)
+        if reached > rule.bound.high:
+            shown = (
+                f"of a model that loses nothing, they would show {rule.metric} <= {reached:.3f} with a probability of {POWER:.0%}"
+            )
+            about = f"{rule.id} ({rule.metric} <= {rule.bound}, {rule.source})"
+            found.append((rule, f"{n} independent samples hardly decide rule {about}: {shown}, and no less"))
+    return found
+
+
+@cache
+def _upper_end(metric: str, n: int, alpha: float) -> float:
+    """Returns what the upper end of a metric stays below in 80 % of simulated runs of a model that loses nothing."""
+    import numpy as np
+
+    from pytest_vlmrobust import metrics
+
+    from .profiles import nothing_lost
+
+    profile, rng = nothing_lost(churn=0.0), np.random.default_rng(0)
+    tables = (profile.draw(n, ("corruptions",), rng)["corruptions"] for _ in range(_DRAWS))
+    ends = [metrics.estimate(metric, table, confidence=1.0 - 2.0 * alpha).high for table in tables]
+    return float(np.quantile(ends, POWER))

@@ -14,13 +14,12 @@ from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 from .bound import Bound, decimals_needed
 from .rules import Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver
 
-
 FURTHER = 1.0 / 3.0
 """By how many standard errors the true value of what did not decide is taken to lie further from its bound.
 
-Values that do not decide lie nearer to the bound than the truth: those further away decided. By the normal approximation, the median
-advice then decides with probability .63 where the truth lies one standard error from the bound, and .94 at two; taken as seen, with
-.85 and .99.
+Values that do not decide lie nearer to the bound than the truth: those further away decided. By the normal approximation, the
+median advice then decides with probability .63 where the truth lies one standard error from the bound, and .94 at two; taken as
+seen, with .85 and .99.
 """
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.evaluation.sample_size import undecidable
+from pytest_vlmrobust.evaluation.sample_size import undecidable, undecidable_averages
 from pytest_vlmrobust.policies import Bound, Judge, JudgedTest, Policy, Rule, Scope, Tier, Treatment
 
 TESTS = [JudgedTest("m", dataset, "accuracy_drop", "fog:low", "weather", "low") for dataset in ("large", "small")]
@@ -64,3 +64,14 @@ def test_the_largest_drop_takes_as_many_samples_as_all_drops_at_once(metric: str
     (sentence,) = undecidable(policy(metric=metric), [*cells, JudgedTest("m", "d", metric)], {"d": 350})
     assert f"would pass it under all {settings} settings" in sentence
     assert undecidable(policy(metric=metric), [JudgedTest("m", "d", metric)], {"d": 350}) == []
+
+
+def test_averages_over_settings_are_simulated() -> None:
+    """The mean of drops of a model that loses nothing is 0, and 100 samples bound it by more than 1 pp and less than 10."""
+    tight, loose = policy(metric="mean_drop", high=0.01), policy(metric="mean_drop", high=0.10)
+    ((_, sentence),) = undecidable_averages(tight, 100)
+    assert sentence.startswith(
+        "100 independent samples hardly decide rule r (mean_drop <= 0.01, a.yaml:3): of a model that loses"
+    )
+    assert undecidable_averages(loose, 100) == []
+    assert undecidable_averages(policy(metric="mean_drop", high=0.01, judge=Judge.POINT), 100) == []

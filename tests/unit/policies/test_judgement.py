@@ -287,7 +287,7 @@ def test_either_end_of_a_range_takes_half_of_the_risk_of_failing() -> None:
 def test_the_undecided_says_how_many_samples_would_decide() -> None:
     """869 * ((1.644854 + 0.841621) * 0.0152 / (0.02 + 0.0152 / 3))^2: the bound is 2 pp away, the standard error 1.52 pp.
 
-    The true value is taken to lie a third of a standard error further away, as values that do not decide lie nearer than the truth.
+    The true value is taken to lie a third of a standard error further away: values that do not decide lie nearer than it.
     """
     verdict = judged(normal(0.03, 0.0152), rule(treatment=INTERVAL))
     assert verdict.outcome is Outcome.INCONCLUSIVE
