@@ -45,7 +45,7 @@ POSITIONS = tuple(f"[{row},{column}]" for row in range(3) for column in range(3)
 
 _BY_SETTING = {"by_setting", "reference_by_setting", "baseline_by_setting", "unhinted_by_setting", "base_by_setting"}
 _BY_PATCHES = {"patches_by_setting", "patches_again_by_setting", "placebo_patches_by_setting"}
-_PLAIN = {"clean", "no_image", "chances", "whole_attempts"}
+_PLAIN = {"clean", "no_image", "floors", "chances", "whole_attempts"}
 _NAMES = {"positions", "people"}
 
 
@@ -271,7 +271,7 @@ SHARES = ("benign_at_low", "severe_failure_rate", "catastrophic_rate")
 CELL = _several(("accuracy", "accuracy_drop", "baseline_drop", "drop_increase", "harmful_flip_rate", "helpful_flip_rate"), HARSH)
 OF_GAIN = {**_several(("relative_corruption_error",), HARSH), **_several(("mean_relative_corruption_error",))}
 RETAINED = {**_several(("transfer_retention",), HARSH), **_several(("split_transfer_retention",))}
-BLIND = _several(("clean_accuracy", "visual_gain"))
+BLIND = _several(("clean_accuracy", "visual_gain", "accuracy_above_chance"))
 MEANS = _several(
     (
         *(
@@ -337,6 +337,7 @@ def _beside(rng: Generator) -> dict[str, Array]:
     read = _flip(rng, (QUESTIONS,), 0.995)
     return {
         "preserved": _quota(rng, 0.8),
+        "floors": _quota(rng, 0.3),
         "clean_read": read.astype(float),
         "read": np.where(_flip(rng, (QUESTIONS,), 0.02), 0.0, read),
     }
