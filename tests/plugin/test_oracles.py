@@ -103,40 +103,52 @@ TABLE: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     ),
     "pcri": (
         ("--vlm-dataset=choice.jsonl", "--vlm-patches=2,3", "test_patches.py"),
-        {"constant": NOT_GO, "guesser": NOT_GO, "distracted": NOT_GO},
+        {
+            "perfect": GO,
+            "neutral_identical": FINE,
+            "neutral_independent": FINE,
+            "normal": FINE,
+            "constant": NOT_GO,
+            "majority": NOT_GO,
+            "guesser": NOT_GO,
+            "distracted": NOT_GO,
+        },
     ),
     "rci": (
         ("--vlm-dataset=no.jsonl", "--vlm-patches=2,3", "test_patches.py"),
-        {"constant": NOT_GO, "majority": NOT_GO, "guesser": NOT_GO},
+        {
+            "perfect": GO,
+            "constant": NOT_GO,
+            "majority": NOT_GO,
+            "guesser": NOT_GO,
+            "distracted": NOT_GO,
+        },
     ),
     "resbench": (
         ("--vlm-dataset=shapes", "test_resolution.py"),
-        {"constant": NOT_GO, "guesser": NOT_GO, "zig_zag": NOT_GO, "falling": NOT_GO},
+        {
+            "perfect": FINE,
+            "normal": FINE,
+            "constant": NOT_GO,
+            "majority": NOT_GO,
+            "guesser": NOT_GO,
+            "zig_zag": NOT_GO,
+            "falling": NOT_GO,
+        },
     ),
     "strict": (
         ("--vlm-dataset=shapes", "--vlm-patches=2,3", "test_corruptions.py", "test_patches.py", "test_resolution.py"),
-        dict.fromkeys(
-            ("constant", "majority", "guesser", "distracted", "weak_family", "churner", "severe_half", "zig_zag", "falling"),
-            NOT_GO,
-        ),
+        {
+            "perfect": FINE,
+            "normal": FINE,
+            **dict.fromkeys(
+                ("constant", "majority", "guesser", "distracted", "weak_family", "churner", "severe_half", "zig_zag", "falling"),
+                NOT_GO,
+            ),
+        },
     ),
 }
 """Policy to what it runs on, and what it has to decide about each model whose fault it claims to see."""
-LACKS: Mapping[tuple[str, str], str] = {
-    (
-        "default",
-        "normal",
-    ): "benign-at-low judges a share of settings by its value, which one point of drop at low with noise breaks",
-    ("default", "illusion_blind"): "identity-illusions only warns: needs illusions-not-lost and boxes-not-lost of observatory",
-    ("robustbench", "perfect"): "no rule on visual_gain about all data: nothing but MMBench and MMMU-Pro can be GO",
-    (
-        "rci",
-        "constant",
-    ): "chance is taken to be 1/2 where 80 % of the answers are No: needs the floor of the targets, and visual_gain",
-    ("rci", "majority"): "as constant",
-    ("default", "one_cell"): "pointing is not applicable and nothing breaks: needs one-place-for-all of observatory",
-}
-"""What a policy does not decide yet, and why."""
 FAST = ("observatory",)
 
 
@@ -190,10 +202,7 @@ def cases() -> list[object]:
             oracle,
             expected,
             id=f"{policy}-{oracle}",
-            marks=[
-                *([] if policy in FAST else [pytest.mark.slow]),
-                *([pytest.mark.xfail(reason=LACKS[policy, oracle], strict=True)] if (policy, oracle) in LACKS else []),
-            ],
+            marks=[] if policy in FAST else [pytest.mark.slow],
         )
         for policy, (_, decided) in TABLE.items()
         for oracle, expected in decided.items()
@@ -207,9 +216,5 @@ def test_a_fault_that_a_policy_claims_to_see_is_never_go(lab: Lab, policy: str, 
 
 def test_every_oracle_and_every_policy_is_in_the_table() -> None:
     named = {oracle for _, decided in TABLE.values() for oracle in decided}
-    neutral = {
-        "neutral_independent",
-        "neutral_identical",
-    }  # broken in nothing: what PCRI says of them is tested beside its formula
-    assert named | neutral == set(oracles())
+    assert named == set(oracles())
     assert set(TABLE) | {"tiny"} == {path.stem for path in shipped("thresholds").glob("*.yaml")}
