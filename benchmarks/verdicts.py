@@ -57,7 +57,7 @@ from pytest_vlmrobust.policies.rules import OnInconclusive
 RUNS, QUICK_RUNS = 2_000, 300
 LAYOUTS = (Layout(100), Layout(324), Layout(853), UNEQUAL)
 _USUAL = Layout(324)
-_OF_CLUSTERS = ("accuracy", "*_accuracy", "visual_gain", "*_retention", "*_drop", "mean_*error", "*harmful_flip_rate")
+_OF_CLUSTERS = ("accuracy", "*_accuracy", "visual_gain", "*_retention", "accuracy_drop", "mean_*drop", "mean_*error", "*harmful*")
 TELLING: tuple[tuple[str, Layout, tuple[str, ...]], ...] = (
     ("spread", _USUAL, ("*",)),
     ("rare 3 %", _USUAL, ("*",)),
