@@ -75,7 +75,7 @@ def matched(table: ScoreTable, setting: str | None, confidence: float) -> Bounds
 
 
 def placebo(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds ``1 - (a/b) / (c/d)`` of means as the ratio of ``bc - ad`` to ``bc``, each by the samples' influences (delta method).
+    """Bounds ``1 - (a/b) / (c/d)`` of means as the ratio of ``bc - ad`` to ``bc``, each by samples' influences (delta method).
 
     So nothing is divided by an uncertain number: a side is infinite where ``bc`` cannot be told from 0. One more cluster argues
     against each bound: of the samples that there can be, the one that does so most.
