@@ -28,7 +28,12 @@ def bounds_of_value(own: Sums, samples: Sequence[Sample]) -> Bounds:
 
     def bounds(confidence: float) -> tuple[float, float]:
         return guarded_jackknife_interval(
-            _by_cluster(own, clusters), own.value, confidence, against_low=size * own.worst, against_high=size * own.best
+            _by_cluster(own, clusters),
+            own.value,
+            confidence,
+            against_low=size * own.worst,
+            against_high=size * own.best,
+            effective=clusters.effective,
         )
 
     return _cut(bounds, 0.0, own.highest)
@@ -65,6 +70,7 @@ def _bounds_of_change(clean: Sums, own: Sums, samples: Sequence[Sample], change:
             confidence,
             against_low=size * np.concatenate([clean.worst, own.best]),
             against_high=size * np.concatenate([clean.best, own.worst]),
+            effective=clusters.effective,
         )
 
     return bounds
@@ -75,8 +81,8 @@ def _clusters(samples: Sequence[Sample], *parts: Sums) -> Clusters:
 
 
 def _size(clusters: Clusters, part: Sums) -> int:
-    """Returns how many units a cluster has."""
-    return max(1, round(min(len(part.rows), clusters.codes.size) / clusters.count))
+    """Returns how many units a cluster has, if all had one size and counted as much."""
+    return max(1, round(min(len(part.rows), clusters.codes.size) / clusters.effective))
 
 
 def _by_cluster(part: Sums, clusters: Clusters) -> Array:

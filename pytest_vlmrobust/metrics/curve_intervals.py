@@ -27,6 +27,7 @@ from .statistics.curves import (
     wobble,
 )
 from .statistics.differences import TangoTest, drop_test
+from .statistics.guarded import BoundedMeanTest
 from .statistics.quantiles import one_sided
 from .table import ScoreTable
 
@@ -45,14 +46,19 @@ def mean_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> 
 def net(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
     """Bounds the change from the lowest to the highest resolution: by tails of flips for 0/1 scores, else by guarded t."""
     rungs = _rungs(table)
-    tail, test = one_sided(confidence), drop_test(rungs[:, -1], rungs[:, :1], table.clusters)
-    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+    tail, losses = one_sided(confidence), drop_test(rungs[:, 0], rungs[:, -1:], table.clusters)
+    return -float(losses.upper(tail)[0]), -float(losses.lower(tail)[0])
 
 
 def slope(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the least-squares slope, a weighted sum of the accuracies, by Student's t over the samples' own slopes."""
-    doublings = np.log2([float(edge) for edge, _ in table.resolutions()])
-    return _one_contrast(table, _rungs(table), slope_weights(doublings), confidence)
+    """Bounds the least-squares slope, a weighted sum of the accuracies, by guarded Student's t over the samples' own slopes.
+
+    A further sample may be right where the weights are above 0, and wrong elsewhere; or the other way round.
+    """
+    weights = slope_weights(np.log2([float(edge) for edge, _ in table.resolutions()]))
+    most, tail = float(weights.clip(min=0.0).sum()), one_sided(confidence)
+    test = BoundedMeanTest.of(_rungs(table) @ weights[:, None], table.clusters, -most, most)
+    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
 
 
 def continuous_error(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
@@ -126,12 +132,6 @@ def wobble_of_noise(table: ScoreTable) -> str:
 def exceedance(drawn: Scores, value: float) -> float:
     """Returns the Monte Carlo p-value of ``value`` among values drawn under the null: (1 + as large ones) / (1 + draws)."""
     return (1.0 + int((drawn >= value - 1e-12).sum())) / (1.0 + drawn.size)
-
-
-def _one_contrast(table: ScoreTable, rungs: Scores, weights: Scores, confidence: float) -> Bounds:
-    tail = one_sided(confidence)
-    above, below = (ContrastTest.of(rungs, sign * weights[None], table.clusters).upper(tail) for sign in (1.0, -1.0))
-    return -below, above
 
 
 def _rungs(table: ScoreTable) -> Scores:

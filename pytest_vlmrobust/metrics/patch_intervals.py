@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,13 +23,15 @@ from .scores import Scores, as_scores
 from .sources import clusters_of
 from .statistics.clusters import Clusters
 from .statistics.guarded import guarded_p_above_zero, guarded_ratio_interval
-from .statistics.means import MeanTest
 from .statistics.quantiles import one_sided
 from .table import ScoreTable
 from .wording import percent, points
 
 Bounds = tuple[float, float]
 
+_RIGHT = itertools.product((0.0, 1.0), repeat=4)
+_POSSIBLE = np.array([(patch - luck, 1.0 - luck, whole - blind, 1.0 - blind) for patch, luck, whole, blind in _RIGHT])
+"""The parts of the index above placebo that one sample can have."""
 SMALLEST_REST = 0.05
 """Patches of another image must leave at least this share of questions unanswered, or nothing is left to be seen."""
 
@@ -72,14 +75,25 @@ def matched(table: ScoreTable, setting: str | None, confidence: float) -> Bounds
 
 
 def placebo(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the index above placebo by Student's t over the samples' influences on it (delta method)."""
+    """Bounds ``1 - (a/b) / (c/d)`` of means as the ratio of ``bc - ad`` to ``bc``, each by samples' influences (delta method).
+
+    So nothing is divided by an uncertain number: a side is infinite where ``bc`` cannot be told from 0. One more cluster argues
+    against each bound: of the samples that there can be, the one that does so most.
+    """
+    clusters = table.clusters
     parts = np.stack(_placebo_of(table, setting), axis=1)
-    a, b, c, d = (float(value) for value in parts.mean(axis=0))
-    slopes = np.array([-d / (b * c), a * d / (b * b * c), a * d / (b * c * c), -a / (b * c)])
-    test = MeanTest.of(((parts - parts.mean(axis=0)) @ slopes)[:, None], table.clusters)
-    margin = float(test.upper(one_sided(confidence))[0])
-    value = 1.0 - a * d / (b * c)
-    return value - margin, value + margin
+    means = parts.mean(axis=0)
+    linear, possible = _linear(parts, means), _linear(_POSSIBLE, means)
+    contrasts = possible @ (float(linear[:, 1].mean()), -float(linear[:, 0].mean()))
+    against_low, against_high = (possible[one].tolist() for one in (contrasts.argmin(), contrasts.argmax()))
+    return guarded_ratio_interval(
+        linear,
+        clusters,
+        confidence,
+        against_low=tuple(against_low),
+        against_high=tuple(against_high),
+        size=round(len(parts) / clusters.effective),
+    )
 
 
 def placebo_applies(table: ScoreTable, setting: str | None) -> str:
@@ -190,6 +204,15 @@ def _p_beyond(whole: Scores, top: Scores, end: float, side: float, clusters: Clu
     """Returns the p-value of "the index is not above ``end``" for ``side`` 1.0, "not below" for -1.0."""
     against = -1.0 if side > 0.0 else end - 1.0
     return guarded_p_above_zero(side * ((1.0 - end) * whole - top), clusters, min(against, 0.0))
+
+
+def _linear(parts: Scores, means: Scores) -> Scores:
+    """Returns ``bc - ad`` and ``bc`` as sums over samples with these parts, to first order, shape (N, 4) to (N, 2)."""
+    a, b, c, d = means
+    moves = parts - means
+    below = b * c + moves @ np.array([0.0, c, b, 0.0])
+    above = below - a * d - moves @ np.array([d, 0.0, 0.0, a])
+    return np.stack([above, below], axis=1)
 
 
 def _placebo_of(table: ScoreTable, setting: str | None) -> tuple[Scores, ...]:

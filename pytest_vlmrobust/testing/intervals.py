@@ -28,7 +28,7 @@ from .tables import Table, made, tables
 LEVELS = (0.5, 0.9, 0.99)
 USUAL = 0.9
 """The level that gates ask for: each end is missed by the truth with a risk of 5 %."""
-ON_AVERAGE, ANYWHERE = 1.75, 5.0
+ON_AVERAGE, ANYWHERE = 1.5, 5.0
 """How many times its risk an approximate interval may miss the truth: over several truths, and at the worst one of them."""
 SURPRISING = 1e-4
 """How unlikely a number of misses has to be, at the tolerated risk, for a simulation to tell."""

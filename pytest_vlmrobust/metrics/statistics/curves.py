@@ -130,11 +130,11 @@ class ContrastTest:
         A contrast that is the same for all samples has no sample variance, yet G clusters cannot show more than "rarer than about
         3 in G": its standard error is 2/G, times the largest contrast that one sample can have.
         """
-        count = clusters.count
         means, covariance = points.mean(axis=0), clusters.covariance(points)
-        if count < 2:
+        if clusters.count < 2:
             return cls(weights, means, covariance, np.full(len(weights), np.inf), clusters.degrees_of_freedom)
-        return cls(weights, means, covariance, _contrast_errors(weights, covariance, count), clusters.degrees_of_freedom)
+        errors = _contrast_errors(weights, covariance, clusters.effective)
+        return cls(weights, means, covariance, errors, clusters.degrees_of_freedom)
 
     @property
     def values(self) -> Array:
@@ -191,14 +191,14 @@ class StepTest:
     """Shape (R,)."""
     covariance: Array
     """Of the means, shape (R, R); infinite for a single cluster."""
-    count: int
-    """How many clusters there are."""
+    count: float
+    """How many clusters of one size count as much as those that there are."""
     df: float
 
     @classmethod
     def of(cls, points: Array, clusters: Clusters) -> StepTest:
         """Returns the test for the columns of ``points``, (N, R) with N > 0 and R > 1."""
-        return cls(points.mean(axis=0), clusters.covariance(points), clusters.count, clusters.degrees_of_freedom)
+        return cls(points.mean(axis=0), clusters.covariance(points), clusters.effective, clusters.degrees_of_freedom)
 
     def lower(self, tail: float, net: float = 0.0) -> float:
         """Returns a lower bound of all sizes plus ``net`` times the net change.
@@ -285,7 +285,7 @@ class StepTest:
         return _contrast_errors(weights, self.covariance, self.count)
 
 
-def _contrast_errors(weights: Array, covariance: Array, clusters: int) -> Array:
+def _contrast_errors(weights: Array, covariance: Array, clusters: float) -> Array:
     """Returns the standard errors of contrasts, (M, R) to (M,), as :meth:`ContrastTest.of` says."""
     variances = ((weights @ covariance) * weights).sum(axis=1)
     return np.where(variances <= _ROUNDING, 2.0 * _largest(weights) / clusters, np.sqrt(variances.clip(min=0.0)))

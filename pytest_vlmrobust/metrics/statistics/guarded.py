@@ -50,10 +50,10 @@ class BoundedMeanTest:
     smallest. Without it the few losses that happened are all that the variance knows of. Of n samples that lose 1 now and then,
     the t bound at 5 % lies below the truth in up to 19 % of runs, in 28 % where the others lose a little; and no loss at all
     would need a rule of its own, by which it looks worse than a single one. With it k losses of 1, k small, have the upper bound
-    ``(k + 1 + t sqrt(k + 1)) / n``: 2.6 / n for none, as Tango's 2.7 / n, and it rises with every loss. For 20 to 869 samples and
+    ``(k + 1 + t sqrt(k + 1)) / n``: 2.6 / n for none (tails of flips: 3.0 / n), and it rises. For 20 to 869 samples and
     any chance of a loss up to a half it errs in at most 7.1 % of runs, exactly counted, and less often where a loss is below 1.
 
-    The weight of one sample gives the width of Tango's interval where nothing happened. With half of one the bound would be
+    The weight of one sample gives the width of Tango's own interval where nothing happened. With half of one the bound would be
     1.3 / n there and err in up to 27 % of runs; with one and a half it would err in at most 5 % and need 4 / n. No other method
     does much better: where a share p of samples loses all, none of n is among them with probability ``(1 - p)^n``, and a bound
     that errs in at most 5 % of runs must then lie at ``1 - 0.05^(1/n)``, about 3 / n, or above.
@@ -196,8 +196,9 @@ def guarded_ratio_interval(
     clusters: Clusters,
     confidence: float,
     *,
-    against_low: tuple[float, float],
-    against_high: tuple[float, float],
+    against_low: tuple[float, ...],
+    against_high: tuple[float, ...],
+    size: int | None = None,
 ) -> tuple[float, float]:
     """Bounds mean(numerator) / mean(denominator) of ``parts`` (N, 2), known to have a positive denominator.
 
@@ -207,6 +208,7 @@ def guarded_ratio_interval(
         confidence: two-sided level in (0, 1).
         against_low: numerator and denominator of the sample that argues most against a low bound.
         against_high: the same for the high one.
+        size: how many such samples there are; None for as many of one cluster as count as much as one independent sample.
 
     Returns:
         ``(low, high)``, each possibly infinite, around the ratio itself.
@@ -214,7 +216,7 @@ def guarded_ratio_interval(
     if clusters.count < 2:
         return -math.inf, math.inf
     ratio = float(parts[:, 0].sum() / parts[:, 1].sum())
-    size = _size(parts[:, 0] - ratio * parts[:, 1], clusters)
+    size = _size(parts[:, 0] - ratio * parts[:, 1], clusters) if size is None else size
     bounds = [_interval(*_with(parts, clusters, extra, size), confidence) for extra in (against_low, against_high)]
     return min(bounds[0][0], ratio), max(bounds[1][1], ratio)
 

@@ -25,9 +25,9 @@ SMALLEST = 2
 
 
 def guarded_jackknife_interval(
-    sums: Array, function: Function, confidence: float, *, against_low: Array, against_high: Array
+    sums: Array, function: Function, confidence: float, *, against_low: Array, against_high: Array, effective: float | None = None
 ) -> tuple[float, float]:
-    """Bounds ``function(sums.sum(axis=0))`` by Student's t with G - 1 degrees of freedom.
+    """Bounds ``function(sums.sum(axis=0))`` by Student's t with as many degrees of freedom as clusters, G, count for.
 
     The variance is ``(G - 1) / G`` times the sum of squared deviations of the G values without one cluster each. The usual
     conditions hold: the function is smooth, and no single cluster decides it.
@@ -38,6 +38,7 @@ def guarded_jackknife_interval(
         confidence: two-sided level in (0, 1).
         against_low: what the cluster adds that argues most against a low bound, shape (k,).
         against_high: the same for the high one.
+        effective: how many clusters of one size count as much as these (:attr:`Clusters.effective`); None for G.
 
     Returns:
         ``(low, high)`` around the value; infinite for fewer than two clusters; NaN where the function is undefined, or is so
@@ -52,16 +53,17 @@ def guarded_jackknife_interval(
     if len(sums) < SMALLEST:
         return -math.inf, math.inf
     value = float(function(sums.sum(axis=0)))
-    below, above = (_centre_and_margin(np.vstack([sums, extra]), function, tail) for extra in (against_low, against_high))
+    critical = critical_value(tail, len(sums) if effective is None else effective)  # one more cluster argues against each bound
+    below, above = (_centre_and_margin(np.vstack([sums, extra]), function, critical) for extra in (against_low, against_high))
     low, high = below[0] - below[1], above[0] + above[1]
     return (math.nan, math.nan) if math.isnan(low + high + value) else (min(low, value), max(high, value))
 
 
-def _centre_and_margin(sums: Array, function: Function, tail: float) -> tuple[float, float]:
+def _centre_and_margin(sums: Array, function: Function, critical: float) -> tuple[float, float]:
     total, clusters = sums.sum(axis=0), len(sums)
     without = function(total - sums)
     error = math.sqrt((clusters - 1) / clusters * float(((without - without.mean()) ** 2).sum()))
-    return float(function(total)), critical_value(tail, clusters - 1) * (2.0 / clusters if error < UNSEEN else error)
+    return float(function(total)), critical * (2.0 / clusters if error < UNSEEN else error)
 
 
 def joined(groups: Sequence[str], units: Iterable[Sequence[int]]) -> Clusters:

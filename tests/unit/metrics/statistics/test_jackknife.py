@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +23,8 @@ def f1(sums: Array) -> Array:
     return found
 
 
-AGAINST = {"against_low": np.array([0.0, 1.0]), "against_high": np.array([1.0, 1.0])}
-AGAINST_F1 = {"against_low": np.array([0.0, 1.0, 0.0]), "against_high": np.array([1.0, 0.0, 0.0])}
+AGAINST: dict[str, Any] = {"against_low": np.array([0.0, 1.0]), "against_high": np.array([1.0, 1.0])}
+AGAINST_F1: dict[str, Any] = {"against_low": np.array([0.0, 1.0, 0.0]), "against_high": np.array([1.0, 0.0, 0.0])}
 
 
 def test_of_a_mean_it_is_the_t_interval_with_one_sample_more_against_each_bound() -> None:
