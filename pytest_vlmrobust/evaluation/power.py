@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
@@ -20,6 +20,9 @@ from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
+from pytest_vlmrobust.metrics.statistics.contrasts import ratio_p_values
+from pytest_vlmrobust.metrics.statistics.differences import BoundTest, TangoTest
+from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest
 from pytest_vlmrobust.policies import Extent, JudgedTest, OnNotApplicable, Policy, Rule, Tier
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 
@@ -43,13 +46,17 @@ DECIDED = 0.8
 """The share of runs that should end GO or NO-GO."""
 _MOST_SAMPLES = 30_000
 _REMEMBERED = 200_000
-_LOSSES: dict[str, Callable[[ScoreTable, str], Array]] = {
-    "accuracy_drop": lambda table, name: table.clean - table.scores(name),
-    "harmful_flip_rate": lambda table, name: (table.clean - table.scores(name)).clip(min=0.0),
-    "relative_corruption_error": lambda table, name: table.clean - table.scores(name),
-    "baseline_drop": lambda table, name: (table.baseline_by_setting or {})[name] - table.scores(name),
+_WORST_FIRST = (*(one for one in WORST_FIRST if one is not Outcome.PASS), Outcome.PASS)
+"""What counts of the tests of one rule: a warning of one of them is said although all others pass."""
+_LOSSES: dict[str, Callable[[ScoreTable, Sequence[str]], Array]] = {
+    "accuracy_drop": lambda table, names: table.clean[:, None] - _now(table, names),
+    "baseline_drop": lambda table, names: _earlier(table, names) - _now(table, names),
+    "drop_increase": lambda table, names: (
+        table.clean[:, None] - _now(table, names) - _earlier(table, [CLEAN_NAME]) + _earlier(table, names)
+    ),
+    "harmful_flip_rate": lambda table, names: (table.clean[:, None] - _now(table, names)).clip(min=0.0),
 }
-"""Metrics of a cell that only grow when one more sample is lost: the losses they grow with."""
+"""Metrics of a cell that are the mean of one difference of each sample: these differences, shape (N, m)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +222,7 @@ class Simulation:
         return {
             name: min(
                 (self._outcome(rules[name], *each, tables, estimates) for each in self._decisive(rules[name], tests, tables)),
-                key=WORST_FIRST.index,
+                key=_WORST_FIRST.index,
             )
             for name, tests in self.planned.tests.items()
         }
@@ -223,26 +230,23 @@ class Simulation:
     def _decisive(
         self, rule: Rule, tests: Sequence[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]
     ) -> Iterator[tuple[str, JudgedTest]]:
-        """Yields the tests that can decide a rule.
+        """Yields the tests that can decide a rule: of each suite the one furthest from PASS, and where it may FAIL the nearest.
 
-        A setting that lost no more samples than another one, and won no fewer, is not judged worse: one more lost sample never
-        makes a verdict better. With clusters that is not so, and all are judged.
+        All tests of a rule are judged at the same risk, so that the p-values at its bound put them in order. These come from one
+        pass over all settings; the verdicts come from the estimates of the tests that are yielded.
         """
-        losses = _LOSSES.get(rule.metric)
-        table = next((tables[suite] for suite, _ in tests), None)
-        if losses is None or table is None or math.isfinite(rule.bound.low) or not table.clusters.independent:
-            yield from tests
-            return
-        counts = []
-        for suite, test in tests:
-            lost = losses(tables[suite], test.setting)
-            counts.append((float(lost.clip(min=0.0).sum()), float((-lost).clip(min=0.0).sum())))
-        seen: list[tuple[float, float]] = []
-        for place in sorted(range(len(tests)), key=lambda one: counts[one][1] - counts[one][0]):
-            harmful, helpful = counts[place]
-            if not any(worse >= harmful and luck <= helpful for worse, luck in seen):
-                seen.append(counts[place])
-                yield tests[place]
+        for suite in dict.fromkeys(suite for suite, _ in tests):
+            own = [test for where, test in tests if where == suite]
+            found = _p_values(rule, tables[suite], [test.setting for test in own]) if len(own) > 1 else None
+            if found is None:
+                yield from ((suite, test) for test in own)
+                continue
+            above, below = found
+            worst = int(below.argmax())
+            yield suite, own[worst]
+            nearest = int(above.argmin())
+            if nearest != worst and above[nearest] <= rule.treatment.alpha_fail:
+                yield suite, own[nearest]
 
     def _outcome(
         self,
@@ -259,7 +263,7 @@ class Simulation:
         about = suite, test.metric, test.setting
         if about not in estimates:
             cell = metrics.get(test.metric).scope == "cell"
-            found = metrics.estimate(test.metric, table, setting=test.setting if cell else None)
+            found = metrics.estimate(_without_note(test.metric), table, setting=test.setting if cell else None)
             estimates[about] = replace(found, at=_remembering(found))
         outcome = self.planned.policy.outcome(rule, test, estimates[about], today=self.today)
         if key and len(self._remembered) < _REMEMBERED:
@@ -318,20 +322,61 @@ def _remembering(estimate: Estimate) -> Callable[[float], tuple[float, float]] |
     return remembered
 
 
+@cache
+def _without_note(metric: str) -> metrics.Metric:
+    """Returns a metric that says nothing beside its value: what nobody reads here costs a cross-validation."""
+    return replace(metrics.get(metric), note=None)
+
+
+def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> tuple[Array, Array] | None:
+    """Returns how surely each setting breaks the upper bound of a rule and keeps it, as p-values or anything in their order.
+
+    None where nothing puts them in the order of the real interval: for graded scores, other bounds and other metrics.
+    """
+    bound = rule.bound.high
+    if math.isfinite(rule.bound.low) or not -1.0 < bound < 2.0 or not (_whole(table.clean) and _whole(_now(table, settings))):
+        return None
+    if rule.metric == "relative_corruption_error":
+        gained = table.clean - table.scores(NO_IMAGE_NAME)
+        told = _whole(gained) and table.clusters.independent
+        return ratio_p_values(table.clean[:, None] - _now(table, settings), gained, bound) if told else None
+    if rule.metric not in _LOSSES or bound >= 1.0:
+        return None
+    losses = _LOSSES[rule.metric](table, settings)
+    if not _whole(losses):
+        return None
+    if rule.metric == "harmful_flip_rate":
+        more = losses.sum(axis=0)  # of a proportion of independent samples, the count alone says how sure
+        return (-more, more) if table.clusters.independent else None
+    of = BoundedMeanTest.of_losses if rule.metric == "drop_increase" else TangoTest.of
+    test: BoundTest = of(losses, table.clusters)
+    return test.p_above(bound), test.p_below(bound)
+
+
 def _counts(rule: Rule, test: JudgedTest, table: ScoreTable) -> tuple[object, ...]:
     """Returns all that the outcome of a test of paired 0/1 scores depends on, nothing where that is more than counts."""
+    if rule.metric not in _LOSSES or not table.clusters.independent:
+        return ()
+    losses = _LOSSES[rule.metric](table, [test.setting])
+    if not (_whole(losses) and _whole(table.clean) and _whole(table.scores(test.setting))):
+        return ()
+    return rule.id, *(int((losses == value).sum()) for value in (-2.0, -1.0, 0.0, 1.0, 2.0))
+
+
+def _whole(scores: Array) -> bool:
+    return bool((scores == scores.round()).all())
+
+
+def _now(table: ScoreTable, names: Sequence[str]) -> Array:
     import numpy as np
 
-    about = metrics.get(test.metric)
-    readable = {"clean", "perturbed", "no_image", "baseline", "baseline_clean"}
-    if about.scope != "cell" or not {need.value for need in about.needs} <= readable or not table.clusters.independent:
-        return ()
-    arrays = [table.argument(need, test.setting) for need in about.needs]
-    if any(array is None or not bool(((array == 0.0) | (array == 1.0)).all()) for array in arrays):
-        return ()
-    code = sum(array * 2.0**place for place, array in enumerate(arrays))
-    counts = np.bincount(np.asarray(code, int), minlength=2 ** len(arrays))
-    return rule.id, *counts.tolist()
+    return np.stack([table.scores(name) for name in names], axis=1)
+
+
+def _earlier(table: ScoreTable, names: Sequence[str]) -> Array:
+    import numpy as np
+
+    return np.stack([(table.baseline_by_setting or {})[name] for name in names], axis=1)
 
 
 def values(metric: str, table: ScoreTable, setting: str) -> float:
