@@ -160,6 +160,8 @@ def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple
     if name.partition(":")[0] in (KEEPS, BREAKS):
         _no_shift(options)
         return [(one, usual) for one in _at_margins(policy, name, dataset, usual, options.seed)]
+    if name.count("/") > 1 or name.startswith((".", "/", "~")):
+        raise UsageError(f"--profile {name}: there is no such directory. Pass that of a run, or the name of a profile")
     one = profiles.profile(name, options.dataset, [*_SYNTHETIC, *profiles.published()])
     return [(_shifted(_called(one, options), options), options.samples or one.samples)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .errors import SettingError
 
@@ -43,7 +44,7 @@ class Setting:
         Raises:
             SettingError: an empty step, or characters outside ``[a-z0-9_.]``.
         """
-        return cls(tuple(_parse_step(part, text) for part in text.split("+")))
+        return cls(_steps(text))
 
     @property
     def name(self) -> str:
@@ -57,6 +58,11 @@ class Setting:
 
     def __str__(self) -> str:
         return "+".join(str(step) for step in self.steps)
+
+
+@lru_cache(maxsize=4096)
+def _steps(text: str) -> tuple[Step, ...]:
+    return tuple(_parse_step(part, text) for part in text.split("+"))
 
 
 def _parse_step(part: str, whole: str) -> Step:

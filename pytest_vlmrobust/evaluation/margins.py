@@ -25,6 +25,8 @@ KEPT, BROKEN = "keeps-3se", "breaks-3se"
 """How profiles are called that keep or break bounds by so much."""
 _CELL_OF = {"worst_case_drop": "accuracy_drop", "worst_at_low": "accuracy_drop"}
 """Largest values over settings: the metric of a cell whose largest value they are."""
+_WHOLE = ("clean_accuracy", "accuracy_above_chance", "visual_gain")
+"""Metrics of answers to the pictures as they are."""
 _NEARLY = 0.9
 """Standard errors of summary metrics are simulated, and those of another profile are a little different."""
 _POPULATION = 4_000
@@ -70,6 +72,7 @@ def _lost(profile: Profile, value: float, _: Sequence[str]) -> Profile:
 _MOVES: dict[str, tuple[_Move, float, float]] = {
     "clean_accuracy": (_clean, 0.01, 0.999),
     "accuracy": (_clean, 0.01, 0.999),
+    "accuracy_above_chance": (_clean, 0.01, 0.999),
     "visual_gain": (_gain, -0.2, 0.999),
     "accuracy_drop": (_one, -0.2, 0.9),
     "relative_corruption_error": (_one, -0.2, 0.9),
@@ -173,7 +176,8 @@ class Margins:
             if self._margin(profile, rule, {}) >= ERRORS:
                 break
             _, error = self._formula(profile, rule.metric, CLEAN_NAME) or (0.0, 0.0)
-            profile = move(profile, rule.bound.low + ERRORS * error, ())
+            chance = profile.guess if rule.metric == "accuracy_above_chance" else 0.0
+            profile = move(profile, rule.bound.low + chance + ERRORS * error, ())
         return profile
 
     def _capped(self, profile: Profile) -> Profile:
@@ -242,7 +246,7 @@ class Margins:
             found = [(values(rule.metric, table, ""), spread[rule.id])]
         else:
             cell = _CELL_OF.get(rule.metric, rule.metric)
-            settings = [CLEAN_NAME] if rule.metric in ("clean_accuracy", "visual_gain") else self._settings(profile, rule)
+            settings = [CLEAN_NAME] if rule.metric in _WHOLE else self._settings(profile, rule)
             found = [pair for setting in settings if (pair := self._formula(profile, cell, setting))]
         return min(min(value - rule.bound.low, rule.bound.high - value) / error for value, error in found)
 
@@ -262,6 +266,9 @@ class Margins:
         """Returns the true value of a metric of one setting and its standard error on ``n`` samples; None for other settings."""
         clean, gain = profile.clean, profile.clean - profile.blind
         wrong_blind = (1.0 - clean) * min(profile.guess, profile.blind)
+        if metric == "accuracy_above_chance":
+            above = clean - profile.guess
+            return above, _error(above, clean + profile.guess - 2.0 * clean * profile.guess, self.n)
         if metric == "visual_gain":
             return gain, _error(gain, gain + 2.0 * wrong_blind, self.n)
         if setting in (CLEAN_NAME, NO_IMAGE_NAME) or metric == "clean_accuracy":

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
-from pytest_vlmrobust.policies import Extent, JudgedTest, OnNotApplicable, Policy, Rule, Tier
+from pytest_vlmrobust.metrics.selections import low_settings
+from pytest_vlmrobust.metrics.statistics.contrasts import ratio_p_values
+from pytest_vlmrobust.metrics.statistics.differences import BoundTest, TangoTest
+from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest
+from pytest_vlmrobust.metrics.statistics.quantiles import one_sided
+from pytest_vlmrobust.policies import Extent, Judge, JudgedTest, OnNotApplicable, Policy, Rule, Tier
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 
 from .judged import judged_tests
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pytest_vlmrobust.metrics.statistics.clusters import Clusters
     from pytest_vlmrobust.metrics.table import ScoreTable
 
     from .profiles import Truth
@@ -42,14 +48,21 @@ SIMULATED = ("corruptions", "patches", "resolution")
 DECIDED = 0.8
 """The share of runs that should end GO or NO-GO."""
 _MOST_SAMPLES = 30_000
-_REMEMBERED = 200_000
-_LOSSES: dict[str, Callable[[ScoreTable, str], Array]] = {
-    "accuracy_drop": lambda table, name: table.clean - table.scores(name),
-    "harmful_flip_rate": lambda table, name: (table.clean - table.scores(name)).clip(min=0.0),
-    "relative_corruption_error": lambda table, name: table.clean - table.scores(name),
-    "baseline_drop": lambda table, name: (table.baseline_by_setting or {})[name] - table.scores(name),
+_NEAR = 1e-3
+"""P-values and risks that differ by less, relatively, are compared by the real interval."""
+_LARGEST: dict[str, Callable[[Iterable[str]], tuple[str, ...]]] = {"worst_case_drop": tuple, "worst_at_low": low_settings}
+"""Metrics that are the largest drop, and over which settings."""
+_WORST_FIRST = (*(one for one in WORST_FIRST if one is not Outcome.PASS), Outcome.PASS)
+"""What counts of the tests of one rule: a warning of one of them is said although all others pass."""
+_LOSSES: dict[str, Callable[[ScoreTable, Sequence[str]], Array]] = {
+    "accuracy_drop": lambda table, names: table.clean[:, None] - _now(table, names),
+    "baseline_drop": lambda table, names: _earlier(table, names) - _now(table, names),
+    "drop_increase": lambda table, names: (
+        table.clean[:, None] - _now(table, names) - _earlier(table, [CLEAN_NAME]) + _earlier(table, names)
+    ),
+    "harmful_flip_rate": lambda table, names: (table.clean[:, None] - _now(table, names)).clip(min=0.0),
 }
-"""Metrics of a cell that only grow when one more sample is lost: the losses they grow with."""
+"""Metrics of a cell that are the mean of one difference of each sample: these differences, shape (N, m)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +191,6 @@ class Simulation:
     policy: Policy
     truth: Truth
     today: date
-    _remembered: dict[tuple[object, ...], Outcome] = field(default_factory=dict)
 
     @cached_property
     def planned(self) -> Planned:
@@ -211,60 +223,55 @@ class Simulation:
     def outcomes(self, tables: Mapping[str, ScoreTable]) -> dict[str, Outcome]:
         """Returns what each rule concludes of drawn scores: the worst of its tests."""
         rules = {rule.id: rule for rule in self.planned.policy.rules}
-        estimates: dict[tuple[str, str, str], Estimate] = {}
+        known: dict[tuple[object, ...], Estimate] = {}
         return {
-            name: min(
-                (self._outcome(rules[name], *each, tables, estimates) for each in self._decisive(rules[name], tests, tables)),
-                key=WORST_FIRST.index,
-            )
+            name: min(self._decisive(rules[name], tests, tables, known), key=_WORST_FIRST.index)
             for name, tests in self.planned.tests.items()
         }
 
     def _decisive(
-        self, rule: Rule, tests: Sequence[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]
-    ) -> Iterator[tuple[str, JudgedTest]]:
-        """Yields the tests that can decide a rule.
-
-        A setting that lost no more samples than another one, and won no fewer, is not judged worse: one more lost sample never
-        makes a verdict better. With clusters that is not so, and all are judged.
-        """
-        losses = _LOSSES.get(rule.metric)
-        table = next((tables[suite] for suite, _ in tests), None)
-        if losses is None or table is None or math.isfinite(rule.bound.low) or not table.clusters.independent:
-            yield from tests
-            return
-        counts = []
-        for suite, test in tests:
-            lost = losses(tables[suite], test.setting)
-            counts.append((float(lost.clip(min=0.0).sum()), float((-lost).clip(min=0.0).sum())))
-        seen: list[tuple[float, float]] = []
-        for place in sorted(range(len(tests)), key=lambda one: counts[one][1] - counts[one][0]):
-            harmful, helpful = counts[place]
-            if not any(worse >= harmful and luck <= helpful for worse, luck in seen):
-                seen.append(counts[place])
-                yield tests[place]
-
-    def _outcome(
         self,
         rule: Rule,
+        tests: Sequence[tuple[str, JudgedTest]],
+        tables: Mapping[str, ScoreTable],
+        known: dict[tuple[object, ...], Estimate],
+    ) -> Iterator[Outcome]:
+        """Yields outcomes of the tests that can decide a rule: of each suite the furthest from PASS, and the nearest to FAIL.
+
+        All tests of a rule are judged at the same risk, so that the p-values at its bound, which come from one pass over all
+        settings, put them in order.
+        """
+        for suite in dict.fromkeys(suite for suite, _ in tests):
+            own = [test for where, test in tests if where == suite]
+            point = rule.treatment.judge is Judge.POINT
+            found = None if point else _p_values(rule, tables[suite], [test.setting for test in own])
+            if found is None:
+                for test in own:
+                    yield self._judged(rule, test, self._estimate(suite, test, tables, known, point=point))
+                continue
+            for place in sorted({int(found.below.argmax()), int(found.above.argmin())}):
+                real = partial(self._estimate, suite, own[place], tables, known)
+                estimate = found.estimate(place, rule, own[place], tables[suite], real) if found.exact else real()
+                yield self._judged(rule, own[place], estimate)
+
+    def _judged(self, rule: Rule, test: JudgedTest, estimate: Estimate) -> Outcome:
+        return self.planned.policy.outcome(rule, test, estimate, today=self.today)
+
+    def _estimate(
+        self,
         suite: str,
         test: JudgedTest,
         tables: Mapping[str, ScoreTable],
-        estimates: dict[tuple[str, str, str], Estimate],
-    ) -> Outcome:
-        table = tables[suite]
-        key = _counts(rule, test, table)
-        if key and key in self._remembered:
-            return self._remembered[key]
-        about = suite, test.metric, test.setting
-        if about not in estimates:
+        known: dict[tuple[object, ...], Estimate],
+        *,
+        point: bool = False,
+    ) -> Estimate:
+        about = suite, test.metric, test.setting, point
+        if about not in known:
             cell = metrics.get(test.metric).scope == "cell"
-            found = metrics.estimate(test.metric, table, setting=test.setting if cell else None)
-            estimates[about] = replace(found, at=_remembering(found))
-        outcome = self.planned.policy.outcome(rule, test, estimates[about], today=self.today)
-        if key and len(self._remembered) < _REMEMBERED:
-            self._remembered[key] = outcome
-        return outcome
+            found = metrics.estimate(_bare(test.metric, point=point), tables[suite], setting=test.setting if cell else None)
+            known[about] = replace(found, at=_remembering(found))
+        return known[about]
 
     def samples_to_decide(
         self,
@@ -318,20 +325,87 @@ def _remembering(estimate: Estimate) -> Callable[[float], tuple[float, float]] |
     return remembered
 
 
-def _counts(rule: Rule, test: JudgedTest, table: ScoreTable) -> tuple[object, ...]:
-    """Returns all that the outcome of a test of paired 0/1 scores depends on, nothing where that is more than counts."""
+@cache
+def _bare(metric: str, *, point: bool) -> metrics.Metric:
+    """Returns a metric without what nobody reads here: its note, which may cost a cross-validation; of a point its interval."""
+    about = replace(metrics.get(metric), note=None)
+    return replace(about, interval=None) if point else about
+
+
+class _PValues(NamedTuple):
+    """How surely each test of a rule breaks its upper bound, and keeps it; shape (m,) each."""
+
+    above: Array
+    """P-values of "at most the bound": small ones break it."""
+    below: Array
+    """P-values of "at least the bound": small ones keep it."""
+    exact: bool
+    """Whether the real interval ends beyond the bound just where its tail is larger; otherwise only their order counts."""
+
+    def estimate(self, place: int, rule: Rule, test: JudgedTest, table: ScoreTable, real: Callable[[], Estimate]) -> Estimate:
+        """Returns an estimate whose intervals lie on the side of the bound on which the real ones do, with ends that say no more.
+
+        Where a p-value and a tail are so near that rounding could tell, it is the real interval.
+        """
+        about, bound = metrics.get(test.metric), rule.bound.high
+        if about.gate and about.gate(table, test.setting):
+            return real()
+        above, below = float(self.above[place]), float(self.below[place])
+
+        def at(level: float) -> tuple[float, float]:
+            tail = one_sided(level)
+            if min(abs(above - tail), abs(below - tail)) <= _NEAR * tail:
+                return real().interval(level)
+            return bound + (1.0 if above < tail else -2.0), bound + (-1.0 if below < tail else 2.0)
+
+        return Estimate(values(test.metric, table, test.setting), table.samples, at=at)
+
+
+def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValues | None:
+    """Returns the p-values of tests of 0/1 scores at the upper bound of a rule, for a metric that has them; otherwise None."""
+    if rule.metric not in {*_LOSSES, *_LARGEST, "relative_corruption_error"} or math.isfinite(rule.bound.low):
+        return None
+    names = _LARGEST[rule.metric](table.by_setting) if rule.metric in _LARGEST else settings
+    if not names or not (_whole(table.clean) and _whole(_now(table, names))):
+        return None
+    if rule.metric == "relative_corruption_error":
+        gained = table.clean - table.scores(NO_IMAGE_NAME)
+        told = _whole(gained) and table.clusters.independent
+        lost = table.clean[:, None] - _now(table, names)
+        return _PValues(*ratio_p_values(lost, gained, rule.bound.high), exact=True) if told else None
+    losses = _LOSSES["accuracy_drop" if rule.metric in _LARGEST else rule.metric](table, names)
+    return _of_losses(rule, losses, table.clusters) if _whole(losses) else None
+
+
+def _of_losses(rule: Rule, losses: Array, clusters: Clusters) -> _PValues | None:
+    bound = rule.bound.high
+    if not -1.0 < bound < 1.0:
+        return None
+    if rule.metric == "harmful_flip_rate":
+        more = losses.sum(axis=0)  # of a proportion of independent samples, the count alone says how sure
+        return _PValues(-more, more, exact=False) if clusters.independent else None
+    of = BoundedMeanTest.of_losses if rule.metric == "drop_increase" else TangoTest.of
+    test: BoundTest = of(losses, clusters)
+    above, below = test.p_above(bound), test.p_below(bound)
+    if rule.metric in _LARGEST:  # one is shown to be above it, or all to be below
+        return _PValues(above.min(keepdims=True) * above.size, below.max(keepdims=True), exact=True)
+    return _PValues(above, below, exact=rule.metric != "drop_increase")
+
+
+def _whole(scores: Array) -> bool:
+    return bool((scores == scores.round()).all())
+
+
+def _now(table: ScoreTable, names: Sequence[str]) -> Array:
     import numpy as np
 
-    about = metrics.get(test.metric)
-    readable = {"clean", "perturbed", "no_image", "baseline", "baseline_clean"}
-    if about.scope != "cell" or not {need.value for need in about.needs} <= readable or not table.clusters.independent:
-        return ()
-    arrays = [table.argument(need, test.setting) for need in about.needs]
-    if any(array is None or not bool(((array == 0.0) | (array == 1.0)).all()) for array in arrays):
-        return ()
-    code = sum(array * 2.0**place for place, array in enumerate(arrays))
-    counts = np.bincount(np.asarray(code, int), minlength=2 ** len(arrays))
-    return rule.id, *counts.tolist()
+    return np.stack([table.scores(name) for name in names], axis=1)
+
+
+def _earlier(table: ScoreTable, names: Sequence[str]) -> Array:
+    import numpy as np
+
+    return np.stack([(table.baseline_by_setting or {})[name] for name in names], axis=1)
 
 
 def values(metric: str, table: ScoreTable, setting: str) -> float:

@@ -17,9 +17,10 @@ drops at each of three levels with their names (Tables 13, 14), the drops of the
   samples, are the published drops, level by level (a deconvolution of order statistics). Binary drops, means over nine models,
   are taken as they are.
 - Helpful flips are the model's mean (Table 23) times the level's share (Table 22); harmful ones are those plus the drop. Table 23
-  implies a larger mean drop than Table 3, so that mean harmful flips come out 0.2 to 1 pp below Table 23.
+  implies a larger mean drop than Table 3, so that mean harmful flips come out 0.1 to 0.4 pp below Table 23.
 - A sample has a latent difficulty: whether it flips under two settings is correlated by :data:`SHARED` on the scale of the
   normal quantile, the same for all settings (nothing is published about it).
+- The right option has a random letter, so that always naming the commonest one gets a little more than a guess.
 - Without its picture a sample that was wrong with it is right with the chance of a guess.
 - Sizes of the picture: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
   a larger one. Patches: one patch, at random, shows what the whole picture shows, and on all others the model guesses; it neither
@@ -42,6 +43,7 @@ from pytest_vlmrobust.core.setting import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .docket import Docket
+from .floor import floor
 from .judged import family_and_level
 from .measured import chances
 from .plan import expand_settings
@@ -144,6 +146,7 @@ class Profile:
             "clean": clean.astype(float),
             "no_image": blind.astype(float),
             "chances": np.full(n, self.guess),
+            "floors": _commonest(n, self.guess, rng),
         }
         tables = {suite: self._table(scores, shared, rng) for suite, scores in drawn.items()}
         if patches:
@@ -159,7 +162,8 @@ class Profile:
         clean = place < self.clean
         rank = np.where(clean, place / self.clean, (place - self.clean) / max(1.0 - self.clean, 1e-12))
         blind = self._blind(clean, rank)
-        shared = {"clean": clean.astype(float), "no_image": blind.astype(float), "chances": np.full(n, self.guess)}
+        guesses = np.full(n, self.guess)
+        shared = {"clean": clean.astype(float), "no_image": blind.astype(float), "chances": guesses, "floors": guesses}
         tables = {}
         for suite in suites:
             if suite == "patches" or not self.settings(suite):
@@ -230,6 +234,14 @@ class Profile:
         return ScoreTable(
             by_setting=scores, baseline_by_setting=earlier, reference_by_setting=dict.fromkeys(scores, blind), **shared
         )
+
+
+def _commonest(n: int, guess: float, rng: np.random.Generator) -> Array:
+    """Returns on which of ``n`` questions the letter is right that is right most often, of letters that are equally likely."""
+    import numpy as np
+
+    letters = rng.integers(max(round(1.0 / guess), 1), size=n)
+    return np.asarray(letters == np.bincount(letters).argmax(), float)
 
 
 def _changed(scores: Array, churn: float, lost: float, rng: np.random.Generator) -> Array:
@@ -500,6 +512,8 @@ class Recorded:
     clean: Array
     blind: Array
     chances: Array
+    floors: Array
+    """What the same samples give without looking, shape (N,)."""
     groups: tuple[str, ...]
     by_suite: Mapping[str, Mapping[str, Array]]
     """Suite to setting to scores, shape (N,)."""
@@ -531,7 +545,8 @@ class Recorded:
         names = [str(place) for place, group in enumerate(rows) for _ in group][:n]
         groups = None if len(set(names)) == len(names) else names
         blind = self.blind[drawn]
-        shared: dict[str, Any] = {"clean": self.clean[drawn], "no_image": blind, "chances": self.chances[drawn], "groups": groups}
+        known = {"clean": self.clean, "chances": self.chances, "floors": self.floors}
+        shared: dict[str, Any] = {name: values[drawn] for name, values in known.items()} | {"no_image": blind, "groups": groups}
         tables = {}
         for suite in suites:
             scores = {name: values[drawn] for name, values in self.by_suite.get(suite, {}).items()}
@@ -583,6 +598,7 @@ def _recorded(replay: Replay, cells: Iterable[Cell]) -> Recorded:
         clean=clean.values,
         blind=results[NO_IMAGE].values,
         chances=chances(clean.samples),
+        floors=floor(clean.samples).scores,
         groups=tuple(sample.group or sample.id for sample in clean.samples),
         by_suite=by_suite,
         patches={str(setting): result.by_view for setting, result in results.items() if result.views > 1},

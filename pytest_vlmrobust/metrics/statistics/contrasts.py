@@ -173,6 +173,27 @@ def score_ratio_interval(
     return (-math.inf if low is None else math.tan(low)), (math.inf if high is None else math.tan(high))
 
 
+def ratio_p_values(numerators: Array, denominator: Array, ratio: float) -> tuple[Array, Array]:
+    """Returns p-values of "the ratio is at most ``ratio``" and "at least ``ratio``", for m numerators over one denominator.
+
+    At whose tail :func:`score_ratio_interval` ends at ``ratio``, for independent samples.
+
+    Args:
+        numerators: clean - perturbed, each -1, 0 or 1, shape (N, m).
+        denominator: clean - blind, likewise, shape (N,), with a positive mean.
+        ratio: the ratio that is tested.
+
+    Returns:
+        Each of shape (m,); 1 where the estimate is on the other side.
+    """
+    pairs = np.stack([numerators, np.broadcast_to(denominator[:, None], numerators.shape)], axis=2)
+    counts = np.array([(pairs == pair).all(axis=2).sum(axis=0) for pair in SHARED_CLEAN], dtype=np.float64).T
+    values = np.tile((SHARED_CLEAN @ (1.0, -ratio)) / max(1.0, abs(ratio)), (len(counts), 1))
+    scores, tails = restricted_score(counts, values), restricted_tail(counts, values)
+    above, below = (np.where(side * scores > 0.0, np.maximum(special.ndtr(-side * scores), tails), 1.0) for side in (1.0, -1.0))
+    return above, below
+
+
 def _test(samples: Array, clusters: Clusters, support: Array) -> _RatioTest:
     counts = (samples[:, None, :] == support).all(axis=2).sum(axis=0).astype(np.float64)
     centred = samples - samples.mean(axis=0)

@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.evaluation import margins, profiles
 from pytest_vlmrobust.evaluation.power import Simulation, plan
-from pytest_vlmrobust.policies import Bound, Coverage, Policy, Rule, Scope, Tier, Treatment
+from pytest_vlmrobust.policies import Bound, Coverage, OnInconclusive, Policy, Rule, Scope, Tier, Treatment
 
 TODAY = date(2030, 1, 1)
 NOTHING = profiles.nothing_lost()
@@ -50,15 +50,51 @@ def test_risk_is_shared_by_all_tests_that_a_run_plans() -> None:
     assert planned.policy.shared_by == {"accuracy_drop": 42}
 
 
-def test_what_is_not_judged_says_nothing_else_than_what_is() -> None:
-    """Settings that lost no more than another one are skipped: judged one by one they conclude the same."""
-    rules = (rule("accuracy_drop", high=0.05), rule("relative_corruption_error", high=0.3))
-    simulation = Simulation(policy(*rules), profiles.typical(), TODAY)
-    tables = simulation.truth.draw(300, ("corruptions",), np.random.default_rng(0))
-    quick = simulation.outcomes(tables)
-    each = {one.id: {simulation._outcome(one, *test, tables, {}) for test in simulation.planned.tests[one.id]} for one in rules}
-    order = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
-    assert quick == {name: min(found, key=order.index) for name, found in each.items()}
+EVERY = (
+    rule("accuracy_drop", high=0.05, where=Scope(level=("low",)), id="drop-low"),
+    rule("accuracy_drop", high=0.12, id="drop"),
+    rule("relative_corruption_error", high=0.3),
+    rule("relative_corruption_error", high=0.8, id="only-breaches", treatment=Treatment(on_inconclusive=OnInconclusive.WARN)),
+    rule("harmful_flip_rate", high=0.1),
+    rule("baseline_drop", high=0.04),
+    rule("drop_increase", high=0.06),
+    rule("worst_case_drop", high=0.4),
+    rule("worst_at_low", high=0.1),
+)
+
+
+class Plain(Simulation):
+    """Judges every test of every rule by its real interval."""
+
+    def _decisive(self, rule, tests, tables, known):  # type: ignore[no-untyped-def]
+        return [self._judged(rule, test, self._estimate(suite, test, tables, known)) for suite, test in tests]
+
+
+@pytest.mark.parametrize(
+    ("truth", "n"),
+    [(profiles.typical(), 300), (profiles.published()["MMMU-Pro/Qwen3-VL-4B"], 200)],
+    ids=["typical", "little-gain"],
+)
+def test_what_is_not_judged_says_nothing_else_than_what_is(truth: profiles.Profile, n: int) -> None:
+    """Of many settings at most two are judged, and by p-values: judged one by one, by their intervals, they conclude the same."""
+    kinds = ("glass_blur", "fog", "jpeg_compression", "upsample")
+    few = [f"{name}:{level}" for name in kinds for level in ("low", "mid", "high")]
+    own = replace(truth, churn=0.01, lost=0.02, drops={name: truth.drops[name] for name in few})
+    rng, seen = np.random.default_rng(0), set()
+    quick, plain = (kind(policy(*EVERY), own, TODAY) for kind in (Simulation, Plain))
+    for _ in range(3):
+        tables = own.draw(n, ("corruptions",), rng)
+        found = quick.outcomes(tables)
+        assert found == plain.outcomes(tables)
+        seen |= set(found.values())
+    assert {Outcome.FAIL, Outcome.INCONCLUSIVE} <= seen
+
+
+def test_a_model_that_never_looks_is_not_above_the_commonest_letter() -> None:
+    blind = replace(NOTHING, clean=0.25, blind=0.25)
+    above = simulated(blind, rule("accuracy_above_chance", low=0.05), n=853, runs=20)
+    assert above.share(Decision.NO_GO) > 0.9  # its true value is -2 pp, with a standard error of 2 pp
+    assert simulated(NOTHING, rule("accuracy_above_chance", low=0.05), runs=5).share(Decision.GO) == 1.0
 
 
 def test_rules_that_are_not_simulated_are_said() -> None:
@@ -107,7 +143,8 @@ BOUNDS = {
 def test_profiles_lie_three_standard_errors_from_a_bound(metric: str) -> None:
     """The bound is 3 standard errors away, so that a one-sided 5 % interval decides with probability Phi(3 - 1.645) = .91.
 
-    The largest of 133 drops fails at a shared risk, with Phi(3 - 3.56) = .29.
+    A guarded mean is bounded half a standard error further off: Phi(3 - 1.645 - 0.5) = .80. The largest of 133 drops fails at a
+    shared risk, with Phi(3 - 3.56) = .29.
     """
     low, high = BOUNDS[metric]
     own = rule(metric, low, high)
@@ -115,7 +152,7 @@ def test_profiles_lie_three_standard_errors_from_a_bound(metric: str) -> None:
     for breaks, outcome in ((False, Outcome.PASS), (True, Outcome.FAIL)):
         (found,) = moved.profiles(profiles.typical(), breaks=breaks, rule=metric)
         share = simulated(found, own, n=853, runs=30).outcomes[metric].get(outcome, 0.0)
-        assert share > (0.1 if metric == "worst_case_drop" and breaks else 0.7), (breaks, share)
+        assert share > (0.1 if metric == "worst_case_drop" and breaks else 0.55), (breaks, share)
 
 
 def test_a_rule_that_nothing_moves_is_refused() -> None:

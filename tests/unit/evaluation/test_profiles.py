@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.evaluation import profiles
+from pytest_vlmrobust.evaluation.docket import Docket
+
+from .conftest import TODAY, World, sample
 
 PUBLISHED = {
     "MMBench/Qwen3-VL-8B": {
@@ -86,3 +94,52 @@ def test_patches_of_a_neutral_model_have_no_excess() -> None:
 def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'MMBench/Qwen3-VL-8B'"):
         profiles.profile("MMBench/Qwen3-VL-8C")
+
+
+class TestARunAsTruth:
+    """Twenty questions of two options on ten pictures: right with the picture, wrong without, half of them wrong upside down."""
+
+    @pytest.fixture
+    def run(self, world: World) -> Path:
+        world.samples = [sample(i, group=f"g{i // 2}", target="AB"[i // 2 % 2]) for i in range(20)]
+
+        def answer(request: Request) -> str:
+            number = int(request.sample_id[1:])
+            right = "AB"[number // 2 % 2]
+            wrong = not request.images or (request.setting == "flip_v" and number < 10)
+            return {"A": "B", "B": "A"}[right] if wrong else right
+
+        world.model.answer = answer
+        run = world.measured("run", ["clean", "no_image", "flip_h", "flip_v", "patches:2"])
+        Docket(TODAY, world.refs, {}, ()).write(run)
+        for evidence in world.kept:
+            evidence.close()
+        return run
+
+    def test_its_scores_are_the_truth(self, run: Path) -> None:
+        (found,) = profiles.recorded(run)
+        assert (found.name, found.dataset, found.samples) == ("model", "data", 20)
+        assert found.settings("corruptions") == ("flip_h", "flip_v")
+        assert found.settings("patches") == ("patches:2",)
+        assert found.patches["patches:2"].shape == (20, 4)
+        assert found.clean.mean() == 1.0
+        assert found.blind.mean() == 0.0
+        assert found.floors.mean() == 0.5  # always A, and a guess, are right on half
+
+    def test_its_pictures_are_drawn_again_with_all_their_questions(self, run: Path) -> None:
+        (found,) = profiles.recorded(run)
+        table = found.draw(2_000, ("corruptions",), np.random.default_rng(0))["corruptions"]
+        assert table.samples == 2_000
+        assert table.scores("flip_v").mean() == pytest.approx(0.5, abs=0.08)
+        assert table.clusters.count == 1_000
+        assert table.floors is not None
+        assert table.floors.mean() == pytest.approx(0.5, abs=0.08)
+
+    def test_the_command_judges_it(self, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        rules = "- {id: drop, metric: accuracy_drop, max: 20pp}\n- {id: seen, metric: accuracy_above_chance, min: 5pp}\n"
+        (tmp_path / "mine.yaml").write_text(f"version: 1\nrules:\n{rules}", encoding="utf-8")
+        arguments = ["--profile", str(run), "--samples", "200", "--runs", "5", "--json", "--no-search"]
+        assert main(["power", str(tmp_path / "mine.yaml"), *arguments]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["mine"]
+        assert (row["profile"], row["dataset"], row["samples"]) == ("model", "data", 200)
+        assert row["rules"] == {"drop": {"FAIL": 1.0}, "seen": {"PASS": 1.0}}  # half is lost upside down, half more than blindly

@@ -1,0 +1,111 @@
+"""`vlmrobust power` at the command line: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.cli import main
+
+Captured = pytest.CaptureFixture[str]
+POLICY = """\
+version: 1
+coverage: {rules: partial}
+rules:
+  - {id: answers, metric: clean_accuracy, min: 80%}
+  - {id: mean-drop, metric: mean_drop, max: 10pp}
+  - {id: said, metric: benign_at_low, min: 45%, tier: warn, judge: point}
+  - {id: elsewhere, metric: clean_accuracy, where: {dataset: "*MMMU*"}, min: 10%}
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    path = tmp_path / "mine.yaml"
+    path.write_text(POLICY, encoding="utf-8")
+    return str(path)
+
+
+def printed(capsys: Captured, *arguments: str, code: int = 0) -> str:
+    assert main(["power", *arguments]) == code
+    out, err = capsys.readouterr()
+    return err if code else out
+
+
+def as_json(capsys: Captured, *arguments: str) -> list[dict[str, Any]]:
+    (rows,) = json.loads(printed(capsys, *arguments, "--json", "--no-search")).values()
+    assert isinstance(rows, list)
+    return rows
+
+
+def test_a_policy_is_told_rule_by_rule_with_what_has_no_say(policy: str, capsys: Captured) -> None:
+    said = printed(capsys, policy, "--samples", "400", "--runs", "20", "--no-search").splitlines()
+    assert said[0] == "nothing-lost on MMBench: 400 samples, 20 simulated runs"
+    assert said[1].startswith("  GO 1.00 ± 0.")  # 88.6 % of 400 is five standard errors above 80 %
+    assert [line.split()[:3] for line in said[3:5]] == [["answers", "1.00", "0.00"], ["mean-drop", "1.00", "0.00"]]
+    assert said[5:] == [
+        "  no say: said: only warns",
+        "  no say: elsewhere: no test of a run on MMBench is in its scope",
+    ]
+
+
+def test_a_table_has_a_line_for_each_profile_and_what_keeps_it_from_go(policy: str, capsys: Captured) -> None:
+    arguments = ("--table", "--samples", "400", "--runs", "5", "--profile", "MMBench/Qwen3-VL-8B")
+    said = printed(capsys, policy, *arguments, "--shift", "mean_drop=25pp").splitlines()
+    assert said[0] == "### mine"
+    assert said[2].startswith("| true model | data set | n | GO | NO-GO | INCONCLUSIVE |")
+    assert "| MMBench/Qwen3-VL-8B with mean_drop 0.25 | MMBench | 400 | 0.00 | 1.00 | 0.00 | mean-drop 1.00 |" in said
+
+
+def test_json_holds_the_shares_and_their_errors(policy: str, capsys: Captured) -> None:
+    (row,) = as_json(capsys, policy, "--samples", "200", "--runs", "10", "--shift", "clean_accuracy=60%")
+    assert row["profile"] == "nothing-lost with clean_accuracy 0.6"
+    assert row["decisions"] == {"GO": 0.0, "NO-GO": 1.0, "INCONCLUSIVE": 0.0}  # six standard errors under 80 %
+    assert row["rules"]["answers"]["FAIL"] == 1.0
+    assert row["standard_errors"]["GO"] > 0.0
+    assert row["samples_for_80_percent"] is None
+
+
+def test_several_models_are_all_go_less_often_than_one(policy: str, capsys: Captured) -> None:
+    at_the_brink = (policy, "--samples", "400", "--runs", "40", "--shift", "clean_accuracy=83.5%")
+    one, three = (as_json(capsys, *at_the_brink, "--models", str(models))[0]["decisions"]["GO"] for models in (1, 3))
+    assert 0.0 < three == pytest.approx(one**3)
+    assert one < 1.0
+
+
+def test_the_dataset_says_which_rules_apply_and_which_models_are_meant(policy: str, capsys: Captured) -> None:
+    (row,) = as_json(capsys, policy, "--dataset", "MMMU-Pro", "--profile", "Molmo2-8B", "--runs", "3")
+    assert (row["dataset"], row["samples"], row["profile"]) == ("MMMU-Pro", 324, "MMMU-Pro/Molmo2-8B")
+    assert set(row["rules"]) == {"answers", "mean-drop", "elsewhere"}
+    assert row["rules"]["answers"]["FAIL"] == 1.0  # 31.2 %
+
+
+def test_how_many_samples_decide_is_a_range(policy: str, capsys: Captured) -> None:
+    found = printed(capsys, policy, "--samples", "60", "--runs", "20", "--shift", "clean_accuracy=97%")
+    low, high = map(int, re.findall(r"80 % of runs end GO or NO-GO with between (\d+) and (\d+) samples", found)[0])
+    assert 10 <= low < high <= 120  # 46 of 60 right are needed for GO at all, and 17 percentage points are three standard errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--profile", "Qwen3-VL-8C"], "unknown profile 'Qwen3-VL-8C'. Did you mean"),
+        (["--profile", "equal-to-baselines"], "Did you mean 'equal-to-baseline'?"),
+        (["--profile", "./runs/gone"], "--profile ./runs/gone: there is no such directory"),
+        (["--profile", "runs/2026/gone"], "--profile runs/2026/gone: there is no such directory"),
+        (["--shift", "mean_drop"], "--shift 'mean_drop': expected METRIC=VALUE"),
+        (["--shift", "mean_drop=20pp"], "it cannot be moved there"),
+        (["--profile", "keeps-3se", "--shift", "mean_drop=2pp"], "--shift moves profiles that are published"),
+        (["--profile", "breaks-3se:said"], "rule 'said' is no simulated rule that profiles can be moved against"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(policy: str, arguments: list[str], said: str, capsys: Captured) -> None:
+    assert said in printed(capsys, policy, "--samples", "50", "--runs", "1", *arguments, code=4)
+
+
+def test_without_a_policy_it_says_what_to_name(capsys: Captured) -> None:
+    assert "name a policy" in printed(capsys, code=4)
