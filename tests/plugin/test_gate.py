@@ -143,7 +143,8 @@ def test_junit_has_the_documented_properties(any_project: Project) -> None:
     assert found["vlm.verdict"] == "FAIL"
     assert found["vlm.metric.accuracy_drop"] == "1"
     assert found["vlm.metric.accuracy_drop.threshold"] == "0.2"
-    assert float(found["vlm.metric.accuracy_drop.low"]) > 0.4
+    lost = 0.05 ** (1 / SAMPLES)  # where so many are lost, one draw in twenty loses all; the rest may be won
+    assert float(found["vlm.metric.accuracy_drop.low"]) == pytest.approx(lost - (1 - lost), abs=1e-5)
     assert found["vlm.n"] == str(SAMPLES)
     assert len(found["vlm.policy_sha256"]) == 64
     root = ElementTree.parse(any_project.path / "junit.xml").getroot()
