@@ -144,7 +144,7 @@ def test_profiles_lie_three_standard_errors_from_a_bound(metric: str) -> None:
     """The bound is 3 standard errors away, so that a one-sided 5 % interval decides with probability Phi(3 - 1.645) = .91.
 
     A guarded mean is bounded half a standard error further off: Phi(3 - 1.645 - 0.5) = .80. The largest of 133 drops fails at a
-    shared risk, with Phi(3 - 3.56) = .29.
+    shared risk, with Phi(3 - 3.37) = .36.
     """
     low, high = BOUNDS[metric]
     own = rule(metric, low, high)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,12 +44,13 @@ def test_there_are_nine_models_on_two_benchmarks_with_a_drop_for_each_setting() 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_measured_again_a_profile_gives_the_published_numbers(name: str) -> None:
-    """Means of 20 runs; one run of 324 samples has a standard error of 2.6 pp in accuracy, 20 of them one of 0.6 pp."""
+    """Means of 60 runs; that of the most uncertain, the share of severe failures, has a standard error of 1.8 pp."""
     one, rng = profiles.published()[name], np.random.default_rng(0)
-    drawn = [one.draw(one.samples, ("corruptions",), rng)["corruptions"] for _ in range(20)]
+    drawn = [one.draw(one.samples, ("corruptions",), rng)["corruptions"] for _ in range(60)]
     for metric, value in PUBLISHED[name].items():
-        measured = np.mean([metrics.estimate(metric, table).value for table in drawn])
-        assert measured == pytest.approx(value, abs=0.025), metric
+        about = replace(metrics.get(metric), interval=None, note=None)
+        measured = np.mean([metrics.estimate(about, table).value for table in drawn])
+        assert measured == pytest.approx(value, abs=0.04 if metric == "severe_failure_rate" else 0.025), metric
 
 
 def test_measured_drops_are_the_published_ones_and_noise_is_taken_out_of_the_true_ones() -> None:
