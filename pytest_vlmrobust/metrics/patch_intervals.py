@@ -77,10 +77,9 @@ def matched(table: ScoreTable, setting: str | None, confidence: float) -> Bounds
 def placebo(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds ``1 - (a/b) / (c/d)`` of means as the ratio of ``bc - ad`` to ``bc``, each by samples' influences (delta method).
 
-    So nothing is divided by an uncertain number: a side is infinite where ``bc`` cannot be told from 0. One more cluster argues
-    against each bound: of the samples that there can be, the one that does so most.
+    So nothing is divided by an uncertain number: a side is infinite where ``bc`` cannot be told from 0. One more sample argues
+    against each bound: of those that there can be, the one that does so most.
     """
-    clusters = table.clusters
     parts = np.stack(_placebo_of(table, setting), axis=1)
     means = parts.mean(axis=0)
     linear, possible = _linear(parts, means), _linear(_POSSIBLE, means)
@@ -88,11 +87,10 @@ def placebo(table: ScoreTable, setting: str | None, confidence: float) -> Bounds
     against_low, against_high = (possible[one].tolist() for one in (contrasts.argmin(), contrasts.argmax()))
     return guarded_ratio_interval(
         linear,
-        clusters,
+        table.clusters,
         confidence,
         against_low=tuple(against_low),
         against_high=tuple(against_high),
-        size=round(len(parts) / clusters.effective),
     )
 
 

@@ -198,7 +198,6 @@ def guarded_ratio_interval(
     *,
     against_low: tuple[float, ...],
     against_high: tuple[float, ...],
-    size: int | None = None,
 ) -> tuple[float, float]:
     """Bounds mean(numerator) / mean(denominator) of ``parts`` (N, 2), known to have a positive denominator.
 
@@ -208,7 +207,6 @@ def guarded_ratio_interval(
         confidence: two-sided level in (0, 1).
         against_low: numerator and denominator of the sample that argues most against a low bound.
         against_high: the same for the high one.
-        size: how many such samples there are; None for as many of one cluster as count as much as one independent sample.
 
     Returns:
         ``(low, high)``, each possibly infinite, around the ratio itself.
@@ -216,7 +214,7 @@ def guarded_ratio_interval(
     if clusters.count < 2:
         return -math.inf, math.inf
     ratio = float(parts[:, 0].sum() / parts[:, 1].sum())
-    size = _size(parts[:, 0] - ratio * parts[:, 1], clusters) if size is None else size
+    size = _size(parts[:, 0] - ratio * parts[:, 1], clusters)
     bounds = [_interval(*_with(parts, clusters, extra, size), confidence) for extra in (against_low, against_high)]
     return min(bounds[0][0], ratio), max(bounds[1][1], ratio)
 
