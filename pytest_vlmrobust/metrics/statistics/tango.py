@@ -21,7 +21,8 @@ from .quantiles import critical_value, one_sided
 
 Array = NDArray[np.float64]
 
-_HALVINGS = 50
+_HALVINGS, _EXACT_HALVINGS = 50, 36
+"""Of the interval [-1, 1]: an exact bound costs twenty times as much as Tango's, and is known to 1e-10."""
 _NEVER = 1e-30
 """A chance that stands for 0 where one has to divide."""
 _EDGE = 1e-9
@@ -117,10 +118,13 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
     inside = (least > 0.0) & (least <= left)
     share = np.minimum(other / np.maximum(1.0 - rare, _NEVER), 1.0)
     sides = (np.where(inside, least, 1.0), np.where(inside, left - least + 1.0, 1.0), share)
-    reached = np.where(inside, special.betainc(*sides), least <= 0.0)
-    missed = np.where(inside, special.betaincc(*sides), least > 0.0)
+    # harmful flips have to reach the least number, helpful ones have to miss it; the two integrals lose no digits in their tails
+    harmful_side = np.broadcast_to(up > down, inside.shape)
+    met = np.where(harmful_side, least <= 0.0, least > 0.0).astype(np.float64)
+    for integral, where in ((special.betainc, inside & harmful_side), (special.betaincc, inside & ~harmful_side)):
+        met[where] = integral(*(one[where] for one in np.broadcast_arrays(*sides)))
     unseen: Array = (1.0 - chances.sum(axis=1)).clip(min=0.0)
-    tail: Array = unseen + (chances * np.where(up > down, reached, missed)).sum(axis=1)
+    tail: Array = unseen + (chances * met).sum(axis=1)
     return tail
 
 
@@ -128,12 +132,15 @@ def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
     """Returns the largest drop at which so many flips are still rarer than ``tail``, below 1/2; -1 for a tail of 0."""
     if tail <= 0.0:
         return np.full(harmful.shape, -1.0)
+    # settings of a sweep share few pairs of counts, and each is bounded once
+    (harmful, helpful, n), each = np.unique(np.stack([harmful, helpful, n]), axis=1, return_inverse=True)
     low, high = np.full(harmful.shape, -1.0), (harmful - helpful) / n
-    for _ in range(_HALVINGS):
+    for _ in range(_EXACT_HALVINGS):
         middle = (low + high) / 2.0
         rare = chance_of_excess(harmful, helpful, n, middle) <= tail
         low, high = np.where(rare, middle, low), np.where(rare, high, middle)
-    return low
+    bounds: Array = low[each.reshape(-1)]
+    return bounds
 
 
 def exact_upper(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
