@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, SweepMetric
 from pytest_vlmrobust.core.setting import Setting
-from pytest_vlmrobust.perturbations.patches import GRIDS
+from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS as GRIDS
 from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.shipped import shipped
 

@@ -9,8 +9,7 @@ from pytest_vlmrobust.core.cell import Cell, FamilyMetric, SweepMetric
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
-from pytest_vlmrobust.perturbations.catalog import SETS
-from pytest_vlmrobust.perturbations.patches import GRIDS as OFFERED_GRIDS
+from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS, SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 from .families import families, twin

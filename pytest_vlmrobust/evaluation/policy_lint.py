@@ -10,7 +10,7 @@ from itertools import combinations
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.setting import CLEAN_NAME
-from pytest_vlmrobust.perturbations.patches import GRIDS as OFFERED_GRIDS
+from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
 from pytest_vlmrobust.policies import Bound, Budgets, Judge, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
 from pytest_vlmrobust.policies.budgets import BUILT_IN
 

@@ -112,7 +112,7 @@ def gain_interval(
 
     >>> low, high = gain_interval([1] * 36 + [0] * 13 + [1] * 820, [0] * 36 + [1] * 833)
     >>> round(low, 4), round(high, 4)
-    (0.0130, 0.0409)
+    (0.013, 0.0409)
     """
     tail = one_sided(confidence)
     new, old = paired(after=after, before=before)

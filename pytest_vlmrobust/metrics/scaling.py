@@ -105,7 +105,7 @@ def scale_gain_interval(
 
     >>> low, high = scale_gain_interval([4, 16], [[0] * 36 + [1] * 833, [1] * 36 + [0] * 13 + [1] * 820])
     >>> round(2 * low, 4), round(2 * high, 4)
-    (0.0130, 0.0409)
+    (0.013, 0.0409)
     """
     one_sided(confidence)
     sizes, scores = _scored_family(parameters, scores_by_model)

@@ -37,6 +37,8 @@ FAMILIES = (
     *(patches, ladder, preprocessing, observatory, standins, extras),
 )
 """The modules whose import registered what is built in."""
+OFFERED_GRIDS = patches.GRIDS
+"""Grids of patches; whoever reads them here leaves everything registered in one order."""
 
 ROBUSTBENCH = (
     *("gaussian_blur", "motion_blur", "defocus_blur", "zoom_blur", "glass_blur"),

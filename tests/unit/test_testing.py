@@ -204,9 +204,9 @@ def test_one_check_alone_can_be_made() -> None:
 
 
 def test_checks_that_say_nothing_about_a_metric_are_left_out() -> None:
-    assert set(CHECKS) - set(checks_of(good)) == {"blind"}
-    assert set(CHECKS) - set(checks_of(metrics.accuracy)) == {"blind", "unchanged"}
-    assert set(CHECKS) - set(checks_of("relative_corruption_error")) == set()
+    assert set(CHECKS) - set(checks_of(good)) == {"blind", "coverage"}
+    assert set(CHECKS) - set(checks_of(metrics.accuracy)) == {"blind", "unchanged", "pairing", "coverage"}
+    assert set(CHECKS) - set(checks_of("relative_corruption_error")) == {"coverage"}
 
 
 def test_what_a_metric_does_not_claim_is_said() -> None:

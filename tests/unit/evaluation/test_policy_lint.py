@@ -207,7 +207,7 @@ def test_a_rule_that_only_warns_is_not_refused(write: Path) -> None:
 
 @pytest.mark.parametrize("name", ["pcri_split", "pcri_placebo"])
 def test_what_no_run_measures_cannot_be_gated(write: Path, name: str) -> None:
-    with pytest.raises(PolicyError, match=rf"policy\.yaml:3: rules\[1\]\.metric is '{name}', which no run measures: it needs"):
+    with pytest.raises(PolicyError, match=rf"p\.yaml:\d: rules\[1\]\.metric is '{name}', which no run measures: it needs"):
         policy_of(write, f"{{id: a, metric: {name}, min: 0}}")
 
 

@@ -176,7 +176,7 @@ def test_samples_of_unknown_groups_are_left_out_and_counted() -> None:
 
 
 def test_no_known_group_is_no_comparison() -> None:
-    table = metrics.ScoreTable(np.ones(4), {"fog:low": np.ones(4)}, no_image=np.zeros(4), people=[""] * 4)
+    table = metrics.ScoreTable(np.ones(20), {"fog:low": np.ones(20)}, no_image=np.zeros(20), people=[""] * 20)
     result = metrics.estimate("group_gap", table, "fog:low")
     assert math.isnan(result.value)
     assert result.n == 0

@@ -125,8 +125,8 @@ def test_published_sweeps_break_nothing_and_their_worst_is_said(policy: Policy, 
         (("accuracy_drop", "flip_v", "binary", ""), 15.7, set()),  # Table 24 and its text
         (("accuracy_drop", "flip_v", "binary", ""), 20.1, {"drop-binary"}),
         (("accuracy_drop", "jpeg_compression:high", "digital", "high"), 0.63, set()),  # Table 16
-        (("accuracy_drop", "jpeg_compression:high", "digital", "high"), 3.1, {"drop-harmless"}),
-        (("accuracy_drop", "autocontrast", "binary", ""), 3.1, {"drop-harmless"}),
+        (("accuracy_drop", "jpeg_compression:high", "digital", "high"), 4.1, {"mmbench-drop-harmless"}),
+        (("accuracy_drop", "autocontrast", "binary", ""), 6.1, {"drop-harmless", "mmbench-drop-harmless"}),
         (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 14.2, set()),  # Gemma-3-12B, Table 25
         (("harmful_flip_rate", "glass_blur:low", "blur", "low"), 18.1, {"churn-low"}),
         (("relative_corruption_error", "upsample:high", "resolution", "high"), 65.6, set()),  # Table 5
