@@ -15,6 +15,7 @@ from pytest_vlmrobust.plugin import GatedTest
 
 SUMMARY_METRICS = (
     "clean_accuracy",
+    "accuracy_above_chance",
     "visual_gain",
     "resolution_accuracy",
     "resolution_correlation",

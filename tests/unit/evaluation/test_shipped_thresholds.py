@@ -121,8 +121,7 @@ def test_no_published_model_breaks_the_policy_of_its_paper_and_the_worst_of_nine
 @pytest.mark.parametrize("name", ["default", "strict", "robustbench", "resbench", "ci-smoke"])
 def test_a_model_that_does_not_look_or_hardly_answers_breaks_it_on_any_data(name: str) -> None:
     policy = read(name)
-    answers = "clean_accuracy" if name in {"ci-smoke", "resbench"} else "accuracy_above_chance"
-    for metric, value in (("visual_gain", 0.0), (answers, 0.02)):
+    for metric, value in (("visual_gain", 0.0), ("accuracy_above_chance", 0.02)):
         assert broken(policy, JudgedTest("m", "anything", metric), value), metric
 
 
