@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -195,7 +196,7 @@ def lab(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.setitem(COLLECTIONS._things, "people", lambda: People(PEOPLE, ("light", "dark")))
     for name, settings in FEWER.items():
-        monkeypatch.setitem(catalog.SETS, name, lambda settings=settings: list(settings))
+        monkeypatch.setitem(catalog.SETS, name, partial(list, settings))
     return Lab(pytester)
 
 
