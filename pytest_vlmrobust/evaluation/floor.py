@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.metrics.chance import unseeing
 from pytest_vlmrobust.scoring import score
-from pytest_vlmrobust.scoring.open_answer import normalised
+from pytest_vlmrobust.scoring.grading import normalised
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,18 +3,16 @@
 Unparsed is not wrong and wrong is not an error: see ``core.score.Score``.
 """
 
-from . import benchmarks as benchmarks  # they register their corpus metrics
-from . import caption_corpus as caption_corpus
+from . import caption_corpus
+from . import corpus as benchmarks  # they register their corpus metrics
 from .box_answers import BOX_RULES, BoxExtraction, extract_boxes
-from .box_conventions import ConventionFit, better_convention, convention_fits
-from .boxes import BoxScores, box_coverage, box_scores, read_boxes
-from .checking import check_scoring
+from .boxes import BoxScores, ConventionFit, better_convention, box_coverage, box_scores, convention_fits, read_boxes
 from .choice import CHOICE_RULES, extract_choice
 from .corpus import CORPUS_METRICS, Answered, CorpusMetric, CorpusScore, corpus_score
 from .corpus_sums import CORPUS_SUMS, Sums, corpus_sums
 from .extraction import Extraction
-from .open_answer import OPEN_RULES, extract_open, normalised
-from .scorers import SCORERS, Scorer, names, register, score
+from .grading import OPEN_RULES, extract_open, normalised
+from .scorers import SCORERS, Scorer, check_scoring, names, register, score
 from .yes_no import YES_NO_RULES, extract_yes_no
 
 __all__ = [

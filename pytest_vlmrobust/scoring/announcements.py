@@ -1,15 +1,119 @@
-"""Words after which an answer is announced: "the answer is …", "so …", "I choose …"."""
+"""Where an answer is announced, taken back or corrected, and the short phrases that are the whole of an answer."""
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 
-from .extraction import Outcome, Stop
-from .negation import negated
+from .extraction import CHANGE, HEDGE, WORD, Outcome, Stop, any_of, negated, word
 from .options import Options
-from .patterns import HEDGE, WORD, any_of, word
-from .phrases import LETTER, LONGEST_PHRASE, read_phrase
+from .text import bare, stripped
+
+# A short phrase that is the whole of an answer, or stands where an answer is announced: "B", "(B) dog", "a dog", "A or B".
+
+
+LONGEST_PHRASE = 240
+"""Characters of a phrase that are read."""
+
+LETTER = rf"(?<![{WORD}])(?<![{WORD}]-)([A-Z])(?![{WORD}'°%+]|-[A-Za-z])"
+"""An upper-case letter that stands alone."""
+
+_WORDS_OF_A_REASON = r"because|since|as|due|which|therefore|rather than|instead of|over"
+_HEAD = re.compile(
+    rf"[\s\"'(\[{{<]{{0,6}}(?:(?:the )?(?:option|choice|letter|选项)\s?)?[\s\"'(\[{{<]{{0,6}}"
+    rf"(?P<letter>[A-Za-z])(?![{WORD}'°%+]|-[A-Za-z])(?P<tail>.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_END_OF_LETTER = re.compile(
+    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+(?:{_WORDS_OF_A_REASON})\b|\s?[\u3040-\u9fff\uac00-\ud7a3]",
+    re.IGNORECASE,
+)
+_END_OF_SMALL_LETTER = re.compile(r"\s*$|[\"'>]*[.:)\]}](?:\s|$)|\s*\n")
+_LIST = re.compile(
+    rf"\W*(?:(?:either|both|option|options)\s+)?\(?(?P<one>[A-Za-z])\)?\s*(?:"
+    r"(?:,\s*or|,\s*and|[,;?/&+]|\(?\bor\b|\band\b|和|或者|或|及|与)"
+    rf"(?:\s*,?\s*{HEDGE}\b,?)?|[.,;(]?\s*(?:but )?{HEDGE}\b,?)"
+    rf"\s*(?:(?:option|choice)\s+)?\(?(?P<other>[A-Za-z])(?![{WORD}'])(?!(?<=[AI])\s+[a-z])",
+    re.IGNORECASE,
+)
+_RUN = re.compile(r"\W*([A-Z])((?:\s*[.)]+\s*\(?[A-Z])+)\W*")
+
+
+def bare_letter(phrase: str, options: Options) -> str | None:
+    """Returns the letter that is all of ``phrase``, in either case, whatever quotes and brackets surround it."""
+    letter = stripped(phrase)
+    return letter.upper() if len(letter) == 1 and letter.upper() in options.letters else None
+
+
+def several_letters(phrase: str, options: Options) -> bool:
+    """Says whether ``phrase`` begins with more than one letter: "A or B", "A, maybe B", "A.B.C". One denied does not count."""
+    if _is_run(phrase, options):
+        return True
+    match = _LIST.match(phrase)
+    if not match or match["one"].isupper() != match["other"].isupper():
+        return False
+    letters = {match[name].upper() for name in ("one", "other") if not negated(phrase, *match.span(name))}
+    return len(letters) == 2 and letters <= options.letters
+
+
+def _is_run(phrase: str, options: Options) -> bool:
+    """Says whether ``phrase`` is letters and full stops alone, and not a letter with the letter that is its text."""
+    match = _RUN.fullmatch(phrase)
+    if not match or options.exact(match[2]) == match[1]:
+        return False
+    letters = set(re.findall("[A-Z]", phrase))
+    return len(letters) > 1 and letters <= options.letters
+
+
+def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> Outcome:
+    """Returns the letter that ``phrase`` begins with, when it is set off as one or followed by its own text.
+
+    "B. dog", "(B) dog", "B dog", "B because …", "B, since …", "option B"; in lower case only "b." and "b)". "A dog" may be an
+    article or a letter and is a stop when ``dog`` is another option; "A dog is running" is no letter. Where a letter is
+    ``expected``, "B here" is one too (not A and I, which are words).
+    """
+    match = _HEAD.match(phrase)
+    if not match or match["letter"].upper() not in options.letters or several_letters(phrase, options):
+        return None
+    letter, tail = match["letter"].upper(), match["tail"]
+    if negated(phrase, *match.span("letter")):
+        return None
+    ends = _END_OF_LETTER if match["letter"].isupper() else _END_OF_SMALL_LETTER
+    if ends.match(tail):
+        return letter
+    return _before_words(letter, tail, options, expected=expected) if match["letter"].isupper() else None
+
+
+def _before_words(letter: str, tail: str, options: Options, *, expected: bool) -> Outcome:
+    whole = options.exact(tail)
+    if whole and whole != letter:
+        return Stop.AMBIGUOUS
+    own_text = whole or (letter != "A" and options.begins(tail, letter))
+    return letter if own_text or (expected and letter not in "AI" and tail.startswith(" ")) else None
+
+
+def read_phrase(phrase: str, options: Options, *, expected: bool = False) -> Outcome:
+    """Returns what an announced answer says: a letter, an option's text, or the text of one option at its beginning."""
+    line = phrase.strip().partition("\n")[0][:LONGEST_PHRASE]
+    letter = bare_letter(phrase, options) or bare_letter(line, options)
+    if letter:
+        return letter
+    if several_letters(line, options):
+        return Stop.AMBIGUOUS
+    return options.exact(line) or leading_letter(line, options, expected=expected) or _leading_text(line, options)
+
+
+def _leading_text(line: str, options: Options) -> Outcome:
+    meant = options.meant_in(line)
+    if len(meant) == 1:
+        (letter,) = meant
+        return letter if options.begins(line, letter) else None
+    return Stop.AMBIGUOUS if len(meant) > 1 and any(options.begins(line, letter) for letter in meant) else None
+
+
+# Words after which an answer is announced: "the answer is …", "so …", "I choose …".
+
 
 _BEST = ("correct", "right", "best", "final", "appropriate", "accurate", "likely", "suitable", "plausible")
 _OPTION = any_of("option", "choice", "letter", "response", "one")
@@ -126,3 +230,68 @@ def _phrases(text: str, start: int) -> Iterator[str]:
     sentence = _END_OF_SENTENCE.split(line, maxsplit=1)[0]
     if sentence != line:
         yield sentence
+
+
+# What a model takes back is no answer: of "A? No, B" and "not A but B", only "B" is left to be read.
+
+
+_CORRECTION_REACH = 120
+"""Characters before a change of mind in which the letter that it takes back is looked for."""
+_MOST_CHANGES = 20
+_ASKED = "吗嗎呢? "
+
+_NO = word(r"no(?=\s*[,.!;:-]|\s+(?:wait|actually|sorry|it)\b|\s+\(?[a-z]\)?\s*(?:[.!]\s*)?$)", "nope")
+_STATEMENT = any_of(
+    "it's",
+    "it is",
+    "it must be",
+    "it should be",
+    "make (?:it|that)",
+    "(?:the|my) (?:(?:correct|right|final) )?answer is",
+    r"(?:i(?:'d|'ll| would| will)? )?(?:now )?(?:(?:say|go with|choose|pick|(?:change|switch) (?:(?:my answer|it|that) )?to)\b)",
+)
+_CHINESE = r"(?:不(?:是|对|對)?|等等|等一下|更正)\s?[,.!;:]\s?(?:答案)?(?:应该|應該)?[是为為选選]"
+_TURN = re.compile(
+    rf"(?:(?:(?:{CHANGE}|{_NO})[\s,.!;:()-]{{0,6}}){{1,5}}(?:{_STATEMENT}\s)?(?:(?:option|choice)\s)?|{_CHINESE}\s?)\(?"
+    rf"(?P<letter>[a-z])(?<![{WORD}][a-z])(?![{WORD}'])"
+)
+_LETTER = re.compile(LETTER)
+_NOT_BUT = re.compile(rf"\b[Nn]ot (?:option )?\(?{LETTER}\)?,? but (?:rather )?(?:option )?\(?(?={LETTER})")
+_SETTLED = re.compile(
+    r"\)?\s*(?:$|[.,;!:\n)]|\?\s*yes\b|(?:is|seems) (?:the )?(?:correct|right|answer|best|better)\b)", re.IGNORECASE
+)
+
+
+def without_corrected(text: str, options: Options) -> str:
+    """Returns ``text`` without a letter that is taken back for another, and without the words that do so.
+
+    "The answer is A? No, B." becomes "The answer is B."; so do "A - wait, B", "A. cat. Actually, B. dog", "A. Let me
+    check. It's B" and "not A but B". The
+    letter taken back may have its own text behind it; the other must be settled on: "A. No, B is wrong" stays.
+    """
+    last_turns = deque(_TURN.finditer(text.lower()), maxlen=_MOST_CHANGES)
+    turns = [(_taken_back(text, match.start(), options), match.start("letter")) for match in last_turns]
+    contrasts = [(match.start(), match.end()) for match in _NOT_BUT.finditer(text) if match[1] in options.letters]
+    kept_from = len(text)
+    for start, end in sorted(turns + contrasts)[-_MOST_CHANGES:][::-1]:
+        if start >= 0 and end <= kept_from and _settled(text, end, options):
+            text, kept_from = text[:start] + text[end:], start
+    return text
+
+
+def _taken_back(text: str, turn: int, options: Options) -> int:
+    """Returns where the letter stands that the change of mind at ``turn`` takes back; -1 for none."""
+    for match in _LETTER.finditer(text, max(0, turn - _CORRECTION_REACH), turn):
+        letter, between = match[1], bare(text[match.end() : turn].rstrip(" -")).rstrip(_ASKED)
+        if letter in options.letters and not (between and letter not in options.whole.get(between, ())):
+            own_text = not between and options.begins(text[match.end() :], letter)
+            return -1 if own_text else match.start()
+    return -1
+
+
+def _settled(text: str, position: int, options: Options) -> bool:
+    """Says whether the letter at ``position`` is an option, not denied, and all that is said, or said with its own text."""
+    letter, rest = text[position], text[position : position + _CORRECTION_REACH]
+    if letter not in options.letters or negated(rest, 0, 1):
+        return False
+    return _SETTLED.match(rest, 1) is not None or options.begins(rest[1:], letter)

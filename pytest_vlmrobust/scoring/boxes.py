@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pytest_vlmrobust.core.boxes import LEFT_EYE, RIGHT_EYE, Box, BoxSpace, Localisation, overlap, swapped
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.boxes import (
+    CONVENTIONS,
+    LEFT_EYE,
+    PIXELS,
+    RESIZED_PIXELS,
+    RIGHT_EYE,
+    Box,
+    BoxSpace,
+    Localisation,
+    box_space,
+    overlap,
+    swapped,
+)
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
@@ -138,3 +152,123 @@ def _written(boxes: Boxes) -> str:
 def _shortest(number: float) -> int | float:
     tenths = round(number, 1)
     return int(tenths) if tenths.is_integer() else tenths
+
+
+# Does a model write its boxes in the coordinates that were declared for it? What it says about unperturbed pictures tells.
+#
+# Each answer is read in every convention of ``core.boxes``. A model that finds boxes at all overlaps the truth in one of them and
+# hardly in the others; noise overlaps little in any.
+
+
+LEAST_GAIN = 0.1
+"""Mean overlap by which another convention has to be better before anybody is told."""
+LEAST_FIT = 0.5
+"""Mean overlap that another convention has to reach: boxes that fit badly in every convention were written in none of them."""
+ERROR_RATE = 0.01
+"""Greatest probability of being told for no reason, over all other conventions together."""
+
+_SIZE = re.compile(r"(\d{1,6})x(\d{1,6})")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConventionFit:
+    """How well boxes fit when they are read in one convention."""
+
+    overlaps: tuple[float, ...]
+    """Mean overlap of the boxes given for each sample, in [0, 1]; samples for which none was given are not among them."""
+
+    @property
+    def mean(self) -> float:
+        """Mean of the overlaps; NaN of none."""
+        return math.fsum(self.overlaps) / len(self.overlaps) if self.overlaps else math.nan
+
+
+def convention_fits(samples: Sequence[Sample], predictions: Sequence[Prediction]) -> dict[str, ConventionFit]:
+    """Returns how well the same answers fit the true boxes in each convention.
+
+    What no box was given for says nothing about conventions and is left out. So is a convention in pixels after the processor,
+    where the backend did not say these for every answer (``image_sizes`` of its details, of which the last is taken) and the
+    sample was not asked in it.
+
+    Raises:
+        UsageError: a sample does not say where things are.
+        ValueError: samples and predictions differ in length.
+    """
+    by_sample = [fits for sample, said in zip(samples, predictions, strict=True) if (fits := _fits(sample, said))]
+    known = [name for name in CONVENTIONS if by_sample and all(name in fits for fits in by_sample)]
+    return {name: ConventionFit(tuple(fits[name] for fits in by_sample)) for name in known}
+
+
+def better_convention(model: str, declared: str, samples: Sequence[Sample], predictions: Sequence[Prediction]) -> str | None:
+    """Says that the boxes of a model fit another convention clearly better than the declared one; None where none does.
+
+    Clearly better is: a mean overlap of at least ``LEAST_FIT`` that is higher by at least ``LEAST_GAIN``, a higher overlap for
+    more than half of the samples, and so often higher rather than lower that chance would do it with a probability of at most
+    ``ERROR_RATE`` (one-sided exact sign test over samples, Bonferroni over the other conventions). That takes at least ten
+    samples. Of several, the best is named.
+
+    Args:
+        model: the model's name, for the sentence.
+        declared: the convention that is declared for it; empty for none, which is ``pixels``.
+        samples: questions about unperturbed pictures, of one task, so that they do not depend on one another.
+        predictions: the answers, in the same order.
+
+    Raises:
+        UnknownName: the declared convention is none.
+        UsageError: a sample does not say where things are.
+        ValueError: samples and predictions differ in length.
+    """
+    spoken = declared or PIXELS
+    if spoken not in CONVENTIONS:
+        raise UnknownName("box convention", declared, CONVENTIONS)
+    fits = convention_fits(samples, predictions)
+    own = fits.get(spoken)
+    others = {name: fit for name, fit in fits.items() if own and name != spoken and _clearly_better(fit, own, len(fits) - 1)}
+    if not own or not others:
+        return None
+    best = max(others, key=lambda name: others[name].mean)
+    used = f"the declared {spoken!r}" if declared else f"{spoken!r}, which is taken where none is declared"
+    return (
+        f"boxes of {model} fit {best!r} better (mean IoU {others[best].mean:.2f}) than {used} ({own.mean:.2f}) on "
+        f"{len(own.overlaps)} unperturbed samples: set box_convention in the models file"
+    )
+
+
+def _fits(sample: Sample, prediction: Prediction) -> Mapping[str, float]:
+    """Returns the mean overlap of the boxes that were given, by convention; nothing without a box."""
+    about = localisation(sample)
+    found = extract_boxes(prediction.text, about.boxes)
+    given = sum(box is not None for box in (found.boxes or {}).values())
+    if prediction.finish_reason == "error" or not given:
+        return {}
+    readings = {name: in_pixels(found, about, space) for name, space in _spaces(about, prediction)}
+    return {name: mean_overlap(boxes, about) * len(boxes) / given for name, boxes in readings.items() if boxes}
+
+
+def _spaces(about: Localisation, prediction: Prediction) -> Iterator[tuple[str, BoxSpace]]:
+    """Yields the conventions that can be tried; of the one that the sample was asked in, its own space."""
+    asked, seen = about.spoken, _seen(prediction)
+    for name in CONVENTIONS:
+        if name == asked.name:
+            yield name, asked
+        elif seen or not name.startswith(RESIZED_PIXELS):
+            yield name, box_space(name, about.size, seen)
+
+
+def _seen(prediction: Prediction) -> tuple[int, int] | None:
+    """Returns width and height after the processor of the last picture: the one that is asked about."""
+    last = _SIZE.fullmatch(str(prediction.details.get("image_sizes", "")).rpartition(",")[2])
+    return (int(last[1]), int(last[2])) if last else None
+
+
+def _clearly_better(fit: ConventionFit, own: ConventionFit, comparisons: int) -> bool:
+    gains = [other - mine for other, mine in zip(fit.overlaps, own.overlaps, strict=True)]
+    wins, losses = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    often = 2 * wins > len(gains) and _sign_test(wins, losses) * comparisons <= ERROR_RATE
+    return often and fit.mean >= LEAST_FIT and fit.mean - own.mean >= LEAST_GAIN
+
+
+def _sign_test(wins: int, losses: int) -> float:
+    """Returns the probability of as many wins or more when both are equally likely."""
+    trials = wins + losses
+    return float(sum(math.comb(trials, count) for count in range(wins, trials + 1)) / 2**trials)

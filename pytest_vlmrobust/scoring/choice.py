@@ -13,17 +13,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .announcements import ANSWER, CHOSEN, CONCLUSION, announced
-from .corrections import without_corrected
-from .extraction import Extraction, Ladder, Outcome, Stop, agreed, climb
-from .final_answers import final_answer, lesser_answer
-from .json_answers import Document, read_json
-from .negation import negated
-from .options import Options, ends_here
-from .patterns import HEDGE, QUESTION, WORD, any_of
-from .phrases import LETTER, LONGEST_PHRASE, bare_letter, leading_letter, read_phrase, several_letters
-from .refusal import is_refusal
-from .spellings import with_cells, with_lettered_pictures
+from .announcements import (
+    ANSWER,
+    CHOSEN,
+    CONCLUSION,
+    LETTER,
+    LONGEST_PHRASE,
+    announced,
+    bare_letter,
+    leading_letter,
+    read_phrase,
+    several_letters,
+    without_corrected,
+)
+from .extraction import HEDGE, QUESTION, WORD, Extraction, Ladder, Outcome, Stop, agreed, any_of, climb, is_refusal, negated
+from .json_answers import Document, final_answer, lesser_answer, read_json
+from .options import Options, ends_here, with_cells, with_lettered_pictures
 from .text import boxed, final_words, plain, straightened, tagged
 from .yes_no import extract_yes_no
 

@@ -17,9 +17,8 @@ from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 
-from .benchmarks import wants_yes
 from .caption_corpus import bleu_counts, cider_values, rouge_l_values
-from .corpus import Answered, failed, grouped, key, key_or_group
+from .corpus import Answered, failed, grouped, key, key_or_group, wants_yes
 
 Array = NDArray[np.float64]
 Value = Callable[[Array], Array]

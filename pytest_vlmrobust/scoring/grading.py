@@ -2,17 +2,108 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable
+from typing import Final
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 
-from .extraction import Extraction, Stop
-from .open_answer import extract_open
-from .refusal import is_refusal
-from .text import final_words, folded, plain
+from .extraction import Extraction, Ladder, Outcome, Stop, climb, is_refusal
+from .text import NUMBER_WORDS, boxed, final_words, folded, plain, straightened, tagged
+
+# Which words of a free answer are the answer, and when two answers are the same.
+
+
+_STATEMENT = re.compile(
+    r"\b(?:answer|ans)\b(?: (?:to|for|of|here) [^.:\n]{1,60}?)?\s*(?:(?:is|are|would be|should be)\s*:?|[:=])\s*"
+    r"(?P<answer>[^\n]*?)\s*(?:[.!](?=\s|$)|$)"
+    r"|答案\s*(?:是|为|:)+\s*(?P<chinese>[^\n.]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NUMBER = re.compile(r"(?<![\w.])([+-]?)(\d{1,3}(?:,\d{3})+|\d+|(?=\.\d))(?:\.(\d+))?(?![\w])")
+_JOINT = re.compile(r"(?<=[^\W\d])\.(?=[^\W\d])|'")
+_PUNCTUATION = re.compile(r"(?<!\d)\.|\.(?!\d)|[,!?;:\"()\[\]{}<>`*_~]")
+_HYPHEN = re.compile(r"(?<=[^\W\d])-(?=[^\W\d])")
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_DIGITS: Final = dict(zip(NUMBER_WORDS, map(str, range(len(NUMBER_WORDS))), strict=True))
+
+
+def extract_open(text: str) -> Extraction:
+    """Returns the words of ``text`` that answer an open question; never raises.
+
+    >>> extract_open("The sign is red. Answer: stop")
+    Extraction(answer='stop', rule='statement')
+    """
+    said = final_words(text)
+    if said is None:
+        return Extraction(None, "unfinished_thinking")
+    return climb(OPEN_RULES, said) if plain(said) else Extraction(None, "empty")
+
+
+def _answer_tag(said: str) -> Outcome:
+    """``<answer>red</answer>``: what stands in the last one."""
+    return _only(tagged(said))
+
+
+def _boxed(said: str) -> Outcome:
+    r"""``\boxed{42}``: what stands in the last one."""
+    return _only(boxed(said))
+
+
+def _only(content: str | None) -> Outcome:
+    return None if content is None else plain(content).strip("{} ") or Stop.NONE
+
+
+def _statement(said: str) -> Outcome:
+    """``The answer is red``, ``Answer: red``: the last one, to the end of its sentence or line."""
+    found = [match["answer"] or match["chinese"] for match in _STATEMENT.finditer(plain(said))]
+    return next((answer.strip() for answer in reversed(found) if answer and answer.strip()), None)
+
+
+def _refusal(said: str) -> Outcome:
+    """``I cannot tell``: no answer."""
+    return Stop.REFUSAL if is_refusal(plain(said).lower()) else None
+
+
+def _whole(said: str) -> Outcome:
+    """Everything that was said."""
+    return plain(said)
+
+
+OPEN_RULES: Final[Ladder[str]] = {
+    "answer_tag": _answer_tag,
+    "boxed": _boxed,
+    "statement": _statement,
+    "refusal": _refusal,
+    "whole": _whole,
+}
+
+
+def normalised(answer: str) -> str:
+    """Returns the spelling under which answers are compared.
+
+    Compatibility-normalised and case folded; without punctuation, articles and line breaks (``U.S.A.`` is ``usa``); hyphens
+    between letters are blanks; numbers from zero to twelve in digits; ``1,000``, ``3.0`` and ``.50`` as ``1000``, ``3`` and
+    ``0.5``. Signs, units, ``%`` and currency stay, since they are part of the answer. An answer of which nothing is left is
+    kept as it is.
+
+    >>> normalised("The T-shirts, two of them."), normalised("$1,000.50"), normalised("?!")
+    ('t shirts 2 of them', '$1000.5', '?!')
+    """
+    text = straightened(unicodedata.normalize("NFKC", answer)).casefold()
+    text = _JOINT.sub("", _HYPHEN.sub(" ", _NUMBER.sub(_number, text)))
+    words = _ARTICLES.sub(" ", _PUNCTUATION.sub(" ", text)).split()
+    return " ".join(_DIGITS.get(word, word) for word in words) or answer.strip().casefold()
+
+
+def _number(match: re.Match[str]) -> str:
+    sign, whole, fraction = match[1], match[2].replace(",", "").lstrip("0"), (match[3] or "").rstrip("0")
+    return ("-" if sign == "-" else "") + (whole or "0") + (f".{fraction}" if fraction else "")
+
 
 TRUNCATED = Stop.TRUNCATED.value
 WHOLE = "whole"

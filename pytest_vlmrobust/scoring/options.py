@@ -3,18 +3,96 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 
-from .extraction import Outcome, Stop, agreed
-from .negation import negated
-from .quantities import is_other, spellings
-from .spellings import are_cells, are_pictures, with_cells
+from .extraction import Outcome, Stop, agreed, negated
 from .text import NUMBER_WORDS, bare, folded, stripped
+
+# Options that are numbers or measures: the 12 of "12:30" and of "at least 12" is another quantity, and "5cm" is "5 cm".
+
+
+_REACH = 24
+"""Characters before and after a number that may make it another one."""
+
+_WORDS = "|".join(NUMBER_WORDS)
+_NUMBER = re.compile(rf"\d[\d.,]*|{_WORDS}")
+_MEASURE = re.compile(r"(\d[\d.,]*)\s?([^\W\d_]{1,6}[23²³]?|%|°[cf]?)")
+_SIGN = r"\s?(?:[+*/\u00d7÷:^~-]|\bx\b|\b(?:or|to|and|plus|minus|times|divided by)\b)\s?"
+_BEFORE = re.compile(
+    rf"(?:(?:\d|\b(?:{_WORDS})){_SIGN}|"
+    r"\b(?:at (?:least|most)|over|under|above|below|up to|nearly|almost|between|minus|negative)\s)$"
+)
+_AFTER = re.compile(
+    rf"{_SIGN}(?:\d|(?:{_WORDS})\b)|\+"
+    r"|\s(?:or|and) (?:more|less|fewer|above|below|over|under)\b|\sat (?:least|most)\b|\sand a half\b"
+)
+
+
+def is_other(sentence: str, start: int, end: int) -> bool:
+    """Says whether the number ``sentence[start:end]`` is part of another quantity, or one of several; lower case is expected.
+
+    >>> is_other("12 + 3 = 15", 0, 2), is_other("it is at least 12", 15, 17), is_other("9 + 3 = 12", 8, 10)
+    (True, True, False)
+    """
+    if not _NUMBER.fullmatch(sentence, start, end):
+        return False
+    return _BEFORE.search(sentence[max(0, start - _REACH) : start]) is not None or _AFTER.match(sentence, end) is not None
+
+
+def spellings(words: str) -> tuple[str, ...]:
+    """Returns a measure with a blank and without (``5 cm``, ``5cm``); nothing for other words."""
+    match = _MEASURE.fullmatch(words)
+    return (f"{match[1]} {match[2]}", f"{match[1]}{match[2]}") if match else ()
+
+
+# Options that are cells of a grid or pictures have no words of their own: other ways to say them are put into one.
+
+
+_BRACKETED = re.compile(r"[\[(]\s*(\d{1,2})\s*[,;]\s*(\d{1,2})\s*[\])]")
+_OF = r"\s*+(?:(?:=|:|is|number)\s*+)?(\d{1,2})(?!\d)"
+_AND = r"\s*+(?:[,;/]\s*+)?(?:and\s*+)?"
+_ROW_FIRST = re.compile(rf"\brow{_OF}{_AND}col(?:umn)?{_OF}", re.IGNORECASE)
+_COLUMN_FIRST = re.compile(rf"\bcol(?:umn)?{_OF}{_AND}row{_OF}", re.IGNORECASE)
+_ROW_MEMBER, _COLUMN_MEMBER = (rf"[\"']{name}[\"']\s*+:\s*+[\"']?(\d{{1,2}})(?![\d.])[\"']?" for name in ("row", "col(?:umn)?"))
+_ROW_MEMBER_FIRST = re.compile(rf"{_ROW_MEMBER}\s*+,\s*+{_COLUMN_MEMBER}", re.IGNORECASE)
+_COLUMN_MEMBER_FIRST = re.compile(rf"{_COLUMN_MEMBER}\s*+,\s*+{_ROW_MEMBER}", re.IGNORECASE)
+_PICTURE = re.compile(r"\b(?:the\s)?(?:image|picture|photo|candidate)\s(?=\(?[A-Z]\)?(?![\w']))", re.IGNORECASE)
+
+
+def are_cells(texts: Iterable[str]) -> bool:
+    """Says whether all options are cells of a grid: ``[0,1]``, ``(0, 1)``."""
+    found = list(texts)
+    return bool(found) and all(_BRACKETED.fullmatch(text.strip()) for text in found)
+
+
+def are_pictures(texts: Iterable[str]) -> bool:
+    """Says whether all options are pictures, without a word."""
+    found = list(texts)
+    return bool(found) and all(text.strip() == IMAGE_MARK for text in found)
+
+
+def with_cells(text: str) -> str:
+    """Returns ``text`` with every cell of a grid spelled ``[row,column]``; both are counted from 0 as the options are.
+
+    Of an object in JSON, the members ``row`` and ``column`` become one, ``cell``.
+
+    >>> with_cells("It is (0, 1), that is, row 0, column 1.")
+    'It is [0,1], that is, [0,1].'
+    """
+    spelled = _ROW_MEMBER_FIRST.sub(r'"cell": [\1,\2]', _BRACKETED.sub(r"[\1,\2]", text))
+    spelled = _COLUMN_MEMBER_FIRST.sub(r'"cell": [\2,\1]', spelled)
+    return _COLUMN_FIRST.sub(r"[\2,\1]", _ROW_FIRST.sub(r"[\1,\2]", spelled))
+
+
+def with_lettered_pictures(text: str) -> str:
+    """Returns ``text`` with pictures called options: ``the image B`` is ``option B``."""
+    return _PICTURE.sub("option ", text)
+
 
 _CAPITAL_A = re.compile(r"\W*A\s")
 _DECORATION = 80

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 
 from .boxes import score_boxes
-from .captions import score_rouge_l
 from .choice import extract_choice
+from .corpus import CORPUS_METRICS
 from .extraction import Extraction
-from .grading import best, read
-from .numeric import score_numeric, score_relaxed
-from .open_answer import normalised
-from .overlap import score_anls, score_ocr_recall
+from .grading import best, normalised, read
+from .numbers import score_numeric, score_relaxed
+from .open_answers import score_anls, score_ocr_recall, score_rouge_l, score_vqa_soft
 from .text import folded
-from .vqa import score_vqa_soft
 from .yes_no import extract_yes_no
 
 Scorer = Callable[[Sample, Prediction], Score]
@@ -106,3 +105,22 @@ register("anls", score_anls)
 register("ocr_recall", score_ocr_recall)
 register("rouge_l", score_rouge_l)
 register("boxes", score_boxes)
+
+
+# Checking: whether what a data set names to score it exists, before any model is asked.
+
+
+def check_scoring(dataset: str, corpus_metric: str, samples: Iterable[Sample]) -> None:
+    """Looks up the corpus metric of a data set, and the scorer of each of its samples.
+
+    Raises:
+        UnknownName: one of them is not registered; names the data set, and the first sample that asks for it.
+    """
+    if corpus_metric not in CORPUS_METRICS:
+        raise UnknownName("corpus metric", corpus_metric, CORPUS_METRICS.names(), where=f"dataset {dataset!r}")
+    first: dict[str, Sample] = {}
+    for sample in samples:
+        first.setdefault(sample.scorer or sample.task, sample)
+    for name, sample in first.items():
+        if name not in SCORERS:
+            raise UnknownName("scorer", name, SCORERS.names(), where=f"dataset {dataset!r}, sample {sample.id!r}")

@@ -9,10 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from .extraction import Extraction, Ladder, Outcome, Stop, agreed, climb
-from .negation import negated
-from .patterns import CHANGE, QUESTION, word
-from .refusal import is_refusal
+from .extraction import CHANGE, QUESTION, Extraction, Ladder, Outcome, Stop, agreed, climb, is_refusal, negated, word
 from .text import boxed, final_words, plain, stripped, tagged
 
 _SYNONYMS: Final = {

@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
+from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.scoring import Extraction, extract_choice, score
 from pytest_vlmrobust.scoring.json_answers import DEEPEST, read_json, read_value
 
 
@@ -114,3 +118,189 @@ def test_any_text_is_read_without_complaint(text: str) -> None:
     assert ends == sorted(ends)
     assert all(isinstance(found.value, list | dict) for found in document.values)
     assert document.cut is None or document.cut >= max(ends, default=0)
+
+
+# Options answered in JSON, options that are cells of a grid, and options that are pictures.
+
+
+ANIMALS = {"A": "cat", "B": "dog", "C": "red car", "D": "12"}
+CELLS = {"A": "[0,1]", "B": "[1,0]", "C": "[1,1]", "D": "[0,0]"}
+PICTURES = dict.fromkeys("ABCD", IMAGE_MARK)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "rule"),
+    [
+        ('{"final_answer": "B"}', "B", "final_answer"),
+        ('{"final_answer": "b"}', "B", "final_answer"),
+        ('{"FINAL_ANSWER": "(B)"}', "B", "final_answer"),
+        ('{"final answer": "B. dog"}', "B", "final_answer"),
+        ('{"finalAnswer": "B"}', "B", "final_answer"),
+        ('{"Final-Answer": "the dog"}', "B", "final_answer"),
+        ("{'final_answer': 'B'}", "B", "final_answer"),
+        ("{final_answer: B}", "B", "final_answer"),
+        ("{final_answer: B. dog, I think}", "B", "final_answer"),
+        ("final_answer: B", "B", "final_answer"),
+        ('"final_answer": "B"', "B", "final_answer"),
+        ('{"final_answer": ["B"]}', "B", "final_answer"),
+        ('{"final_answer": {"option": "B", "text": "dog"}}', "B", "final_answer"),
+        ('{"final_answer": 12}', "D", "final_answer"),
+        ('{"reasoning": "The answer is A at first sight", "final_answer": "B"}', "B", "final_answer"),
+        ('{"reasoning": "They say "A", "B" or "C" here", "final_answer": "B"}', "B", "final_answer"),
+        ('So it is A.\n```json\n{"reasoning": "…", "final_answer": "B"}\n```', "B", "final_answer"),
+        ('<think>{"final_answer": "A"}</think>{"final_answer": "B"}', "B", "final_answer"),
+        ('<answer>{"final_answer": "B"}</answer>', "B", "final_answer"),
+        ('{"final_answer": "A"} No, wait: {"final_answer": "B"}', "B", "final_answer"),
+        ('{"answer": {"final_answer": "B"}}', "B", "final_answer"),
+        ('{"final_answer": "B"}\n{"final_answer": "B"}\n{"final_ans', "B", "final_answer"),
+        ('{"reasoning": "The answer is A at first sight", "answer": "B"}', "B", "json"),
+        ('{"reasoning": "A", "Choice": "B"}', "B", "json"),
+        ('{"option": "B", "why": "A is no dog"}', "B", "json"),
+        ('{"result": {"why": "A", "answer": "a dog"}}', "B", "json"),
+        ('{"why": "", "answer": "A"} or {"why": "", "answer": "B"}', "B", "json"),
+        ('{"answer": "B"}', "B", "marked_letter"),
+        ('{"answer": "A"}{"answer": "B"}', "B", "json"),
+        ('{"answer": "A"}\nNo, wait:\n{"answer": "dog"}', "B", "json"),
+        ('{"option": "A"}\n{"option": "B"}', None, "ambiguous"),
+        ('[{"option": "A", "right": true}, {"option": "B", "right": false}]', None, "ambiguous"),
+        ('{"final_answer": "A or B"}', None, "ambiguous"),
+        ('{"final_answer": ["A", "B"]}', None, "ambiguous"),
+        ('{"final_answer": "a cat and a dog"}', None, "ambiguous"),
+        ('The answer is B. {"final_answer": "E"}', None, "none"),
+        ('The answer is B. {"final_answer": ""}', None, "none"),
+        ('The answer is B. {"final_answer": null}', None, "none"),
+        ('The answer is B. {"why": "", "answer": "none of them"}', None, "none"),
+        ('{"reasoning": "The answer is B, because', None, "truncated"),
+        ('{"final_answer": "B", "reasoning": "it', None, "truncated"),
+        ('{"final_answer": "B', None, "truncated"),
+        ('{"final_answer": "A"} No, wait: {"final_answer": ', None, "truncated"),
+        ("final_answer:", None, "truncated"),
+    ],
+)
+def test_answers_in_json(text: str, answer: str | None, rule: str) -> None:
+    assert extract_choice(text, ANIMALS) == Extraction(answer, rule)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        *["[{r},{c}]", "[{r}, {c}]", "({r},{c})", "( {r} ; {c} )", "**[{r}, {c}]**", "the cell [{r},{c}]", "Answer: [{r}, {c}]"],
+        *[
+            "The answer is ({r}, {c}).",
+            "It is in cell [{r},{c}].",
+            "row {r}, column {c}",
+            "Row {r} and col {c}",
+            "column {c}, row {r}",
+        ],
+        *['{{"final_answer": "[{r},{c}]"}}', '{{"final_answer": [{r}, {c}]}}', '{{"final_answer": "row {r}, column {c}"}}'],
+        *[
+            '{{"final_answer": "cell ({r}, {c})"}}',
+            '{{"final_answer": {{"row": {r}, "column": {c}}}}}',
+            '{{"final_answer": [[{r}, {c}]]}}',
+        ],
+        *['{{"reasoning": "[0,0] is a word, [1,1] a face", "final_answer": "[{r},{c}]"}}', '{{"answer": [{r}, {c}]}}'],
+        *['{{"row": {r}, "column": {c}}}', '```json\n{{"row": {r}, "column": {c}}}\n```', "{{'column': '{c}', 'row': '{r}'}}"],
+        '{{"reasoning": "[0,0] is a word, [1,1] a face", "row": {r}, "col": {c}}}',
+        '{{"final_answer": {{"cell": {{"row": {r}, "column": {c}}}}}}}',
+        '{{"row": 5, "column": 5}} is outside, so it is {{"row": {r}, "column": {c}}}',
+        '[{{"row": 0, "column": 0, "shows": "a word"}}, {{"row": 0, "column": 1, "shows": "a face"}}] The answer is [{r},{c}].',
+        *["[{r},{c}], not [5,5]", "\\boxed{{[{r}, {c}]}}", "<answer>({r}, {c})</answer>", "I looked at all of them.\n[{r}, {c}]"],
+    ],
+)
+@pytest.mark.parametrize(
+    "options", [CELLS, {letter: cell.replace(",", ", ") for letter, cell in CELLS.items()}], ids=["tight", "loose"]
+)
+def test_every_cell_is_read_alike(template: str, options: dict[str, str]) -> None:
+    for letter, cell in CELLS.items():
+        assert extract_choice(template.format(r=cell[1], c=cell[3]), options).answer == letter
+
+
+@pytest.mark.parametrize("letter", "ABCD")
+@pytest.mark.parametrize("template", ["{}", "({})", "The answer is {}.", '{{"final_answer": "{}"}}'])
+def test_cells_may_be_named_by_their_letter(template: str, letter: str) -> None:
+    assert extract_choice(template.format(letter), CELLS).answer == letter
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("[0,0] or [0,1]", "ambiguous"),
+        ('{"final_answer": "[0,0] or [0,1]"}', "ambiguous"),
+        ('{"final_answer": [[0, 0], [0, 1]]}', "ambiguous"),
+        ("[2,2]", "none"),
+        ("[0,1,1,1]", "none"),
+        ("[10,10]", "none"),
+        ("[0]", "none"),
+        ('{"row": 5, "column": 0}', "none"),
+        ('{"row": 0.5, "column": 0}', "none"),
+        ('{"row": 0}', "none"),
+        ("I looked at row 0.", "none"),
+        ("It is not [0,0].", "none"),
+    ],
+)
+def test_what_is_not_one_cell_is_no_answer(text: str, rule: str) -> None:
+    assert extract_choice(text, CELLS) == Extraction(None, rule)
+
+
+def test_cells_are_only_spelled_where_options_are_cells() -> None:
+    assert extract_choice("(0, 1)", {"A": "(0, 1]", "B": "cat"}).answer == "A"
+    assert extract_choice("row 0, column 1", {"A": "row 0, column 1", "B": "cat"}).answer == "A"
+
+
+@pytest.mark.parametrize("letter", "ABCD")
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{}",
+        "Image {}",
+        "image ({})",
+        "The answer is image {}.",
+        "Candidate {} shows the same face.",
+        '{{"final_answer": "Image {}"}}',
+    ],
+)
+def test_pictures_are_named_by_their_letter(template: str, letter: str) -> None:
+    assert extract_choice(template.format(letter), PICTURES).answer == letter
+
+
+@pytest.mark.parametrize(
+    "text", [IMAGE_MARK, f"The answer is {IMAGE_MARK}.", f'{{"final_answer": "{IMAGE_MARK}"}}', f"\\boxed{{{IMAGE_MARK}}}"]
+)
+def test_the_mark_of_a_picture_is_never_an_answer(text: str) -> None:
+    assert extract_choice(text, PICTURES) == Extraction(None, "none")
+    assert extract_choice(text, {"A": f"{IMAGE_MARK} a cat", "B": "dog"}) == Extraction(None, "none")
+    assert extract_choice("a cat", {"A": f"{IMAGE_MARK} a cat", "B": "dog"}).answer == "A"
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(st.characters(codec="ascii", exclude_characters="ABCDabcd"), max_size=80))
+def test_words_never_choose_a_picture(text: str) -> None:
+    assert extract_choice(f"{text}{IMAGE_MARK}{text}", PICTURES).answer is None
+
+
+def test_a_cut_off_object_is_unparsed() -> None:
+    sample = Sample("1", (), "?", "B", "choice", ANIMALS)
+    assert score(sample, Prediction('{"reasoning": "the answer is B', "generate")) == Score.unparsed("truncated")
+
+
+@pytest.mark.parametrize("options", [ANIMALS, CELLS, PICTURES], ids=["animals", "cells", "pictures"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "{",
+        '{"',
+        '{"a":',
+        '"final_answer": ',
+        '{"answer": "B", "x": 1} ',
+        "row ",
+        "row 0, ",
+        "row" + " " * 999,
+        "(0,",
+        "[0,1] ",
+        "image ",
+        "[{",
+        "{a ",
+    ],
+)
+def test_a_long_hostile_text_is_read_without_an_error(piece: str, options: dict[str, str]) -> None:
+    assert extract_choice(piece * (50_000 // len(piece)), options).answer in {None, *options}

@@ -10,8 +10,7 @@ from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.scoring import score
-from pytest_vlmrobust.scoring.numbers import numbers_in, read_number
-from pytest_vlmrobust.scoring.numeric import relaxed_match
+from pytest_vlmrobust.scoring.numbers import numbers_in, read_number, relaxed_match
 
 
 @pytest.mark.parametrize(

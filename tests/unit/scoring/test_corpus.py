@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.scoring import CORPUS_METRICS, CorpusScore, corpus_score, score
-from pytest_vlmrobust.scoring.benchmarks import COGNITION, PERCEPTION
+from pytest_vlmrobust.scoring.corpus import COGNITION, PERCEPTION
 
 OF_ANSWERS = ["accuracy", "category_accuracy", "circular", "mme", "hallusion_bench", "pope_f1"]
 
