@@ -23,12 +23,10 @@ from typing import Any
 
 from pytest_vlmrobust import metrics, scoring
 from pytest_vlmrobust.backends import oracles
-from pytest_vlmrobust.backends.builtin import BOX_CONVENTIONS, PUBLISHED
-from pytest_vlmrobust.backends.resolve import ORACLES
+from pytest_vlmrobust.backends.resolve import BOX_CONVENTIONS, ORACLES, PUBLISHED
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
-from pytest_vlmrobust.datasets.benchmark import Benchmark
-from pytest_vlmrobust.datasets.benchmark_files import SHIPPED, read_benchmarks
+from pytest_vlmrobust.datasets.benchmarks import SHIPPED, Benchmark, read_benchmarks
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
 from pytest_vlmrobust.metrics.description import describe, plain
 from pytest_vlmrobust.metrics.families import FamilyProperty

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+
 VARIANTS = ("{}", " {}", "\n{}")
 """How a letter may begin an answer."""
 

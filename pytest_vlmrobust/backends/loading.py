@@ -2,15 +2,202 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 
-from .control_tokens import ControlTokens
 from .devices import require_device
-from .messages import message
-from .processors import Source, limit_image_pixels, limit_pixels, load_image_processor, load_processor
+from .messages import ControlTokens, message
+
+# Loading a processor, also where torchvision is absent.
+#
+# Many processors carry a video processor that exists for torchvision only, and refuse to load without it although their image
+# processor needs Pillow alone. Nothing here sends video, so the parts are loaded one by one and the video processor is left out.
+# The assembly leans on interfaces of transformers that it does not document; the tests hold one checkpoint of each family.
+
+
+_VIDEO_IS_NEEDED = frozenset({"SmolVLMProcessor"})
+"""Processors that read their video processor's settings for every request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model's files are: a directory, or a hub id at a commit."""
+
+    location: str
+    commit: str = ""
+    offline: bool = False
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of every ``from_pretrained``; code that comes with a checkpoint is never run."""
+        return {"revision": self.commit or None, "local_files_only": self.offline, "trust_remote_code": False}
+
+
+def load_processor(source: Source, image_backend: str) -> Any:
+    """Returns the processor of a model, with the image backend asked for and padding on the left.
+
+    Raises:
+        BackendError: the model's image processor has no such backend, or there is no chat template.
+        ImportError: a package is missing that this family cannot do without.
+    """
+    processor = _assembled(source, image_backend)
+    found = getattr(processor.image_processor, "backend", "unknown")
+    if found != image_backend:
+        raise BackendError(
+            f"{source.location}: {type(processor.image_processor).__name__} has no {image_backend!r} image backend (it uses "
+            f"{found!r}). Install torchvision and ask for image backend 'torchvision'"
+        )
+    if processor.chat_template is None:
+        raise BackendError(
+            f"{source.location}: the checkpoint has no chat template, so nobody can say how a question is put to it. "
+            "Add chat_template.jinja (base models without one cannot be gated on questions)"
+        )
+    _pad_left(processor.tokenizer)
+    return processor
+
+
+def limit_pixels(processor: Any, least: int | None, most: int | None) -> None:
+    """Sets how many pixels an image may have after resizing, for processors that resize by area.
+
+    Raises:
+        BackendError: this processor resizes otherwise, or did not take the limits.
+    """
+    limit_image_pixels(processor.image_processor, least, most)
+
+
+def limit_image_pixels(images: Any, least: int | None, most: int | None) -> None:
+    """Does what ``limit_pixels`` does, to an image processor.
+
+    Raises:
+        BackendError: as ``limit_pixels``.
+    """
+    if least is None and most is None:
+        return
+    if "min_pixels" not in type(images).valid_kwargs.__annotations__:
+        raise BackendError(
+            f"min_pixels and max_pixels do not apply to {type(images).__name__}, which resizes to {_size(images)}. "
+            "Remove them from the model's entry"
+        )
+    size = _size(images)
+    wanted = {"shortest_edge": least or size["shortest_edge"], "longest_edge": most or size["longest_edge"]}  # pixel counts
+    if wanted["shortest_edge"] > wanted["longest_edge"]:
+        raise BackendError(f"min_pixels {wanted['shortest_edge']} is above max_pixels {wanted['longest_edge']}. Set both")
+    images.size = type(images.size)(**wanted)
+    if _size(images) != wanted:
+        raise BackendError(f"{type(images).__name__} did not take the pixel limits {wanted}: its size is {_size(images)}")
+
+
+def load_image_processor(source: Source, image_backend: str) -> Any:
+    """Returns the image processor of a model alone."""
+    return _part("image_processor", "", source, image_backend)
+
+
+def picture_size(images: Any, grid: Sequence[int]) -> tuple[int, int] | None:
+    """Returns width and height in pixels of a picture after an image processor that cut it into a grid of patches.
+
+    Args:
+        images: the image processor.
+        grid: patches in time, down and across, before any are merged: a row of its ``image_grid_thw``.
+
+    Returns:
+        None where the processor does not say how large a patch is.
+    """
+    patch = getattr(images, "patch_size", None)
+    return (int(grid[2]) * patch, int(grid[1]) * patch) if isinstance(patch, int) else None
+
+
+def size_after(images: Any, width: int, height: int) -> tuple[int, int] | None:
+    """Returns width and height in pixels that a picture of ``width`` x ``height`` pixels has after an image processor.
+
+    None where the processor does not cut pictures into a grid that depends on their size, and where it refuses this size: a
+    request with such a picture then fails with the processor's own words.
+    """
+    if "image_grid_thw" not in images.model_input_names:
+        return None
+    from PIL import Image
+
+    try:
+        grid = images(Image.new("RGB", (width, height)), return_tensors="np")["image_grid_thw"][0]
+    except ValueError:
+        return None
+    return picture_size(images, grid)
+
+
+def _size(images: Any) -> dict[str, int]:
+    return {key: value for key, value in dict(images.size).items() if value is not None}
+
+
+def _pad_left(tokenizer: Any) -> None:
+    tokenizer.padding_side = "left"
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token  # masked out everywhere, so any token serves
+
+
+def _assembled(source: Source, image_backend: str) -> Any:
+    from transformers import AutoProcessor
+
+    kind, settings = _kind_and_settings(source)
+    parts = kind.get_attributes() if kind is not None else []
+    if "image_processor" not in parts or not set(parts) <= {"image_processor", "tokenizer", "video_processor"}:
+        return _with_image_backend(AutoProcessor.from_pretrained(source.location, **source.arguments), source, image_backend)
+    arguments = [_part(part, kind.__name__, source, image_backend) for part in parts]
+    return _without_video_check(kind).from_args_and_dict(arguments, settings)
+
+
+def _with_image_backend(processor: Any, source: Source, image_backend: str) -> Any:
+    if getattr(processor, "image_processor", None) is None:
+        raise BackendError(f"{source.location}: {type(processor).__name__} takes no images, so this is no vision-language model")
+    if processor.image_processor.backend != image_backend:
+        processor.image_processor = _part("image_processor", type(processor).__name__, source, image_backend)
+    return processor
+
+
+def _kind_and_settings(source: Source) -> tuple[Any, dict[str, Any]]:
+    """Returns the processor class (None when only AutoProcessor can tell) and the settings saved for it."""
+    from transformers import AutoConfig, ProcessorMixin
+    from transformers.models.auto.image_processing_auto import get_image_processor_config
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES, processor_class_from_name
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    where = {"revision": source.commit or None, "local_files_only": source.offline}
+    settings, _ = ProcessorMixin.get_processor_dict(source.location, **where)
+    name = settings.get("processor_class")
+    name = name or get_image_processor_config(source.location, **where).get("processor_class")
+    name = name or get_tokenizer_config(source.location, **where).get("processor_class")
+    kind = processor_class_from_name(name) if name else None
+    if kind is None:
+        model_type = AutoConfig.from_pretrained(source.location, **source.arguments).model_type
+        name = PROCESSOR_MAPPING_NAMES.get(model_type)
+        kind = processor_class_from_name(name) if name else None
+    return kind, settings
+
+
+def _part(part: str, kind: str, source: Source, image_backend: str) -> Any:
+    from transformers import AutoImageProcessor, AutoTokenizer, AutoVideoProcessor
+
+    if part == "tokenizer":
+        return AutoTokenizer.from_pretrained(source.location, **source.arguments)
+    if part == "image_processor":
+        return AutoImageProcessor.from_pretrained(source.location, backend=image_backend, **source.arguments)
+    if kind in _VIDEO_IS_NEEDED:
+        return AutoVideoProcessor.from_pretrained(source.location, **source.arguments)
+    return None
+
+
+def _without_video_check(kind: Any) -> Any:
+    """Returns ``kind`` accepting None where it insists on a video processor."""
+
+    def check(self: Any, name: str, argument: Any) -> Any:
+        if name == "video_processor" and argument is None:
+            return None
+        return kind.check_argument_for_proper_class(self, name, argument)
+
+    return type(kind.__name__, (kind,), {"check_argument_for_proper_class": check})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +333,27 @@ _REMEDIES = (
     ("out of memory", "The weights do not fit. Use a smaller dtype (--vlm-dtype bfloat16) or another device (--vlm-device cpu)"),
 )
 _ELSE = "Check that it is an image-text-to-text checkpoint that the installed transformers supports"
+
+
+# Silence around transformers: its progress bars and advice say nothing that a gate's report wants.
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Holds back progress bars, log lines below error, and Python warnings, and restores all three as they were.
+
+    Warnings too, because a project that turns them into errors must not fail an inference over a library's deprecation.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers.utils import logging
+
+        verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(verbosity)
+            if bars:
+                logging.enable_progress_bar()

@@ -13,18 +13,16 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 
-from .batching import Job, answer_by_halves, batches
+from .answering import Job, answer_by_halves, batches
 from .devices import device_class, device_for
-from .digests import checkpoint_digests, checkpoint_state
+from .digests import checkpoint_digests, checkpoint_state, commit_of
 from .generation import generation_for, scores_letters
-from .hub import commit_of
 from .messages import malformed
 from .protocol import BackendOptions, failed_prediction
 
 if TYPE_CHECKING:
     from .answering import Answerer
-    from .loading import Loaded, Placement
-    from .processors import Source
+    from .loading import Loaded, Placement, Source
 
 ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
@@ -106,7 +104,7 @@ class TransformersBackend:
             return []
         import torch
 
-        from .quiet import quiet
+        from .loading import quiet
 
         with quiet():
             answerer = self._ready()
@@ -126,8 +124,7 @@ class TransformersBackend:
             BackendError: the model's files are absent, incomplete or unreachable, or its image processor does not load.
         """
         if (width, height) not in self._sizes:
-            from .processors import size_after
-            from .quiet import quiet
+            from .loading import quiet, size_after
 
             with quiet():
                 self._sizes[width, height] = size_after(self._image_processor(), width, height)
@@ -204,7 +201,7 @@ class TransformersBackend:
 
     def _source(self) -> Source:
         """Returns where the files are; fingerprinting finds missing ones, and the commit."""
-        from .processors import Source
+        from .loading import Source
 
         self.fingerprint()
         return Source(self._ref.location, self._commit, self._options.offline)

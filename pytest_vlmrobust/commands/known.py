@@ -51,7 +51,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _models() -> list[str]:
-    from pytest_vlmrobust.backends.builtin import names
+    from pytest_vlmrobust.backends.resolve import names
 
     return list(names())
 

@@ -8,14 +8,11 @@ A ``Collection`` has identities instead of questions: the Observatory's tasks ar
 the user typed into one, ``register_collection`` adds one under a name.
 """
 
-from .benchmark import Benchmark, Kind, Layout
-from .benchmark_registry import BENCHMARKS, benchmark_of, benchmarks, register_benchmark
+from .benchmarks import BENCHMARKS, Benchmark, Kind, Layout, benchmark_of, benchmarks, register_benchmark
 from .collection import COLLECTIONS, Collection, CollectionFactory, Entity, register_collection
-from .collection_resolve import resolve_collection
 from .embedded import EMBEDDED, EMBEDDED_COLLECTIONS
 from .protocol import Dataset, corpus_metric
-from .registry import DATASETS, DatasetFactory, names, register
-from .resolve import dataset_id, resolve
+from .resolve import DATASETS, DatasetFactory, dataset_id, names, register, resolve, resolve_collection
 
 __all__ = [
     "BENCHMARKS",

@@ -14,10 +14,8 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource
 
 from .collection import Entity
-from .faces_folder_layout import DOMAINS, EXTRA, SETTINGS, tables_in
 from .faces_folder_reading import FolderContents, FolderReader
-from .faces_folder_rows import write_rows, written_box
-from .faces_folder_settings import FolderSettings, read_settings
+from .faces_folder_table import DOMAINS, EXTRA, SETTINGS, FolderSettings, read_settings, tables_in, write_rows, written_box
 from .images import FileImage
 from .similarity import CIRCLES, PIXEL_STATISTICS, circles, nearest, unit_rows
 

@@ -17,13 +17,11 @@ from pytest_vlmrobust.core.errors import DatasetError, ImageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import pixels_digest
 
 from .collection import Entity
-from .faces_folder_layout import SETTINGS
-from .faces_folder_rows import Row, read_rows
-from .faces_folder_settings import FolderSettings
+from .faces_folder_table import SETTINGS, FolderSettings, Row, read_rows
 from .files import Place, Problems
 from .images import FileImage, is_turned
+from .jsonl import is_text
 from .similarity import pixel_features
-from .strict_json import is_text
 
 if TYPE_CHECKING:
     import numpy as np

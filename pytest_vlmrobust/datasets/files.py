@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.sample import Sample
 
-from .benchmark import UNKNOWN, Benchmark
+from .benchmarks import UNKNOWN, Benchmark
 
 MOST_SHOWN = 10
 

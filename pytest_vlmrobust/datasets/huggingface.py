@@ -23,13 +23,10 @@ from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra,
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource, Sample
 
-from .benchmark import Benchmark, Layout
-from .benchmark_files import SUFFIX, read_benchmark
-from .benchmark_registry import benchmark_of, hub_layout
-from .drafts import Draft, finish
+from .benchmarks import SUFFIX, Benchmark, Layout, benchmark_of, hub_layout, read_benchmark
+from .drafts import Draft, finish, put_together
 from .files import Contents, DatasetWarning, Place, Problems
 from .images import decode, from_base64, image_identity
-from .presized import put_together
 from .rows import Rows
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import ImageSource
@@ -38,11 +38,41 @@ from pytest_vlmrobust.core.sample import ImageSource
 from .drafts import LETTERS, TASKS, Draft, finish
 from .files import Contents, Place, Problems
 from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity
-from .strict_json import is_text, refuse_constant, without_repeats
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+# JSON without its loose ends: hooks for ``json`` that refuse keys written twice and numbers that are none.
+
+
+def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object (``object_pairs_hook``).
+
+    Raises:
+        ValueError: a key occurs twice.
+    """
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
+    return row
+
+
+def refuse_constant(constant: str) -> NoReturn:
+    """Refuses ``NaN`` and ``Infinity``, which Python reads (``parse_constant``).
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(f"{constant} is not JSON")
+
+
+def is_text(value: object) -> bool:
+    """Returns whether a value of JSON can stand for text: text or a number, and not true or false."""
+    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
+
 
 KEYS = (
     "id",

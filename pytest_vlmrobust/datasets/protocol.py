@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pytest_vlmrobust.core.sample import Sample
 
-from .benchmark import ACCURACY
+from .benchmarks import ACCURACY
 
 
 def corpus_metric(dataset: Dataset) -> str:

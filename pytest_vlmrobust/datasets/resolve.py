@@ -5,19 +5,40 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.core.registry import Registry
 
-from .benchmark import UNKNOWN, Benchmark
-from .benchmark_registry import benchmark_of, benchmarks
-from .collection import COLLECTIONS
-from .faces_folder_layout import TABLES, tables_in
+from .benchmarks import UNKNOWN, Benchmark, benchmark_of, benchmarks
+from .collection import COLLECTIONS, Collection
+from .faces_folder_table import TABLES, tables_in
 from .protocol import Dataset
-from .registry import DATASETS
+
+# The names of data sets that need no path: embedded ones, those of a ``conftest.py``, and those of installed packages.
+
+
+DatasetFactory = Callable[[], Dataset]
+
+DATASETS: Registry[DatasetFactory] = Registry("dataset", "datasets")
+
+
+def register(name: str, factory: DatasetFactory, *, replace: bool = False) -> DatasetFactory:
+    """Registers ``factory``, which is called without arguments when a run first needs the data, under ``name``.
+
+    Raises:
+        UsageError: the name is taken and ``replace`` was not asked for.
+    """
+    return DATASETS.add(name, factory, replace=replace)
+
+
+def names() -> list[str]:
+    """Returns every registered name; nothing is loaded for it."""
+    return DATASETS.names()
+
 
 DATA_VARIABLES = ("VLMROBUST_DATA", "LMUData")
 SUFFIXES = (".tsv", ".jsonl")
@@ -116,7 +137,7 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
 
 def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
     """Returns the record to read a TSV by, and what of it belongs to the digest of the data: a user's own record."""
-    from .benchmark_files import SUFFIX, read_benchmark
+    from .benchmarks import SUFFIX, read_benchmark
 
     own = file.with_name(file.stem + SUFFIX)
     if own.is_file():
@@ -221,3 +242,33 @@ def _nearest(typed: str, known: Iterable[str]) -> str:
 def _list(names: list[str], most: int = 20) -> str:
     shown = ", ".join(names[:most]) or "(nothing)"
     return shown + (f", … and {len(names) - most} more" if len(names) > most else "")
+
+
+# From what the user typed to a collection of identities: a registered name, or a folder of one's own.
+
+
+def resolve_collection(name_or_path: str | Path, data_dir: Path | None = None) -> Collection | None:
+    """Returns the collection that ``name_or_path`` means, or ``None`` where it means none; no picture is opened for it.
+
+    It is that of a registered name, else a folder that holds ``faces.csv`` or ``faces.json``: as a path, or by its name in the
+    data folder. To mean a folder whose name is also registered, write it as a path: ``./faces``. Each call makes a collection
+    of its own, which reads the folder when it is first asked for something.
+
+    Args:
+        name_or_path: as typed after ``--vlm-dataset``.
+        data_dir: the data folder; without it, the folders that ``VLMROBUST_DATA`` and ``LMUData`` name.
+
+    Raises:
+        UsageError: an installed package offers it and fails to import.
+    """
+    typed = str(name_or_path)
+    if typed in COLLECTIONS:
+        return COLLECTIONS.get(typed)()
+    if not typed.strip() or typed.startswith(HUB):
+        return None
+    path = find(typed, data_dir)
+    if path is None or not tables_in(path):
+        return None
+    from .faces_folder import FaceFolder
+
+    return FaceFolder(path, dataset_id(typed))

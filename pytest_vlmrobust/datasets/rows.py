@@ -13,10 +13,9 @@ from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import ImageSource
 
-from .benchmark import OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
-from .drafts import LETTERS, Draft
+from .benchmarks import OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
+from .drafts import LETTERS, Draft, options_in
 from .files import Place, Problems
-from .inline_options import options_in
 from .tsv_records import listed
 
 CIRCULAR_STRIDE = 1_000_000

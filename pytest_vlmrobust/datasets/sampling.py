@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.seeding import SUBSET_SEED, derive_seed, rank_seed
 
-from .benchmark import GROUP
+from .benchmarks import GROUP
 from .protocol import Dataset, keeps_together
 
 _SPEC = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<percent>%?)")

@@ -1,4 +1,4 @@
-r"""VLMEvalKit's TSV format, read as text: what the file says is what is asked.
+"""VLMEvalKit's TSV format, read as text: what the file says is what is asked.
 
 Columns: ``index`` (unique), ``question``, ``answer``, and ``image`` or ``image_path``; optional ``A`` … ``Z`` (options),
 ``hint``, ``category`` or ``l2-category``, ``g_index``. Every other column is left alone. Fields are quoted as CSV does.
@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import hashlib
 import os.path
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,15 +31,55 @@ from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.sample import ImageSource
 
-from .benchmark import UNKNOWN, Benchmark
-from .benchmark_registry import resembled
-from .drafts import LETTERS, Draft, finish
+from .benchmarks import UNKNOWN, Benchmark, resembled
+from .drafts import LETTERS, Draft, finish, put_together
 from .files import Contents, Place, Problems
 from .images import FileImage, Span
-from .pandas_reading import as_vlmevalkit_shows
-from .presized import put_together
 from .rows import CIRCULAR_NAMES, Rows
 from .tsv_records import Record, TsvImage, listed, records
+
+# What VLMEvalKit's prompt shows for a column, where that differs from what the file says.
+#
+# It reads files with ``pandas.read_csv(sep="\t")``, which guesses the type of each column. Two things follow: an option text
+# such as ``None``, ``NA``, ``null`` or ``N/A`` becomes a missing value, and the option vanishes from the prompt; and a column
+# of integers with any cell missing becomes one of floats, so that ``12`` is shown as ``12.0``.
+
+
+# the default na_values of pandas.read_csv
+# fmt: off
+MISSING = frozenset([
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
+    "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+])
+# fmt: on
+_INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
+_FLOAT = re.compile(r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?)\s*", re.IGNORECASE)
+_TRUTH = {"true": "True", "false": "False"}
+_INT64 = range(-(2**63), 2**63)
+
+
+def as_vlmevalkit_shows(cells: Sequence[str]) -> list[str | None]:
+    """Returns the text VLMEvalKit's prompt shows for each cell of a column; None where it shows nothing.
+
+    The column as a whole decides: all integers, all numbers, all truth values, or text. (pandas may decide per block of a
+    very large file, and may differ in the last digit of a float; neither is imitated, nor integers beyond 64 bits.)
+    """
+    present = [cell for cell in cells if cell not in MISSING]
+    spell = _speller(present, some_missing=len(present) < len(cells))
+    return [None if cell in MISSING else spell(cell) for cell in cells]
+
+
+def _speller(present: Sequence[str], *, some_missing: bool) -> Callable[[str], str]:
+    if all(_INTEGER.fullmatch(cell) for cell in present):
+        if not all(int(cell) in _INT64 for cell in present):
+            return str
+        return (lambda cell: str(float(cell))) if some_missing else (lambda cell: str(int(cell)))
+    if all(_FLOAT.fullmatch(cell) for cell in present):
+        return lambda cell: str(float(cell))
+    if all(cell.lower() in _TRUTH for cell in present):
+        return lambda cell: _TRUTH[cell.lower()]
+    return str
+
 
 LONGEST_REFERENCE = 64
 COMPAT = "vlmevalkit"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.store import Pictures, Store
-from pytest_vlmrobust.store.pictures import file_name
+from pytest_vlmrobust.store.run_directory import file_name
 
 from .views import ViewMaker
 

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.core.setting import CLEAN, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, StoredCell, read_manifest
-from pytest_vlmrobust.store.manifest import FILE_NAME as MANIFEST
+from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from .guesses import counted
 from .judged import baseline_metrics

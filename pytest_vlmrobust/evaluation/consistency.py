@@ -14,9 +14,9 @@ from pytest_vlmrobust.core.printing import without_halves
 from pytest_vlmrobust.policies.content import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
-from pytest_vlmrobust.store.docket import FILE_NAME as DOCKET
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
-from pytest_vlmrobust.store.manifest import FILE_NAME as MANIFEST
+from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
+from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from .docket import Docket
 

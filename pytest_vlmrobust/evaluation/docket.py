@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.model import ModelRef
 from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import Policy, parse_policy
-from pytest_vlmrobust.store.docket import FILE_NAME, POLICIES, kept_as, read_docket, write_docket
+from pytest_vlmrobust.store.run_directory import DOCKET_FILE, POLICIES, kept_as, read_docket, write_docket
 
 from .data import unhinted
 from .policy_files import known_metrics
@@ -121,7 +121,7 @@ class Docket:
                 applied={name: entry["sha256"] for name, entry in data["policies"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError, SettingError) as error:
-            raise StoreError(f"{run / FILE_NAME}: is not what a run wrote: {error!r}") from error
+            raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error!r}") from error
 
 
 def changed_policies(run: Path) -> list[str]:
@@ -135,7 +135,7 @@ def changed_policies(run: Path) -> list[str]:
         policies = data["policies"].values()
         kept = {kept_as(file["name"], file["sha256"]): file for policy in policies for file in policy["files"]}
     except (KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{run / FILE_NAME}: is not what a run wrote: {error!r}") from error
+        raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error!r}") from error
     said = []
     for name, file in sorted(kept.items()):
         path = run / POLICIES / name

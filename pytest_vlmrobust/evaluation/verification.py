@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.store import Evidence
-from pytest_vlmrobust.store.docket import BASELINE
+from pytest_vlmrobust.store.run_directory import BASELINE
 
 from .baseline import Baseline
 from .consistency import named, strangers

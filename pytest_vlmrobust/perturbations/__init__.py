@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 from .record import CHANGES, Corruption
 
 if TYPE_CHECKING:
-    from .catalog import corruption, names
-    from .conversion import as_rgb
-    from .description import SettingInfo, fingerprint, info
+    from .catalog import SettingInfo, corruption, fingerprint, info, names
     from .illusion_folder import illusions
     from .neural.diffusion import IllusionPipeline
     from .neural.generation import generate_folder
     from .neural.super_resolution import super_resolution
-    from .rendering import Renderer, get
+    from .rendering import Renderer, as_rgb, get
 
 __all__ = [
     "CHANGES",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .opencv import opencv
-from .pixels import Image, as_grey, look_up
+from .pixels import Image, as_grey, look_up, opencv
 from .registry import corruption
 
 LEVELS = np.arange(256, dtype=np.float64)

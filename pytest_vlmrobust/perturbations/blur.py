@@ -10,8 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .opencv import opencv
-from .pixels import Image
+from .pixels import Image, opencv
 from .registry import corruption
 
 Kernel = NDArray[np.float32]

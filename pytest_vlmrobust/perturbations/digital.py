@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .opencv import opencv
-from .pixels import Image
+from .pixels import Image, opencv
 from .registry import corruption
 
 

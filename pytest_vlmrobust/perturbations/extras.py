@@ -14,8 +14,7 @@ from .digital import scaled_size
 from .geometric import elastic_transform
 from .ladder import LONG_EDGE, RUNGS, aligned_size, too_small
 from .occlusion import center_occlusion
-from .opencv import opencv
-from .pixels import BLACK, Image
+from .pixels import BLACK, Image, opencv
 from .registry import corruption
 
 SOURCE = "pytest-vlmrobust"

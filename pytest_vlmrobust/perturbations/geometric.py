@@ -12,8 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .opencv import opencv
-from .pixels import Image
+from .pixels import Image, opencv
 from .registry import corruption
 
 ELASTIC_SIGMA = 5.0

@@ -19,10 +19,10 @@ from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, pixels_d
 from pytest_vlmrobust.core.setting import Setting
 
 from .catalog import corruption
-from .conversion import as_rgb
 from .pixels import Image
 from .record import Parameters
 from .registry import find
+from .rendering import as_rgb
 
 ORIGINAL = "original"
 SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})

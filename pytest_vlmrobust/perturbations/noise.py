@@ -7,8 +7,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from .opencv import opencv
-from .pixels import Image
+from .pixels import Image, opencv
 from .registry import corruption
 
 _SHOT_BITS = 14

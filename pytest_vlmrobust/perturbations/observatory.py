@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import blur, digital, noise, resolution, tone
-from .opencv import opencv
-from .pixels import Image, Plane, look_up, to_uint8
+from .pixels import Image, Plane, look_up, opencv, to_uint8
 from .registry import corruption
 
 FAMILY = "observatory"

@@ -13,8 +13,7 @@ import numpy as np
 
 from pytest_vlmrobust.core.errors import MissingExtra
 
-from .opencv import opencv
-from .pixels import BLACK, Color, Image, Plane, blend
+from .pixels import BLACK, Color, Image, Plane, blend, opencv
 from .registry import corruption
 
 TEXT = "SAMPLE TEXT"

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from .digital import scaled_size
-from .opencv import opencv
-from .pixels import Image, extrapolate
+from .pixels import Image, extrapolate, opencv
 from .registry import corruption
 
 LEVELS = np.arange(256)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .opencv import opencv
-from .pixels import Image, as_grey, extrapolate, look_up, luma
+from .pixels import Image, as_grey, extrapolate, look_up, luma, opencv
 from .registry import corruption
 
 LEVELS = np.arange(256, dtype=np.float64)

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .opencv import opencv
-from .pixels import Color, Image, Plane, blend, extrapolate, luma, scene_share, scene_unit, smooth_noise
+from .pixels import Color, Image, Plane, blend, extrapolate, luma, opencv, scene_share, scene_unit, smooth_noise
 from .registry import corruption
 
 HAZE: Color = (226, 229, 233)

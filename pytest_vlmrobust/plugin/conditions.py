@@ -130,7 +130,7 @@ def _refuse_slips(gate: Gate, scope: Scope, does: str) -> None:
     Raises:
         PolicyError: it is. Other names that the run lacks may be about what it leaves out: policies are shared.
     """
-    from pytest_vlmrobust.backends.builtin import names as shipped_models
+    from pytest_vlmrobust.backends.resolve import names as shipped_models
     from pytest_vlmrobust.datasets import names as shipped_datasets
     from pytest_vlmrobust.policies import slips
 

@@ -58,7 +58,7 @@ def keep_baseline(gate: Gate) -> None:
     Raises:
         StoreError: it cannot be copied.
     """
-    from pytest_vlmrobust.store.docket import BASELINE
+    from pytest_vlmrobust.store.run_directory import BASELINE
 
     if gate.baseline is not None:
         gate.baseline.evidence.copy_to(gate.run_directory / BASELINE)

@@ -240,7 +240,7 @@ class Gate:
         """
         from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
         from pytest_vlmrobust.store import Store
-        from pytest_vlmrobust.store.pictures import FOLDER
+        from pytest_vlmrobust.store.run_directory import FOLDER
 
         settings = self.settings
         return Evaluator(
@@ -449,9 +449,8 @@ class Gate:
         """Returns what is known about the run beside its records."""
         from pytest_vlmrobust.reporting import RunFacts
         from pytest_vlmrobust.reporting.noise import noise_warnings
-        from pytest_vlmrobust.store.docket import planned_tests
         from pytest_vlmrobust.store.journal import FILE_NAME
-        from pytest_vlmrobust.store.pictures import FOLDER
+        from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 
         warnings = [*self.data_notes, *warnings, *noise_warnings(self.repeatability)]
         policies = {name: f"{', '.join(f.name for f in p.files)} {p.sha256[:12]}" for name, p in self.policies.items()}

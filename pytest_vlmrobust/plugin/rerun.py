@@ -82,7 +82,7 @@ class _EarlierRun:
             StoreError: its records cannot be read.
         """
         from pytest_vlmrobust.store import last_records, read_manifest
-        from pytest_vlmrobust.store.docket import planned_tests
+        from pytest_vlmrobust.store.run_directory import planned_tests
 
         records = last_records(directory)
         try:

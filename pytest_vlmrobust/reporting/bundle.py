@@ -10,10 +10,10 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
-from pytest_vlmrobust.store.docket import BASELINE, POLICIES
-from pytest_vlmrobust.store.docket import FILE_NAME as DOCKET
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
-from pytest_vlmrobust.store.manifest import FILE_NAME as MANIFEST
+from pytest_vlmrobust.store.run_directory import BASELINE, POLICIES
+from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
+from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from . import junit, model_card, ranking, results
 from .files import REPORT, SUMMARY, summary

@@ -12,10 +12,9 @@ from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Decision
 from pytest_vlmrobust.store import last_records, read_manifest
-from pytest_vlmrobust.store.docket import FILE_NAME as DOCKET
-from pytest_vlmrobust.store.docket import planned_tests
-from pytest_vlmrobust.store.manifest import FILE_NAME as MANIFEST
-from pytest_vlmrobust.store.pictures import FOLDER
+from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
+from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
+from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from .junit import junit_xml, suite_properties
 from .noise import noise_warnings

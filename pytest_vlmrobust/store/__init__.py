@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from .evidence import Evidence, StoredCell
 from .journal import Journal, last_records, read_journal
-from .manifest import read_manifest, write_manifest
-from .pictures import Pictures
 from .predictions import Store
-from .rows import Answer
+from .questions import Answer
+from .run_directory import Pictures, read_manifest, write_manifest
 
 __all__ = [
     "Answer",

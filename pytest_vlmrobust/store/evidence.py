@@ -24,8 +24,19 @@ from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.setting import Setting
 
 from .database import FILE_NAME, Layout, connect, explained, has_table, transaction
-from .questions import in_spaces, sample_from_json, sample_to_json
-from .rows import AGAIN, Answer, answer_of, parsed, row_of, text_of, typed, value_of
+from .questions import (
+    AGAIN,
+    Answer,
+    answer_of,
+    in_spaces,
+    parsed,
+    row_of,
+    sample_from_json,
+    sample_to_json,
+    text_of,
+    typed,
+    value_of,
+)
 
 _PICTURES = """
     create table pictures (

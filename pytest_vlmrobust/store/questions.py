@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
+from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import ImageError, StoreError
+from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.score import Score
+
+from .predictions import decoded, encoded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,3 +90,89 @@ def in_spaces(samples: Sequence[Sample], spaces: Sequence[Mapping[str, Any] | No
         else replace(sample, localisation=replace(sample.localisation, space=BoxSpace(**space)))
         for sample, space in zip(samples, spaces, strict=True)
     )
+
+
+# Rows: values out of the evidence of a run, which is a file and may hold anything.
+
+
+T = TypeVar("T")
+AGAIN = "The file was changed or damaged: run the model again to have another one; what the store still holds is not asked again"
+"""What to do about a file that no run wrote."""
+_STATES = ("scored", "unparsed", "error", "unasked")
+_KINDS: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
+_HIGHEST = 1.0 + 1e-9
+"""No score is above 1, but for rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer as evidence: the key of the prediction in the store, the prediction, and its score."""
+
+    key: str
+    prediction: Prediction
+    score: Score
+
+
+def row_of(answer: Answer) -> tuple[str, str, float | None, str, str, str | None]:
+    """Returns an answer as it is stored: key, prediction, value, state, rule, what was read."""
+    score = answer.score
+    value = None if math.isnan(score.value) else score.value
+    return answer.key, encoded(answer.prediction), value, score.state, score.rule, score.answer
+
+
+def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
+    """Reads what :func:`row_of` gave, with its place in the cell before it.
+
+    Raises:
+        StoreError: it is no answer; names file, cell and place.
+    """
+    place, key, prediction, value, state, rule, answer = row
+    what = f"answer {place} of {cell}"
+    if state not in _STATES:
+        raise StoreError(f"{path}: {what} has the state {state!r:.100}, expected one of {', '.join(_STATES)}. {AGAIN}")
+    read = None if answer is None else text_of(path, answer, what)
+    score = Score(value_of(path, cell, place, value), text_of(path, rule, what), read, state)
+    text = text_of(path, prediction, what)
+    return Answer(text_of(path, key, what), decoded(text, f"{path}: {what}: the prediction {key!r}"), score)
+
+
+def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
+    """Returns the value of a score, in [0, 1], NaN where there is none.
+
+    Raises:
+        StoreError: it is something else; names file, cell and place.
+    """
+    if value is None:
+        return math.nan
+    if not isinstance(value, float) or not 0 <= value <= _HIGHEST:
+        said = f"answer {place} of {cell} has the score {value!r:.100}, expected a number from 0 to 1, or null"
+        raise StoreError(f"{path}: {said}. {AGAIN}")
+    return value
+
+
+def parsed(path: Path, content: Any, kind: type[T], what: str) -> T:
+    """Returns what JSON stands for: a list or an object.
+
+    Raises:
+        StoreError: it is none; ``what`` says in the message what was read.
+    """
+    try:
+        return typed(path, json.loads(content), kind, what)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(f"{path}: {what} cannot be read: {error}. {AGAIN}") from error
+
+
+def text_of(path: Path, value: object, what: str) -> str:
+    """Returns a text, see :func:`typed`."""
+    return typed(path, value, str, what)
+
+
+def typed(path: Path, value: object, kind: type[T], what: str) -> T:
+    """Returns a value that is of a kind.
+
+    Raises:
+        StoreError: it is of another one; ``what`` says in the message what was read.
+    """
+    if not isinstance(value, kind):
+        raise StoreError(f"{path}: {what} holds {value!r:.100}, expected {_KINDS[kind]}. {AGAIN}")
+    return value

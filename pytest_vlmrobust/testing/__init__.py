@@ -17,8 +17,7 @@ from pytest_vlmrobust.metrics import REGISTRY, Metric
 from pytest_vlmrobust.metrics.registry import needs_of
 
 from .intervals import INTERVALS
-from .properties import PROPERTIES, Property
-from .running import PROFILES, VARIABLE, examples_of
+from .properties import PROFILES, PROPERTIES, VARIABLE, Property, examples_of
 from .verdicts import LAWS
 
 __all__ = [

@@ -20,10 +20,8 @@ from pytest_vlmrobust.metrics import Metric, Needs
 from pytest_vlmrobust.metrics.record import LABELS
 
 from . import oracles
-from .cases import Scores, plain
-from .properties import BUILT_IN, Property
-from .running import fails, tried
-from .tables import Table, made, tables
+from .cases import Scores, Table, made, plain, tables
+from .properties import BUILT_IN, Property, fails, tried
 
 LEVELS = (0.5, 0.9, 0.99)
 USUAL = 0.9

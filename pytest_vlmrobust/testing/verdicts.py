@@ -18,9 +18,8 @@ from pytest_vlmrobust.metrics import Metric, ScoreTable
 from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment
 from pytest_vlmrobust.policies.judgement import judge_rule
 
-from .properties import Property
-from .running import fails, tried
-from .tables import Table, tables
+from .cases import Table, tables
+from .properties import Property, fails, tried
 
 _RANK = {Outcome.FAIL: 0, Outcome.INCONCLUSIVE: 1, Outcome.PASS: 2}
 _RISKS = (0.01, 0.05, 0.2)

@@ -16,22 +16,22 @@ from pytest_vlmrobust.core import errors, verdict
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Decision, Outcome
-from pytest_vlmrobust.datasets import faces_folder_layout, faces_folder_rows, faces_folder_settings, jsonl
+from pytest_vlmrobust.datasets import faces_folder_table, jsonl
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.plugin.options import Settings
 from pytest_vlmrobust.policies import schema
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.junit import properties, suite_properties
-from pytest_vlmrobust.testing.running import PROFILES, VARIABLE
+from pytest_vlmrobust.testing.properties import PROFILES, VARIABLE
 
 from .conftest import ROOT, everything
 
 TEXT = everything()
 FOLDER_COLUMNS = (
-    *faces_folder_rows.REQUIRED,
-    *faces_folder_rows.OPTIONAL,
-    *faces_folder_layout.DOMAINS["face"].attributes,
-    *faces_folder_layout.DOMAINS["word"].attributes,
+    *faces_folder_table.REQUIRED,
+    *faces_folder_table.OPTIONAL,
+    *faces_folder_table.DOMAINS["face"].attributes,
+    *faces_folder_table.DOMAINS["word"].attributes,
 )
 
 
@@ -96,7 +96,7 @@ def test_properties_of_the_suite_in_junit_are_those_on_its_page() -> None:
     assert written == set(re.findall(r"`(vlm\.[\w.-]+)`", of_the_suite))
 
 
-@pytest.mark.parametrize("name", [*FOLDER_COLUMNS, *faces_folder_settings.KEYS, *faces_folder_layout.TABLES, "word", "corner"])
+@pytest.mark.parametrize("name", [*FOLDER_COLUMNS, *faces_folder_table.KEYS, *faces_folder_table.TABLES, "word", "corner"])
 def test_folders_of_identities(name: str) -> None:
     assert f"`{name}`" in page("data.md").partition("### Your own faces")[2].partition("\n## ")[0]
 

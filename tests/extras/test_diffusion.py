@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import BackendError, ImageError, ModelError, UnknownName, UsageError
 from pytest_vlmrobust.core.fingerprint import pixels_digest
-from pytest_vlmrobust.perturbations.neural import prompts
+from pytest_vlmrobust.perturbations.neural import diffusion
 from pytest_vlmrobust.perturbations.neural.diffusion import IllusionPipeline, _condition
 
 if find_spec("diffusers") is None:
@@ -111,7 +111,7 @@ def test_the_network_is_asked_as_published(
     pipeline._pipeline = network
     illusion = pipeline.render(scene(), "candles", 3)
     assert (asked.controlnet_conditioning_scale, asked.guidance_scale) == scales
-    assert (asked.text, asked.negative_prompt) == (prompts.prompt("candles"), "glitch, low quality")
+    assert (asked.text, asked.negative_prompt) == (diffusion.prompt("candles"), "glitch, low quality")
     assert asked.num_inference_steps == 4
     assert (asked.generator.device.type, asked.generator.initial_seed()) == ("cpu", 3)
     assert (illusion == 128).all(), "rounded, not cut off"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import BackendError, ModelError
 from pytest_vlmrobust.core.fingerprint import file_digest
-from pytest_vlmrobust.perturbations.neural import checkpoint, super_resolution
+from pytest_vlmrobust.perturbations.neural import super_resolution
 
 if find_spec("spandrel") is None:
     pytest.skip("needs spandrel: pip install 'pytest-vlmrobust[super-resolution]'", allow_module_level=True)
@@ -94,7 +94,7 @@ def test_the_checkpoint_is_loaded_once_and_when_first_used(
 
     def counted(path: Path, **options: str) -> Any:
         loaded.append(path)
-        return checkpoint.load_upscaler(path, **options)
+        return super_resolution.load_upscaler(path, **options)
 
     monkeypatch.setattr(super_resolution, "load_upscaler", counted)
     file = weights()
@@ -133,7 +133,7 @@ def test_networks_that_are_not_to_be_tiled_see_the_whole(
     spandrel: ModuleType, weights: Weights, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, seen = weights(architecture="ESRGAN"), []
-    model = checkpoint.load_upscaler(file, device="cpu", dtype="float32")
+    model = super_resolution.load_upscaler(file, device="cpu", dtype="float32")
     model.model.register_forward_hook(lambda _module, inputs, _output: seen.append(tuple(inputs[0].shape[2:])))
     monkeypatch.setattr(super_resolution, "load_upscaler", lambda *_args, **_options: model)
     enlarged(file, scene(), 160, tile=50)
@@ -178,7 +178,7 @@ def test_networks_that_do_something_else(weights: Weights, scene: Scene, monkeyp
     refused(grey, rf"is RealESRGAN Compact for SR: 1 channels in, 1 out, 4 times the size. {expected}", scene)
     same = weights(upscale=1)
     refused(same, rf"is RealESRGAN Compact for Restoration: 3 channels in, 3 out, 1 times the size. {expected}", scene)
-    monkeypatch.setattr(checkpoint, "NOISY", ("Compact",))
+    monkeypatch.setattr(super_resolution, "NOISY", ("Compact",))
     refused(weights(), "draws noise that nothing here can seed", scene)
 
 

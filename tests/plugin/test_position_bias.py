@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_vlmrobust.datasets.embedded.contexts import Cue, local
+from pytest_vlmrobust.datasets.embedded.cues import Cue, local
 from pytest_vlmrobust.datasets.embedded.shapes import SceneImage
 
 SUITE = """

@@ -64,7 +64,7 @@ def test_rows_with_several_pictures_are_those_that_transformers_makes(
 ) -> None:
     import torch
 
-    from pytest_vlmrobust.backends.processors import Source, load_processor
+    from pytest_vlmrobust.backends.loading import Source, load_processor
 
     samples, _, batch, tokens = rows
     processor = load_processor(Source(str(SHIPPED)), "pil")

@@ -22,7 +22,7 @@ from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.policy_files import beside_metrics
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
-from pytest_vlmrobust.store.docket import write_docket
+from pytest_vlmrobust.store.run_directory import write_docket
 
 Captured = pytest.CaptureFixture[str]
 POLICY = """\

@@ -31,7 +31,7 @@ def _words() -> Dataset:
 
 
 def _cues(name: str) -> Dataset:
-    from .contexts import Cues
+    from .cues import Cues
 
     return Cues(name)
 

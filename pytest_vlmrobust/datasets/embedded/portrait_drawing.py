@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
-from .portrait_accessories import ear_shapes, glasses_shapes, jewellery_shapes, temple_shapes
-from .portrait_attire import clothes_shapes, neck_shapes
-from .portrait_beards import beard_shapes
-from .portrait_canvas import Canvas, Placing, Shape, ellipse
+from .portrait_clothing import (
+    beard_shapes,
+    clothes_shapes,
+    ear_shapes,
+    glasses_shapes,
+    jewellery_shapes,
+    neck_shapes,
+    temple_shapes,
+)
 from .portrait_features import brow_shapes, eye_shapes, lid_shapes, mouth_shapes, nose_shapes, skin_shapes
 from .portrait_hair import back_hair, front_hair, side_hair
-from .portrait_palette import BACKDROP, darker, lighter
+from .portrait_shapes import BACKDROP, Canvas, Placing, Shape, darker, ellipse, lighter
 from .portraits import Portrait
 
 if TYPE_CHECKING:

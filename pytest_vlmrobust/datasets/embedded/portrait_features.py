@@ -7,8 +7,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from .portrait_canvas import Colour, Points, Shape, ellipse, mirrored, mix, moved, smooth, stroke, symmetric
-from .portrait_palette import HAIR, INK, IRIS, SKIN, WHITE, darker, lighter, lit, shaded
+from .portrait_shapes import (
+    HAIR,
+    INK,
+    IRIS,
+    SKIN,
+    WHITE,
+    Colour,
+    Points,
+    Shape,
+    darker,
+    ellipse,
+    lighter,
+    lit,
+    mirrored,
+    mix,
+    moved,
+    shaded,
+    smooth,
+    stroke,
+    symmetric,
+)
 from .portraits import Portrait
 
 _FACES = {

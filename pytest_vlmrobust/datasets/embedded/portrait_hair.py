@@ -10,9 +10,23 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .portrait_canvas import Colour, Points, Shape, ellipse, mirrored, mix, smooth, stroke, symmetric
 from .portrait_features import head_width
-from .portrait_palette import FABRIC, HAIR, SKIN, darker, lighter
+from .portrait_shapes import (
+    FABRIC,
+    HAIR,
+    SKIN,
+    Colour,
+    Points,
+    Shape,
+    darker,
+    ellipse,
+    lighter,
+    mirrored,
+    mix,
+    smooth,
+    stroke,
+    symmetric,
+)
 from .portraits import Portrait
 
 Half = Sequence[tuple[float, float]]

@@ -16,9 +16,8 @@ from pytest_vlmrobust.core.seeding import rng_for
 from pytest_vlmrobust.datasets.collection import Entity
 
 from .shapes import EVALUATION_SEED
-from .spelling import SHIPPED, has_real_family, known, lookalikes, vocabulary
-from .typefaces import BUILT_IN, Typeface, typefaces_in
-from .typography import Print, Style, box_of, draw_print, printed, styles
+from .typography import BUILT_IN, Print, Style, Typeface, box_of, draw_print, printed, styles, typefaces_in
+from .words import SHIPPED, has_real_family, known, lookalikes, vocabulary
 
 if TYPE_CHECKING:
     import numpy as np

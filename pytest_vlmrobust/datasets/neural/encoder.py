@@ -19,13 +19,24 @@ import numpy as np
 
 from pytest_vlmrobust.core.errors import ModelError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
-from pytest_vlmrobust.datasets.faces_folder_settings import EncoderName
-
-from .reasons import reason
+from pytest_vlmrobust.datasets.faces_folder_table import EncoderName
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
+
+
+# What a library says went wrong, in one line.
+
+
+def reason(error: Exception) -> str:
+    r"""Returns the kind of an error and the first line of its message.
+
+    >>> reason(ValueError("no such layer\n  in layer 3"))
+    'ValueError: no such layer'
+    """
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['(no message)'])[0]}"
+
 
 BATCH = 16
 _COMMIT = re.compile(r"[0-9a-f]{40}")

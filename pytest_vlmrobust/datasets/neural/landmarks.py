@@ -18,9 +18,9 @@ import numpy as np
 
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import MissingExtra, ModelError
-from pytest_vlmrobust.datasets.faces_folder_layout import EXTRA
+from pytest_vlmrobust.datasets.faces_folder_table import EXTRA
 
-from .reasons import reason
+from .encoder import reason
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

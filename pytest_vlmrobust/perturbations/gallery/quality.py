@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..opencv import opencv
-from ..pixels import Image, Plane, luma
+from pytest_vlmrobust.perturbations.pixels import Image, Plane, luma, opencv
 
 PEAK = 255.0
 SIGMA = 1.5

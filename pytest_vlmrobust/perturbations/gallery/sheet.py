@@ -5,21 +5,81 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.errors import VlmRobustError
+import numpy as np
+
+from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.errors import ImageError, VlmRobustError
+from pytest_vlmrobust.core.printing import printable
 from pytest_vlmrobust.core.setting import CLEAN_NAME, Setting
+from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
+from pytest_vlmrobust.perturbations.pixels import Image, opencv
+from pytest_vlmrobust.perturbations.rendering import Renderer, as_rgb, get
 
-from ..catalog import records
-from ..description import fingerprint, info
-from ..opencv import opencv
-from ..pixels import Image
-from ..rendering import Renderer, get
 from .quality import psnr, resized, ssim
-from .source import Source
+
+if TYPE_CHECKING:
+    import PIL.Image
+
+
+# The picture a gallery is made of, from a file.
+
+
+EXIF_ORIENTATION = 0x0112
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A clean picture, what it is called, and what was done to the file to get it."""
+
+    name: str
+    image: Image
+    """uint8 RGB, shape (H, W, 3)."""
+    remarks: tuple[str, ...] = ()
+
+
+def read(path: Path) -> Source:
+    """Returns the picture in a file of any format that Pillow reads: turned as its EXIF data says, the first frame of several.
+
+    Raises:
+        ImageError: there is no such file, it is no picture, it is cut short, or it has more pixels than Pillow holds safe.
+    """
+    import PIL.Image
+
+    if not path.is_file():
+        found = "a directory" if path.is_dir() else "no such file"
+        raise ImageError(f"{path}: {found}. Expected a picture in a format that Pillow reads, such as PNG, JPEG or WebP")
+    try:
+        with warnings.catch_warnings():
+            # of a suspiciously large picture Pillow only warns, and would go on to fill the memory
+            warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
+            with PIL.Image.open(path) as opened:
+                return _source(path.name, opened)
+    except Exception as error:  # decoders of damaged files raise whatever they stumble over
+        raise ImageError(
+            f"{path}: cannot be read as a picture ({type(error).__name__}: {error}). "
+            "Expected a complete file in a format that Pillow reads, such as PNG, JPEG or WebP"
+        ) from error
+
+
+def _source(name: str, opened: PIL.Image.Image) -> Source:
+    import PIL.ImageOps
+
+    remarks = []
+    frames = getattr(opened, "n_frames", 1)
+    if frames > 1:
+        remarks.append(f"the first of {frames} frames")
+    if opened.getexif().get(EXIF_ORIENTATION, 1) != 1:
+        remarks.append("turned as its EXIF data says")
+    return Source(name, as_rgb(PIL.ImageOps.exif_transpose(opened)), tuple(remarks))
+
 
 COMPOSED = "Compositions"
 PIXELS_AT_ONCE = 16_000_000
@@ -225,3 +285,61 @@ def _flags(setting: str) -> tuple[str, ...]:
     about = info(setting)
     changed = f"changes the answer about {', '.join(sorted(about.label_changing))}" if about.label_changing else ""
     return tuple(flag for flag in ("random" if about.stochastic else "", changed) if flag)
+
+
+# The words of a gallery: the same in every format.
+
+
+LEGEND = (
+    "PSNR is over all channels, in dB; SSIM is on luma (Wang et al. 2004), so a change of colour alone does not lower it. Both "
+    "compare with the clean picture at full size; a result of another size is resized to it before. Random perturbations "
+    "have another look with every seed; v is the version of the pixels."
+)
+SHEETS = {
+    Layout.TILES: "Settings",
+    Layout.VIEWS: "Patches",
+    Layout.SIZES: "Sizes",
+}
+ABOUT_SHEETS = {
+    Layout.TILES: "",
+    Layout.VIEWS: "Each part is a picture of its own; the numbers give the order.",
+    Layout.SIZES: "Within a row, pictures are drawn at their true relative size.",
+}
+
+
+def title(gallery: Gallery) -> str:
+    """Returns what the page is called."""
+    return f"{printable(gallery.source.name)} under {quantity(gallery.count, 'setting')}"
+
+
+def header(gallery: Gallery) -> Iterator[str]:
+    """Yields what is known about the clean picture, and what the pixels of all others depend on."""
+    yield pixels(gallery.clean)
+    yield from gallery.source.remarks
+    yield f"seed {gallery.seed}"
+    yield f"NumPy {np.__version__}"
+    yield f"OpenCV {opencv().__version__}"
+
+
+def facts(tile: Tile, clean: Tile) -> Iterator[str]:
+    """Yields the lines below a tile's setting; its notes are not among them."""
+    if tile.parameters:
+        yield tile.parameters
+    yield ", ".join((f"v{tile.version}", *tile.flags))
+    if len(tile.pictures) > 1:
+        yield f"{len(tile.pictures)} views of {pixels(tile)}"
+    elif tile.pictures:
+        if tile.size != clean.size or layout(tile.setting) is Layout.SIZES:
+            yield pixels(tile)
+        yield quality(tile.psnr, tile.ssim) + (", resized" if tile.size != clean.size else "")
+
+
+def quality(psnr: float, ssim: float) -> str:
+    """Returns both numbers as they are printed; identical pictures are called so."""
+    return "identical (SSIM 1)" if math.isinf(psnr) else f"PSNR {psnr:.1f} dB, SSIM {ssim:z.3f}"
+
+
+def pixels(tile: Tile) -> str:
+    """Returns the size of a result."""
+    height, width = tile.size
+    return f"{width} x {height} pixels"

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
+from pytest_vlmrobust.perturbations.catalog import names
+from pytest_vlmrobust.perturbations.rendering import get
 
-from ..catalog import names
-from ..rendering import get
 from . import html, png
-from .sheet import Gallery, gallery
-from .source import read
+from .sheet import Gallery, gallery, read
 
 DEFAULT_SETS = ("robustbench", "patches", "resolution", "observatory_id", "observatory_ood")
 FORMATS: dict[str, Callable[[Gallery], bytes]] = {".html": html.page, ".png": png.page}

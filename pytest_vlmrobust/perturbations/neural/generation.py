@@ -13,11 +13,11 @@ from typing import Any
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.fingerprint import canonical_json, pixels_digest
 from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED, derive_seed
-from pytest_vlmrobust.perturbations.conversion import as_rgb
 from pytest_vlmrobust.perturbations.illusion_folder import ORIGINAL, decoded, stored_file
 from pytest_vlmrobust.perturbations.pixels import Image
+from pytest_vlmrobust.perturbations.rendering import as_rgb
 
-from . import prompts
+from . import diffusion
 from .diffusion import IllusionPipeline
 
 INDEX = "index.jsonl"
@@ -32,7 +32,7 @@ def generate_folder(
     pictures: Mapping[str, Any],
     folder: str | Path,
     *,
-    variants: Iterable[str] = tuple(prompts.VARIANTS),
+    variants: Iterable[str] = tuple(diffusion.VARIANTS),
     seed: int = AUGMENTATION_SEED,
 ) -> int:
     """Writes pictures and their illusions into ``folder``, in the layout that :func:`perturbations.illusions` reads.
@@ -58,7 +58,7 @@ def generate_folder(
             made otherwise.
         ImageError: something is not a picture.
     """
-    chosen = {variant: prompts.prompt(variant) for variant in variants}
+    chosen = {variant: diffusion.prompt(variant) for variant in variants}
     for name in pictures:
         _check_name(name)
     root = Path(folder).expanduser()

@@ -14,6 +14,6 @@ published illusions, and the two are never to be put into one table without sayi
 
 from __future__ import annotations
 
-from . import isometric, land, light, mosaic, paint, paper, printing, sky, textile, texture
+from . import landscapes, mosaics, prints
 
 __all__ = ["isometric", "land", "light", "mosaic", "paint", "paper", "printing", "sky", "textile", "texture"]

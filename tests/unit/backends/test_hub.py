@@ -7,7 +7,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-from pytest_vlmrobust.backends.hub import commit_of
+from pytest_vlmrobust.backends.digests import commit_of
 from pytest_vlmrobust.core.errors import BackendError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.backends import model_id, model_ids, resolve
-from pytest_vlmrobust.backends.builtin import BOX_CONVENTIONS, PUBLISHED, builtin_model, names
+from pytest_vlmrobust.backends.resolve import BOX_CONVENTIONS, PUBLISHED, builtin_model, names
 from pytest_vlmrobust.core.boxes import CONVENTIONS
 from pytest_vlmrobust.core.errors import ModelError, UnknownName
 

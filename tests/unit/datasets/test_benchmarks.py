@@ -20,7 +20,7 @@ from pytest_vlmrobust.datasets import (
     resolve,
     synthetic,
 )
-from pytest_vlmrobust.datasets.benchmark_files import SHIPPED, read_benchmark, read_benchmarks
+from pytest_vlmrobust.datasets.benchmarks import SHIPPED, read_benchmark, read_benchmarks
 
 PICTURE = Path("one.png")
 

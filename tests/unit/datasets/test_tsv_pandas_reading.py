@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_vlmrobust.datasets.pandas_reading import as_vlmevalkit_shows
+from pytest_vlmrobust.datasets.vlmevalkit_tsv import as_vlmevalkit_shows
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UnknownName, UsageError
 from pytest_vlmrobust.core.printing import printable
-from pytest_vlmrobust.perturbations.gallery import html, png, show, wording
-from pytest_vlmrobust.perturbations.gallery.boxes import flowing, picture, stacked, text
+from pytest_vlmrobust.perturbations.gallery import html, png, sheet, show
+from pytest_vlmrobust.perturbations.gallery.png import flowing, picture_box, stacked, text
 from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resized, ssim
-from pytest_vlmrobust.perturbations.gallery.sheet import Gallery, Layout, Tile, columns, fitted, gallery, layout
-from pytest_vlmrobust.perturbations.gallery.source import Source, read
+from pytest_vlmrobust.perturbations.gallery.sheet import Gallery, Layout, Source, Tile, columns, fitted, gallery, layout, read
 from pytest_vlmrobust.perturbations.pixels import luma
 from pytest_vlmrobust.perturbations.registry import REGISTRY, corruption
 
@@ -59,7 +58,7 @@ def tiles(shown: Gallery) -> dict[str, Tile]:
 
 
 def facts(tile: Tile, shown: Gallery) -> list[str]:
-    return list(wording.facts(tile, shown.clean))
+    return list(sheet.facts(tile, shown.clean))
 
 
 class TestPsnr:
@@ -295,7 +294,7 @@ class TestHtml:
         page = Page(html.page(shown))
         for setting, tile in tiles(shown).items():
             assert setting in page.text
-            assert all(fact in page.text for fact in (*wording.facts(tile, shown.clean), *tile.notes))
+            assert all(fact in page.text for fact in (*sheet.facts(tile, shown.clean), *tile.notes))
         for section in shown.sections:
             assert section.heading in page.text
 
@@ -373,7 +372,7 @@ class TestPng:
         written = drawn_texts(shown, monkeypatch)
         for setting, tile in tiles(shown).items():
             assert setting in written
-            assert {*wording.facts(tile, shown.clean), *tile.notes} <= {*written}
+            assert {*sheet.facts(tile, shown.clean), *tile.notes} <= {*written}
 
     def test_holds_the_pictures(self) -> None:
         shown = made(["invert"])
@@ -412,7 +411,7 @@ class TestBoxes:
             assert box.height > 2 * 12
 
     def test_boxes_flow_into_lines(self) -> None:
-        boxes = [picture(photo(10, 40)) for _ in range(3)]
+        boxes = [picture_box(photo(10, 40)) for _ in range(3)]
         assert (flowing(boxes, 100, 5).width, flowing(boxes, 100, 5).height) == (85, 25)
         assert stacked(boxes, 5).height == 40
         assert flowing([], 100, 5).height == 0

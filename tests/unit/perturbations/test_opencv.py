@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from pytest_vlmrobust.core.errors import MissingExtra
-from pytest_vlmrobust.perturbations.opencv import BrokenOpenCV, opencv
+from pytest_vlmrobust.perturbations.pixels import BrokenOpenCV, opencv
 
 
 @pytest.fixture(autouse=True)

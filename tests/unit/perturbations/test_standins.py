@@ -12,7 +12,7 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.perturbations.catalog import STANDINS
 from pytest_vlmrobust.perturbations.pixels import as_grey
 from pytest_vlmrobust.perturbations.registry import find
-from pytest_vlmrobust.perturbations.standins import canvas, cells, isometric, printing, sprites, texture
+from pytest_vlmrobust.perturbations.standins import canvas, landscapes, mosaics, prints
 
 Image = NDArray[np.uint8]
 Plane = NDArray[np.float32]
@@ -195,12 +195,12 @@ def test_drift_is_smooth_noise_over_the_whole_range() -> None:
 
 @pytest.mark.parametrize("coverage", [0.1, 0.3, 0.5, 0.8])
 def test_dots_cover_the_share_that_they_are_asked_for(coverage: float) -> None:
-    ink = printing._dots(rng(), np.full((300, 300), coverage, np.float32), 9.0, 0.7)
+    ink = prints._dots(rng(), np.full((300, 300), coverage, np.float32), 9.0, 0.7)
     assert float(ink.mean()) == pytest.approx(coverage, abs=0.03)
 
 
 def test_every_pixel_belongs_to_the_nearest_point() -> None:
-    labels = cells.voronoi(rng(3), 40, 50, 10.0)
+    labels = canvas.voronoi(rng(3), 40, 50, 10.0)
     assert labels.min() == 0
     assert labels.max() == 19
     widest = max(np.ptp(np.argwhere(labels == label), axis=0).max() for label in range(20))
@@ -212,21 +212,21 @@ def test_every_pixel_belongs_to_the_nearest_point() -> None:
 
 def test_cells_are_numbered_apart_and_averaged() -> None:
     rows, columns = np.indices((6, 7), np.int32)
-    numbers = cells.numbered(rows // 2 - 5, columns // 3)
+    numbers = canvas.numbered(rows // 2 - 5, columns // 3)
     assert len(np.unique(numbers)) == 9
     assert numbers.min() == 0
     plane = rng().random((6, 7), dtype=np.float32)
-    assert cells.means(numbers, plane)[numbers[0, 0]] == pytest.approx(float(plane[:2, :3].mean()))
+    assert canvas.means(numbers, plane)[numbers[0, 0]] == pytest.approx(float(plane[:2, :3].mean()))
 
 
 def test_numbers_of_cells_stay_few_where_most_are_not_in_the_picture() -> None:
     along = np.arange(20_000, dtype=np.int32)[None]
-    assert cells.numbered(along, along).max() < 8 * 20_000 + 4096
+    assert canvas.numbered(along, along).max() < 8 * 20_000 + 4096
 
 
 def test_seams_run_where_cells_meet() -> None:
     labels = np.repeat(np.array([[0] * 20 + [1] * 20], np.int32), 10, axis=0)
-    lines = cells.seams(labels, 4.0)
+    lines = canvas.seams(labels, 4.0)
     assert lines[:, 18:22].max() > 0.8
     assert lines[:, :12].max() < 0.01
 
@@ -234,7 +234,7 @@ def test_seams_run_where_cells_meet() -> None:
 @pytest.mark.parametrize(("hold", "rows"), [(0.0, (10, 15)), (0.5, (8, 13)), (1.0, (6, 11))])
 def test_sprites_stand_on_their_points(hold: float, rows: tuple[int, int]) -> None:
     points = np.array([10]), np.array([7])
-    drawn = sprites.stamped(points, np.array([0.5], np.float32), (20, 15), sprites.stick(5, 1), hold=hold)
+    drawn = canvas.stamped(points, np.array([0.5], np.float32), (20, 15), canvas.stick(5, 1), hold=hold)
     y, x = np.nonzero(drawn)
     assert (y.min(), y.max() + 1) == rows
     assert {*x} <= {6, 7, 8}
@@ -242,7 +242,7 @@ def test_sprites_stand_on_their_points(hold: float, rows: tuple[int, int]) -> No
 
 
 def test_flames_point_upwards() -> None:
-    broad = sprites.teardrop(20, 10).sum(axis=1)
+    broad = canvas.teardrop(20, 10).sum(axis=1)
     assert broad[0] < broad[12]
     assert broad.max() == broad[10:18].max()
 
@@ -256,7 +256,7 @@ def cheapest(cost: Plane) -> float:
 
 def test_quilts_are_cut_along_the_path_of_least_difference() -> None:
     costs = rng().random((3, 5, 4), dtype=np.float32)
-    before = texture._beyond(costs)
+    before = mosaics._beyond(costs)
     for cost, shown in zip(costs, before, strict=True):
         path = shown.sum(axis=1)  # the neighbour shows up to the path
         assert (np.abs(np.diff(path)) <= 1).all()
@@ -266,7 +266,7 @@ def test_quilts_are_cut_along_the_path_of_least_difference() -> None:
 def test_quilts_take_the_patch_that_is_most_nearly_as_light() -> None:
     beach = np.tile(np.linspace(0.0, 1.0, 200, dtype=np.float32), (200, 1))
     wanted = np.repeat(np.linspace(0.0, 1.0, 10, dtype=np.float32)[None], 20, axis=0).repeat(2, axis=1)
-    patches = texture._chosen(rng(), beach, wanted, 10, 15)
+    patches = mosaics._chosen(rng(), beach, wanted, 10, 15)
     assert patches.shape == (10, 10, 15, 15)
     assert correlation(patches[..., :10, :10].mean(axis=(2, 3)), wanted[::2, ::2]) > 0.98
 
@@ -274,11 +274,11 @@ def test_quilts_take_the_patch_that_is_most_nearly_as_light() -> None:
 def test_columns_hide_what_is_behind_them() -> None:
     """Compares the column that each line of sight meets with marching along the line in small steps, from the top down."""
     i, j = np.indices((6, 6), np.int32)
-    ids, columns, per_row = isometric._numbered(i, j)
+    ids, columns, per_row = landscapes._numbered(i, j)
     np.testing.assert_array_equal(columns[:, ids], [i, j])
     heights = rng(1).uniform(0.0, 0.9, (columns.shape[1],)).astype(np.float32)
     right, left = rng(2).random((2, 1, 400), dtype=np.float32)
-    seen = isometric._cast(np.full((1, 400), ids[2, 2]), per_row, right, left, heights)[0]
+    seen = landscapes._cast(np.full((1, 400), ids[2, 2]), per_row, right, left, heights)[0]
     above = np.linspace(0.999, 0.0, 4001)
     for u, v, found in zip(right[0], left[0], seen, strict=True):
         over = ids[2 + np.floor(u + above).astype(int), 2 + np.floor(v + above).astype(int)]
@@ -287,11 +287,11 @@ def test_columns_hide_what_is_behind_them() -> None:
 
 def test_a_lone_column_shows_a_top_and_two_sides() -> None:
     i, j = np.indices((6, 6), np.int32)
-    ids, columns, per_row = isometric._numbered(i, j)
+    ids, columns, per_row = landscapes._numbered(i, j)
     heights = np.zeros(columns.shape[1], np.float32)
     heights[ids[2, 2]] = 0.6
     right, left = np.array([[0.1, 0.8, 0.5]], np.float32), np.array([[0.1, 0.5, 0.8]], np.float32)
-    seen = isometric._cast(np.full((1, 3), ids[2, 2]), per_row, right, left, heights)[0]
+    seen = landscapes._cast(np.full((1, 3), ids[2, 2]), per_row, right, left, heights)[0]
     assert seen.tolist() == [ids[2, 2] * 3 + face for face in (0, 2, 1)]
 
 

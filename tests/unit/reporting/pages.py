@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.record import CHECK, FAMILY, Example, Measure, Pictur
 from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import Command
-from pytest_vlmrobust.store.pictures import Pictures
+from pytest_vlmrobust.store.run_directory import Pictures
 
 COMMAND = Command(("--vlm=m", "--vlm-store=a store"), ("suites",))
 DIGESTS = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("clean", "fog", "patch")}

@@ -21,7 +21,7 @@ from pytest_vlmrobust.reporting.bundle import not_derived, page_notes, write_bun
 from pytest_vlmrobust.reporting.runs import read_run
 from pytest_vlmrobust.reporting.unpacking import RATIO, SMALL, unpack
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
-from pytest_vlmrobust.store.docket import write_docket
+from pytest_vlmrobust.store.run_directory import write_docket
 
 from .conftest import record
 

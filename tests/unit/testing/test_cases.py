@@ -8,8 +8,7 @@ from hypothesis import given
 
 from pytest_vlmrobust.metrics import Needs, get
 from pytest_vlmrobust.metrics.record import WITHOUT_SCORES
-from pytest_vlmrobust.testing.cases import MOST_SAMPLES, Case, cases, plain
-from pytest_vlmrobust.testing.tables import Table, tables
+from pytest_vlmrobust.testing.cases import MOST_SAMPLES, Case, Table, cases, plain, tables
 
 EVERYTHING = tuple(Needs)
 CLEAN, PERTURBED = EVERYTHING.index(Needs.CLEAN), EVERYTHING.index(Needs.PERTURBED)

@@ -12,18 +12,22 @@ from numpy.typing import NDArray
 from PIL import ImageFont
 
 from pytest_vlmrobust.core.errors import DatasetError
-from pytest_vlmrobust.datasets.embedded.typefaces import BUILT_IN, FontFace, Typeface, _lacking, typefaces_in
 from pytest_vlmrobust.datasets.embedded.typography import (
+    BUILT_IN,
     CASINGS,
     MARGIN,
     POSITIONS,
     ROTATIONS,
+    FontFace,
     Print,
     Style,
+    Typeface,
+    _lacking,
     box_of,
     draw_print,
     printed,
     styles,
+    typefaces_in,
 )
 
 STYLES = tuple(Style(*one) for one in product(BUILT_IN, CASINGS, POSITIONS, ROTATIONS))

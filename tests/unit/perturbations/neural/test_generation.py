@@ -16,7 +16,7 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, UnknownName, UsageError
 from pytest_vlmrobust.core.fingerprint import pixels_digest
 from pytest_vlmrobust.core.seeding import derive_seed
-from pytest_vlmrobust.perturbations.neural import prompts
+from pytest_vlmrobust.perturbations.neural import diffusion
 from pytest_vlmrobust.perturbations.neural.diffusion import IllusionPipeline
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
@@ -88,7 +88,7 @@ def test_the_index_says_how_each_was_made(tmp_path: Path) -> None:
     assert len(written) == 4
     assert written["ocean/page.2.png"] == {
         "file": "ocean/page.2.png",
-        "prompt": prompts.prompt("ocean"),
+        "prompt": diffusion.prompt("ocean"),
         "seed": derive_seed(5, "page.2", "ocean"),
         "source": pixels_digest(drawn(2)),
         **FACTS,
@@ -99,7 +99,7 @@ def test_all_variants_by_default_and_pictures_of_any_kind(tmp_path: Path) -> Non
     stub = Stub()
     grey = PIL.Image.fromarray(drawn(3)).convert("L")
     assert perturbations.generate_folder(cast("IllusionPipeline", stub), {"grey": grey}, tmp_path) == 15
-    assert stub.rendered == list(prompts.VARIANTS)
+    assert stub.rendered == list(diffusion.VARIANTS)
     assert len(perturbations.illusions(tmp_path)) == 15
     perturbations.get("illusion:museum")(perturbations.as_rgb(grey), seed=1)
 

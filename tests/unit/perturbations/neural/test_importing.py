@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.errors import MissingExtra
-from pytest_vlmrobust.perturbations.neural import checkpoint, diffusion
+from pytest_vlmrobust.perturbations.neural import diffusion, super_resolution
 from pytest_vlmrobust.perturbations.neural.importing import BrokenExtra, importing
 
 
@@ -17,7 +17,7 @@ def test_the_attributes_of_the_package_load_no_model_library() -> None:
         "from pytest_vlmrobust import perturbations\n"
         "assert not any('neural' in name for name in sys.modules)\n"
         "perturbations.super_resolution, perturbations.IllusionPipeline, perturbations.generate_folder\n"
-        "import pytest_vlmrobust.perturbations.neural.checkpoint\n"
+        "import pytest_vlmrobust.perturbations.neural.super_resolution\n"
         "loaded = {'torch', 'diffusers', 'spandrel', 'transformers', 'safetensors'} & {*sys.modules}\n"
         "assert not loaded, loaded\n"
     )
@@ -28,7 +28,7 @@ def test_an_absent_package_gives_the_pip_line(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setitem(sys.modules, "spandrel", None)
     monkeypatch.setitem(sys.modules, "diffusers", None)
     with pytest.raises(MissingExtra) as caught:
-        checkpoint.load_upscaler(tmp_path / "x.pth", device="cpu", dtype="float32")
+        super_resolution.load_upscaler(tmp_path / "x.pth", device="cpu", dtype="float32")
     assert str(caught.value) == (
         "super-resolution needs the package 'spandrel', which is not installed. "
         "Install it: pip install 'pytest-vlmrobust[super-resolution]'"

@@ -1,0 +1,408 @@
+"""Benchmarks as data: what is known about each, the YAML files that say it, and which one the name of a file means."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
+from pytest_vlmrobust.core.registry import Registry
+
+from .yaml_lines import Lines, load_yaml, place
+
+# What is known about one benchmark, as data: who it is, where its files keep what, and how its answers are scored.
+#
+# The shipped records stand in ``benchmarks.yaml``, in the form that ``benchmark_files.read_benchmark`` reads, which is also the
+# form of a user's own. A *role* is something a sample needs (``question``); a column of a file plays it. Where a role names
+# several columns, the first that is not empty in a row counts; a text with braces puts columns together
+# (``"{category}-{question_id}"``). Beside the columns of a row there are ``{row}``, its number from 0, ``{picture}``, a digest of
+# its pictures, and the named groups of ``parts``.
+
+
+ROLES = ("id", "question", "answer", "options", "images", "hint", "category", "group", "kind")
+ANSWERS = ("as_written", "letter", "position", "list")
+OWN_COLUMNS = ("row", "picture")
+CHANCE = {"choice": "1 / options", "yes_no": "1 / 2", "open": "0"}
+ACCURACY = "accuracy"
+GROUP = "group"
+"""Among keys, the group of a sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of question of a benchmark: which answer is expected, and who compares it with the target."""
+
+    task: str
+    """``choice``, ``yes_no`` or ``open``."""
+    scorer: str
+    when: str = ""
+    """What the column of the role ``kind`` says; where there is none, rows with options are the choices."""
+    instruction: str = ""
+    """How to answer; the prompt's own words where nothing is said."""
+    unlisted: str = ""
+    """The scorer of a choice whose options are written nowhere: it is asked as an open question, and a note counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where one source of a benchmark keeps what."""
+
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Columns or templates by role; without options, the columns ``A`` to ``Z`` are the options."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Templates of what metrics of the whole data set group by."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Regular expressions that columns match as a whole; their named groups count as columns."""
+    answers: str | Mapping[str, str] = "as_written"
+    """How answers are written: ``as_written``; ``letter``, in any case and brackets; ``position``, an index into the options
+    from 0; ``list``, of accepted answers; or what stands for what."""
+    options_in_question: bool = False
+    """Options stand at the end of the question: ``A. …``, ``(A) …`` or ``A: …``."""
+    cut: tuple[str, ...] = ()
+    """What is cut off the end of a question, because the instruction says it."""
+    drop: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Which rows are left out and why, by column and value."""
+    absent: tuple[str, ...] = ()
+    """Texts that stand for an empty cell."""
+    ids: tuple[str, ...] = ()
+    """Hub ids; of hub layouts only."""
+    config: str = ""
+    split: str = ""
+
+    def columns_of(self, role: str) -> tuple[str, ...]:
+        """Returns what may play a role, without its templates taken apart."""
+        return self.columns.get(role, ())
+
+    def needed(self) -> list[tuple[tuple[str, ...], str]]:
+        """Returns columns of which one at least must be there, each time with what it is needed for."""
+        given = {*OWN_COLUMNS, *(name for pattern in self.parts.values() for name in re.compile(pattern).groupindex)}
+        found: list[tuple[tuple[str, ...], str]] = [((column,), "parts") for column in self.parts]
+        for role in ("id", "question", "answer", "images", "group", "kind"):
+            specs = self.columns_of(role)
+            found += [(specs, role)] if len(specs) > 1 else [((column,), role) for spec in specs for column in columns_in(spec)]
+        found += [((column,), f"keys.{key}") for key, template in self.keys.items() for column in columns_in(template)]
+        return [(columns, why) for columns, why in found if not given & set(columns)]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One benchmark: the names of its files, its kinds of questions, its metric, and its layouts."""
+
+    name: str
+    about: str = ""
+    files: tuple[str, ...] = ()
+    """Patterns of file names without ending, in any case: ``MMBench_*``."""
+    kinds: tuple[Kind, ...] = ()
+    """Without any, a row with options is a choice, and the others ask yes or no if all their answers are Yes or No."""
+    metric: str = ACCURACY
+    """The metric that is reported for the data set as a whole."""
+    question: str = ""
+    """Asked where the source has no column of questions."""
+    circular: bool = False
+    """Rows whose ids agree modulo 1 000 000 are one question with its options rotated, and one group."""
+    together: tuple[str, ...] = ()
+    """Keys, or ``group``: rows that share one of these count only together; a smaller data set has all of them or none."""
+    sizes: str = ""
+    """The key that says for which long edge, in pixels, the pictures of a row were made beforehand: the rows of a group are one
+    question, and each rung of a ladder shows the pictures made for it."""
+    remarks: str = ""
+    """What its user should know."""
+    tsv: Layout = field(default_factory=Layout)
+    hub: tuple[Layout, ...] = ()
+
+    @property
+    def chance(self) -> str:
+        """Returns the score that guessing is expected to reach, by kind of question."""
+        return " or ".join(dict.fromkeys(CHANCE[kind.task] for kind in self.kinds))
+
+    @property
+    def keeps_together(self) -> tuple[str, ...]:
+        """Returns by what rows count only together: as said, and the copies of circular evaluation in any case."""
+        return tuple(dict.fromkeys((*self.together, *([GROUP] if self.circular else []))))
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """Returns the names of files that are no patterns."""
+        return tuple(name for name in self.files if "*" not in name)
+
+
+UNKNOWN = Benchmark("")
+"""The record of data that no record is about."""
+
+
+def columns_in(spec: str) -> tuple[str, ...]:
+    """Returns the columns that a template names, or the one column that it is.
+
+    >>> columns_in("{category}-{question_id}"), columns_in("l2-category")
+    (('category', 'question_id'), ('l2-category',))
+    """
+    if "{" not in spec:
+        return (spec,)
+    return tuple(name for _, name, _, _ in string.Formatter().parse(spec) if name)
+
+
+# Benchmark records as YAML: the shipped ones, and a user's own beside the data (``NAME.benchmark.yaml``).
+#
+#     about: Is there such an object?
+#     kinds: [{task: yes_no, scorer: yes_no}]
+#     tsv: {columns: {category: split}}
+#     hub:
+#       - {ids: [owner/name], split: test, columns: {id: number, question: query, answer: label, images: picture}}
+#
+# Every key is a field of ``benchmark.Benchmark``, ``Kind`` or ``Layout``; where a field holds several texts, one may stand alone.
+
+
+SUFFIX = ".benchmark.yaml"
+SHIPPED = Path(__file__).with_name("benchmarks.yaml")
+
+
+def read_benchmark(path: Path) -> Benchmark:
+    """Returns the record in a file that holds one; its name is that of the file.
+
+    Raises:
+        DatasetError: it cannot be read, or says something that no record says; names file, line, value and what was expected.
+    """
+    value, lines = load_yaml(path)
+    return _Reader(path, lines).benchmark(path.name.removesuffix(SUFFIX), value, ())
+
+
+def read_benchmarks(path: Path) -> dict[str, Benchmark]:
+    """Returns the records in a file that holds several by name, in the order written.
+
+    Raises:
+        DatasetError: as ``read_benchmark``.
+    """
+    value, lines = load_yaml(path)
+    return {name: _Reader(path, lines).benchmark(name, body, (name,)) for name, body in value.items()}
+
+
+class _Reader:
+    """Turns the values of one file into records; every mistake is reported with its line."""
+
+    def __init__(self, path: Path, lines: Lines) -> None:
+        self.path, self.lines = path, lines
+
+    def benchmark(self, name: str, value: Any, at: tuple[str | int, ...]) -> Benchmark:
+        of: dict[str, Callable[..., Any]] = {
+            "kinds": partial(self._each, self._kind),
+            "tsv": self._layout,
+            "hub": partial(self._each, self._layout),
+            "files": self._texts,
+            "together": self._texts,
+            "circular": self._truth,
+        }
+        found = self._fields(Benchmark, value, at, of, leave=("name",))
+        if not found.get("kinds"):
+            self._wrong(at, value, f"'kinds': a list of kinds of questions, such as [{{task: {next(iter(CHANCE))}, scorer: …}}]")
+        self._check_sources(found, at)
+        self._check_keys(found, at)
+        return Benchmark(name, **found)
+
+    def _check_sources(self, found: Mapping[str, Any], at: tuple[str | int, ...]) -> None:
+        tsv = found.get("tsv")
+        if tsv is not None and (tsv.ids or "images" in tsv.columns or "options" in tsv.columns):
+            self._wrong(
+                (*at, "tsv"), "ids, images or options", "none of them: a TSV has columns 'image', 'image_path', 'A' to 'Z'"
+            )
+        for number, layout in enumerate(found.get("hub", ())):
+            needed = ["id", "answer", "images", *([] if found.get("question") else ["question"])]
+            absent = [role for role in needed if role not in layout.columns]
+            if absent:
+                self._wrong((*at, "hub", number), list(layout.columns), f"columns for {', '.join(absent)} too")
+
+    def _check_keys(self, found: Mapping[str, Any], at: tuple[str | int, ...]) -> None:
+        """Looks whether every layout has the keys that the record goes by."""
+        layouts = [*([found["tsv"]] if "tsv" in found else []), *found.get("hub", ())]
+        for name, keys in (("together", found.get("together", ())), ("sizes", tuple(filter(None, [found.get("sizes")])))):
+            for key in keys:
+                if (name, key) != ("together", GROUP) and not all(key in layout.keys for layout in layouts or [Layout()]):
+                    self._wrong((*at, name), key, "a key that stands among the 'keys' of each of its layouts")
+
+    def _kind(self, value: Any, at: tuple[str | int, ...]) -> Kind:
+        found = self._fields(Kind, value, at, {})
+        if found.get("task") not in CHANCE or not found.get("scorer"):
+            self._wrong(at, value, f"'scorer', the name of a scorer, and 'task', one of {', '.join(CHANCE)}")
+        return Kind(**found)
+
+    def _layout(self, value: Any, at: tuple[str | int, ...]) -> Layout:
+        of: dict[str, Callable[..., Any]] = {
+            "columns": self._columns,
+            "keys": self._mapping,
+            "parts": self._parts,
+            "answers": self._answers,
+            "options_in_question": self._truth,
+            "cut": self._texts,
+            "absent": self._texts,
+            "drop": self._drop,
+            "ids": self._texts,
+        }
+        return Layout(**self._fields(Layout, value, at, of))
+
+    def _columns(self, value: Any, at: tuple[str | int, ...]) -> dict[str, tuple[str, ...]]:
+        found = {role: self._texts(columns, (*at, role)) for role, columns in self._table(value, at).items()}
+        self._known(found, ROLES, at, "role")
+        for role, columns in found.items():
+            for column in columns:
+                self._template(column, (*at, role))
+        return found
+
+    def _parts(self, value: Any, at: tuple[str | int, ...]) -> dict[str, str]:
+        found = self._mapping(value, at)
+        for column, pattern in found.items():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                self._wrong((*at, column), pattern, f"a regular expression ({error})")
+        return found
+
+    def _answers(self, value: Any, at: tuple[str | int, ...]) -> str | dict[str, str]:
+        if isinstance(value, Mapping):
+            return self._mapping(value, at)
+        if value not in ANSWERS:
+            self._wrong(at, value, f"one of {', '.join(ANSWERS)}, or what stands for what, such as {{'1': 'Yes'}}")
+        return str(value)
+
+    def _drop(self, value: Any, at: tuple[str | int, ...]) -> dict[str, dict[str, str]]:
+        return {column: self._mapping(why, (*at, column)) for column, why in self._table(value, at).items()}
+
+    def _mapping(self, value: Any, at: tuple[str | int, ...]) -> dict[str, str]:
+        found = {key: self._text(text, (*at, key)) for key, text in self._table(value, at).items()}
+        if at[-1] == "keys":
+            for key, text in found.items():
+                self._template(text, (*at, key))
+        return found
+
+    def _template(self, text: str, at: tuple[str | int, ...]) -> None:
+        try:
+            columns_in(text)
+        except ValueError as error:
+            self._wrong(at, text, f"a column, or columns in braces ({error})")
+
+    def _fields(
+        self,
+        kind: type[Any],
+        value: Any,
+        at: tuple[str | int, ...],
+        of: Mapping[str, Callable[..., Any]],
+        leave: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        table = self._table(value, at)
+        self._known(table, [field.name for field in fields(kind) if field.name not in leave], at, "key")
+        readers: Mapping[str, Callable[..., Any]] = defaultdict(lambda: self._text, of)
+        return {key: readers[key](item, (*at, key)) for key, item in table.items()}
+
+    def _each(self, read: Callable[..., Any], value: Any, at: tuple[str | int, ...]) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            self._wrong(at, value, "a list")
+        return tuple(read(item, (*at, number)) for number, item in enumerate(value))
+
+    def _table(self, value: Any, at: tuple[str | int, ...]) -> dict[str, Any]:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            self._wrong(at, value, "a mapping from texts (write numbers and yes/no in quotes)")
+        return value
+
+    def _known(self, found: Mapping[str, Any], known: Sequence[str], at: tuple[str | int, ...], what: str) -> None:
+        for key in found:
+            if key not in known:
+                self._wrong((*at, key), key, f"no such {what}.{did_you_mean(key, known)} Known: {', '.join(known)}")
+
+    def _texts(self, value: Any, at: tuple[str | int, ...]) -> tuple[str, ...]:
+        if isinstance(value, list) and value:
+            return tuple(self._text(item, (*at, number)) for number, item in enumerate(value))
+        return (self._text(value, at),)
+
+    def _text(self, value: Any, at: tuple[str | int, ...]) -> str:
+        if not isinstance(value, str):
+            self._wrong(at, value, "text (in quotes where it looks like a number)")
+        return str(value)
+
+    def _truth(self, value: Any, at: tuple[str | int, ...]) -> bool:
+        if not isinstance(value, bool):
+            self._wrong(at, value, "true or false")
+        return bool(value)
+
+    def _wrong(self, at: tuple[str | int, ...], found: Any, expected: str) -> NoReturn:
+        raise DatasetError(f"{place(self.path, self.lines, at)}: found {found!r:.120}, expected {expected}")
+
+
+# The benchmarks that are known by name, and which of them the name of a file means.
+
+
+BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "benchmarks")
+"""Benchmarks of users and of installed packages; the shipped ones are read when first asked for."""
+
+_LOCAL = re.compile(r"_local$", re.IGNORECASE)
+
+
+def register_benchmark(benchmark: Benchmark, *, replace: bool = False) -> Benchmark:
+    """Makes ``benchmark`` known; its file names are tried before those of the shipped ones.
+
+    Raises:
+        UsageError: a benchmark of that name is known and ``replace`` was not asked for.
+    """
+    if not replace and benchmark.name in _shipped():
+        raise UsageError(f"benchmark {benchmark.name!r} is shipped. Choose another name, or pass replace=True")
+    return BENCHMARKS.add(benchmark.name, benchmark, replace=replace)
+
+
+def benchmarks() -> Mapping[str, Benchmark]:
+    """Returns every benchmark by name: those of users and of installed packages, then the shipped ones."""
+    own = {name: BENCHMARKS.get(name) for name in BENCHMARKS.names()}
+    return {**own, **{name: benchmark for name, benchmark in _shipped().items() if name not in own}}
+
+
+def benchmark_of(name: str) -> Benchmark | None:
+    """Returns the benchmark that a file name without ending, or a benchmark's own name, means; in any case.
+
+    ``_local`` at the end, as VLMEvalKit names files whose pictures it has moved out, is left aside. A name that is written out
+    in a record counts before a pattern.
+
+    >>> benchmark_of("MMBench_DEV_EN_V11_local").name, benchmark_of("shapes")
+    ('MMBench', None)
+    """
+    wanted = _LOCAL.sub("", name).lower()
+    known = benchmarks().values()
+    exact = (one for one in known if wanted in {one.name.lower(), *(file.lower() for file in one.files)})
+    similar = (one for one in known if any(fnmatchcase(wanted, pattern.lower()) for pattern in one.files))
+    return next(exact, None) or next(similar, None)
+
+
+def resembled(name: str) -> str:
+    """Returns which benchmark a file name without ending speaks of among other words, and so does not mean; else "".
+
+    >>> resembled("our_MME_v2"), resembled("MME"), resembled("mmeasures")
+    ('MME', '', '')
+    """
+    if benchmark_of(name):
+        return ""
+    words = f"_{_words(name)}_"
+    return next(
+        (one.name for one in benchmarks().values() for own in (one.name, *one.file_names) if f"_{_words(own)}_" in words), ""
+    )
+
+
+def _words(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def hub_layout(hub_id: str, config: str = "") -> tuple[Benchmark, Layout] | None:
+    """Returns the benchmark that a hub id means, and where it keeps what there: the layout of ``config`` before others."""
+    found = [(one, layout) for one in benchmarks().values() for layout in one.hub if _is_one_of(hub_id, layout)]
+    return next((pair for pair in found if config and pair[1].config == config), next(iter(found), None))
+
+
+def _is_one_of(hub_id: str, layout: Layout) -> bool:
+    return hub_id.lower() in {known.lower() for known in layout.ids}
+
+
+@cache
+def _shipped() -> dict[str, Benchmark]:
+
+    return read_benchmarks(SHIPPED)

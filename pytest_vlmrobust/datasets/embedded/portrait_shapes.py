@@ -1,0 +1,293 @@
+"""Shapes with smooth outlines, the colours of portraits, and the canvas on which they are painted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import accumulate, groupby, islice, product
+from typing import TYPE_CHECKING, TypeAlias
+
+import cv2
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+# Shapes with smooth outlines, and the canvas on which they are painted.
+
+
+Points: TypeAlias = "NDArray[np.float64]"
+Fixed: TypeAlias = "NDArray[np.int32]"
+Colour: TypeAlias = tuple[float, float, float]
+_SHIFT = 4
+"""Binary places of the coordinates that OpenCV is given."""
+_STEPS = 12
+"""Points of a curve from one knot to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A painted area: one or more outlines, filled by the even-odd rule.
+
+    Outlines are in units of the head, each of shape (points, 2); ``within`` clips them, ``opacity`` is in (0, 1].
+    """
+
+    outlines: tuple[Points, ...]
+    colour: Colour
+    within: Points | None = None
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """From units of the head to pixels: a rotation, a scale and a shift."""
+
+    x: float
+    y: float
+    scale: float
+    roll: float
+
+    def __call__(self, points: Points) -> Points:
+        """Returns points in pixels of the picture, from its outer corner: (0, 0) is the corner of the first pixel."""
+        angle = math.radians(self.roll)
+        a, b = self.scale * math.cos(angle), self.scale * math.sin(angle)
+        return np.asarray(points @ np.array([[a, b], [-b, a]]) + np.array([self.x, self.y]), np.float64)
+
+
+class Canvas:
+    """A picture under way; shapes are painted with soft edges, one over the other."""
+
+    def __init__(self, pixels: NDArray[np.uint8]) -> None:
+        self.pixels = pixels
+
+    def paint(self, shapes: Sequence[Shape], placing: Placing) -> None:
+        """Paints shapes in their order; neighbours in it with one clip and one opacity are laid on together, as one layer."""
+        outlines = iter(_placed([outline for shape in shapes for outline in shape.outlines], placing))
+        for (_, opacity), run in groupby(shapes, key=lambda shape: (id(shape.within), shape.opacity)):
+            layer = [(shape, list(islice(outlines, len(shape.outlines)))) for shape in run]
+            within = layer[0][0].within
+            if within is None and opacity == 1.0:
+                for shape, parts in layer:
+                    cv2.fillPoly(self.pixels, parts, shape.colour, cv2.LINE_AA, _SHIFT)
+            else:
+                self._blend(layer, None if within is None else _placed([within], placing)[0], opacity)
+
+    def _blend(self, layer: list[tuple[Shape, list[Fixed]]], within: Fixed | None, opacity: float) -> None:
+        """Paints shapes onto a copy, and lays what of the copy is ``within`` over the picture."""
+        frame = self._frame(np.concatenate([part for _, parts in layer for part in parts]), within)
+        if frame is None:
+            return
+        left, top, right, bottom = frame
+        offset = np.array([left << _SHIFT, top << _SHIFT], np.int32)
+        region = self.pixels[top:bottom, left:right]
+        painted = region.copy()
+        for shape, parts in layer:
+            cv2.fillPoly(painted, [part - offset for part in parts], shape.colour, cv2.LINE_AA, _SHIFT)
+        if within is None:
+            region[:] = cv2.addWeighted(painted, opacity, region, 1 - opacity, 0)
+            return
+        mask = np.zeros(region.shape[:2], np.uint8)
+        cv2.fillPoly(mask, [within - offset], 255.0, cv2.LINE_AA, _SHIFT)
+        weight = cv2.multiply(mask, opacity / 255, dtype=cv2.CV_32F)
+        region[:] = cv2.blendLinear(painted, region.copy(), weight, 1 - weight)
+
+    def _frame(self, points: Fixed, within: Fixed | None) -> tuple[int, int, int, int] | None:
+        """Returns the pixels that are touched: left, top, right, bottom; None where there are none."""
+        height, width = self.pixels.shape[:2]
+        low, high = points.min(axis=0), points.max(axis=0)
+        if within is not None:
+            low, high = np.maximum(low, within.min(axis=0)), np.minimum(high, within.max(axis=0))
+        left, top = np.maximum((low >> _SHIFT) - 2, 0).tolist()
+        right, bottom = np.minimum((high >> _SHIFT) + 3, (width, height)).tolist()
+        return (left, top, right, bottom) if left < right and top < bottom else None
+
+
+def _placed(outlines: Sequence[Points], placing: Placing) -> list[Fixed]:
+    """Returns outlines as OpenCV reads them: in sixteenths of a pixel, from the middle of the first pixel."""
+    if not outlines:
+        return []
+    points = placing(np.concatenate(outlines))
+    fixed = np.rint((points - 0.5) * (1 << _SHIFT)).astype(np.int32)
+    ends = list(accumulate(len(outline) for outline in outlines))
+    return [fixed[end - len(outline) : end] for end, outline in zip(ends, outlines, strict=True)]
+
+
+def smooth(points: Sequence[Sequence[float]] | Points, *, closed: bool = True) -> Points:
+    """Returns a curve through points (a Catmull-Rom spline)."""
+    knots = np.asarray(points, float)
+    return np.asarray(_spline(len(knots), closed)[0] @ knots, np.float64)
+
+
+@cache
+def _spline(count: int, closed: bool) -> tuple[Points, Points]:  # a cache wants its keys by position
+    """Returns what turns ``count`` knots into points of the curve, and into its direction there."""
+    t = np.arange(_STEPS) / _STEPS
+    one = np.ones_like(t)
+    curve = (
+        -0.5 * t + t**2 - 0.5 * t**3,
+        one - 2.5 * t**2 + 1.5 * t**3,
+        0.5 * t + 2 * t**2 - 1.5 * t**3,
+        -0.5 * t**2 + 0.5 * t**3,
+    )
+    slope = (-0.5 * one + 2 * t - 1.5 * t**2, -5 * t + 4.5 * t**2, 0.5 * one + 4 * t - 4.5 * t**2, -t + 1.5 * t**2)
+    pieces = count if closed else count - 1
+    weights = np.zeros((2, pieces * _STEPS + (not closed), count))
+    for piece, k in product(range(pieces), range(4)):
+        knot = (piece + k - 1) % count if closed else min(max(piece + k - 1, 0), count - 1)
+        rows = slice(piece * _STEPS, (piece + 1) * _STEPS)
+        weights[0, rows, knot] += curve[k]
+        weights[1, rows, knot] += slope[k]
+    if not closed:
+        weights[0, -1, -1] = 1.0
+        weights[1, -1, -2:] = (-1.0, 1.0)
+    return weights[0], weights[1]
+
+
+def symmetric(right: Sequence[Sequence[float]]) -> Points:
+    """Returns a closed curve from the points of its right half, from the top to the bottom."""
+    half = np.asarray(right, float)
+    inner = half[(half[:, 0] != 0)][::-1]
+    return smooth(np.concatenate([half, inner * (-1, 1)]))
+
+
+def ellipse(x: float, y: float, width: float, height: float | None = None, turn: float = 0.0) -> Points:
+    """Returns an ellipse by its centre, its half width and half height, and its turn in degrees."""
+    points = _circle() * (width, width if height is None else height)
+    if turn:
+        c, s = math.cos(math.radians(turn)), math.sin(math.radians(turn))
+        points = points @ np.array([[c, s], [-s, c]])
+    return moved(points, x, y)
+
+
+@cache
+def _circle() -> Points:
+    angles = np.linspace(0, 2 * math.pi, 72, endpoint=False)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def stroke(points: Sequence[Sequence[float]] | Points, width: float, *, taper: tuple[float, float] = (0.2, 0.2)) -> Points:
+    """Returns the outline of a brush stroke, ``width`` wide, along a smooth curve.
+
+    ``taper`` are the widths of its ends relative to ``width``.
+    """
+    knots = np.asarray(points, float)
+    curve, slope = _spline(len(knots), False)
+    line, along = curve @ knots, slope @ knots
+    half = 0.5 * width * _swell(len(line), taper)
+    normal = along[:, ::-1] * (half / np.hypot(along[:, 0], along[:, 1]))[:, None] * (-1, 1)
+    return np.concatenate([line + normal, (line - normal)[::-1]])
+
+
+@cache
+def _swell(count: int, taper: tuple[float, float]) -> Points:
+    """Returns the relative width of a stroke at ``count`` points along it."""
+    t = np.linspace(0, 1, count)
+    ends = taper[0] * (1 - t) + taper[1] * t
+    return np.asarray(ends + (1 - ends) * np.sin(math.pi * t).clip(0) ** 0.6, np.float64)
+
+
+def moved(points: Points, x: float, y: float) -> Points:
+    """Returns points to the right by ``x`` and down by ``y``."""
+    return np.asarray(points + np.array([x, y]), np.float64)
+
+
+def mirrored(points: Points) -> Points:
+    """Returns points with left and right exchanged."""
+    return points * (-1, 1)
+
+
+@lru_cache(maxsize=4096)
+def mix(colour: Colour, other: Colour, share: float) -> Colour:
+    """Returns a colour with a ``share`` in [0, 1] of another."""
+    red, green, blue = ((1 - share) * c + share * o for c, o in zip(colour, other, strict=True))
+    return red, green, blue
+
+
+# Colours of portraits, RGB in [0, 255].
+
+
+SKIN: dict[str, Colour] = {
+    "porcelain": (252, 224, 203),
+    "peach": (246, 207, 176),
+    "honey": (236, 189, 150),
+    "almond": (222, 170, 130),
+    "chestnut": (158, 104, 71),
+    "bronze": (136, 85, 56),
+    "umber": (115, 71, 48),
+    "ebony": (97, 59, 43),
+}
+HAIR: dict[str, Colour] = {
+    "black": (38, 33, 40),
+    "brown": (84, 54, 40),
+    "chestnut": (122, 72, 44),
+    "auburn": (160, 74, 38),
+    "blond": (226, 182, 104),
+    "grey": (150, 150, 156),
+    "white": (232, 230, 226),
+    "teal": (40, 128, 134),
+}
+FABRIC: dict[str, Colour] = {
+    "black": (52, 56, 74),
+    "brown": (206, 132, 140),
+    "chestnut": (172, 62, 58),
+    "auburn": (216, 116, 64),
+    "blond": (232, 188, 92),
+    "grey": (132, 146, 162),
+    "white": (240, 234, 222),
+    "teal": (36, 122, 118),
+}
+"""What a headscarf, a beanie or a turban is made of, by the colour of the hair that it covers."""
+IRIS: dict[str, Colour] = {
+    "brown": (96, 58, 34),
+    "hazel": (146, 102, 46),
+    "green": (74, 130, 84),
+    "blue": (66, 122, 182),
+    "grey": (120, 136, 150),
+}
+CLOTH: dict[str, Colour] = {
+    "navy": (44, 62, 104),
+    "rust": (190, 88, 54),
+    "forest": (52, 104, 80),
+    "mustard": (222, 168, 58),
+    "plum": (112, 62, 104),
+    "cream": (240, 228, 206),
+    "slate": (88, 104, 122),
+    "coral": (238, 124, 106),
+}
+BACKDROP: dict[str, Colour] = {
+    "sky": (176, 212, 236),
+    "sand": (236, 218, 188),
+    "mint": (182, 222, 202),
+    "lilac": (208, 198, 232),
+    "rose": (240, 198, 200),
+    "butter": (248, 228, 160),
+    "mist": (208, 216, 222),
+    "teal": (128, 186, 188),
+}
+INK: Colour = (44, 32, 36)
+WHITE: Colour = (252, 250, 248)
+_SHADE: Colour = (96, 30, 44)
+_GLOW: Colour = (255, 236, 208)
+
+
+def shaded(colour: Colour, share: float) -> Colour:
+    """Returns a colour in warm shade: darker by about ``share``."""
+    return mix(mix(colour, (0.0, 0.0, 0.0), 0.55 * share), _SHADE, 0.45 * share)
+
+
+def lit(colour: Colour, share: float) -> Colour:
+    """Returns a colour in warm light."""
+    return mix(colour, _GLOW, share)
+
+
+def darker(colour: Colour, share: float) -> Colour:
+    """Returns a colour nearer to a cool black."""
+    return mix(colour, (18.0, 14.0, 32.0), share)
+
+
+def lighter(colour: Colour, share: float) -> Colour:
+    """Returns a colour nearer to white."""
+    return mix(colour, (255.0, 255.0, 255.0), share)

@@ -1,0 +1,341 @@
+"""What a folder of identities says: its table, row by row, each with its line, and its settings."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_vlmrobust.core.boxes import Box
+from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
+
+from .files import Place, Problems
+from .jsonl import refuse_constant, without_repeats
+from .yaml_lines import Lines, load_yaml, place
+
+# The table of a folder of identities: ``faces.csv`` or ``faces.json``, row by row, each with its line.
+#
+#     file,identity,group,left_eye,right_eye,nose,mouth
+#     ann.png,Ann,female,"52,61,71,70","89,61,108,70","72,70,88,95","62,104,98,119"
+#
+#     [{"file": "ann.png", "identity": "Ann", "group": "female", "nose": [72, 70, 88, 95], …}]
+#
+# CSV is UTF-8, separated by commas; blanks around a value are ignored.
+
+
+REQUIRED = ("file", "identity")
+OPTIONAL = ("group", "category")
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One picture as the table describes it; ``cells`` has the columns that are not empty."""
+
+    place: Place
+    cells: Mapping[str, Any]
+
+
+def read_rows(table: Path, attributes: Sequence[str], problems: Problems) -> list[Row]:
+    """Returns the rows of a table, without those that lack what every row needs, which are noted in ``problems``.
+
+    Raises:
+        DatasetError: the table cannot be read, or is not what its suffix says.
+    """
+    columns = (*REQUIRED, *OPTIONAL, *attributes)
+    try:
+        text = _text(table)
+        found = list(
+            _of_json(table, text, columns, problems) if table.suffix == ".json" else _of_csv(table, text, columns, problems)
+        )
+    except OSError as error:
+        raise DatasetError(f"{table} cannot be read: {error.strerror or error}") from error
+    rows = [_row(table, line, cells) for line, cells in found]
+    return [row for row in rows if _is_complete(row, problems)]
+
+
+def write_rows(table: Path, rows: Sequence[Mapping[str, str]], attributes: Sequence[str]) -> None:
+    """Writes rows as a CSV table.
+
+    Raises:
+        FileExistsError: the file is there already.
+        OSError: it cannot be written.
+    """
+    with table.open("x", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, (*REQUIRED, *OPTIONAL, *attributes), restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def written_box(box: Box) -> str:
+    """Returns a box as a cell of the table, to the last digit.
+
+    >>> written_box((1.0, 2.5, 30.0, 41.0))
+    '1,2.5,30,41'
+    """
+    return ",".join(repr(int(edge) if edge == int(edge) else edge) for edge in box)
+
+
+def _row(table: Path, line: int, cells: Mapping[str, Any]) -> Row:
+    name = f"file {cells['file']!r}" if isinstance(cells.get("file"), str) else "the row"
+    return Row(Place(table, line, name), cells)
+
+
+def _is_complete(row: Row, problems: Problems) -> bool:
+    absent = [column for column in REQUIRED if column not in row.cells]
+    for column in absent:
+        problems.add(row.place, column, None, f"a value: this {problems.part} is required")
+    return not absent
+
+
+def _text(table: Path) -> str:
+    data = table.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DatasetError(f"{table}:{line} is not UTF-8 ({error}). Save the table as UTF-8") from error
+
+
+def _of_csv(table: Path, text: str, columns: Sequence[str], problems: Problems) -> Iterator[tuple[int, dict[str, str]]]:
+    records = _records(table, text)
+    line, header = next(records, (1, []))
+    _check_header(Place(table, line, "the header"), header, columns, problems)
+    for line, fields in records:
+        if len(fields) != len(header):
+            where = Place(table, line, f"file {fields[0]!r}")
+            problems.add(where, "(all)", fields, f"{len(header)} values as in the header; put boxes in double quotes")
+        else:
+            yield line, {column: field for column, field in zip(header, fields, strict=True) if field}
+
+
+def _records(table: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line on which a record starts, and its values; blank ones are skipped."""
+    reader, start = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True), 1
+    try:
+        for record in reader:
+            fields = [field.strip() for field in record]
+            if any(fields):
+                yield start, fields
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise DatasetError(
+            f"{table}:{start} is not a row of comma-separated values ({error}). A value that holds a comma or a double quote is "
+            'expected in double quotes, with every double quote in it doubled: "1,2,3,4"'
+        ) from error
+
+
+def _check_header(place: Place, header: Sequence[str], columns: Sequence[str], problems: Problems) -> None:
+    for position, column in enumerate(header):
+        if column not in columns:
+            separator = " Values are separated by commas." if re.search("[;\t]", column) else ""
+            near = did_you_mean(column, columns)
+            problems.add(place, column, column, f"no such column.{near}{separator} Known: {', '.join(columns)}")
+        elif column in header[:position]:
+            problems.add(place, column, column, "each column once")
+    for column in REQUIRED:
+        if column not in header:
+            problems.add(place, column, None, "this column: it is required")
+    problems.raise_any()
+
+
+def _of_json(table: Path, text: str, columns: Sequence[str], problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, value in _values(table, text):
+        place = Place(table, line, "the row")
+        if not isinstance(value, dict):
+            problems.add(place, "(all)", value, "an object")
+            continue
+        for key in value:
+            if key not in columns:
+                problems.add(place, key, value[key], f"no such key.{did_you_mean(key, columns)} Known: {', '.join(columns)}")
+        cells = {key: cell.strip() if isinstance(cell, str) else cell for key, cell in value.items() if key in columns}
+        yield line, {key: cell for key, cell in cells.items() if cell not in (None, "")}
+
+
+def _values(table: Path, text: str) -> Iterator[tuple[int, Any]]:
+    """Yields the values of a list with the line on which each starts.
+
+    Raises:
+        DatasetError: the text is no list of JSON values, from the first one on that is none.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=without_repeats, parse_constant=refuse_constant)
+    at = _skipped(text, 0)
+    if text[at : at + 1] != "[":
+        raise DatasetError(f"{table}:1 begins with {text[at : at + 20]!r}. Expected a list of objects: [{{…}}, {{…}}]")
+    at = _skipped(text, at + 1)
+    while text[at : at + 1] != "]":
+        line = text.count("\n", 0, at) + 1
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise DatasetError(f"{table}:{line} is not JSON: {error}. Expected a list of objects: [{{…}}, {{…}}]") from error
+        yield line, value
+        at = _after_comma(table, text, _skipped(text, end))
+    if text[_skipped(text, at + 1) :]:
+        raise DatasetError(f"{table} goes on after the list. Expected one list and nothing else")
+
+
+def _after_comma(table: Path, text: str, at: int) -> int:
+    """Returns where the next value or the end of the list is, past exactly one comma or at the end."""
+    if text[at : at + 1] == "]":
+        return at
+    following = _skipped(text, at + 1)
+    if text[at : at + 1] != "," or text[following : following + 1] in ("]", ""):
+        line = text.count("\n", 0, at) + 1
+        raise DatasetError(f"{table}:{line} is not JSON: found {text[at : at + 20]!r}, expected a comma and an object, or ']'")
+    return following
+
+
+def _skipped(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return at if found is None else found.end()
+
+
+# What a folder of identities consists of, known without reading any of it.
+#
+# FOLDER/faces.csv     the table: one row for each picture (or faces.json, a list of objects)
+# FOLDER/faces.yaml    settings; optional
+# FOLDER/…             the pictures, also in subfolders
+
+
+TABLES = ("faces.csv", "faces.json")
+SETTINGS = "faces.yaml"
+EXTRA = "pytest-vlmrobust[faces]"
+"""What brings MediaPipe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What can be told of the pictures of one domain."""
+
+    attributes: tuple[str, ...]
+    """What has boxes, as columns of the table."""
+    hints: tuple[str, ...]
+    """What semi-guided localisation can tell, the default first."""
+
+
+DOMAINS = {
+    "face": Domain(("left_eye", "right_eye", "nose", "mouth"), ("nose", "left_eye", "right_eye", "mouth")),
+    "word": Domain(("word",), ("corner",)),
+}
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """Returns the tables of identities in a folder; usually none, and one in a folder of identities."""
+    return [folder / name for name in TABLES if (folder / name).is_file()]
+
+
+# Settings of a folder of identities: ``faces.yaml`` beside its table.
+#
+#     domain: face                     face or word
+#     hinted: nose                     what semi-guided localisation tells
+#     landmarks: face_landmarker.task  MediaPipe's model file, for rows without boxes
+#     encoder: models/clip             near neighbours are those of this image encoder: a folder, or ID[@REVISION] of the hub
+#
+# Paths are relative to the folder.
+
+
+KEYS = ("domain", "hinted", "landmarks", "encoder")
+_HUB_ID = re.compile(r"(?P<id>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
+_PATHS = ("/", "./", "../", "~")
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderName:
+    """Where an image encoder is: in a folder, else at a revision of a hub id."""
+
+    written: str
+    folder: Path | None = None
+    id: str = ""
+    revision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSettings:
+    """What ``faces.yaml`` says, or what holds without it."""
+
+    domain: str = "face"
+    hinted: str = "nose"
+    landmarks: Path | None = None
+    encoder: EncoderName | None = None
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What has boxes."""
+        return DOMAINS[self.domain].attributes
+
+
+def read_settings(folder: Path) -> FolderSettings:
+    """Returns the settings of a folder; nothing that they name is opened.
+
+    Raises:
+        DatasetError: the file cannot be read or says something that cannot be meant; names line, value and what was expected.
+    """
+    file = folder / SETTINGS
+    if file.is_file():
+        return _settings(file)
+    misnamed = file.with_suffix(".yml")
+    if misnamed.is_file():
+        raise DatasetError(f"{misnamed} is not read. Rename it to {SETTINGS}")
+    return FolderSettings()
+
+
+def _settings(file: Path) -> FolderSettings:
+    value, lines = load_yaml(file)
+    texts = _texts(file, value, lines)
+    domain = _one_of(file, lines, "domain", texts.get("domain", "face"), DOMAINS)
+    hints = DOMAINS[domain].hints
+    landmarks = texts.get("landmarks")
+    if landmarks and domain != "face":
+        raise _wrong(
+            file, lines, "landmarks", landmarks, "no such key where the domain is not face: landmarks are those of faces"
+        )
+    return FolderSettings(
+        domain,
+        _one_of(file, lines, "hinted", texts.get("hinted", hints[0]), hints),
+        file.parent / Path(landmarks).expanduser() if landmarks else None,
+        _encoder(file, lines, texts["encoder"]) if "encoder" in texts else None,
+    )
+
+
+def _texts(file: Path, value: Any, lines: Lines) -> Mapping[str, str]:
+    if not isinstance(value, dict):
+        raise _wrong(file, lines, "", value, f"keys and values; known keys: {', '.join(KEYS)}")
+    for key, text in value.items():
+        if key not in KEYS:
+            raise _wrong(file, lines, key, key, f"no such key.{did_you_mean(str(key), KEYS)} Known: {', '.join(KEYS)}")
+        if not isinstance(text, str) or not text.strip():
+            raise _wrong(file, lines, key, text, "text")
+    return value
+
+
+def _one_of(file: Path, lines: Lines, key: str, text: str, known: Iterable[str]) -> str:
+    names = list(known)
+    if text not in names:
+        raise _wrong(file, lines, key, text, f"one of {', '.join(names)}.{did_you_mean(text, names)}")
+    return text
+
+
+def _encoder(file: Path, lines: Lines, written: str) -> EncoderName:
+    folder = file.parent / Path(written).expanduser()
+    if folder.is_dir():
+        return EncoderName(written, folder=folder)
+    found = _HUB_ID.fullmatch(written)
+    if found is None or written.startswith(_PATHS):
+        raise _wrong(
+            file,
+            lines,
+            "encoder",
+            written,
+            f"the folder of a checkpoint, or ID[@REVISION] of the hub; there is no folder {folder}",
+        )
+    return EncoderName(written, id=found["id"], revision=found["revision"] or "")
+
+
+def _wrong(file: Path, lines: Lines, key: str, found: object, expected: str) -> DatasetError:
+    return DatasetError(f"{place(file, lines, (key,) if key else ())}: found {found!r:.120}, expected {expected}")

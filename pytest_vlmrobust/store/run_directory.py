@@ -1,0 +1,251 @@
+"""The directory of a run: manifest, docket with the bytes of its policies, thumbnails; every file is the old one or the new one."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.printing import without_halves
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+# A file that is either the old one or the new one, never half of it, whoever else writes it at the same time.
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes ``content`` beside ``path`` and puts it in its place when it is on disk.
+
+    Raises:
+        OSError: it cannot be written; what was there before is left as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+# Manifest: what a run was made of, in one JSON file that is either the old one or the new one, never half of it.
+
+
+MANIFEST_FILE = "manifest.json"
+SCHEMA_VERSION = 1
+
+_VERSION_KEY = "manifest_version"
+_EXPECTED: dict[type, str] = {int: "a whole number that is not negative", str: "text", list: "a list", dict: "an object"}
+_PARTS: dict[str, type] = {
+    **dict.fromkeys(("planned", "selected", "missing"), int),
+    **dict.fromkeys(("run", "date", "version", "python", "platform", "stopped", "repeats", "store", "decision"), str),
+    **dict.fromkeys(("shortfalls", "repeatability"), list),
+    **dict.fromkeys(("settings", "command", "models", "policies", "datasets", "outcomes"), dict),
+}
+"""What readers count on, where a manifest has it."""
+
+
+def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
+    """Writes ``manifest.json`` in place of an earlier one, and returns its path.
+
+    Args:
+        directory: The run directory; created if it is not there.
+        content: JSON-safe values; digests, seeds, versions, device. ``manifest_version`` is added.
+
+    Raises:
+        StoreError: the file cannot be written; an earlier one is left as it was.
+        TypeError, ValueError: ``content`` is not JSON-safe; nothing is written.
+    """
+    text = json.dumps({**content, _VERSION_KEY: SCHEMA_VERSION}, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    path = directory / MANIFEST_FILE
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        replace_file(path, without_halves(text).encode() + b"\n")
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot write the manifest: {error.strerror}. Check that its directory is writable and has room"
+        ) from error
+    return path
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """Returns the content of a run's ``manifest.json``, with its ``manifest_version``.
+
+    Raises:
+        StoreError: there is none, it is no manifest, or it is of a newer release.
+    """
+    path = directory / MANIFEST_FILE
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the manifest: {error.strerror}. Expected the directory of a run") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not a manifest: {error}. Expected the JSON file that a run wrote") from error
+    version = content.get(_VERSION_KEY) if isinstance(content, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise StoreError(f"{path}: not a manifest: it has no {_VERSION_KEY!r}. Expected the JSON file that a run wrote")
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: the manifest has version {version}, and this release reads version {SCHEMA_VERSION}. "
+            "Upgrade pytest-vlmrobust"
+        )
+    _check_types(path, content)
+    return dict(content)
+
+
+def _check_types(path: Path, content: Mapping[str, Any]) -> None:
+    """Refuses parts that are not what they are in every manifest: who reads them does not ask again."""
+    for name, kind in _PARTS.items():
+        value = content.get(name, kind())
+        if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and value < 0):
+            raise StoreError(
+                f"{path}:{_line(path, name)}: {name!r} is {json.dumps(value):.100}, expected {_EXPECTED[kind]}. "
+                "Expected the JSON file that a run wrote"
+            )
+
+
+def _line(path: Path, name: str) -> int:
+    """Returns the line on which a part begins, 1 where nobody knows."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((number for number, line in enumerate(lines, 1) if line.startswith(f'  "{name}"')), 1)
+
+
+# Docket: the file of a run that says what is judged, and the bytes of its policies beside it.
+
+
+DOCKET_FILE = "docket.json"
+POLICIES = "policies"
+"""The folder with the files of the policies, byte by byte."""
+BASELINE = "baseline"
+"""The folder with the evidence of the run that this one was compared with."""
+VERSION = 1
+
+_KEY = "docket_version"
+
+
+def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple[str, str, bytes]]) -> None:
+    """Writes the docket and the files of policies: the name as it is cited, the SHA-256, and the bytes of each.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    text = json.dumps({**content, _KEY: VERSION}, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
+    try:
+        (run / POLICIES).mkdir(parents=True, exist_ok=True)
+        for name, sha256, content_of_file in policies:
+            replace_file(run / POLICIES / kept_as(name, sha256), content_of_file)
+        replace_file(run / DOCKET_FILE, text)
+    except OSError as error:
+        raise StoreError(
+            f"{run}: cannot write {DOCKET_FILE}: {error.strerror}. Check that it is writable and has room"
+        ) from error
+
+
+def read_docket(run: Path) -> dict[str, Any]:
+    """Returns the docket of a run.
+
+    Raises:
+        StoreError: there is none, or it is not what a run of this release wrote.
+    """
+    path = run / DOCKET_FILE
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the docket: {error.strerror}. Expected the directory of a run") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not a docket: {error}. Expected the JSON file that a run wrote") from error
+    version = data.get(_KEY) if isinstance(data, dict) else None
+    if version != VERSION:
+        raise StoreError(f"{path}: has {_KEY} {version!r}, and this release reads {VERSION}")
+    return dict(data)
+
+
+def planned_tests(run: Path) -> dict[str, str]:
+    """Returns the model (or family of models) of each test that was to run, by its node id.
+
+    There is none where the run ended before it measured anything.
+    """
+    try:
+        docket = read_docket(run)
+    except StoreError:
+        return {}
+    return {str(test["nodeid"]): _model(test.get("about", {})) for test in docket.get("tests", ())}
+
+
+def _model(about: Mapping[str, Any]) -> str:
+    return str(about.get("model") or about.get("family", ""))
+
+
+def kept_as(name: str, sha256: str) -> str:
+    """Returns the file below ``policies`` that holds a thresholds file: two of one name stay apart.
+
+    >>> kept_as("thresholds/tiny.yaml", "0123456789abcdef")
+    '0123456789ab-tiny.yaml'
+    """
+    return f"{sha256[:12]}-{PurePosixPath(name).name}"
+
+
+# Thumbnails of what models saw, each once, named by the digest of the pixels that it shows.
+
+
+FOLDER = "pictures"
+"""The folder of a store directory that they stand in."""
+LONG_EDGE = 320
+"""Pixels of the longer side at most; smaller pictures are kept as large as they are."""
+
+_QUALITY = 80
+
+
+class Pictures:
+    """A folder of WebP files that any number of processes may fill at once.
+
+    A file is written whole or not at all, and its name says what is on it: whoever finds it there has nothing to do.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def has(self, digest: str) -> bool:
+        """Whether there is a thumbnail of the pixels with this digest."""
+        return (self.directory / file_name(digest)).is_file()
+
+    def add(self, digest: str, image: NDArray[np.uint8]) -> None:
+        """Writes the thumbnail of ``image``, uint8 RGB of shape (H, W, 3), unless it is there already.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        path = self.directory / file_name(digest)
+        if path.is_file():
+            return
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            replace_file(path, _encoded(image))
+        except OSError as error:
+            raise StoreError(
+                f"{path}: cannot write the thumbnail: {error.strerror}. Check that its directory is writable and has room"
+            ) from error
+
+
+def file_name(digest: str) -> str:
+    """Returns the name of the thumbnail of the pixels with this digest."""
+    return f"{digest}.webp"
+
+
+def _encoded(image: NDArray[np.uint8]) -> bytes:
+    from PIL import Image
+
+    picture, stream = Image.fromarray(image), BytesIO()
+    picture.thumbnail((LONG_EDGE, LONG_EDGE), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    picture.save(stream, "WEBP", quality=_QUALITY, method=2)
+    return stream.getvalue()

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_vlmrobust.backends.loading import Source, limit_pixels, load_processor, quiet
+from pytest_vlmrobust.core.errors import BackendError
+
+CLASSES = {
+    "qwen2_vl": "Qwen2VLProcessor",
+    "qwen2_5_vl": "Qwen2_5_VLProcessor",
+    "qwen3_vl": "Qwen3VLProcessor",
+    "internvl": "InternVLProcessor",
+    "llava_onevision": "LlavaOnevisionProcessor",
+    "gemma3": "Gemma3Processor",
+    "idefics3": "Idefics3Processor",
+}
+
+
+def _load(folder: Path, image_backend: str = "pil") -> Any:
+    with quiet():
+        return load_processor(Source(str(folder)), image_backend)
+
+
+def _edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize("family", CLASSES)
+def test_every_family_loads_with_pillow_and_pads_left(checkpoint: Callable[[str], Path], family: str) -> None:
+    processor = _load(checkpoint(family))
+    assert type(processor).__name__ == CLASSES[family]
+    assert processor.image_processor.backend == "pil"
+    assert processor.tokenizer.padding_side == "left"
+    assert "message" in processor.chat_template
+
+
+def test_the_class_is_found_by_architecture_when_nothing_names_it(copied: Callable[[str], Path]) -> None:
+    folder = copied("llava_onevision")
+    _edit(folder / "processor_config.json", processor_class=None)
+    _edit(folder / "preprocessor_config.json", processor_class=None)
+    assert type(_load(folder)).__name__ == "LlavaOnevisionProcessor"
+
+
+def test_a_tokenizer_without_padding_token_pads_with_its_end(copied: Callable[[str], Path]) -> None:
+    folder = copied("qwen2_vl")
+    _edit(folder / "tokenizer_config.json", pad_token=None)
+    tokenizer = _load(folder).tokenizer
+    assert tokenizer.pad_token == tokenizer.eos_token
+
+
+def test_no_chat_template(copied: Callable[[str], Path]) -> None:
+    folder = copied("gemma3")
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(BackendError, match=r"gemma3: the checkpoint has no chat template.*Add chat_template\.jinja"):
+        _load(folder)
+
+
+def test_a_missing_image_backend_is_never_replaced_in_silence(checkpoint: Callable[[str], Path]) -> None:
+    with pytest.raises(BackendError, match=r"has no 'torchvision' image backend \(it uses 'pil'\)"):
+        _load(checkpoint("qwen2_vl"), "torchvision")
+
+
+def _grid(processor: Any, side: int) -> list[int]:
+    image = Image.fromarray(np.zeros((side, side, 3), np.uint8))
+    return list(processor.image_processor(image, return_tensors="np")["image_grid_thw"][0])
+
+
+def test_pixel_limits_change_what_the_model_sees(checkpoint: Callable[[str], Path]) -> None:
+    processor = _load(checkpoint("qwen2_vl"))
+    assert _grid(processor, 280) == [1, 8, 8]  # saved: at most 12,544 pixels, 112 x 112, in patches of 14
+    assert _grid(processor, 28) == [1, 2, 2]
+    limit_pixels(processor, None, 56 * 56)
+    assert _grid(processor, 280) == [1, 4, 4]
+    limit_pixels(processor, 56 * 56, None)
+    assert _grid(processor, 28) == [1, 4, 4]
+
+
+def test_no_limits_change_nothing(checkpoint: Callable[[str], Path]) -> None:
+    processor = _load(checkpoint("idefics3"))
+    limit_pixels(processor, None, None)
+    assert processor.image_processor.size["longest_edge"] == 56
+
+
+def test_limits_where_they_do_not_apply(checkpoint: Callable[[str], Path]) -> None:
+    expected = r"do not apply to Idefics3ImageProcessorPil, which resizes to \{'longest_edge': 56\}. Remove them"
+    with pytest.raises(BackendError, match=expected):
+        limit_pixels(_load(checkpoint("idefics3")), None, 1000)
+
+
+def test_limits_that_contradict_the_saved_ones(checkpoint: Callable[[str], Path]) -> None:
+    with pytest.raises(BackendError, match=r"min_pixels 99999 is above max_pixels 12544\. Set both"):
+        limit_pixels(_load(checkpoint("qwen2_vl")), 99999, None)
