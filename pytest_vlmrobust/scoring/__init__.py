@@ -3,8 +3,7 @@
 Unparsed is not wrong and wrong is not an error: see ``core.score.Score``.
 """
 
-from . import caption_corpus
-from . import corpus as benchmarks  # they register their corpus metrics
+from . import caption_corpus, corpus  # noqa: F401 -- they register their corpus metrics
 from .box_answers import BOX_RULES, BoxExtraction, extract_boxes
 from .boxes import BoxScores, ConventionFit, better_convention, box_coverage, box_scores, convention_fits, read_boxes
 from .choice import CHOICE_RULES, extract_choice

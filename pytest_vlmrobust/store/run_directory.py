@@ -1,4 +1,4 @@
-"""The directory of a run: manifest, docket with the bytes of its policies, thumbnails; every file is the old one or the new one."""
+"""The directory of a run: manifest, docket with the bytes of its policies, and thumbnails; each file is written whole."""
 
 from __future__ import annotations
 

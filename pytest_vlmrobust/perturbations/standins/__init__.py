@@ -16,4 +16,4 @@ from __future__ import annotations
 
 from . import landscapes, mosaics, prints
 
-__all__ = ["isometric", "land", "light", "mosaic", "paint", "paper", "printing", "sky", "textile", "texture"]
+__all__ = ["landscapes", "mosaics", "prints"]
