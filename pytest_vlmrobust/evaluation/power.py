@@ -361,7 +361,7 @@ class _PValues(NamedTuple):
 def _telling(
     rule: Rule, tests: Sequence[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]
 ) -> Iterator[tuple[str, JudgedTest, int, _PValues | None]]:
-    """Yields the tests that can decide a rule with their suite, their place among its tests there, and p-values where it has any."""
+    """Yields the tests that can decide a rule: suite, test, its place among those of the suite, and p-values where it has any."""
     for suite in dict.fromkeys(suite for suite, _ in tests):
         own = [test for where, test in tests if where == suite]
         point = rule.treatment.judge is Judge.POINT

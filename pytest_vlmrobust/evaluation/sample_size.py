@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
 POWER = 0.8
 """How likely a model that plainly keeps a rule should be to pass it in all of its tests."""
-_RUNS = 10
-_ENOUGH = round(POWER * _RUNS)
-_SHOWN = 5
+_RUNS = 20
+_CLEARLY = 8
+"""So many runs that all pass are enough."""
+_SHOWN = 3
 """From how many runs the end of an interval is told."""
-_DOUBLINGS = 5
+_DOUBLINGS = 7
 _MOST_SAMPLES = 8_000
 """Up to how many samples a sufficient number is looked for, which takes time in proportion."""
 _NAMES = 3
@@ -50,6 +51,7 @@ _NOT_DRAWN = {
     metrics.Needs.PLACEBO_PATCHES,
 }
 """Scores that no simulated model has."""
+_WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS}
 _TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
 """Metrics over some of the samples are simulated over all of them: fewer decide less."""
 _PEOPLE = ("a", "b")
@@ -68,7 +70,7 @@ class _Model(NamedTuple):
 
 @cache
 def _models() -> tuple[_Model, ...]:
-    """Returns a model that loses nothing, one whose curve over sizes rises as the published ones do, and one that is always right."""
+    """Returns models that keep rules: one that loses nothing, one whose curve rises as published ones do, one always right."""
     nothing = profiles.nothing_lost(churn=0.0)
     curve = profiles.typical().curve
     right = replace(nothing, name="always-right", clean=1.0, blind=nothing.guess)
@@ -92,12 +94,14 @@ class TooFew:
     tried: int
     """The largest number of samples that was tried."""
     dataset: str = ""
+    """Empty for any."""
 
     def __str__(self) -> str:
         rule = self.rule
         about = f"{rule.id} ({rule.metric} {rule.bound.condition}, {rule.source})"
-        enough = f"about {self.enough:,} would do" if self.enough else f"not even {self.tried:,} would do: allow a margin"
-        return f"{quantity(self.samples, 'independent sample hardly decides', 'independent samples hardly decide')} rule {about}: {self.shown}; {enough}"
+        enough = f"about {self.enough:,} would do" if self.enough else f"not even {self.tried:,} would do: loosen the bound"
+        few = quantity(self.samples, "independent sample hardly decides", "independent samples hardly decide")
+        return f"{few} rule {about}: {self.shown}; {enough}"
 
 
 def undecidable(policy: Policy, tests: Iterable[JudgedTest], sizes: Mapping[str, int], *, today: date) -> list[TooFew]:
@@ -123,7 +127,11 @@ def undecidable(policy: Policy, tests: Iterable[JudgedTest], sizes: Mapping[str,
             (replace(_plain(rule), reason="", evidence=""), tuple(bounded))
             for rule in policy.rules
             if _is_decided_by_samples(rule) and not _unknown(rule)
-            if (bounded := sorted({_plain(test) for test in own if rule.bounds(test) and not any(w.applies(test) for w in waivers)}, key=str))
+            if (
+                bounded := sorted(
+                    {_plain(test) for test in own if rule.bounds(test) and not any(w.applies(test) for w in waivers)}, key=str
+                )
+            )
         )
         if asked:
             settings = tuple(sorted({test.setting for test in own if test.family}))
@@ -136,17 +144,18 @@ def not_told(policy: Policy) -> list[Rule]:
     return [rule for rule in policy.rules if _is_decided_by_samples(rule) and _unknown(rule)]
 
 
-def sentences(found: Iterable[TooFew]) -> list[str]:
-    """Returns one sentence for each rule: of its datasets the names, and what the smallest one shows."""
+def sentences(found: Iterable[TooFew]) -> list[tuple[str, str]]:
+    """Returns for each rule where it stands, and one sentence: the names of its datasets, and what the smallest one shows."""
     by_rule: dict[tuple[str, str], list[TooFew]] = {}
     for one in found:
-        by_rule.setdefault((one.rule.id, one.rule.source), []).append(one)
+        by_rule.setdefault((one.rule.source, one.rule.id), []).append(one)
     said = []
-    for of_rule in by_rule.values():
-        names = listed(list(dict.fromkeys(one.dataset for one in of_rule if one.dataset)), _NAMES)
+    for (source, _), of_rule in by_rule.items():
+        datasets = list(dict.fromkeys(one.dataset for one in of_rule))
+        names = f"{listed(datasets, _NAMES)}: " if all(datasets) else ""
         fewest = min(of_rule, key=lambda one: one.samples)
-        others = "at the fewest, " if len({one.samples for one in of_rule}) > 1 else ""
-        said.append(f"{names}: {others}{fewest}" if names else str(fewest))
+        several = "at the fewest, " if len({one.samples for one in of_rule}) > 1 else ""
+        said.append((source, f"{names}{several}{fewest}"))
     return said
 
 
@@ -186,11 +195,11 @@ def _positions(dataset: str) -> int:
 def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: int, n: int) -> list[TooFew]:
     """Returns the rules that ``n`` samples hardly decide, with a number of samples that does."""
     plan = _Plan({rule.id: one for one in asked for rule in one[:1]}, settings, positions)
-    size = min(n, _MOST_SAMPLES)
-    left = plan.undecided(size, list(plan.asked))
-    if size < n:
-        left = plan.undecided(n, left)
-    first, enough = left, dict.fromkeys(left, 0)
+    left: Iterable[str] = plan.asked
+    if n > _MOST_SAMPLES:  # what these decide, more do
+        left = plan.undecided(_MOST_SAMPLES, left)
+    first = left = plan.too_few(n, left)
+    enough = dict.fromkeys(left, 0)
     size = n
     for _ in range(_DOUBLINGS):
         if not left or size * 2 > _MOST_SAMPLES:
@@ -211,15 +220,24 @@ class _Plan:
     settings: tuple[str, ...]
     positions: int
 
-    def undecided(self, n: int, names: Sequence[str]) -> list[str]:
-        """Returns those of some rules that too often fail to pass, for each of the models that may keep them."""
-        left, beyond = list(names), set(names)
+    def undecided(self, n: int, names: Iterable[str]) -> list[str]:
+        """Returns those of some rules that too seldom pass, of each of the models that may keep them."""
+        return list(self._not_kept(n, names))
+
+    def too_few(self, n: int, names: Iterable[str]) -> list[str]:
+        """Returns those of them that do not break either: a bound that none of the models keeps is no matter of samples."""
+        return [name for name, outcomes in self._not_kept(n, names).items() if not _breaks(outcomes)]
+
+    def _not_kept(self, n: int, names: Iterable[str]) -> dict[str, list[Outcome]]:
+        """Returns the outcomes of rules that too seldom pass: of the first model that does not break them, or the last."""
+        left: dict[str, list[Outcome]] = {name: [] for name in names}
         for place, model in enumerate(_models()):
-            tried = [name for name in left if place == 0 or name in beyond]
-            outcomes = self._outcomes(n, tried, model)
-            kept = {name for name, found in outcomes.items() if _passes(found) >= _ENOUGH}
-            left = [name for name in left if name not in kept]
-            beyond = {name for name in left if self._lies_beyond(name) or outcomes.get(name, [])[-1:] == [Outcome.FAIL]}
+            tried = [name for name, seen in left.items() if place == 0 or self._lies_beyond(name) or _breaks(seen)]
+            for name, outcomes in self._outcomes(n, tried, model).items():
+                if _passes(outcomes):
+                    del left[name]
+                elif not left[name] or _breaks(left[name]):
+                    left[name] = outcomes
         return left
 
     def _lies_beyond(self, name: str) -> bool:
@@ -245,17 +263,17 @@ class _Plan:
         model = _models()[-1 if metrics.get(rule.metric).unchanged is None else 0]
         simulated = self._simulation([name], model)
         level = 1.0 - 2.0 * rule.treatment.alpha_pass
-        ends, refused = [], ""
+        ends, refused = [], []
         for run in range(_SHOWN):
             estimates = list(simulated.decisive(name, self._tables(n, simulated, run, model)))
-            refused = refused or next((one.reason for one in estimates if not one.valid), "")
+            refused += [one.reason.partition(";")[0] for one in estimates if not one.valid][:1]
             intervals = [one.interval(level) for one in estimates]
             ends.append((min(low for low, _ in intervals), max(high for _, high in intervals)))
         lows, highs = np.array(ends).T
         low, high = float(np.quantile(lows, 1.0 - POWER)), float(np.quantile(highs, POWER))
         of = f"of a model {model.called} they show"
-        if refused:
-            return f"{of} nothing, for {refused}"
+        if len(refused) > (1.0 - POWER) * _SHOWN:
+            return f"{of} nothing: {refused[0]}"
         if rule.bound.exceeded(high):
             return f"{of} {rule.metric} <= {high:.3f}"
         return f"{of} {rule.metric} >= {low:.3f}" if math.isfinite(low) else f"{of} no interval"
@@ -263,13 +281,17 @@ class _Plan:
     def _simulation(self, names: Sequence[str], model: _Model) -> _Simulated:
         rules = tuple(self.asked[name][0] for name in names)
         tests = {name: tuple((self._sheet(test), test) for test in self.asked[name][1]) for name in names}
-        return _Simulated(Policy(rules), model.truth, date.min, tests)
+        return _Simulated(
+            Policy(rules, shared_by={name: len(self.asked[name][1]) for name in names}), model.truth, date.min, tests
+        )
 
     def _sheet(self, test: JudgedTest) -> str:
         """Returns the name of the table that a test reads."""
         record = metrics.get(test.metric)
         if test.family == PATCHES:
             return test.setting
+        if _WITHOUT_SETTINGS.issuperset(record.needs) or test.setting == CLEAN_NAME:
+            return CLEAN_NAME
         if record.suite == RESOLUTION or test.family.startswith(LADDER):
             return RESOLUTION
         return test.setting if record.scope == "sweep" and test.setting else ""
@@ -286,6 +308,8 @@ class _Plan:
         rungs = [name for name in names if name.startswith("resolution:") and "+" not in name] if sheet == RESOLUTION else []
         drops = dict.fromkeys(names, 0.0)
         drops |= {name: model.curve * (1.0 - place / max(len(rungs) - 1, 1)) ** 2 for place, name in enumerate(rungs)}
+        if sheet not in ("", RESOLUTION):  # the Observatory: without its pictures nothing is known
+            model = model._replace(truth=replace(model.truth, blind=model.truth.guess))
         table = _drawn(n, drops, model, rng)
         places = [str(place) for place in np.arange(n) % self.positions]
         people = [_PEOPLE[place] for place in np.arange(n) // self.positions % len(_PEOPLE)]
@@ -297,18 +321,27 @@ class _Plan:
         if sheet and sheet != RESOLUTION:
             return [str(setting) for setting in expand_settings((sheet,))]
         of_sizes = [name for name in self.settings if name.startswith("resolution:")]
-        own = sorted(of_sizes, key=_edge) if sheet else [name for name in self.settings if name not in of_sizes and not name.startswith(PATCHES)]
+        own = (
+            sorted(of_sizes, key=_edge)
+            if sheet
+            else [name for name in self.settings if name not in of_sizes and not name.startswith(PATCHES)]
+        )
         return own or [str(setting) for setting in expand_settings((LADDER if sheet else "robustbench",))]
 
 
-def _passes(outcomes: Sequence[Outcome]) -> int:
-    return sum(one in _PASSES for one in outcomes)
+def _breaks(outcomes: Sequence[Outcome]) -> bool:
+    return 2 * outcomes.count(Outcome.FAIL) > len(outcomes)
+
+
+def _passes(outcomes: Sequence[Outcome]) -> bool:
+    """Whether a rule passes in enough of the runs that were needed to tell."""
+    return sum(one in _PASSES for one in outcomes) >= POWER * len(outcomes)
 
 
 def _is_told(outcomes: Sequence[Outcome]) -> bool:
-    """Whether further runs cannot change whether a rule passes in enough of all."""
-    passes = _passes(outcomes)
-    return passes >= _ENOUGH or len(outcomes) - passes > _RUNS - _ENOUGH
+    """Whether no further runs are needed to tell whether a rule passes in enough of them."""
+    passes = sum(one in _PASSES for one in outcomes)
+    return passes == len(outcomes) >= _CLEARLY or passes >= POWER * _RUNS or len(outcomes) - passes > (1.0 - POWER) * _RUNS
 
 
 def _edge(setting: str) -> int:
@@ -330,7 +363,12 @@ def _views(n: int, setting: str, model: _Model, rng: np.random.Generator) -> Sco
     attempts = np.column_stack([table.clean, views[:, count + 1 :]])
     patches = {setting: views[:, :count]}
     return replace(
-        table, by_setting=best, baseline_by_setting=earlier, reference_by_setting=None, patches_by_setting=patches, whole_attempts=attempts
+        table,
+        by_setting=best,
+        baseline_by_setting=earlier,
+        reference_by_setting=None,
+        patches_by_setting=patches,
+        whole_attempts=attempts,
     )
 
 

@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -289,13 +289,13 @@ class Gate:
 
         return expand_settings(names, self.data.open(dataset).native_long_edge, self.grids)
 
-    def sizes(self) -> dict[str, int]:
-        """Returns how many independent samples (source pictures) the run asks about, by dataset; unreadable ones are left out."""
+    def sizes(self, datasets: Iterable[str]) -> dict[str, int]:
+        """Returns how many independent samples (source pictures) the run asks from datasets; unreadable ones are left out."""
         from pytest_vlmrobust.datasets import sampling
         from pytest_vlmrobust.datasets.files import DatasetWarning
 
         found = {}
-        for short in dict.fromkeys(planned.dataset for planned in self.plan):
+        for short in dict.fromkeys(datasets):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DatasetWarning)  # the evaluation says the same when it reads them
