@@ -282,7 +282,7 @@ def test_check_notes_that_a_model_is_too_good_to_break_a_shipped_rule(policy: st
 
 def test_check_warns_of_every_suite_and_names_what_it_cannot_tell(tmp_path: Path, capsys: Captured) -> None:
     own = tmp_path / "own.yaml"
-    own.write_text("version: 1\nrules:\n  - {id: kept, metric: corpus_drop, max: 5pp}\n", encoding="utf-8")
+    own.write_text("version: 1\nrules:\n  - {id: kept, metric: corpus_drop, max: 0.05}\n", encoding="utf-8")
     assert main(["check", "resbench", str(own), "--samples", "100"]) == 0
     out = capsys.readouterr().out
     assert "note: not checked at this size: kept (corpus_drop)" in out
