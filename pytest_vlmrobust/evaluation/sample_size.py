@@ -104,7 +104,14 @@ class TooFew:
         return f"{few} rule {about}: {self.shown}; {enough}"
 
 
-def undecidable(policy: Policy, tests: Iterable[JudgedTest], sizes: Mapping[str, int], *, today: date) -> list[TooFew]:
+def undecidable(
+    policy: Policy,
+    tests: Iterable[JudgedTest],
+    sizes: Mapping[str, int],
+    *,
+    today: date,
+    questions: Mapping[str, int] | None = None,
+) -> list[TooFew]:
     """Returns the rules that the samples hardly decide, dataset by dataset, in the order of the policy.
 
     Only rules count that judge intervals and keep a run from GO where these do not decide; of their tests, those that no waiver
@@ -115,6 +122,8 @@ def undecidable(policy: Policy, tests: Iterable[JudgedTest], sizes: Mapping[str,
         tests: what is planned for that model.
         sizes: dataset to its number of independent samples; others are left out.
         today: what waivers are dated against.
+        questions: dataset to its number of questions, where several are asked about one picture. At best their answers are
+            independent.
     """
     waivers = [waiver for waiver in policy.waivers if not waiver.expired(today)]
     planned: dict[str, set[JudgedTest]] = {}
@@ -135,7 +144,10 @@ def undecidable(policy: Policy, tests: Iterable[JudgedTest], sizes: Mapping[str,
         )
         if asked:
             settings = tuple(sorted({test.setting for test in own if test.family}))
-            found += [replace(one, dataset=dataset) for one in _too_few(asked, settings, _positions(dataset), sizes[dataset])]
+            each = max(round((questions or {}).get(dataset, 0) / sizes[dataset]), 1)
+            found += [
+                replace(one, dataset=dataset) for one in _too_few(asked, settings, _positions(dataset), sizes[dataset], each)
+            ]
     return found
 
 
@@ -192,9 +204,9 @@ def _positions(dataset: str) -> int:
 
 
 @cache
-def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: int, n: int) -> list[TooFew]:
+def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: int, n: int, each: int) -> list[TooFew]:
     """Returns the rules that ``n`` samples hardly decide, with a number of samples that does."""
-    plan = _Plan({rule.id: one for one in asked for rule in one[:1]}, settings, positions)
+    plan = _Plan({rule.id: one for one in asked for rule in one[:1]}, settings, positions, each)
     left: Iterable[str] = plan.asked
     if n > _MOST_SAMPLES:  # what these decide, more do
         left = plan.undecided(_MOST_SAMPLES, left)
@@ -219,6 +231,8 @@ class _Plan:
     """Rule id to the rule and its tests."""
     settings: tuple[str, ...]
     positions: int
+    each: int
+    """Questions about each picture."""
 
     def undecided(self, n: int, names: Iterable[str]) -> list[str]:
         """Returns those of some rules that too seldom pass, of each of the models that may keep them."""
@@ -298,10 +312,13 @@ class _Plan:
 
     def _tables(self, n: int, simulated: _Simulated, run: int, model: _Model) -> dict[str, ScoreTable]:
         sheets = sorted({sheet for tests in simulated.tests.values() for sheet, _ in tests})
-        return {sheet: self._table(n, sheet, model, np.random.default_rng([run, n, *sheet.encode()])) for sheet in sheets}
+        return {sheet: self.table(n, sheet, model, np.random.default_rng([run, n, *sheet.encode()])) for sheet in sheets}
 
-    def _table(self, n: int, sheet: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
+    def table(self, n: int, sheet: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
         """Returns the scores of one table, with labels of places and people that say nothing about them."""
+        if self.each > 1:
+            table = replace(self, each=1).table(n * self.each, sheet, model, rng)
+            return replace(table, groups=[str(place) for place in range(n) for _ in range(self.each)])
         if sheet.startswith(f"{PATCHES}:"):
             return _views(n, sheet, model, rng)
         names = self._settings_of(sheet)

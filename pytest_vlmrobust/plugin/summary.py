@@ -71,10 +71,12 @@ def too_few_samples(gate: Gate, planned: Mapping[str, Iterable[JudgedTest]]) -> 
     """
     from pytest_vlmrobust.evaluation.sample_size import sentences, undecidable
 
-    sizes = gate.sizes(test.dataset for tests in planned.values() for test in tests)
+    counts = gate.sizes(test.dataset for tests in planned.values() for test in tests)
+    sizes = {dataset: pictures for dataset, (pictures, _) in counts.items()}
+    questions = {dataset: asked for dataset, (_, asked) in counts.items()}
     models: dict[str, list[str]] = {}
     for name, tests in planned.items():
-        for _, sentence in sentences(undecidable(gate.policies[name], tests, sizes, today=gate.today)):
+        for _, sentence in sentences(undecidable(gate.policies[name], tests, sizes, today=gate.today, questions=questions)):
             models.setdefault(sentence, []).append(name)
     return [on_one_line(f"vlm: warning: {', '.join(names)}: {sentence}", None) for sentence, names in models.items()]
 

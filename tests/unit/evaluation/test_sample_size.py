@@ -158,6 +158,12 @@ def test_a_test_that_a_waiver_speaks_about_is_left_out() -> None:
     assert undecidable(waived, TESTS, SIZES, today=date(2026, 2, 2)) != []
 
 
+def test_several_questions_about_a_picture_show_more_than_one_at_best() -> None:
+    alone = undecidable(policy(), TESTS[1:], SIZES, today=TODAY)
+    several = undecidable(policy(), TESTS[1:], SIZES, today=TODAY, questions={"small": 800})
+    assert (len(alone), several) == (1, [])
+
+
 def test_of_many_datasets_one_sentence_tells_the_smallest() -> None:
     names = {f"d{place}": 100 + place for place in range(5)}
     tests = [replace(TESTS[0], dataset=name) for name in names]
