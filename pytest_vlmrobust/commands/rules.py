@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
         help="refuse bounds that no outcome could break where questions have K options: 2 for yes/no, or open",
     )
     check.add_argument(
-        "--accuracy", type=_accuracy, metavar="A", help="refuse bounds that no outcome could break at this clean accuracy: 0.8"
+        "--accuracy", type=_accuracy, metavar="A", help="say which bounds a model of this clean accuracy cannot break: 0.8"
     )
     check.add_argument(
         "--noise",
@@ -58,6 +58,7 @@ def add(commands: Commands) -> None:
 def _check(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.policy_files import is_relative, known_metrics, thresholds_file
     from pytest_vlmrobust.evaluation.policy_lint import lacks_basics, lint
+    from pytest_vlmrobust.evaluation.sample_size import not_told
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
@@ -78,7 +79,12 @@ def _check(options: argparse.Namespace) -> int:
         options=options.options,
         clean=options.accuracy,
     )
-    said = [finding for finding in findings if not finding.refused]
+    for note in (finding for finding in findings if finding.noted):
+        say(f"note: {note}")
+    if options.samples and (unknown := not_told(policy)):
+        rules = ", ".join(f"{rule.id} ({rule.metric})" for rule in unknown)
+        say(f"note: not checked at this size: {rules}")
+    said = [finding for finding in findings if not (finding.refused or finding.noted)]
     warnings = [*map(str, [*said, *lacks_basics(policy)]), *noise.warnings]
     for finding in warnings:
         say(f"warning: {finding}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.metrics.chance import unseeing
+from pytest_vlmrobust.metrics.wording import percent
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.scoring.grading import normalised
 
@@ -75,7 +76,7 @@ def _floor(asked: _Asked) -> Floor:
         scores[rows] = found.scores
         if found.answer:
             noun = _NOUNS.get(task, task)
-            said.append(f"always {found.answer} gets {float(found.scores.mean()):.1%} of {len(own)} {noun} questions")
+            said.append(f"always {found.answer} gets {percent(float(found.scores.mean()))} of {len(own)} {noun} questions")
     scores.flags.writeable = False
     return Floor(scores, "; ".join(said))
 

@@ -36,11 +36,21 @@ def shipped_tests() -> frozenset[JudgedTest]:
     return frozenset(test for file in files for test in _tests_of(file))
 
 
+def suite_names() -> list[str]:
+    """Returns the names of the shipped suites, such as ``corruptions``."""
+    return sorted(file.stem.removeprefix("test_") for file in shipped("suites").glob("test_*.py"))
+
+
 @cache
 def suite_tests(name: str) -> frozenset[JudgedTest]:
     """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``."""
-    file = shipped("suites") / f"test_{name}.py"
-    return frozenset(test for test in _tests_of(file) if test.dataset == ANY)
+    return frozenset(test for test in whole_suite(name) if test.dataset == ANY)
+
+
+@cache
+def whole_suite(name: str) -> frozenset[JudgedTest]:
+    """Returns what the tests of one shipped suite are judged by, on questions and on tasks."""
+    return frozenset(_tests_of(shipped("suites") / f"test_{name}.py"))
 
 
 def _tests_of(file: Path) -> Iterator[JudgedTest]:

@@ -19,7 +19,7 @@ from .known_names import KnownNames
 from .known_tests import ANY, known_tests, shipped_tests
 from .plan import GRIDS, PATCHES
 from .policy_files import known_metrics, shows_looking
-from .sample_size import undecidable, undecidable_averages
+from .sample_size import sentences, undecidable
 
 SOON = timedelta(days=30)
 """How long before its last day a waiver is spoken of."""
@@ -35,6 +35,8 @@ class Finding:
     text: str
     refused: bool = False
     """Whether a policy with it should not be applied: what claims to block a release blocks nothing."""
+    noted: bool = False
+    """Whether there is nothing to mend: it is so of the model at hand, and other models could break the rule."""
 
     def __str__(self) -> str:
         return f"{self.source}: {self.text}"
@@ -59,7 +61,7 @@ def lint(
     found += _idle_budgets(policy.budgets)
     found += [Finding(one.source, f"{one}. Look whether that is meant") for one in policy.replaced if not one.only_tightens]
     found += [finding for waiver in policy.waivers for finding in _waiver(waiver, policy.rules, known, today)]
-    return found + (too_tight_for(policy, samples) if samples else [])
+    return found + (too_tight_for(policy, samples, today) if samples else [])
 
 
 def lacks_basics(policy: Policy) -> list[Finding]:
@@ -110,14 +112,14 @@ def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
     return found
 
 
-def too_tight_for(policy: Policy, samples: int) -> list[Finding]:
-    """Returns the rules on drops, and on averages of them, that so many independent samples hardly decide, on whatever data."""
-    found = [
-        Finding(rule.source, sentence.removeprefix(f"{ANY}: "))
-        for rule in policy.rules
-        for sentence in undecidable(replace(policy, rules=(_anywhere(rule),)), shipped_tests(), {ANY: samples})
-    ]
-    return found + [Finding(rule.source, sentence) for rule, sentence in undecidable_averages(policy, samples)]
+def too_tight_for(policy: Policy, samples: int, today: date) -> list[Finding]:
+    """Returns the rules that so many independent samples hardly decide, on whatever data."""
+    tests = sorted(shipped_tests(), key=str)
+    sizes = dict.fromkeys((test.dataset for test in tests), samples)
+    anywhere = replace(policy, rules=tuple(_anywhere(rule, tests) for rule in policy.rules))
+    few = undecidable(anywhere, tests, sizes, today=today)
+    named = [replace(one, dataset=one.dataset.removeprefix(ANY).removeprefix(".")) for one in few]
+    return [Finding(source, sentence) for source, sentence in sentences(named)]
 
 
 def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> list[Finding]:
@@ -165,9 +167,11 @@ def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Find
     if rule.bound.holds(Bound(low, high)):
         text = f"{said} can never fail: no value of {rule.metric} lies beyond. Tighten it, or remove it"
         yield Finding(rule.source, text, refused=blocks)
-    elif unbreakable := _unbreakable(rule, at_hand):
+    elif unbreakable := _unbreakable(rule, at_hand._replace(clean=None)):
         text = f"{said} can never fail {unbreakable}. Tighten it, or bound another metric"
         yield Finding(rule.source, text, refused=blocks)
+    elif blocks and (unbreakable := _unbreakable(rule, at_hand)):
+        yield Finding(rule.source, f"this model cannot break {said} {unbreakable}", noted=True)
     elif rule.treatment.judge is Judge.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
         text = f"{said} can hardly ever pass: it admits nothing but the end of what {rule.metric} can be, and judges the interval"
         yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")
@@ -279,6 +283,8 @@ def _of_settings(scope: Scope) -> Scope:
     return replace(scope, model=(), dataset=(), category=())
 
 
-def _anywhere(rule: Rule) -> Rule:
+def _anywhere(rule: Rule, tests: Iterable[JudgedTest]) -> Rule:
+    """Returns a rule for every model, and for all data unless it is about tasks, which every collection has by the same names."""
     unless = rule.unless if rule.unless and not (rule.unless.model or rule.unless.dataset) else None
-    return replace(rule, where=replace(rule.where, model=(), dataset=()), unless=unless)
+    of_tasks = replace(rule, where=replace(rule.where, model=()), unless=unless)
+    return of_tasks if any(map(of_tasks.bounds, tests)) else replace(of_tasks, where=replace(of_tasks.where, dataset=()))

@@ -241,18 +241,15 @@ class Simulation:
         All tests of a rule are judged at the same risk, so that the p-values at its bound, which come from one pass over all
         settings, put them in order.
         """
-        for suite in dict.fromkeys(suite for suite, _ in tests):
-            own = [test for where, test in tests if where == suite]
-            point = rule.treatment.judge is Judge.POINT
-            found = None if point else _p_values(rule, tables[suite], [test.setting for test in own])
-            if found is None:
-                for test in own:
-                    yield self._judged(rule, test, self._estimate(suite, test, tables, known, point=point))
-                continue
-            for place in sorted({int(found.below.argmax()), int(found.above.argmin())}):
-                real = partial(self._estimate, suite, own[place], tables, known)
-                estimate = found.estimate(place, rule, own[place], tables[suite], real) if found.exact else real()
-                yield self._judged(rule, own[place], estimate)
+        for suite, test, place, found in _telling(rule, tests, tables):
+            real = partial(self._estimate, suite, test, tables, known, point=rule.treatment.judge is Judge.POINT)
+            estimate = found.estimate(place, rule, test, tables[suite], real) if found and found.exact else real()
+            yield self._judged(rule, test, estimate)
+
+    def decisive(self, name: str, tables: Mapping[str, ScoreTable]) -> list[Estimate]:
+        """Returns the estimates of the tests that can decide a rule, by its id."""
+        rule = next(rule for rule in self.planned.policy.rules if rule.id == name)
+        return [self._estimate(suite, test, tables, {}) for suite, test, *_ in _telling(rule, self.planned.tests[name], tables)]
 
     def _judged(self, rule: Rule, test: JudgedTest, estimate: Estimate) -> Outcome:
         return self.planned.policy.outcome(rule, test, estimate, today=self.today)
@@ -359,6 +356,18 @@ class _PValues(NamedTuple):
             return bound + (1.0 if above < tail else -2.0), bound + (-1.0 if below < tail else 2.0)
 
         return Estimate(values(test.metric, table, test.setting), table.samples, at=at)
+
+
+def _telling(
+    rule: Rule, tests: Sequence[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]
+) -> Iterator[tuple[str, JudgedTest, int, _PValues | None]]:
+    """Yields the tests that can decide a rule: suite, test, its place among those of the suite, and p-values where it has any."""
+    for suite in dict.fromkeys(suite for suite, _ in tests):
+        own = [test for where, test in tests if where == suite]
+        point = rule.treatment.judge is Judge.POINT
+        found = None if point else _p_values(rule, tables[suite], [test.setting for test in own])
+        places = range(len(own)) if found is None else sorted({int(found.below.argmax()), int(found.above.argmin())})
+        yield from ((suite, own[place], place, found) for place in places)
 
 
 def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValues | None:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 SHARED = 0.5
 """Correlation of the latent scores by which one sample flips under two settings: assumed."""
+CORRUPTIONS = "corruptions"
 CHURN = 0.015
 """The share of answers that turns right by luck, and of those that turn wrong, of a model that loses nothing."""
 _LEVELS = ("low", "mid", "high")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,8 +11,13 @@ import pytest
 from pytest_vlmrobust.core.errors import UsageError
 
 from .stash import GATE
+from .summary import too_few_samples
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vlmrobust.policies import JudgedTest
+
     from .gate import Gate
 
 
@@ -27,7 +34,30 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     """Tells the controller, which collects nothing itself, how many gated tests there seem to be; workers tell it at the end."""
     gate = node.config.stash[GATE]
-    gate.selected = sum(scope_of(gate, nodeid) != nodeid for nodeid in ids)
+    said, gate.selected = gate.selected, sum(scope_of(gate, nodeid) != nodeid for nodeid in ids)
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    if gate.selected and not said and reporter is not None:
+        for warning in too_few_samples(gate, _of_shipped_suites(gate, ids)):
+            reporter.write_line(warning)
+
+
+def _of_shipped_suites(gate: Gate, ids: Iterable[str]) -> dict[str, list[JudgedTest]]:
+    """Returns what each model will be judged by in the files that are named as shipped suites: a controller reads no others."""
+    from pytest_vlmrobust import metrics
+    from pytest_vlmrobust.evaluation.judged import BASELINE
+    from pytest_vlmrobust.evaluation.known_tests import ANY, suite_names, whole_suite
+
+    named = dict.fromkeys(PurePath(nodeid.partition("::")[0]).stem.removeprefix("test_") for nodeid in ids)
+    tests = [test for name in suite_names() if name in named for test in sorted(whole_suite(name), key=str)]
+    if not gate.settings.vlm_baseline:
+        comparing = {name for name in metrics.names() if metrics.get(name).suite == BASELINE}
+        tests = [test for test in tests if test.metric not in comparing]
+    tasks = {test.dataset.partition(".")[2] for test in tests}
+    datasets = {f"{ANY}.{task}" if task else ANY: gate.data.of_tasks([task]) if task else gate.data.questions for task in tasks}
+    return {
+        model: [replace(test, model=model, dataset=name) for test in tests for name in datasets[test.dataset]]
+        for model in gate.models
+    }
 
 
 @pytest.hookimpl(optionalhook=True)

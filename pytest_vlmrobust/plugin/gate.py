@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -289,21 +289,21 @@ class Gate:
 
         return expand_settings(names, self.data.open(dataset).native_long_edge, self.grids)
 
-    def sizes(self) -> dict[str, int]:
-        """Returns how many independent samples (source pictures) the run asks about, by dataset; unreadable ones are left out."""
+    def sizes(self, datasets: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Returns how many source pictures and questions the run asks of datasets; those that cannot be read are left out."""
         from pytest_vlmrobust.datasets import sampling
         from pytest_vlmrobust.datasets.files import DatasetWarning
 
         found = {}
-        for short in dict.fromkeys(planned.dataset for planned in self.plan):
+        for short in dict.fromkeys(datasets):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DatasetWarning)  # the evaluation says the same when it reads them
                     chosen = sampling.chosen(self.data.open(short), self.settings.vlm_sample or None)
             except VlmRobustError:
                 continue  # the tests that need it say why
-            found[short] = len({sample.group or sample.id for sample in chosen})
-        return {short: count for short, count in found.items() if count}
+            found[short] = len({sample.group or sample.id for sample in chosen}), len(chosen)
+        return {short: counts for short, counts in found.items() if all(counts)}
 
     def open_backend(self, ref: ModelRef) -> Backend:
         """Returns the backend of a model with the run's options; no weights are loaded yet."""

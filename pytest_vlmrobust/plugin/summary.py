@@ -24,9 +24,10 @@ from .repeating import repeat
 from .stash import GATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pytest_vlmrobust.core.model import ModelRef
+    from pytest_vlmrobust.policies import JudgedTest
 
     from .gate import Gate
 
@@ -53,25 +54,31 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Says which rules the samples of this run hardly decide, before anything is inferred."""
     gate = config.stash[GATE]
-    if not gate.plan or gate.refused is not None or only_shows(config):
+    if not gate.plan or not gate.controls or gate.refused is not None or only_shows(config):
         return []
-    return [on_one_line(f"vlm: warning: {sentence}", None) for sentence in too_few_samples(gate)]
+    planned: dict[str, list[JudgedTest]] = {}
+    for one in gate.plan:
+        planned.setdefault(one.model, []).extend(gate.judged(one))
+    return too_few_samples(gate, planned)
 
 
-def too_few_samples(gate: Gate) -> list[str]:
-    """Returns, for each model and dataset, the rules that too few samples are there for."""
-    from pytest_vlmrobust.evaluation.sample_size import undecidable
+def too_few_samples(gate: Gate, planned: Mapping[str, Iterable[JudgedTest]]) -> list[str]:
+    """Returns warnings of the rules that too few samples are there for, a line for each.
 
-    sizes = gate.sizes()
-    return [
-        f"{name}: {sentence}"
-        for name, policy in gate.policies.items()
-        for sentence in undecidable(
-            policy,
-            (test for planned in gate.plan if planned.model == name for test in gate.judged(planned)),
-            sizes,
-        )
-    ]
+    Args:
+        gate: of the run.
+        planned: model to what it will be judged by.
+    """
+    from pytest_vlmrobust.evaluation.sample_size import sentences, undecidable
+
+    counts = gate.sizes(test.dataset for tests in planned.values() for test in tests)
+    sizes = {dataset: pictures for dataset, (pictures, _) in counts.items()}
+    questions = {dataset: asked for dataset, (_, asked) in counts.items()}
+    models: dict[str, list[str]] = {}
+    for name, tests in planned.items():
+        for _, sentence in sentences(undecidable(gate.policies[name], tests, sizes, today=gate.today, questions=questions)):
+            models.setdefault(sentence, []).append(name)
+    return [on_one_line(f"vlm: warning: {', '.join(names)}: {sentence}", None) for sentence, names in models.items()]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -349,3 +349,15 @@ def test_a_run_that_was_killed_after_its_last_record_is_not_go(project: Project)
 
     manifest.write_text(json.dumps({**content, "shortfalls": [NOT_CONCLUDED]}), encoding="utf-8")
     assert main(["report", str(run)]) == 10
+
+
+def test_rules_that_the_samples_hardly_decide_are_said_once_before_anything_is_asked(any_project: Project) -> None:
+    """Eight questions show no visual gain of 60 pp, also of a model that is always right, and a drop at most below 1."""
+    rules = "  - {id: sees, metric: visual_gain, min: 60pp}\n  - {id: loose, metric: worst_case_drop, max: 99pp}\n"
+    any_project.write("policy.yaml", f"version: 1\nrules:\n{rules}")
+    (any_project.path / "suite/test_suite.py").rename(any_project.path / "suite/test_corruptions.py")
+    result = any_project.run()
+    said = [line for line in result.outlines if line.startswith("vlm: warning: ")]
+    assert len(said) == 1
+    assert said[0].startswith("vlm: warning: model: data: 8 independent samples hardly decide rule sees (visual_gain >= 0.6, ")
+    assert result.outlines.index(said[0]) < next(i for i, line in enumerate(result.outlines) if "robustness ==" in line)

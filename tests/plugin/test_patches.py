@@ -211,7 +211,7 @@ def test_whoever_always_says_no_is_no_go_where_four_fifths_are_no(
         assert (found["", metric]["value"], found["", metric]["outcome"]) == (0.0, "INCONCLUSIVE")
     assert found["patches:2", "pcri_matched"]["value"] is None
     assert (
-        "the full-image score of 80.0 % is below 85.7 % (chance 80.0 %, always 'No' gets 80.0% of 200 yes/no questions, plus"
+        "the full-image score of 80.0 % is below 85.7 % (chance 80.0 %, always 'No' gets 80.0 % of 200 yes/no questions, plus"
         in (found["patches:2", "pcri_matched"]["reason"])
     )
 

@@ -272,6 +272,25 @@ def test_check_refuses_a_blocking_bound_that_nothing_could_break(tmp_path: Path,
     assert "policy.yaml:3: rule a (pcri_excess >= -0.1) can never fail at patches:3 among 2 options" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("policy", ["pcri", "rci", "strict"])
+def test_check_notes_that_a_model_is_too_good_to_break_a_shipped_rule(policy: str, capsys: Captured) -> None:
+    assert main(["check", policy, "--accuracy", ".95"]) == 0
+    (note,) = [line for line in capsys.readouterr().out.splitlines() if "cannot break" in line]
+    assert note.startswith("note: ")
+    assert "(pcri_matched >= -0.1) at patches:2 at a clean accuracy of 0.95" in note
+
+
+def test_check_warns_of_every_suite_and_names_what_it_cannot_tell(tmp_path: Path, capsys: Captured) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("version: 1\nrules:\n  - {id: kept, metric: corpus_drop, max: 0.05}\n", encoding="utf-8")
+    assert main(["check", "resbench", str(own), "--samples", "100"]) == 0
+    out = capsys.readouterr().out
+    assert "note: not checked at this size: kept (corpus_drop)" in out
+    assert "100 independent samples hardly decide rule no-step-down (largest_downward_step <= 0.06" in out
+    assert main(["check", "pcri", "--samples", "30"]) == 0
+    assert "30 independent samples hardly decide rule context-helps (pcri_matched >= -0.1" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("argument", "said"),
     [

@@ -24,7 +24,7 @@ def test_the_majority_of_yes_and_no() -> None:
     samples = [closed(number, "no" if number < 8 else "yes") for number in range(10)]
     found = floor(samples)
     assert found.scores.tolist() == [1.0] * 8 + [0.0] * 2
-    assert found.note == "always 'No' gets 80.0% of 10 yes/no questions"
+    assert found.note == "always 'No' gets 80.0 % of 10 yes/no questions"
     assert found.scores.mean() == chance_floor("yes_no", targets=[str(one.target) for one in samples])
 
 
@@ -39,14 +39,17 @@ def test_the_commonest_letter_of_a_choice() -> None:
     samples = [sample(number, options=texts, target=letter) for number, letter in enumerate("AAABCD")]
     found = floor(samples)
     assert found.scores.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
-    assert found.note == "always A gets 50.0% of 6 multiple-choice questions"
+    assert found.note == "always A gets 50.0 % of 6 multiple-choice questions"
 
 
 def test_the_commonest_text_of_a_choice_whose_letters_are_shuffled() -> None:
     orders = ({"A": "no", "B": "yes"}, {"A": "yes", "B": "no"})
     samples = [sample(number, options=orders[number % 2], target="AB"[number % 2]) for number in range(4)]
     found = floor(samples)
-    assert (found.scores.tolist(), found.note) == ([1.0] * 4, "always the option 'no' gets 100.0% of 4 multiple-choice questions")
+    assert (found.scores.tolist(), found.note) == (
+        [1.0] * 4,
+        "always the option 'no' gets 100.0 % of 4 multiple-choice questions",
+    )
 
 
 def test_each_kind_of_answer_has_its_own() -> None:

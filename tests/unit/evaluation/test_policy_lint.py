@@ -148,6 +148,31 @@ def test_a_bound_that_may_decide(write: Path, rule: str) -> None:
         ),
         (
             "metric: pcri_excess, min: -0.1",
+            {"options": 2, "clean": 0.6},
+            "at patches:3 among 2 options: no outcome gives a value outside -0.004",
+        ),
+        (
+            "metric: pcri_excess, min: -0.01, where: {setting: 'patches:4'}",
+            {"options": 2},
+            "at patches:4 among 2 options: no outcome gives a value outside -0.000",
+        ),
+    ],
+)
+def test_a_bound_that_no_outcome_could_break_at_hand_is_refused(
+    write: Path, rule: str, facts: dict[str, float], where: str
+) -> None:
+    policy = policy_of(write, f"{{id: a, {rule}}}")
+    (finding,) = lint(policy, today=TODAY, **facts)  # type: ignore[arg-type]
+    assert finding.refused
+    assert f"can never fail {where}" in finding.text
+    assert not [one for one in lint(policy, today=TODAY) if one.refused]
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "where"),
+    [
+        (
+            "metric: pcri_excess, min: -0.1",
             {"options": 4, "clean": 0.6},
             "at patches:3 among 4 options at a clean accuracy of 0.6",
         ),
@@ -166,21 +191,15 @@ def test_a_bound_that_may_decide(write: Path, rule: str) -> None:
             {"clean": 0.8},
             "at a clean accuracy of 0.8: no outcome gives a value outside -0.200",
         ),
-        (
-            "metric: pcri_excess, min: -0.01, where: {setting: 'patches:4'}",
-            {"options": 2},
-            "at patches:4 among 2 options: no outcome gives a value outside -0.000",
-        ),
     ],
 )
-def test_a_bound_that_no_outcome_could_break_at_hand_is_refused(
-    write: Path, rule: str, facts: dict[str, float], where: str
-) -> None:
-    policy = policy_of(write, f"{{id: a, {rule}}}")
-    (finding,) = lint(policy, today=TODAY, **facts)  # type: ignore[arg-type]
-    assert finding.refused
-    assert f"can never fail {where}" in finding.text
-    assert not [one for one in lint(policy, today=TODAY) if one.refused]
+def test_a_bound_that_a_good_model_cannot_break_is_noted(write: Path, rule: str, facts: dict[str, float], where: str) -> None:
+    """A model that is right more often has less to be distracted from; other models break such a bound."""
+    (finding,) = lint(policy_of(write, f"{{id: a, {rule}}}"), today=TODAY, **facts)  # type: ignore[arg-type]
+    assert (finding.refused, finding.noted) == (False, True)
+    assert finding.text.startswith("this model cannot break rule a (")
+    assert where in finding.text
+    assert lint(policy_of(write, f"{{id: a, tier: warn, {rule}}}"), today=TODAY, **facts) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -335,7 +354,7 @@ def test_samples_that_decide_too_little(write: Path) -> None:
     assert said(policy, samples=2000) == []
     (found,) = said(policy, samples=100)
     assert found.startswith("p.yaml:3: 100 independent samples hardly decide rule low (accuracy_drop <= 0.05, p.yaml:3)")
-    assert "about 325 samples would do" in found  # under the 42 low settings of the shipped suite
+    assert found.endswith("; about 400 would do")  # under the 42 low settings of the shipped suite
     assert len(said(policy, samples=10)) == 2
 
 
