@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.evaluation.strata import MACRO, has_macro, macro_estimate, rows_of
 from pytest_vlmrobust.evaluation.whole_intervals import bounds_of_drop, bounds_of_index, bounds_of_value
 from pytest_vlmrobust.metrics import ScoreTable

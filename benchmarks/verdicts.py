@@ -51,7 +51,7 @@ from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
 from pytest_vlmrobust.metrics.statistics import differences, tango
 from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment
-from pytest_vlmrobust.policies.judgement import judge_rule
+from pytest_vlmrobust.policies.judge import judge_rule
 from pytest_vlmrobust.policies.rules import OnInconclusive
 
 RUNS, QUICK_RUNS = 2_000, 300

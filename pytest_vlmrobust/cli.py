@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from . import __version__
 from .commands import SUBJECTS
-from .commands.printing import complain
+from .commands.arguments import complain
 from .core.errors import VlmRobustError
 
 USAGE_ERROR = 4

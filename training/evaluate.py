@@ -18,8 +18,7 @@ import numpy as np
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import BackendOptions, open_backend, resolve
-from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection
 from pytest_vlmrobust.datasets.embedded.questions import KINDS
 from pytest_vlmrobust.datasets.embedded.shapes import REFERENCE_KINDS, Shapes

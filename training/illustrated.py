@@ -16,8 +16,8 @@ from transformers import Qwen2VLForConditionalGeneration
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends.messages import message
+from pytest_vlmrobust.core.cell import CLEAN, Setting
 from pytest_vlmrobust.core.sample import ImageSource, Sample
-from pytest_vlmrobust.core.setting import CLEAN, Setting
 from pytest_vlmrobust.evaluation.prompts import prompt
 
 

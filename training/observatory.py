@@ -28,9 +28,9 @@ from torch.nn import functional
 from transformers import Qwen2VLForConditionalGeneration
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import CLEAN, Setting
+from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.seeding import derive_seed
-from pytest_vlmrobust.core.setting import CLEAN, Setting
 
 TASK = "matching"
 GROUPS = 1000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
+from pytest_vlmrobust.core.fingerprint import derive_seed
 from pytest_vlmrobust.core.prediction import Prediction, Request
-from pytest_vlmrobust.core.seeding import derive_seed
 
 from .generation import Generation, NonFiniteWatch, score_processors
 from .letters import LetterTokens, letter_logprobs, letter_tokens, most_probable

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
-from pytest_vlmrobust.core.model import PROMPT_MODES, ModelRef
+from pytest_vlmrobust.core.prediction import PROMPT_MODES, ModelRef
 
 if TYPE_CHECKING:
     import torch

@@ -19,7 +19,7 @@ import yaml
 
 from pytest_vlmrobust.core.boxes import CONVENTIONS
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
-from pytest_vlmrobust.core.model import PROMPT_MODES, ModelRef
+from pytest_vlmrobust.core.prediction import PROMPT_MODES, ModelRef
 
 from .generation import generation_for
 

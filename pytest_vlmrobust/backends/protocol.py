@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.boxes import RESIZED_PIXELS
 from pytest_vlmrobust.core.errors import ModelError, UnknownName, did_you_mean
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import ModelRef
 
 from .digests import missing_parts
 from .models_file import check_dtype, read_models

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.fingerprint import fingerprint
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 
 from .answering import Job, answer_by_halves, batches
 from .devices import device_class, device_for

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import bundles, changes, exports, gallery, known, power, ranks, rules, shipping, written
+from . import bundles, listing, policies, power, runs
 
-SUBJECTS = (shipping, known, rules, power, written, changes, ranks, bundles, exports, gallery)
+SUBJECTS = (policies, listing, power, runs, bundles)
 """In the order of ``vlmrobust --help``."""
 
 __all__ = ["SUBJECTS"]

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_vlmrobust import __version__
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
+from pytest_vlmrobust.core.words import quantity
 
-from .parsing import Commands
-from .printing import say
+from .arguments import Commands, say
 
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading values of other types than a run writes may raise."""
@@ -46,7 +45,7 @@ def _bundle(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     import tempfile
 
-    from pytest_vlmrobust.reporting.unpacking import unpack
+    from pytest_vlmrobust.reporting.bundle import unpack
 
     with tempfile.TemporaryDirectory(prefix="vlmrobust-") as folder:
         unpacked = Path(folder)
@@ -70,7 +69,7 @@ def _compared(unpacked: Path) -> list[str]:
     from pytest_vlmrobust.evaluation.consistency import contradictions, repeated
     from pytest_vlmrobust.evaluation.verification import verify
     from pytest_vlmrobust.reporting.bundle import not_derived, page_notes
-    from pytest_vlmrobust.reporting.runs import read_run
+    from pytest_vlmrobust.reporting.files import read_run
 
     with _damaged(unpacked, "manifest.json, docket.json or records.jsonl"):
         run = read_run(unpacked)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 
-from .parsing import Commands, count
-from .printing import say
+from .arguments import Commands, count, say
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.power import Power, Simulation

@@ -2,10 +2,85 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
-from .setting import Setting
+from .errors import SettingError
+
+# Setting: a perturbation at a level, spelled as the papers do.
+
+
+LEVELS = ("low", "mid", "high")
+CLEAN_NAME = "clean"
+NO_IMAGE_NAME = "no_image"
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_LEVEL = re.compile(r"[a-z0-9][a-z0-9_.]*\Z")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Step:
+    """One perturbation of a setting: its name, and its level or parameter (``None`` for a binary one)."""
+
+    name: str
+    level: str | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.level is None else f"{self.name}:{self.level}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """One or more perturbations applied in order; ``parse(str(setting)) == setting``.
+
+    >>> str(Setting.parse("fog:mid+jpeg_compression:high"))
+    'fog:mid+jpeg_compression:high'
+    """
+
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        """Reads ``name[:level]``, several joined by ``+``.
+
+        Raises:
+            SettingError: an empty step, or characters outside ``[a-z0-9_.]``.
+        """
+        return cls(_steps(text))
+
+    @property
+    def name(self) -> str:
+        """The perturbation without its level; composed ones are joined by ``+``."""
+        return "+".join(step.name for step in self.steps)
+
+    @property
+    def level(self) -> str | None:
+        """The level of a single perturbation; ``None`` for binary and composed settings."""
+        return self.steps[0].level if len(self.steps) == 1 else None
+
+    def __str__(self) -> str:
+        return "+".join(str(step) for step in self.steps)
+
+
+@lru_cache(maxsize=4096)
+def _steps(text: str) -> tuple[Step, ...]:
+    return tuple(_parse_step(part, text) for part in text.split("+"))
+
+
+def _parse_step(part: str, whole: str) -> Step:
+    name, colon, level = part.partition(":")
+    if not _NAME.match(name) or (colon and not _LEVEL.match(level)):
+        raise SettingError(
+            f"setting {whole!r}: cannot read {part!r}. Expected name or name:level with letters a-z, digits and '_', "
+            "such as 'glass_blur:low', 'flip_v', 'patches:3' or 'fog:mid+jpeg_compression:high'"
+        )
+    return Step(name, level if colon else None)
+
+
+CLEAN = Setting((Step(CLEAN_NAME),))
+NO_IMAGE = Setting((Step(NO_IMAGE_NAME),))
 
 
 @dataclass(frozen=True, slots=True, order=True)

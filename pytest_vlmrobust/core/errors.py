@@ -22,7 +22,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from .printing import printable
+from .words import printable
 
 _LONGEST = 20_000
 """Characters of a message: it may quote what others wrote."""

@@ -33,3 +33,37 @@ def file_digest(path: Path) -> str:
     """Returns the SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+# Randomness is an argument: every generator is derived from what it is for.
+
+
+AUGMENTATION_SEED = 1234
+SUBSET_SEED = 42
+
+
+def derive_seed(seed: int, *parts: str) -> int:
+    """Returns a 64-bit seed for ``parts`` (a sample id, a setting), the same in every process.
+
+    >>> derive_seed(1234, "a", "b") == derive_seed(1234, "a", "b") != derive_seed(1234, "ab")
+    True
+    """
+    digest = hashlib.sha256(str(seed).encode())
+    for part in parts:
+        digest.update(b"\x00" + part.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest()[:8], "little")
+
+
+def rank_seed(seed: int, name: str) -> int:
+    """Returns what identities are ordered by, where tasks lay them out and where a smaller data set takes some of them.
+
+    It is one order, so that the first ones of it are laid out in balance as well.
+    """
+    return derive_seed(seed, "rank", name)
+
+
+def rng_for(seed: int, *parts: str) -> np.random.Generator:
+    """Returns a generator that depends on ``seed`` and ``parts`` and on nothing else."""
+    import numpy as np
+
+    return np.random.Generator(np.random.PCG64(derive_seed(seed, *parts)))

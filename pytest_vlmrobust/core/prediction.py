@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .words import on_one_line, without_halves
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
 
 LETTER_LOGITS = "letter_logits"
 """How a choice is answered by the probabilities of its letters."""
@@ -62,3 +66,74 @@ class Prediction:
     def contradicts_itself(self) -> bool:
         """Whether it is a letter, and its own log-probabilities say that another one is the most probable."""
         return self.method == LETTER_LOGITS and bool(self.logprobs) and self.text.strip() not in self.most_probable
+
+
+# Score: a prediction against its target.
+
+
+_LONGEST_REASON = 500
+"""Characters of why an inference failed: the prediction has the whole text, and each report repeats this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A value in [0, 1], or NaN for unscored, and the name of the rule that read the answer.
+
+    Three things are never mixed up: a wrong answer (``value`` 0, ``state`` ``"scored"``), text without a readable answer
+    (``value`` 0, ``state`` ``"unparsed"``: the model was asked and gave no answer), and an inference that failed
+    (``value`` NaN, ``state`` ``"error"``: nothing is known). A view that was not asked about has the state ``"unasked"`` and NaN.
+
+    Halves of surrogate pairs, which models write and stores cannot, are spelled out in ``rule`` and ``answer``.
+    """
+
+    value: float
+    rule: str
+    answer: str | None = None
+    state: str = "scored"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", without_halves(self.rule))
+        object.__setattr__(self, "answer", None if self.answer is None else without_halves(self.answer))
+
+    @classmethod
+    def unparsed(cls, rule: str = "none") -> Score:
+        """Returns the score of a text in which no rule found an answer: it counts as wrong, and is counted apart."""
+        return cls(0.0, rule, None, "unparsed")
+
+    @classmethod
+    def unscored(cls, reason: str) -> Score:
+        """Returns the NaN score of an inference that failed; its rule is the reason, printable, on one line and not too long."""
+        return cls(math.nan, on_one_line(reason, _LONGEST_REASON), None, "error")
+
+
+# ModelRef: which weights at which revision, and how they are to be asked.
+
+
+PROMPT_MODES = ("direct", "cot", "thinking")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model as the user named it, resolved to a backend and a location.
+
+    ``name`` is short and safe in a test id (letters, digits, ``.``, ``_`` and ``-``).
+    """
+
+    name: str
+    backend: str
+    location: str
+    """A directory, a hub id, a base URL with ``#model``, or a file of scripted answers."""
+    revision: str = ""
+    dtype: str = "auto"
+    prompt_mode: str = "direct"
+    generation: Mapping[str, int | float] = field(default_factory=dict)
+    """Overrides of the mode's generation parameters (``max_new_tokens``, ``temperature`` ...)."""
+    min_pixels: int | None = None
+    max_pixels: int | None = None
+    box_convention: str = ""
+    family: str = ""
+    parameters_billion: float | None = None
+    trained_long_edge: int | None = None
+    """Long edge in pixels of the pictures that it was trained on, where they were small; ``None`` where nothing is said."""
+    policy: str = ""
+    """Name of the thresholds file that a run uses for this model when none is given."""

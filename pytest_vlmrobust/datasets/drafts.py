@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError
-from pytest_vlmrobust.core.printing import without_halves
 from pytest_vlmrobust.core.sample import ImageSource, Sample
+from pytest_vlmrobust.core.words import quantity, without_halves
 
 from .files import Place, Problems
 

@@ -18,10 +18,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, MissingExtra, UsageError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource, Sample
+from pytest_vlmrobust.core.words import quantity
 
 from .benchmarks import SUFFIX, Benchmark, Layout, benchmark_of, hub_layout, read_benchmark
 from .drafts import Draft, finish, put_together

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import ImageSource
+from pytest_vlmrobust.core.words import quantity
 
 from .benchmarks import OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
 from .drafts import LETTERS, Draft, options_in

@@ -11,8 +11,8 @@ from functools import partial
 from typing import overload
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, derive_seed, rank_seed
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.seeding import SUBSET_SEED, derive_seed, rank_seed
 
 from .benchmarks import GROUP
 from .protocol import Dataset, keeps_together

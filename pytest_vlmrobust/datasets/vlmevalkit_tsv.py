@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.sample import ImageSource
+from pytest_vlmrobust.core.words import quantity
 
 from .benchmarks import UNKNOWN, Benchmark, resembled
 from .drafts import LETTERS, Draft, finish, put_together

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.store import Pictures, Store
 from pytest_vlmrobust.store.run_directory import file_name
 

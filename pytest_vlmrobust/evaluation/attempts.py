@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.setting import Setting, Step
+from pytest_vlmrobust.core.cell import Cell, Setting, Step
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from .cell_result import CellResult

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.prediction import Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import CLEAN, Setting
+from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, StoredCell, read_manifest
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core import ranking
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.ranking import QUANTITIES, Board, Difference, FamilyDrops, Standing
-from pytest_vlmrobust.core.seeding import SUBSET_SEED, rng_for
+from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.metrics.side_by_side import SideBySide
 from pytest_vlmrobust.metrics.statistics.contests import Contest, place_intervals, places
 from pytest_vlmrobust.metrics.statistics.differences import BoundTest, largest_bounds

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .baseline import Baseline

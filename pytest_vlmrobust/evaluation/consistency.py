@@ -9,9 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.counting import quantity
-from pytest_vlmrobust.core.printing import without_halves
-from pytest_vlmrobust.policies.content import policy_content
+from pytest_vlmrobust.core.words import quantity, without_halves
+from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
 from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL

@@ -8,11 +8,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, SweepMetric
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import SettingError, StoreError
 from pytest_vlmrobust.core.fingerprint import file_digest
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import Policy, parse_policy
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE, POLICIES, kept_as, read_docket, write_docket

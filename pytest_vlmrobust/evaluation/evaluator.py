@@ -13,15 +13,11 @@ from typing import Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.protocol import Backend
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import BackendError, DatasetError, OfflineError, VlmRobustError
-from pytest_vlmrobust.core.fingerprint import fingerprint
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, fingerprint
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
-from pytest_vlmrobust.core.setting import NO_IMAGE, Setting
 from pytest_vlmrobust.datasets import corpus_metric, sampling
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.metrics.table import ScoreTable

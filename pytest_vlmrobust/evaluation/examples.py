@@ -10,11 +10,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Example, Picture, Reply
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
 
 from .cell_result import CellResult
 from .measured import Thumbnails

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import ModelRef
 
 DIRECT, THINKING = "direct", "thinking"
 

@@ -6,9 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.setting import Setting
 
 from .cell_result import CellResult
 from .judged import PREPROCESSING_GAIN

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import NO_IMAGE, Setting
+from pytest_vlmrobust.core.prediction import Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import NO_IMAGE, Setting
 
 from .floor import floor
 

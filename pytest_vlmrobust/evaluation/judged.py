@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.cell import Cell, Planned
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.policies import JudgedTest
 
 from . import observatory

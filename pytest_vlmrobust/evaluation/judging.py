@@ -9,13 +9,22 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, SweepMetric
+from pytest_vlmrobust.core.cell import (
+    CLEAN,
+    CLEAN_NAME,
+    NO_IMAGE,
+    NO_IMAGE_NAME,
+    Cell,
+    FamilyMetric,
+    Planned,
+    Setting,
+    SweepMetric,
+)
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.printing import on_one_line
 from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_NAME, Setting
 from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.metrics.completeness import arrays_read
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy

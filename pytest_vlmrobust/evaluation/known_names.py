@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import SettingError, UnknownName, did_you_mean
-from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.perturbations.catalog import SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.policies import NO_LEVEL, JudgedTest, Scope

@@ -9,8 +9,7 @@ from itertools import product
 from pathlib import Path
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric, SweepMetric
-from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS as GRIDS
 from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.shipped import shipped

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.store import Store
 
 LEASE_SECONDS = 60.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.policies import Policy, Rule
 
 from .power import Planned, plan, values

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 if TYPE_CHECKING:

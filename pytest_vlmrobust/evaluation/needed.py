@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, SweepMetric
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Planned, Setting, SweepMetric
+from pytest_vlmrobust.core.prediction import ModelRef
 
 from .attempts import AttemptsOf
 from .data import RunData

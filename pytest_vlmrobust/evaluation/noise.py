@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.policies import JudgedTest, Rule
 
 from .policy_lint import tighter_than_noise

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric
+from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, Cell, FamilyMetric, Setting
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN, CLEAN_NAME, NO_IMAGE, Setting
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.scoring import better_convention, box_coverage

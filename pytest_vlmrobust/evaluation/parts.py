@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
+from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.policies import Budgets
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 

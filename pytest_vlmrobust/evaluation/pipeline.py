@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import Setting
 
 from .views import View, ViewMaker
 

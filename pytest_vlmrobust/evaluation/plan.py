@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.cell import Cell, FamilyMetric, SweepMetric
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS, SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 

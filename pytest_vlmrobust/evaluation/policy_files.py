@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import PolicyError, did_you_mean
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import ModelRef
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import MetricFacts, Policy, Rule

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from itertools import combinations
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.setting import CLEAN_NAME
+from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
 from pytest_vlmrobust.policies import Bound, Budgets, Judge, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
 from pytest_vlmrobust.policies.budgets import BUILT_IN

@@ -16,9 +16,8 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Setting
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 from pytest_vlmrobust.metrics.selections import low_settings
 from pytest_vlmrobust.metrics.statistics.contrasts import ratio_p_values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 PREPROCESSING = "preprocessing"

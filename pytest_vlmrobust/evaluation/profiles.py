@@ -37,9 +37,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_NAME, Cell
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.core.setting import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_NAME
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .docket import Docket

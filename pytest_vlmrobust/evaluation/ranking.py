@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.ranking import BY, Ranking
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.words import quantity
 
 from .entries import Entry, listed, not_the_same, places
 from .preprocessed import PREPROCESSING

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.seeding import SUBSET_SEED, rng_for
 from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Answer, Evidence

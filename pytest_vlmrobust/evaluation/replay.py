@@ -7,13 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError, UnknownName
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Evidence, StoredCell
 

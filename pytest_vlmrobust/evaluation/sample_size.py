@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 import numpy as np
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.counting import quantity
-from pytest_vlmrobust.core.setting import CLEAN_NAME
+from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.metrics.wording import listed
 from pytest_vlmrobust.policies import Judge, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.core.prediction import Prediction, Score
 
 if TYPE_CHECKING:
     from .cell_result import CellResult

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pytest_vlmrobust.core.cell import CLEAN
 from pytest_vlmrobust.core.sample import PictureDigests
-from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell

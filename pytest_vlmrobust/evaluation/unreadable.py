@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .cell_result import CellResult

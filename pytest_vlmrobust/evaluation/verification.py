@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.store import Evidence
 from pytest_vlmrobust.store.run_directory import BASELINE
 

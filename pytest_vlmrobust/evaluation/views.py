@@ -13,11 +13,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.errors import ImageError
-from pytest_vlmrobust.core.fingerprint import fingerprint, pixels_digest
+from pytest_vlmrobust.core.fingerprint import derive_seed, fingerprint, pixels_digest
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
-from pytest_vlmrobust.core.seeding import derive_seed
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 
 if TYPE_CHECKING:
     import numpy as np

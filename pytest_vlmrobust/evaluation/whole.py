@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE
+from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.metrics import best_patches
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.metrics.validity import whole_is_above_chance

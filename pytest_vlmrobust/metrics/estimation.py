@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.setting import CLEAN_NAME
 
 from .completeness import arrays_read, complete_samples, labelled_samples, what_is_missing
 from .record import Metric, Needs

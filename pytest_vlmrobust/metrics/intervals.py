@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.setting import CLEAN_NAME
 
 from .blind_scores import share_of_gain_interval, visual_gain_interval
 from .scores import Scores, is_binary, per_sample, stacked

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.core.cell import Setting
 
 Scores: TypeAlias = NDArray[np.float64]
 SettingLike: TypeAlias = str | Setting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_vlmrobust.core.setting import LEVELS
+from pytest_vlmrobust.core.cell import LEVELS
 
 from .record import Coverage
 from .scores import parsed

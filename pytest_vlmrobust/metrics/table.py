@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
-from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
 
 from .record import Needs
 from .scores import Scores, as_scores, by_setting, mean, named, parsed, require_equal_lengths, stacked

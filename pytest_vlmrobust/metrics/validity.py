@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.words import quantity
 
 from .blind_scores import visual_gain_interval
 from .scores import ROUNDING, Scores, drops

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Setting
 from pytest_vlmrobust.core.errors import SettingError, UnknownName
-from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting
 
 from . import (
     binary,

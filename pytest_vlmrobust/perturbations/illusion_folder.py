@@ -14,9 +14,9 @@ from pathlib import Path
 from threading import Lock
 from typing import NoReturn
 
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UsageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, pixels_digest
-from pytest_vlmrobust.core.setting import Setting
 
 from .catalog import corruption
 from .pixels import Image

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
 from pytest_vlmrobust.core.errors import SettingError, UsageError
 from pytest_vlmrobust.core.registry import DISABLE_VARIABLE, Registry
-from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME, Setting, Step
 
 from .record import CATEGORIES, CHANGES, Corruption, Note, Numbered, Parameters
 

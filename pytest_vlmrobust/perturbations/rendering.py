@@ -12,9 +12,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_vlmrobust.core.cell import NO_IMAGE_NAME, Setting
 from pytest_vlmrobust.core.errors import ImageError, UsageError
-from pytest_vlmrobust.core.seeding import rng_for
-from pytest_vlmrobust.core.setting import NO_IMAGE_NAME, Setting
+from pytest_vlmrobust.core.fingerprint import rng_for
 
 from .catalog import records, without_image
 from .pixels import Image

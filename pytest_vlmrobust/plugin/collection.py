@@ -15,8 +15,7 @@ from .session import ids_of, usage_error
 from .stash import GATE
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.core.cell import Planned
-    from pytest_vlmrobust.core.setting import Setting
+    from pytest_vlmrobust.core.cell import Planned, Setting
 
     from .gate import Gate
 

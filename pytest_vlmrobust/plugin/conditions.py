@@ -6,8 +6,8 @@ import contextlib
 import warnings
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import PolicyError, VlmRobustError
+from pytest_vlmrobust.core.words import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,11 +132,11 @@ def _refuse_slips(gate: Gate, scope: Scope, does: str) -> None:
     """
     from pytest_vlmrobust.backends.resolve import names as shipped_models
     from pytest_vlmrobust.datasets import names as shipped_datasets
-    from pytest_vlmrobust.policies import slips
+    from pytest_vlmrobust.policies import load
 
     here = {"model": {*gate.models, *(one.model for one in gate.plan)}, "dataset": {one.dataset for one in gate.plan}}
     elsewhere = {"model": {*shipped_models()}, "dataset": {*shipped_datasets(), *gate.data.factories}}
-    for slip in slips(scope, here):
+    for slip in load(scope, here):
         if slip.glob not in elsewhere[slip.field]:
             raise PolicyError(
                 f"{does}: this run has no {slip.field} {slip.glob!r}. Did you mean {slip.name!r}? If it is another one, leave "

@@ -18,7 +18,7 @@ from .stash import GATE, RECORD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_vlmrobust.core.setting import Setting
+    from pytest_vlmrobust.core.cell import Setting
 
     from .gate import Gate
 

@@ -28,11 +28,10 @@ from .rerun import Rerun
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.backends import AnswerKey, Backend
-    from pytest_vlmrobust.core.cell import Cell, Planned
-    from pytest_vlmrobust.core.model import ModelRef
+    from pytest_vlmrobust.core.cell import Cell, Planned, Setting
+    from pytest_vlmrobust.core.comparison import Repeatability
+    from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.core.repeatability import Repeatability
-    from pytest_vlmrobust.core.setting import Setting
     from pytest_vlmrobust.evaluation.baseline import Baseline
     from pytest_vlmrobust.evaluation.data import RunData
     from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
@@ -448,7 +447,7 @@ class Gate:
     def facts(self, warnings: Sequence[str] = ()) -> RunFacts:
         """Returns what is known about the run beside its records."""
         from pytest_vlmrobust.reporting import RunFacts
-        from pytest_vlmrobust.reporting.noise import noise_warnings
+        from pytest_vlmrobust.reporting.comparison import noise_warnings
         from pytest_vlmrobust.store.journal import FILE_NAME
         from pytest_vlmrobust.store.run_directory import FOLDER, planned_tests
 

@@ -7,7 +7,7 @@ import platform
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.core.model import ModelRef
+    from pytest_vlmrobust.core.prediction import ModelRef
 
     from .gate import Gate
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def origins(gate: Gate) -> dict[str, object]:
     """Returns versions, options, the command line, models and policies of a run; no weights are loaded for it."""
     import pytest_vlmrobust
-    from pytest_vlmrobust.policies.content import policy_content
+    from pytest_vlmrobust.policies.policy import policy_content
 
     return {
         "run": gate.run_id,

@@ -52,7 +52,7 @@ def plan_text(gate: Gate, items: Iterable[pytest.Item], *, width: int, color: bo
     """Returns the plan of the gated tests among ``items``: a line for each model and data set, then what stands behind it."""
     from pytest_vlmrobust.evaluation.forecast import forecasts
     from pytest_vlmrobust.evaluation.runs import measured_rate, newest_runs
-    from pytest_vlmrobust.reporting.tables import render_table
+    from pytest_vlmrobust.reporting.writing import render_table
     from pytest_vlmrobust.store import last_records
 
     cells = cells_of(gate, items)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
-from pytest_vlmrobust.core.repeatability import Repeatability
 
 if TYPE_CHECKING:
     from .gate import Gate

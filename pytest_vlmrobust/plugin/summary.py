@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
-from pytest_vlmrobust.core.printing import on_one_line
 from pytest_vlmrobust.core.record import CHECK
 from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
+from pytest_vlmrobust.core.words import on_one_line, quantity
 
 from .conditions import policy_warnings
 from .ending import gate_decides, only_shows, status_of
@@ -26,7 +25,7 @@ from .stash import GATE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_vlmrobust.core.model import ModelRef
+    from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.policies import JudgedTest
 
     from .gate import Gate
@@ -107,8 +106,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _conclude(session: pytest.Session, gate: Gate, exitstatus: int) -> None:
-    from pytest_vlmrobust.reporting.files import summary
-    from pytest_vlmrobust.reporting.step_summary import add_step_summary
+    from pytest_vlmrobust.reporting.files import add_step_summary, summary
 
     status = status_of(session, gate, exitstatus)
     ours = gate_decides(session, gate, status)

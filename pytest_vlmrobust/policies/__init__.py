@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from .bound import Bound
-from .budgets import Budgets
-from .coverage import Coverage, Extent, suites_of
-from .loader import load_policy, parse_policy
+from .budgets import Budgets, Coverage, Extent, suites_of
+from .load import Slip, load_policy, parse_policy, slips
 from .policy import Policy, PolicyFile
 from .replacement import Replacement
 from .rules import (
     NO_LEVEL,
+    Bound,
     Judge,
     JudgedTest,
     Multiplicity,
@@ -22,9 +21,18 @@ from .rules import (
     Waiver,
 )
 from .schema import MetricFacts
-from .slips import Slip, slips
-from .unmet import Unmet, idle_summaries, idle_summaries_shortfall, ungated_data, unmet_rules
-from .usage import Missed, WaiverState, WaiverUse, unmatched_rules, waiver_report
+from .usage import (
+    Missed,
+    Unmet,
+    WaiverState,
+    WaiverUse,
+    idle_summaries,
+    idle_summaries_shortfall,
+    ungated_data,
+    unmatched_rules,
+    unmet_rules,
+    waiver_report,
+)
 
 __all__ = [
     "NO_LEVEL",

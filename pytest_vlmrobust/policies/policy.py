@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -13,12 +14,10 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 
-from .bound import Bound
-from .budgets import Budgets
-from .coverage import Coverage
-from .judgement import judge_rule, outcome_of
+from .budgets import Budgets, Coverage
+from .judge import judge_rule, outcome_of
 from .replacement import Replacement
-from .rules import JudgedTest, Rule, Scope, Waiver
+from .rules import Bound, JudgedTest, Rule, Scope, Waiver
 
 WORST_FIRST = (
     Outcome.FAIL,
@@ -172,3 +171,34 @@ def _bound_content(bound: Bound) -> list[float | None]:
 
 def _scope_content(scope: Scope) -> dict[str, list[str]]:
     return {name: sorted(globs) for name, globs in asdict(scope).items() if globs}
+
+
+# Content: a policy as a manifest holds it: its files, its rules and waivers, and what later ones replace.
+
+
+def policy_content(policy: Policy) -> dict[str, object]:
+    """Returns the files, rules and waivers of a policy with their reasons, and what later files change of earlier ones."""
+    replaced = [str(one) for one in policy.replaced if not one.only_tightens]
+    return {
+        **({"replaced": replaced} if replaced else {}),
+        "sha256": policy.sha256,
+        "files": [dataclasses.asdict(file) for file in policy.files],
+        "rules": [_rule(rule) for rule in policy.rules],
+        "waivers": [_waiver(waiver) for waiver in policy.waivers],
+    }
+
+
+def _rule(rule: Rule) -> dict[str, object]:
+    said = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
+    unless = _scope(rule.unless) if rule.unless else {}
+    return {**said, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
+
+
+def _waiver(waiver: Waiver) -> dict[str, object]:
+    said = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
+    more = {"where": _scope(waiver.where), "cap": waiver.cap, "expires": waiver.expires.isoformat(), "source": waiver.source}
+    return {**said, **more}
+
+
+def _scope(scope: Scope) -> Mapping[str, Any]:
+    return {name: list(globs) for name, globs in dataclasses.asdict(scope).items() if globs}

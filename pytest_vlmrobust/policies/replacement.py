@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
-from .budgets import BUILT_IN, Budgets
-from .coverage import Coverage, Extent
+from .budgets import BUILT_IN, Budgets, Coverage, Extent
 from .rules import Rule, Scope, Waiver
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .explanation import Command
 from .files import write_report
-from .rerun import Command
 from .terminal import render_terminal
 from .wording import RunFacts
 

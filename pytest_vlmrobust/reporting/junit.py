@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from pytest_vlmrobust.core.printing import on_one_line
+from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import WARNING, Outcome
+from pytest_vlmrobust.core.words import on_one_line
 
-from .explanation import explain
-from .rerun import Command
+from .explanation import Command, explain
 from .wording import RunFacts, apart, replaced, warnings_of
 
 FILE_NAME = "junit.xml"

@@ -6,7 +6,7 @@ import io
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.printing import on_one_line
+from pytest_vlmrobust.core.words import on_one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

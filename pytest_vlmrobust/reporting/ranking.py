@@ -7,14 +7,12 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.printing import on_one_line
 from pytest_vlmrobust.core.ranking import Board, FamilyDrops, Ranking, Standing
+from pytest_vlmrobust.core.words import on_one_line, quantity
 
 from .html.models import render_models
-from .tables import render_table
-from .writing import inert, write_text
+from .writing import inert, render_table, write_text
 
 JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"

@@ -16,10 +16,10 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_vlmrobust.core.printing import printable
+from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.core.words import printable
 
 from .wording import RunFacts
 

@@ -6,12 +6,11 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.counting import quantity
-from pytest_vlmrobust.core.printing import on_one_line, printable
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.core.words import on_one_line, printable, quantity
 
-from .noise import noise_lines
+from .comparison import noise_lines
 from .wording import (
     EXPLAINED,
     QUIET,

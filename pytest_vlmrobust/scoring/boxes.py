@@ -23,9 +23,8 @@ from pytest_vlmrobust.core.boxes import (
     swapped,
 )
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 
 from .box_answers import BoxExtraction, extract_boxes
 from .grading import unread

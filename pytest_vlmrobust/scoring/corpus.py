@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 
 from .grading import targets
 

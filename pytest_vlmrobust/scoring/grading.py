@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 
 from .extraction import Extraction, Ladder, Outcome, Stop, climb, is_refusal
 from .text import NUMBER_WORDS, boxed, final_words, folded, plain, straightened, tagged

@@ -9,9 +9,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 
 from .extraction import Extraction, Stop, climb, is_refusal, negated
 from .grading import OPEN_RULES, best, normalised, read, targets, unread

@@ -9,9 +9,8 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 
 from .extraction import Extraction, Ladder, climb
 from .grading import OPEN_RULES, best, graded, read, targets

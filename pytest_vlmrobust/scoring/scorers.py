@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pytest_vlmrobust.core.errors import UnknownName
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 
 from .boxes import score_boxes
 from .choice import extract_choice

@@ -15,13 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
-from pytest_vlmrobust.core.printing import without_halves
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.core.words import quantity, without_halves
 
 from .database import FILE_NAME, Layout, connect, explained, has_table, transaction
 from .questions import (

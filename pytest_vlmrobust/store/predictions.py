@@ -15,7 +15,7 @@ from typing import Any, Self
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction
-from pytest_vlmrobust.core.printing import without_halves
+from pytest_vlmrobust.core.words import without_halves
 
 from .database import FILE_NAME, connect, explained, has_table, transaction
 

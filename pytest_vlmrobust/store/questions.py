@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import ImageError, StoreError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 
 from .predictions import decoded, encoded
 

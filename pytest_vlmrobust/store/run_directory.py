@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.errors import StoreError
-from pytest_vlmrobust.core.printing import without_halves
+from pytest_vlmrobust.core.words import without_halves
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.metrics import Metric, ScoreTable
 from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment
-from pytest_vlmrobust.policies.judgement import judge_rule
+from pytest_vlmrobust.policies.judge import judge_rule
 
 from .cases import Table, tables
 from .properties import Property, fails, tried

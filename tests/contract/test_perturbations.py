@@ -21,8 +21,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.errors import ImageError
-from pytest_vlmrobust.core.setting import LEVELS
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.record import CATEGORIES
 from pytest_vlmrobust.perturbations.registry import REGISTRY, find

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.backends.messages import message
-from pytest_vlmrobust.core.setting import CLEAN
+from pytest_vlmrobust.core.cell import CLEAN
 from pytest_vlmrobust.datasets.embedded.face_collection import PortraitImage
 from pytest_vlmrobust.evaluation.prompts import prompt
 

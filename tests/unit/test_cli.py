@@ -10,14 +10,12 @@ import pytest
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.cli import main
-from pytest_vlmrobust.commands.printing import say
-from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.commands.arguments import say
+from pytest_vlmrobust.core.cell import CLEAN, Cell
+from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.policy_files import beside_metrics
 from pytest_vlmrobust.shipped import shipped

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import ImageSource, Sample
-from pytest_vlmrobust.core.seeding import rng_for
 
 from .lettering import WORDS, Page, centred
 from .questions import LETTERS

@@ -9,8 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import DatasetError
-from pytest_vlmrobust.core.fingerprint import fingerprint
-from pytest_vlmrobust.core.seeding import rng_for
+from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.datasets.collection import Entity
 
 from .portraits import Portrait, families, relatives

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.seeding import rng_for
 
 from .questions import LETTERS, Question, ask
 from .scenes import CANVAS, Scene, draw, mirrored, scenes

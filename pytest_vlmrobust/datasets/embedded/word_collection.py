@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import DatasetError
-from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
+from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint, rng_for
 from pytest_vlmrobust.core.sample import ImageSource
-from pytest_vlmrobust.core.seeding import rng_for
 from pytest_vlmrobust.datasets.collection import Entity
 
 from .shapes import EVALUATION_SEED

@@ -13,9 +13,8 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
-from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.seeding import rng_for
 
 from .lettering import INKS, WORDS, Page, draw_page, pages
 from .questions import LETTERS

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
-from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, fingerprint
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.seeding import SUBSET_SEED
 from pytest_vlmrobust.datasets.benchmarks import GROUP
 from pytest_vlmrobust.datasets.collection import (
     Collection,

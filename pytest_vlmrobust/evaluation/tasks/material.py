@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import DatasetError
+from pytest_vlmrobust.core.fingerprint import derive_seed, rank_seed, rng_for
 from pytest_vlmrobust.core.sample import ImageSource
-from pytest_vlmrobust.core.seeding import derive_seed, rank_seed, rng_for
 from pytest_vlmrobust.datasets.collection import Collection, Entity
 
 from .fitting import Fitted

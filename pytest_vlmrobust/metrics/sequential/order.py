@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pytest_vlmrobust.core.seeding import rng_for
+from pytest_vlmrobust.core.fingerprint import rng_for
 
 Scheme = Literal["uniform", "stratified", "fixed"]
 Indices = NDArray[np.intp]

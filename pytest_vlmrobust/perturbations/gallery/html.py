@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 
-from pytest_vlmrobust.core.printing import printable
+from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
 
 from . import sheet

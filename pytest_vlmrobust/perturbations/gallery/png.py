@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import MissingExtra, UsageError
+from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.perturbations.pixels import BLACK, Color, Image
 
 from . import sheet

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_vlmrobust.core.counting import quantity
+from pytest_vlmrobust.core.cell import CLEAN_NAME, Setting
 from pytest_vlmrobust.core.errors import ImageError, VlmRobustError
-from pytest_vlmrobust.core.printing import printable
-from pytest_vlmrobust.core.setting import CLEAN_NAME, Setting
+from pytest_vlmrobust.core.words import printable, quantity
 from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
 from pytest_vlmrobust.perturbations.rendering import Renderer, as_rgb, get

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED
+from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
 from pytest_vlmrobust.perturbations.catalog import names
 from pytest_vlmrobust.perturbations.rendering import get
 

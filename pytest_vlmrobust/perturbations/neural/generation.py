@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.fingerprint import canonical_json, pixels_digest
-from pytest_vlmrobust.core.seeding import AUGMENTATION_SEED, derive_seed
+from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, derive_seed, pixels_digest
 from pytest_vlmrobust.perturbations.illusion_folder import ORIGINAL, decoded, stored_file
 from pytest_vlmrobust.perturbations.pixels import Image
 from pytest_vlmrobust.perturbations.rendering import as_rgb

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from pytest_vlmrobust.core.ranking import Board, Ranking, Standing
 
-from . import drawing, parts
+from . import drawing, page
 from .charts import Chart
 from .drawing import Bar
 from .words import interval, number
@@ -31,8 +31,8 @@ class Section:
 
 def render_models(ranking: Ranking) -> str:
     """Returns the page: the same ranking gives the same text."""
-    environment = parts.environment()
-    script = parts.asset("common.js")
+    environment = page.templates()
+    script = page.asset("common.js")
     sections = [_section(board, at, ranking) for at, board in enumerate(ranking.boards, 1)]
     return environment.get_template("models.html").render(
         ranking=ranking,
@@ -40,7 +40,7 @@ def render_models(ranking: Ranking) -> str:
         first=sections[0],
         others=sections[1:],
         unfolded=len(sections) - 1 <= _OPEN,
-        security=parts.security(parts.asset("style.css"), script),
+        security=page.security(page.asset("style.css"), script),
         script=script,
     )
 

@@ -2,22 +2,157 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from html.parser import HTMLParser
+from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
+from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import FAMILY, Record
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, apart, because, headline, worst_first
 
-from ..wording import QUIET, RunFacts, apart, because, headline, worst_first
-from . import charts, gaps, heatmap, noise, parts, patches, pictures, policy, sweeps, words
-from .claims import Claims
-from .data import addresses, drill_down
-from .limits import Limit, limits
-from .reading import flat, mapping
+from . import charts, drawing, groups, policy, samples, sweeps, words
+from .limits import Limit, floors, limits
+from .samples import addresses, drill_down
+from .words import DECISIONS, flat, mapping
+
+# Parts: what pages have in common: one style, one script, what a browser may do with them, and how text gets into them.
+
+
+@cache
+def asset(name: str) -> Markup:
+    """Returns a file of the package that is written into a page as it is."""
+    return Markup(files(__package__).joinpath(name).read_text(encoding="utf-8"))  # noqa: S704 - the package's own
+
+
+def security(style: str, script: str) -> str:
+    """Returns what a page may do: show pictures that it holds, and use its own style and script."""
+    return (
+        "default-src 'none'; img-src data:; "
+        f"style-src '{_hashed(style)}'; script-src '{_hashed(script)}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def templates() -> Environment:
+    """Returns what renders templates: whatever comes from outside is made readable and escaped."""
+    found = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_readable,
+    )
+    found.filters |= {"points": words.points, "share": words.share, "number": words.number, "interval": words.interval}
+    found.globals |= {
+        "marks": words.MARKS,
+        "quantity": quantity,
+        "shade": charts.shade,
+        "extra": drawing.EXTRA,
+        "undrawn": drawing.problem(),
+        "style": asset("style.css"),
+    }
+    return found
+
+
+def _hashed(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _readable(value: Any) -> Any:
+    """Returns a value as it is printed: text from outside is made readable before it is escaped."""
+    return words.shown(str(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+# Claims: what a page says about its run where a reader looks first, and which records it was drawn from.
+
+
+_METAS = {"vlmrobust-decision": "decision", "vlmrobust-records": "records"}
+_SHOWN = {
+    "title": "its title",
+    "chip": "the mark at its top",
+    "decision": "its decision",
+    "records": "the digest of its records",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a page has to say of its run."""
+
+    title: str
+    chip: str
+    decision: str
+    records: str
+    """The SHA-256 of the decision and of every record in canonical JSON, sorted by the name of its test."""
+
+    @classmethod
+    def of(cls, records: Sequence[Record], decision: Decision) -> Claims:
+        """Returns the claims of a page about these records, in whatever order they are."""
+        contents = [json.loads(record.to_json()) for record in sorted(records, key=lambda record: record.key)]
+        return cls(
+            title=f"{decision} – vision-language model robustness",  # noqa: RUF001 - a dash
+            chip=f"{DECISIONS[decision].sign} {decision}",
+            decision=str(decision),
+            records=fingerprint({"decision": str(decision), "records": contents}),
+        )
+
+
+def contradictions(page: str, records: Sequence[Record], decision: Decision) -> list[str]:
+    """Returns, a sentence for each, what a page claims and these records do not give.
+
+    Looked at are the title, the mark at the top, every first heading, and the two claims for machines; what the page shows
+    otherwise is not.
+    """
+    said = _Reader()
+    said.feed(page)
+    said.close()
+    expected = {name: [value] for name, value in asdict(Claims.of(records, decision)).items()}
+    expected["decision"] *= 2  # for people and for machines
+    return [
+        f"{_SHOWN[name]} is {' and '.join(map(repr, found)) or 'missing'}, and the records give {expected[name][0]!r}"
+        for name, found in said.found.items()
+        if found != expected[name]
+    ]
+
+
+class _Reader(HTMLParser):
+    """Collects what the places of a page say where its claims stand, in the order of the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, list[str]] = {name: [] for name in _SHOWN}
+        self._inside: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "meta" and (name := _METAS.get(given.get("name") or "")):
+            self.found[name].append(given.get("content") or "")
+        chip = "chip" in (given.get("class") or "").split()
+        place = "title" if tag == "title" else "decision" if tag == "h1" else "chip" if chip else None
+        if place is not None:
+            self.found[place].append("")
+            self._inside = place
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None if tag in ("title", "h1", "span") else self._inside
+
+    def handle_data(self, data: str) -> None:
+        if self._inside is not None:
+            self.found[self._inside][-1] += data
+
 
 _BREACHES = 15
 """Tests listed at the top; the table of all tests has the rest."""
@@ -40,13 +175,13 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     decision = facts.decision(records)
     names = addresses(ordered)
     again = {record.key: facts.command.one(record) for record in ordered} if facts.command else {}
-    thumbnails = pictures.embedded(ordered, facts.pictures)
+    thumbnails = samples.embedded(ordered, facts.pictures)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"
     places = {name: at for at, name in enumerate(thumbnails)}
     environment.globals["place"] = lambda file: places.get(file, "none")
     environment.globals["anchor"] = lambda record: f"cell={quote(names[record.key], safe='')}"
-    script = parts.asset("common.js") + parts.asset("script.js")
+    script = asset("common.js") + asset("script.js")
     return environment.get_template("page.html").render(
         decision=decision,
         claims=Claims.of(records, decision),
@@ -61,14 +196,14 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
         sweeps=_sections(records),
         families=[one for one in ordered if one.test == FAMILY],
         observatory=_observatory(records),
-        floors=noise.floors(facts.repeatability),
+        floors=floors(facts.repeatability),
         policies=policy.applied(ordered, facts, manifest),
         manifest=_manifest(manifest),
         run=str(manifest.get("run") or ""),
         command=facts.command.whole() if facts.command else "",
         example=next(filter(None, again.values()), ""),
         data=drill_down(ordered, thumbnails, again),
-        security=parts.security(parts.asset("style.css"), script),
+        security=security(asset("style.css"), script),
         script=script,
     )
 
@@ -81,12 +216,12 @@ def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
             "sweep": sweep,
             "outcomes": words.by_outcome(sweep.records),
             **dict(zip(("judged", "free"), sweeps.card(sweep), strict=True)),
-            "overview": heatmap.overview(sweep),
+            "overview": charts.overview(sweep),
             "charts": [one for one in (charts.worst_settings(sweep), charts.resolution_curve(sweep), charts.flips(sweep)) if one],
             "unasked": sum(one.deciding is Outcome.MEASURED and bool(one.not_asked) for one in sweep.summaries),
             "not_asked": Counter(one.not_asked for one in sweep.records if one.not_asked),
-            "spatial": patches.spatial(sweep),
-            "patches": patches.table(sweep),
+            "spatial": groups.spatial(sweep),
+            "patches": groups.table(sweep),
             "open": len(found) <= _OPEN or any(str(one.outcome) == "FAIL" for one in sweep.records),
         }
         for sweep in found
@@ -95,11 +230,11 @@ def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 def _observatory(records: Sequence[Record]) -> list[charts.Chart]:
     found = sweeps.sweeps(records)
-    return [chart for chart in (gaps.scores(found), gaps.gaps(found)) if chart is not None]
+    return [chart for chart in (groups.scores(found), groups.gaps(found)) if chart is not None]
 
 
 def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limit]:
-    named = pictures.named(records)
+    named = samples.named(records)
     lacking = len(named - set(thumbnails))
     said = (
         f"{lacking} of {len(named)} thumbnails are not in this page: not in the store any more, or more than a page should carry"
@@ -118,7 +253,7 @@ def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str,
 
 
 def _environment() -> Environment:
-    environment = parts.environment()
+    environment = templates()
     environment.filters |= {"bound": words.bound, "bound_text": words.bound_text, "named": words.named}
-    environment.globals |= {"decisions": words.DECISIONS, "kinds": patches.KINDS, "headline": headline}
+    environment.globals |= {"decisions": words.DECISIONS, "kinds": groups.KINDS, "headline": headline}
     return environment

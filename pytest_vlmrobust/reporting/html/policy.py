@@ -8,9 +8,9 @@ from typing import Any
 
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting.wording import SEVERITY, RunFacts, replaced_in
 
-from ..wording import SEVERITY, RunFacts, replaced_in
-from .reading import mapping, objects, spelled
+from .words import mapping, objects, spelled
 
 
 @dataclass(slots=True)

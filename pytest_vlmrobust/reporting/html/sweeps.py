@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Measure, Record
-from pytest_vlmrobust.core.setting import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.reporting.wording import headline
 
-from ..wording import headline
 from .words import measure_of
 
 _BASELINES = {CLEAN_NAME: "accuracy on the pictures as they are", NO_IMAGE_NAME: "accuracy without pictures"}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.printing import LONGEST, printable
 from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.verdict import Decision, Outcome
-
-from ..wording import SEVERITY
+from pytest_vlmrobust.core.words import LONGEST, printable
+from pytest_vlmrobust.reporting.wording import SEVERITY
 
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
 
@@ -115,3 +114,41 @@ def by_outcome(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
     """Returns how many records have each outcome, worst first, without those that none has."""
     counts = Counter(record.outcome for record in records)
     return [(outcome, counts[outcome]) for outcome in SEVERITY if counts[outcome]]
+
+
+# Reading: values out of a manifest, which is a file and may hold anything.
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Returns a JSON object; an empty one in place of anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def objects(value: object) -> list[Mapping[str, Any]]:
+    """Returns the objects of a JSON list; none in place of anything else."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
+
+
+def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yields every value of a JSON document with the path to it: ``models.tiny.fingerprint.dtype``.
+
+    >>> list(flat({"a": {"b": 1}, "c": [2, 3], "d": None}))
+    [('a.b', '1'), ('c', '2, 3'), ('d', 'none')]
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from flat(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in value):
+        for index, item in enumerate(value, 1):
+            yield from flat(item, f"{path}.{index}")
+    else:
+        yield path, spelled(value)
+
+
+def spelled(value: object) -> str:
+    """Returns a JSON value as words."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(spelled, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None or value == "" else str(value)

@@ -9,7 +9,7 @@ import torch
 from pytest_vlmrobust.backends import Generation, generation_for, scores_letters
 from pytest_vlmrobust.backends.generation import NonFiniteWatch, SeededDraw, score_processors
 from pytest_vlmrobust.core.errors import ModelError
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import ModelRef
 
 
 def _ref(mode: str = "direct", **generation: Any) -> ModelRef:

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_vlmrobust.backends.models_file import read_models
 from pytest_vlmrobust.core.errors import ModelError
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import ModelRef
 
 WHOLE = """\
 models:

@@ -11,7 +11,7 @@ from pytest_vlmrobust.backends import BackendOptions, backends, failed_predictio
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.errors import ModelError, UnknownName, UsageError
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import ModelRef
 
 
 def _ref(backend: str, **fields: Any) -> ModelRef:

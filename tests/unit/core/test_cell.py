@@ -1,7 +1,13 @@
 from __future__ import annotations
 
-from pytest_vlmrobust.core.cell import Cell, SweepMetric
-from pytest_vlmrobust.core.setting import Setting
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, Step, SweepMetric
+from pytest_vlmrobust.core.errors import SettingError
 
 
 def test_ids_are_those_of_the_contract() -> None:
@@ -13,3 +19,71 @@ def test_cells_are_values() -> None:
     fog = Setting.parse("fog:low")
     assert Cell("m", "d", fog) == Cell("m", "d", Setting.parse("fog:low"))
     assert len({Cell("m", "d", fog), Cell("m", "d", fog), Cell("n", "d", fog)}) == 2
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
+LEVELS = st.none() | st.from_regex(r"[a-z0-9][a-z0-9_.]{0,8}", fullmatch=True)
+SETTINGS = st.lists(st.builds(Step, NAMES, LEVELS), min_size=1, max_size=4).map(lambda steps: Setting(tuple(steps)))
+
+
+@given(SETTINGS)
+def test_what_is_written_is_read_back(setting: Setting) -> None:
+    assert Setting.parse(str(setting)) == setting
+
+
+@given(st.text(max_size=20) | st.text("ab:+._1A", max_size=8))
+def test_any_text_is_read_as_it_stands_or_refused(text: str) -> None:
+    with contextlib.suppress(SettingError):
+        assert str(Setting.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("flip_h", (Step("flip_h"),)),
+        ("glass_blur:low", (Step("glass_blur", "low"),)),
+        ("patches:3", (Step("patches", "3"),)),
+        ("zoom:1.5", (Step("zoom", "1.5"),)),
+        ("fog:mid+flip_v", (Step("fog", "mid"), Step("flip_v"))),
+    ],
+)
+def test_spelling(text: str, steps: tuple[Step, ...]) -> None:
+    assert Setting.parse(text).steps == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", ""),
+        ("fog:", "fog:"),
+        (":low", ":low"),
+        ("Fog:low", "Fog:low"),
+        ("fog:LOW", "fog:LOW"),
+        ("fog low", "fog low"),
+        ("fog:low:high", "fog:low:high"),
+        ("fog:low+", ""),
+        ("fog\n", "fog\n"),
+        ("1fog", "1fog"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_part(text: str, part: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        Setting.parse(text)
+    assert str(caught.value).startswith(f"setting {text!r}: cannot read {part!r}. Expected name or name:level")
+    assert "'glass_blur:low'" in str(caught.value)
+
+
+def test_name_and_level() -> None:
+    assert (Setting.parse("fog:mid").name, Setting.parse("fog:mid").level) == ("fog", "mid")
+    assert Setting.parse("flip_h").level is None
+    composed = Setting.parse("fog:mid+flip_h")
+    assert (composed.name, composed.level) == ("fog+flip_h", None)
+
+
+def test_the_two_baselines_are_spelled_like_any_setting() -> None:
+    assert Setting.parse("clean") == CLEAN
+    assert Setting.parse("no_image") == NO_IMAGE
+
+
+def test_settings_are_keys() -> None:
+    assert {Setting.parse("fog:mid"): 1}[Setting((Step("fog", "mid"),))] == 1

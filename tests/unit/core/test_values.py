@@ -5,8 +5,8 @@ import math
 import pytest
 
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.prediction import Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 
 
 def test_wrong_unreadable_and_failed_are_three_things() -> None:

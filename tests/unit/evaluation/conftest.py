@@ -12,13 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import pixels_digest
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
 from pytest_vlmrobust.evaluation.testimony import Testimony
 from pytest_vlmrobust.store import Evidence, Store

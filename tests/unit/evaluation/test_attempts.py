@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.evaluation.attempts import attempts_of
 from pytest_vlmrobust.evaluation.judged import judged_tests
 from pytest_vlmrobust.evaluation.judging import Judge

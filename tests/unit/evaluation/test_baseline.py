@@ -13,11 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.backends import failed_prediction
-from pytest_vlmrobust.core.cell import SweepMetric
+from pytest_vlmrobust.core.cell import Setting, SweepMetric
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.baseline import Baseline
 from pytest_vlmrobust.evaluation.judged import judged_tests

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
-from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.evaluation.data import RunData
 from pytest_vlmrobust.evaluation.needed import needed_cells
 from pytest_vlmrobust.evaluation.tasks import TASKS

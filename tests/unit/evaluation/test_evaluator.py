@@ -10,10 +10,9 @@ import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, DatasetError, ImageError, OfflineError, UnknownName
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.prediction import Prediction, Request
-from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Progress
 from pytest_vlmrobust.store import Store
 

@@ -11,11 +11,10 @@ from PIL import Image
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import failed_prediction
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import Example, Record
 from pytest_vlmrobust.core.sample import IMAGE_MARK
-from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.evaluation.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.examples import examples, image_names, patch_name, spread
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.families import families, twin
 
 

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
-from pytest_vlmrobust.core.cell import SweepMetric
-from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting, SweepMetric
+from pytest_vlmrobust.core.prediction import Prediction, Request, Score
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.baseline import Baseline, best_scores
 from pytest_vlmrobust.evaluation.comparison import compare

@@ -13,11 +13,10 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.backends import AnswerKey
 from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.core.cell import Cell, Planned, SweepMetric
+from pytest_vlmrobust.core.cell import Cell, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import DatasetError
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.evaluation import testimony
 from pytest_vlmrobust.evaluation.baseline import Baseline
 from pytest_vlmrobust.evaluation.data import RunData

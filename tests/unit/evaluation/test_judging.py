@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
-from pytest_vlmrobust.core.cell import SweepMetric
+from pytest_vlmrobust.core.cell import Setting, SweepMetric
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judged import Asked, judged_tests
 from pytest_vlmrobust.evaluation.judging import Judge

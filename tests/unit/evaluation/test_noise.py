@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.repeatability import Repeatability
 from pytest_vlmrobust.evaluation.noise import not_compared, set_beside
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
 from pytest_vlmrobust.policies import Rule, load_policy

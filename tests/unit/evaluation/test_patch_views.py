@@ -11,9 +11,9 @@ import pytest
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.cell import CLEAN, Setting
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.setting import CLEAN, Setting
 from pytest_vlmrobust.evaluation.judging import Judge
 from pytest_vlmrobust.policies import Policy
 

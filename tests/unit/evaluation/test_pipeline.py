@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from pytest_vlmrobust.core.cell import CLEAN, Setting
 from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import CLEAN, Setting
 from pytest_vlmrobust.evaluation.pipeline import AHEAD, Pipeline
 from pytest_vlmrobust.evaluation.views import View, ViewMaker
 

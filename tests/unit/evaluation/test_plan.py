@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.errors import SettingError, UnknownName, UsageError
-from pytest_vlmrobust.core.model import ModelRef
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.plan import expand_settings, ladder, plan_cells, plan_families, plan_sweeps, read_grids
 
 

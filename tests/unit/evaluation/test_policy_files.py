@@ -7,7 +7,7 @@ import pytest
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.errors import PolicyError
-from pytest_vlmrobust.core.model import ModelRef
+from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.policy_files import beside_metrics, known_metrics, policy_for, thresholds_file
 
 POLICY = "version: 1\nrules:\n  - {id: mine, metric: accuracy_drop, max: 1pp}\n"

@@ -10,9 +10,9 @@ import pytest
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judged import cell_metrics, judged_tests
 from pytest_vlmrobust.evaluation.judging import Judge

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from pytest_vlmrobust.core.model import PROMPT_MODES
+from pytest_vlmrobust.core.prediction import PROMPT_MODES
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.prompts import prompt, scorable_choices
 

@@ -13,13 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.ranking import BY, QUANTITIES, Board
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.evaluation.entries import Entry
 from pytest_vlmrobust.evaluation.ranking import UNREGISTERED, rank, rank_entries
 from pytest_vlmrobust.metrics import ScoreTable

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.errors import OfflineError
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.cell_result import CellResult
 from pytest_vlmrobust.evaluation.evaluator import Evaluator
@@ -27,9 +26,8 @@ from pytest_vlmrobust.metrics.registry import REGISTRY
 from pytest_vlmrobust.metrics.scores import Scores
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, Rule
-from pytest_vlmrobust.policies.bound import Bound
+from pytest_vlmrobust.policies.rules import Bound, Treatment
 from pytest_vlmrobust.policies.rules import Judge as JudgedBy
-from pytest_vlmrobust.policies.rules import Treatment
 
 from .conftest import MemoryImage, World, cell, picture, sample
 

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import SweepMetric
+from pytest_vlmrobust.core.cell import Setting, SweepMetric
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judging import Judge
 from pytest_vlmrobust.evaluation.policy_files import known_metrics

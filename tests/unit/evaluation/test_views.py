@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.errors import ImageError
-from pytest_vlmrobust.core.fingerprint import pixels_digest
-from pytest_vlmrobust.core.seeding import derive_seed
-from pytest_vlmrobust.core.setting import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.fingerprint import derive_seed, pixels_digest
 from pytest_vlmrobust.evaluation import views as module
 from pytest_vlmrobust.evaluation.views import ViewMaker, code_digest
 from pytest_vlmrobust.perturbations.registry import REGISTRY

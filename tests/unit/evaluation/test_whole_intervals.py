@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.evaluation.whole_intervals import bounds_of_drop, bounds_of_index, bounds_of_value
 from pytest_vlmrobust.metrics.statistics.quantiles import critical_value
 from pytest_vlmrobust.scoring import Sums, corpus_sums

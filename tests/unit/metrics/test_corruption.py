@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.core.cell import Setting
 
 CLEAN = [1.0] * 9 + [0.0]
 ONE_LOST = [1.0] * 8 + [0.0] * 2

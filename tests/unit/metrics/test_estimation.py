@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.metrics import Needs, ScoreTable, accuracy_drop, estimate, metric
 from pytest_vlmrobust.metrics.registry import REGISTRY
 from pytest_vlmrobust.metrics.statistics.proportions import exact_interval

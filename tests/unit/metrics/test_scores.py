@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import SettingError
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.metrics.scores import against_clean, as_scores, by_setting, drops, is_binary, mean, paired, stacked
 
 

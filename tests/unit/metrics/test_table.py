@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import SettingError, UsageError
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.metrics import Needs, ScoreTable
 
 FOG = np.array([1.0, 0.0, 0.0])

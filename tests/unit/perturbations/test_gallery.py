@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UnknownName, UsageError
-from pytest_vlmrobust.core.printing import printable
+from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.perturbations.gallery import html, png, sheet, show
 from pytest_vlmrobust.perturbations.gallery.png import flowing, picture_box, stacked, text
 from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resized, ssim

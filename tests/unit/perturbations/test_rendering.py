@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import ImageError
-from pytest_vlmrobust.core.setting import Setting
 
 PICTURE: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
 

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from pytest_vlmrobust.core.errors import PolicyError
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.policies import Budgets
+from pytest_vlmrobust.policies import Budgets, Coverage, Extent, Policy, suites_of
 
 
 def test_kept_budgets_say_nothing() -> None:
@@ -58,3 +63,120 @@ def test_nothing_asked_is_undecided() -> None:
 def test_contradictory_counts_are_refused(requested: int, scored: int, errors: int, unparsed: int) -> None:
     with pytest.raises(ValueError, match=f"contradict each other: {requested} requested, {scored} scored"):
         Budgets().judge(n_requested=requested, n_scored=scored, n_errors=errors, n_unparsed=unparsed)
+
+
+# What has to have been measured before a run may be GO.
+
+
+Load = Callable[..., Policy]
+
+RULES = "version: 1\nrules:\n  - {id: drop, metric: accuracy_drop, max: 5pp}\n"
+WHOLE: dict[str, Any] = {"planned": 8, "selected": 8, "narrowed": "", "samples": {}, "suites": {"corruptions"}}
+
+
+def covered(load: Load, text: str) -> Coverage:
+    return load(f"{RULES}coverage: {text}\n").coverage
+
+
+def test_everything_is_asked_for_where_nothing_is_said(load: Load) -> None:
+    coverage = load(RULES).coverage
+    assert (coverage.tests, coverage.share, coverage.samples, coverage.suites) == (Extent.WHOLE, 1.0, 0, ())
+    assert coverage.shortfalls(**WHOLE) == []
+
+
+def test_a_selection_of_tests_is_too_little(load: Load) -> None:
+    (sentence,) = load(RULES).coverage.shortfalls(**{**WHOLE, "selected": 3})
+    assert sentence == (
+        "5 of 8 tests were not selected, and GO asks for all (coverage tests: whole, built-in default): "
+        "run without -k, -m, --lf, --vlm-rerun and test ids, or allow it with coverage: {tests: partial}"
+    )
+    assert covered(load, "{tests: partial}").shortfalls(**{**WHOLE, "selected": 3}) == []
+
+
+def test_what_may_have_left_files_out_is_too_little(load: Load) -> None:
+    (sentence,) = load(RULES).coverage.shortfalls(**{**WHOLE, "narrowed": "--lf"})
+    assert sentence.startswith("--lf may leave out files, and GO asks for all (coverage tests: whole, built-in default)")
+    assert covered(load, "{tests: partial}").shortfalls(**{**WHOLE, "narrowed": "--lf"}) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "needed", "written"),
+    [("whole", 400, "whole"), ("50%", 200, "50%"), ("150", 150, "150"), ("0.5%", 2, "0.5%"), ("1000", 400, "1000")],
+)
+def test_samples_that_were_not_asked(load: Load, asked: str, needed: int, written: str) -> None:
+    coverage = covered(load, f"{{samples: {asked}}}")
+    assert coverage.shortfalls(**{**WHOLE, "samples": {"data": (needed, 400), "more": (900, 900)}}) == []
+    (sentence,) = coverage.shortfalls(**{**WHOLE, "samples": {"data": (needed - 1, 400), "more": (900, 900)}})
+    assert sentence == (
+        f"{needed - 1} of 400 samples of data were asked, and GO asks for {needed} (coverage samples: {written}, a.yaml:4): "
+        f"run with a larger --vlm-sample or without it, or allow it with coverage: {{samples: {needed - 1}}}"
+    )
+
+
+def test_any_number_of_samples_may_do(load: Load) -> None:
+    coverage = covered(load, "{samples: partial}")
+    assert not coverage.counts_samples
+    assert coverage.shortfalls(**{**WHOLE, "samples": {"data": (1, 400)}}) == []
+    assert load(RULES).coverage.counts_samples
+
+
+def test_a_suite_that_did_not_run(load: Load) -> None:
+    coverage = covered(load, "{suites: [corruptions, patches]}")
+    (sentence,) = coverage.shortfalls(**WHOLE)
+    assert sentence == (
+        "no gated test of test_patches.py ran (ran: corruptions), and GO asks for it (coverage suites: patches, a.yaml:4): "
+        "collect it too, or take 'patches' off coverage: {suites: [...]}"
+    )
+    assert coverage.shortfalls(**{**WHOLE, "suites": {"corruptions", "patches", "mine"}}) == []
+
+
+def test_suites_are_known_by_the_files_of_their_tests() -> None:
+    records = [
+        Record("cell", name, "m", "d", nodeid=nodeid)
+        for name, nodeid in {
+            "a": "suites/test_patches.py::test_cell[m-d-patches:2]",
+            "b": "suites/test_patches.py::test_cell[m-d-patches:3]",
+            "c": "gate/mine.py::test_cell[m-d-fog:low]",
+            "d": "",
+        }.items()
+    ]
+    assert suites_of(records) == {"patches", "mine"}
+
+
+def test_later_files_override_key_by_key(load: Load) -> None:
+    first = f"{RULES}coverage: {{tests: partial, suites: [patches]}}\n"
+    coverage = load(first, "version: 1\ncoverage: {tests: whole}\n").coverage
+    assert (coverage.tests, coverage.suites) == (Extent.WHOLE, ("patches",))
+    assert dict(coverage.sources) == {"tests": "b.yaml:2", "suites": "a.yaml:4"}
+
+
+@pytest.mark.parametrize(
+    "text", ["{tests: partial}", "{samples: 50%}", "{samples: 50}", "{suites: [patches]}", "{rules: partial}"]
+)
+def test_what_is_asked_for_is_part_of_what_a_policy_means(load: Load, text: str) -> None:
+    assert load(f"{RULES}coverage: {text}\n").sha256 != load(RULES).sha256
+    assert load(f"{RULES}coverage: {{tests: whole, samples: whole, rules: whole}}\n").sha256 == load(RULES).sha256
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{test: whole}", "a.yaml:4: unknown key 'test' in coverage. Did you mean 'tests'?"),
+        ("{tests: hole}", "a.yaml:4: coverage.tests is the text 'hole'. Expected one of whole, partial. Did you mean 'whole'?"),
+        ("{rules: hole}", "a.yaml:4: coverage.rules is the text 'hole'. Expected one of whole, partial. Did you mean 'whole'?"),
+        ("{samples: 1e400%}", "a.yaml:4: coverage.samples is the text '1e400%'. Expected a finite number"),
+        ("{samples: 1e99999999999999999999%}", "Expected a number such as 0.05, 5pp or 5%"),
+        ("{tests: true}", "coverage.tests is 'true'. Expected one of whole, partial"),
+        ("{samples: hole}", "a number of samples such as 500. Did you mean 'whole'?"),
+        ("{samples: 0}", "Expected whole, partial, a share such as 20%, or a number of samples such as 500"),
+        ("{samples: 0.5}", "Expected whole, partial, a share such as 20%"),
+        ("{samples: 120%}", "Expected a share between 0 and 100%"),
+        ("{samples: true}", "coverage.samples is 'true'"),
+        ("{suites: patches}", "coverage.suites is the text 'patches'. Expected a list"),
+        ('{suites: ["a b"]}', "Expected letters, digits"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(load: Load, text: str, words: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        covered(load, text)
+    assert words in str(caught.value)

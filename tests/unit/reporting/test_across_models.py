@@ -3,8 +3,7 @@ from __future__ import annotations
 import math
 
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.reporting.across_models import agreement
-from pytest_vlmrobust.reporting.wording import noted
+from pytest_vlmrobust.reporting.wording import agreement, noted
 
 
 def cell(model: str, dataset: str, value: float, setting: str = "patches:2") -> Record:

@@ -10,16 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.errors import StoreError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import CLEAN
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.reporting.bundle import not_derived, page_notes, write_bundle
-from pytest_vlmrobust.reporting.runs import read_run
-from pytest_vlmrobust.reporting.unpacking import RATIO, SMALL, unpack
+from pytest_vlmrobust.reporting.bundle import RATIO, SMALL, not_derived, page_notes, unpack, write_bundle
+from pytest_vlmrobust.reporting.files import read_run
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.run_directory import write_docket
 

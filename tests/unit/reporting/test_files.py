@@ -11,7 +11,7 @@ import pytest
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import RunFacts, write_report
-from pytest_vlmrobust.reporting.files import summary
+from pytest_vlmrobust.reporting.files import add_step_summary, summary
 
 from .conftest import record
 
@@ -153,3 +153,20 @@ def test_nothing_in_the_summary_is_obeyed_by_markdown() -> None:
     for markup in ("<img", "[x](", "![", "@everyone"):
         assert markup not in text
     assert text.count("&lt;img") == 5
+
+
+def test_it_is_added_below_what_is_there(tmp_path: Path) -> None:
+    page = tmp_path / "summary"
+    page.write_text("before\n")
+    assert add_step_summary("# GO\n", {"GITHUB_STEP_SUMMARY": str(page)}) == ""
+    assert page.read_text() == "before\n# GO\n\n"
+
+
+def test_elsewhere_nothing_happens() -> None:
+    assert add_step_summary("# GO\n", {}) == ""
+
+
+def test_what_cannot_be_written_is_said_and_no_error(tmp_path: Path) -> None:
+    said = add_step_summary("# GO\n", {"GITHUB_STEP_SUMMARY": str(tmp_path / "absent" / "x")})
+    assert said.startswith("$GITHUB_STEP_SUMMARY ")
+    assert said.endswith("the summary could not be added: No such file or directory")

@@ -16,8 +16,8 @@ import pytest
 from pytest_vlmrobust.core.record import Measure, Record, Reply
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.reporting import Command, RunFacts, write_report
-from pytest_vlmrobust.reporting.html import drawing, pictures, render_html
-from pytest_vlmrobust.reporting.html.claims import contradictions
+from pytest_vlmrobust.reporting.html import drawing, render_html, samples
+from pytest_vlmrobust.reporting.html.page import contradictions
 from pytest_vlmrobust.reporting.wording import worst_first
 
 from .pages import COMMAND, DIGESTS, asked_twice, cell, example, run, store, summary
@@ -258,7 +258,7 @@ def test_what_was_asked_is_there_once() -> None:
 
 
 def test_of_too_many_samples_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_vlmrobust.reporting.html.data.MOST_EXAMPLES", 1)
+    monkeypatch.setattr("pytest_vlmrobust.reporting.html.samples.MOST_EXAMPLES", 1)
     mild = cell("fog:low", "weather", "low", 0.1, examples=(example(), example()))
     bad = cell("fog:high", "weather", "high", 0.4, Outcome.FAIL, examples=(example(), example()))
     tests = data_of(render_html([mild, bad], NOTHING, {}))["tests"]
@@ -271,7 +271,7 @@ def test_of_too_many_samples_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch)
 def test_of_too_many_thumbnails_the_worst_are_kept(tmp_path: Path) -> None:
     folder = store(tmp_path)
     size = max(path.stat().st_size for path in folder.iterdir())
-    kept = pictures.embedded(worst_first(run()), folder, budget=2 * size)
+    kept = samples.embedded(worst_first(run()), folder, budget=2 * size)
     assert list(kept) == [f"{DIGESTS[name]}.webp" for name in ("clean", "fog")]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.html import drawing, render_html
-from pytest_vlmrobust.reporting.html.palette import ROLE_COLORS
+from pytest_vlmrobust.reporting.html.drawing import ROLE_COLORS
 
 from .pages import cell
 

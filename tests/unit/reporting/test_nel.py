@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.core.boxes import Localisation
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.reporting import nel
 from pytest_vlmrobust.reporting.nel import Benchmark, problem_number, write_nel
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.boxes import CONVENTIONS, Box, Localisation, box_space
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.scoring import better_convention, box_coverage, box_scores, convention_fits, read_boxes, score
 from pytest_vlmrobust.scoring.boxes import LEAST_FIT, LEAST_GAIN
 

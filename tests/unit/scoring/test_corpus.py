@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.scoring import CORPUS_METRICS, CorpusScore, corpus_score, score
 from pytest_vlmrobust.scoring.corpus import COGNITION, PERCEPTION
 

@@ -8,9 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.scoring import CORPUS_METRICS, CORPUS_SUMS, Sums, corpus_score, corpus_sums, score
 
 Answers = list[tuple[Sample, Prediction, Score]]

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.scoring import Extraction, extract_choice, score
 from pytest_vlmrobust.scoring.json_answers import DEEPEST, read_json, read_value
 

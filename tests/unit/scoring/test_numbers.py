@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.scoring.numbers import numbers_in, read_number, relaxed_match
 

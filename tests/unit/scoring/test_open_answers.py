@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.errors import MissingExtra, UsageError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.scoring import CorpusScore, corpus_score, score
 from pytest_vlmrobust.scoring.caption_corpus import cider_d
 from pytest_vlmrobust.scoring.open_answers import (

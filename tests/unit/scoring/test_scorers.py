@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.score import Score
 from pytest_vlmrobust.scoring import SCORERS, check_scoring, names, register, score
 
 CHOICE = Sample("1", (), "What?", "B", "choice", {"A": "cat", "B": "dog"})

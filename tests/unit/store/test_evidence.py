@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
-from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import ImageError, StoreError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.score import Score
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 
 CELL = Cell("tiny", "faces.matching", Setting.parse("fog:mid"))

@@ -9,8 +9,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from pytest_vlmrobust.core.fingerprint import rng_for
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.seeding import rng_for
 from pytest_vlmrobust.datasets.embedded import lettering, questions, scenes
 from pytest_vlmrobust.datasets.embedded.shapes import SceneImage, Shapes
 from pytest_vlmrobust.datasets.embedded.words import PageImage, Words

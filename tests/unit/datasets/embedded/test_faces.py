@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust import datasets
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import DatasetError
-from pytest_vlmrobust.core.fingerprint import pixels_digest
-from pytest_vlmrobust.core.seeding import rng_for
+from pytest_vlmrobust.core.fingerprint import pixels_digest, rng_for
 from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection, PortraitImage
 from pytest_vlmrobust.datasets.embedded.portrait_drawing import _placings, draw_portrait, feature_shapes, portrait_boxes
 from pytest_vlmrobust.datasets.embedded.portrait_shapes import Canvas

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.boxes import overlap
-from pytest_vlmrobust.core.model import PROMPT_MODES
-from pytest_vlmrobust.core.setting import Setting
+from pytest_vlmrobust.core.cell import Setting
+from pytest_vlmrobust.core.prediction import PROMPT_MODES
 from pytest_vlmrobust.datasets.collection import Collection
 from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection
 from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.datasets.collection import Entity
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.evaluation.tasks.moved import Moved

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.evaluation.tasks.layout import other_place
 from pytest_vlmrobust.evaluation.views import ViewMaker

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust.backends.messages import malformed, message
 from pytest_vlmrobust.core.boxes import CONVENTIONS, Localisation, box_space
-from pytest_vlmrobust.core.model import PROMPT_MODES
-from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.prediction import PROMPT_MODES, Request
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
 from pytest_vlmrobust.datasets.collection import Entity
 from pytest_vlmrobust.evaluation.prompts import prompt, scorable_choices

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import UnknownName
-from pytest_vlmrobust.core.setting import Setting
 from pytest_vlmrobust.perturbations.neural import diffusion
 
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, UnknownName, UsageError
-from pytest_vlmrobust.core.fingerprint import pixels_digest
-from pytest_vlmrobust.core.seeding import derive_seed
+from pytest_vlmrobust.core.fingerprint import derive_seed, pixels_digest
 from pytest_vlmrobust.perturbations.neural import diffusion
 from pytest_vlmrobust.perturbations.neural.diffusion import IllusionPipeline
 from pytest_vlmrobust.perturbations.registry import REGISTRY

@@ -1,18 +1,30 @@
-"""Known: `vlmrobust list` and `vlmrobust explain`."""
+"""What is known by name: `vlmrobust list`, `explain` and `show`."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 import textwrap
+import time
 from collections.abc import Callable
+from pathlib import Path
 
-from .parsing import Commands
-from .printing import say
+from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
+from pytest_vlmrobust.core.words import quantity
+
+from .arguments import Commands, say
 
 
 def add(commands: Commands) -> None:
     """Adds them to the parser."""
+    _add_names(commands)
+    _add_show(commands)
+
+
+# Known: `vlmrobust list` and `vlmrobust explain`.
+
+
+def _add_names(commands: Commands) -> None:
     listing = commands.add_parser("list", help="list what is known by name")
     listing.add_argument("kind", choices=sorted(_LISTS), help="what to list")
     listing.set_defaults(run=_list)
@@ -80,3 +92,26 @@ _LISTS: dict[str, Callable[[], list[str]]] = {
     "settings": _settings,
     "metrics": _metrics,
 }
+
+
+# Gallery: `vlmrobust show`.
+
+
+def _add_show(commands: Commands) -> None:
+    show = commands.add_parser("show", help="draw one picture under many settings: a contact sheet in HTML or PNG")
+    show.add_argument("image", metavar="IMAGE", type=Path, help="a picture in any format that Pillow reads")
+    show.add_argument("--out", required=True, type=Path, metavar="FILE", help="what to write: FILE.html or FILE.png")
+    show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")
+    show.add_argument("--setting", action="append", default=[], help="a setting, such as fog:mid+flip_h; repeatable")
+    show.add_argument("--seed", type=int, default=AUGMENTATION_SEED, metavar="N", help="of random ones (default: %(default)s)")
+    show.add_argument("--tile", type=int, default=200, metavar="PIXELS", help="width of a tile (default: %(default)s)")
+    show.set_defaults(run=_show)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.perturbations.gallery import show
+
+    begun = time.perf_counter()
+    made = show(options.image, options.out, sets=options.set, settings=options.setting, seed=options.seed, tile=options.tile)
+    say(f"{options.out}: {quantity(made.count, 'setting')} in {time.perf_counter() - begun:.1f} s")
+    return 0

@@ -1,11 +1,37 @@
-"""Printing: how commands speak."""
+"""What the arguments of several commands have in common, and how commands speak."""
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
+from typing import Protocol
 
-from pytest_vlmrobust.core.printing import printable
+from pytest_vlmrobust.core.words import printable
+
+# Parsing: what the arguments of several commands have in common.
+
+
+class Commands(Protocol):
+    """What a subject adds its commands to."""
+
+    def add_parser(self, name: str, *, help: str) -> argparse.ArgumentParser:  # noqa: A002 - argparse calls it so
+        """Adds one command."""
+
+
+def count(text: str) -> int:
+    """Returns a number of samples.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none, or below 1.
+    """
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of samples. Expected 1 or more")
+    return int(text)
+
+
+# Printing: how commands speak.
+
 
 _BREAK = "\n"
 _LOG_WIDTH = 160

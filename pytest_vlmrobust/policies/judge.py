@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
 from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
+from pytest_vlmrobust.core.words import quantity
 
-from .bound import Bound, decimals_needed
-from .rules import Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver
+from .rules import Bound, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver, decimals_needed
 
 FURTHER = 1.0 / 3.0
 """By how many standard errors the true value of what did not decide is taken to lie further from its bound.

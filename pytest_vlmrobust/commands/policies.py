@@ -1,21 +1,30 @@
-"""Rules: `vlmrobust check`."""
+"""Policies: `vlmrobust init` and `vlmrobust check`."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_vlmrobust.core.counting import quantity
 from pytest_vlmrobust.core.errors import PolicyError, UsageError
+from pytest_vlmrobust.core.words import quantity
 
-from .parsing import Commands, count
-from .printing import in_color, say, show, width
+from .arguments import Commands, count, in_color, say, show, width
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import Policy
+
+
+def add(commands: Commands) -> None:
+    """Adds them to the parser."""
+    _add_init(commands)
+    _add_check(commands)
+
+
+# Rules: `vlmrobust check`.
 
 
 _FEWEST = 2
@@ -29,8 +38,7 @@ class _Noise(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def add(commands: Commands) -> None:
-    """Adds them to the parser."""
+def _add_check(commands: Commands) -> None:
     check = commands.add_parser("check", help="read thresholds files as a gate would and say what they hold")
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
     check.add_argument(
@@ -121,8 +129,8 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
         UsageError: the run has no such measurement.
     """
     from pytest_vlmrobust.evaluation.noise import not_compared, set_beside
-    from pytest_vlmrobust.reporting.noise import noise_lines, noise_warnings
-    from pytest_vlmrobust.reporting.runs import read_run
+    from pytest_vlmrobust.reporting.comparison import noise_lines, noise_warnings
+    from pytest_vlmrobust.reporting.files import read_run
 
     run = read_run(directory)
     if not run.facts.repeatability:
@@ -136,3 +144,31 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
     unknown = [line for about in found if not about.measured for line in noise_lines(about)]
     notes = [f"note: {sentence}" for sentence in not_compared(found, policy.rules, run.records)]
     return _Noise((*known, *notes), (*noise_warnings(found), *unknown))
+
+
+# Shipping: `vlmrobust init`.
+
+
+def _add_init(commands: Commands) -> None:
+    init = commands.add_parser("init", help="copy the shipped suites and thresholds into a directory")
+    init.add_argument("directory", nargs="?", type=Path, default=Path(), help="where to (default: here)")
+    init.add_argument("--force", action="store_true", help="overwrite files that differ")
+    init.set_defaults(run=_init)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.shipped import shipped
+
+    copies = [
+        (file, options.directory / folder / file.name)
+        for folder, pattern in (("suites", "*.py"), ("thresholds", "*.*"))
+        for file in sorted(shipped(folder).glob(pattern))
+    ]
+    kept = [to for file, to in copies if to.exists() and to.read_bytes() != file.read_bytes() and not options.force]
+    if kept:
+        raise UsageError(f"{', '.join(map(str, kept))} exist and differ from what is shipped. Use --force to overwrite them")
+    for file, to in copies:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, to)
+        say(str(to))
+    return 0

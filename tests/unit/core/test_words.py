@@ -5,8 +5,22 @@ import json
 import pytest
 
 from pytest_vlmrobust.core.errors import BackendError
-from pytest_vlmrobust.core.printing import LONGEST, on_one_line, printable, without_halves
-from pytest_vlmrobust.core.score import Score
+from pytest_vlmrobust.core.prediction import Score
+from pytest_vlmrobust.core.words import LONGEST, on_one_line, printable, quantity, without_halves
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "said"),
+    [
+        (0, ("verdict",), "0 verdicts"),
+        (1, ("verdict",), "1 verdict"),
+        (2, ("verdict",), "2 verdicts"),
+        (1, ("test is open", "tests are open"), "1 test is open"),
+        (12, ("test is open", "tests are open"), "12 tests are open"),
+    ],
+)
+def test_words_fit_the_number(count: int, words: tuple[str, ...], said: str) -> None:
+    assert quantity(count, *words) == said
 
 
 @pytest.mark.parametrize(

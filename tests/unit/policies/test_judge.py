@@ -22,7 +22,7 @@ from pytest_vlmrobust.policies import (
     Treatment,
     Waiver,
 )
-from pytest_vlmrobust.policies.judgement import judge_rule
+from pytest_vlmrobust.policies.judge import judge_rule
 
 TODAY = date(2027, 6, 30)
 POINT = Treatment(Judge.POINT)

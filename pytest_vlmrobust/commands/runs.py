@@ -1,0 +1,180 @@
+"""Runs: `vlmrobust report`, `junit`, `compare`, `export` and `rank`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.cell import NO_IMAGE_NAME
+from pytest_vlmrobust.core.errors import StoreError
+from pytest_vlmrobust.core.ranking import BY
+from pytest_vlmrobust.core.verdict import EXIT_CODES
+from pytest_vlmrobust.core.words import quantity
+
+from .arguments import Commands, complain, in_color, say, show, width
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.reporting import RunFacts
+    from pytest_vlmrobust.reporting.files import RunFiles
+
+
+def add(commands: Commands) -> None:
+    """Adds them to the parser."""
+    _add_files(commands)
+    _add_compare(commands)
+    _add_rank(commands)
+    _add_export(commands)
+
+
+# Written: `vlmrobust report` and `vlmrobust junit`, from what a run left.
+
+
+def _add_files(commands: Commands) -> None:
+    report = commands.add_parser("report", help="write report.html and the other files of a run, also of one that was killed")
+    report.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory below .vlmrobust/runs")
+    report.add_argument("--out", type=Path, help="where to (default: the run's directory)")
+    report.set_defaults(run=_report)
+
+    junit = commands.add_parser("junit", help="write junit.xml of a run from its journal, also of one that was killed")
+    junit.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory below .vlmrobust/runs")
+    junit.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: junit.xml in the run's directory)")
+    junit.set_defaults(run=_junit)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.reporting import write_report
+    from pytest_vlmrobust.reporting.files import add_step_summary, read_run, summary
+
+    run = read_run(options.run_directory)
+    out = options.out or options.run_directory
+    write_report(out, run.records, _with_ranking(run), None)
+    if said := add_step_summary(summary(run.records, run.facts)):
+        complain(said)
+    say(f"{run.decision}: {len(run.records)} of {run.facts.selected} records, {out / 'report.html'}")
+    return EXIT_CODES[run.decision]
+
+
+def _with_ranking(run: RunFiles) -> RunFacts:
+    """Returns the facts of a run with its models side by side; what cannot be ranked is a warning, and one model is nothing."""
+    from pytest_vlmrobust.evaluation.ranking import rank_run
+    from pytest_vlmrobust.store import Evidence
+
+    if len(run.facts.models) < 2:
+        return run.facts
+    reference = str(run.manifest.get("settings", {}).get("vlm_reference", ""))
+    try:
+        with Evidence.open(run.directory, read_only=True) as evidence:
+            name = str(run.manifest.get("run", ""))
+            return run.facts.ranked(*rank_run(evidence, name, "" if reference == NO_IMAGE_NAME else reference))
+    except StoreError as error:
+        complain(str(error))
+        return run.facts.ranked(None, "the models of the run are not ranked: its answers cannot be read")
+
+
+def _junit(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.reporting.files import read_run
+    from pytest_vlmrobust.reporting.junit import FILE_NAME
+    from pytest_vlmrobust.reporting.writing import write_text
+
+    run = read_run(options.run_directory)
+    out = options.out or options.run_directory / FILE_NAME
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, run.junit)
+    say(f"{run.decision}: {quantity(len(run.records), 'test')}, {len(run.facts.lost(run.records))} without a verdict, {out}")
+    return 0
+
+
+# Changes: `vlmrobust compare`.
+
+
+def _add_compare(commands: Commands) -> None:
+    compare = commands.add_parser("compare", help="say what changed between two runs on the same samples")
+    compare.add_argument("before", metavar="A", type=Path, help="the earlier run: a directory that holds predictions.sqlite")
+    compare.add_argument("after", metavar="B", type=Path, help="the later run")
+    compare.add_argument("--out", type=Path, metavar="DIR", help="write comparison.json and comparison.md there")
+    compare.add_argument("--model", default="", metavar="NAME", help="a model of the later run (default: all of them)")
+    compare.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.evaluation.comparison import compare
+    from pytest_vlmrobust.reporting.comparison import render_comparison, write_comparison
+
+    found = compare(options.before, options.after, model=options.model)
+    if options.out:
+        write_comparison(options.out, found)
+    show(render_comparison(found, width=width(), color=in_color()).rstrip("\n"))
+    return 0
+
+
+# Exports: `vlmrobust export`.
+
+
+def _add_export(commands: Commands) -> None:
+    export = commands.add_parser("export", help="write what a run measured as the files of another program")
+    export.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory that holds predictions.sqlite")
+    export.add_argument("--to", required=True, choices=sorted(_FORMATS), help="nel: what nel compare and nel gate read")
+    export.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
+    export.add_argument("--model", default="", metavar="NAME", help="a model of the run (default: its only one)")
+    export.set_defaults(run=_export)
+
+
+def _export(options: argparse.Namespace) -> int:
+    _FORMATS[options.to](options)
+    return 0
+
+
+def _nel(options: argparse.Namespace) -> None:
+    from pytest_vlmrobust.reporting.nel import MEAN, write_nel
+
+    written = write_nel(options.run_directory, options.out, model=options.model)
+    say(f"{options.out}: {len(written)} benchmarks, {sum(one.results for one in written)} results")
+    for one in written:
+        if one.unscored:
+            asked = one.results + one.unscored
+            say(
+                f"note: {one.name}: {one.unscored} of {quantity(asked, 'sample')} left out: "
+                "inferences failed, and nel has no word for that"
+            )
+    for dataset, metric in sorted({(one.dataset, one.corpus_metric) for one in written}):
+        if metric != MEAN:
+            say(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
+
+
+_FORMATS: dict[str, Callable[[argparse.Namespace], None]] = {"nel": _nel}
+
+
+# Ranks: `vlmrobust rank`.
+
+
+def _add_rank(commands: Commands) -> None:
+    ranks = commands.add_parser("rank", help="put several models side by side: ranks with intervals, mCE, drops by family")
+    ranks.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="a run of the models: a directory that holds predictions.sqlite; NAME=RUN puts NAME before those of its models",
+    )
+    ranks.add_argument("--out", type=Path, metavar="DIR", help="write models.html, models.md and models.json there")
+    ranks.add_argument("--by", default=BY[0], choices=BY, help="what ranks (default: %(default)s)")
+    ranks.add_argument("--reference", default="", metavar="MODEL", help="the model whose errors are the unit of mCE")
+    ranks.set_defaults(run=_rank)
+
+
+def _rank(options: argparse.Namespace) -> int:
+    from pytest_vlmrobust.evaluation.ranking import rank
+    from pytest_vlmrobust.reporting.ranking import render_ranking, write_ranking
+
+    found = rank([_named(run) for run in options.runs], by=options.by, reference=options.reference)
+    if options.out:
+        write_ranking(options.out, found)
+    show(render_ranking(found, width=width(), color=in_color()).rstrip("\n"))
+    return 0
+
+
+def _named(run: str) -> tuple[str, Path]:
+    """Returns the name that the models of a run get and its directory; a directory is what it is, whatever its name."""
+    name, equals, directory = run.partition("=")
+    return ("", Path(run)) if not equals or Path(run).is_dir() else (name, Path(directory))
