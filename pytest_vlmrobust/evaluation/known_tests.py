@@ -37,10 +37,14 @@ def shipped_tests() -> frozenset[JudgedTest]:
 
 
 @cache
-def suite_tests(name: str) -> frozenset[JudgedTest]:
-    """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``."""
+def suite_tests(name: str, task: str = "") -> frozenset[JudgedTest]:
+    """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``.
+
+    With a ``task`` those on its data set, ``any.TASK``.
+    """
     file = shipped("suites") / f"test_{name}.py"
-    return frozenset(test for test in _tests_of(file) if test.dataset == ANY)
+    dataset = f"{ANY}.{task}" if task else ANY
+    return frozenset(test for test in _tests_of(file) if test.dataset == dataset)
 
 
 def _tests_of(file: Path) -> Iterator[JudgedTest]:

@@ -105,26 +105,40 @@ class Margins:
     def profiles(self, base: Profile, *, breaks: bool, rule: str = "") -> list[Profile]:
         """Returns what keeps all bounds, with one of them kept or broken by just three standard errors, for each rule that moves.
 
+        A profile that is to keep a bound keeps all others by three standard errors as well, or as far as any model does.
+
         Args:
             base: what is moved.
             breaks: whether the bound of one rule is broken; otherwise all are kept, by more than that first.
             rule: the rule; each one when empty.
 
         Raises:
-            UsageError: the policy has no such simulated rule, or nothing moves its metric that far.
+            UsageError: the policy has no such simulated rule, nothing moves its metric that far, or not without bringing another
+                bound nearer than that.
         """
         kept = self.keeping(base)
-        if rule:
-            return [self._at_margin(kept, rule, -ERRORS if breaks else ERRORS)]
-        found = [] if breaks else [kept]
+        if breaks and rule:
+            return [self._at_margin(kept, rule, -ERRORS)]
         rules = self._rules(kept)
-        spread = self._spread(kept, {one.id: one for one in rules})
+        spread = {} if breaks else self._spread(kept, {one.id: one for one in rules})
+        if rule:
+            return [self._still_kept(kept, self._at_margin(kept, rule, ERRORS), rules, spread)]
+        found = [] if breaks else [kept]
         for one in rules:
             with suppress(UsageError):  # what nothing moves, or not that far, is left out
                 moved = self._at_margin(kept, one.id, -ERRORS if breaks else ERRORS)
-                if breaks or all(self._as_far(kept, moved, other, spread) for other in rules):
-                    found.append(moved)
+                found.append(moved if breaks else self._still_kept(kept, moved, rules, spread))
         return found
+
+    def _still_kept(self, kept: Profile, moved: Profile, rules: Sequence[Rule], spread: Mapping[str, float]) -> Profile:
+        """Returns ``moved``; refuses it where its move brings another bound nearer than three standard errors."""
+        nearer = [one.id for one in rules if not self._as_far(kept, moved, one, spread)]
+        if nearer:
+            raise UsageError(
+                f"{moved.name}: no profile has this bound at three standard errors and keeps all others by that much: what moves "
+                f"it there brings nearer {', '.join(nearer)}"
+            )
+        return moved
 
     def _as_far(self, kept: Profile, moved: Profile, rule: Rule, spread: Mapping[str, float]) -> bool:
         """Whether a rule is still kept by three standard errors, or as far as before where no model keeps it by so much."""

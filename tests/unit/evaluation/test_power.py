@@ -67,7 +67,7 @@ class Plain(Simulation):
     """Judges every test of every rule by its real interval."""
 
     def _decisive(self, rule, tests, tables, known):  # type: ignore[no-untyped-def]
-        return [self._judged(rule, test, self._estimate(suite, test, tables, known)) for suite, test in tests]
+        return [self._judged(rule, test, self._estimate(suite, test, tables, known), tables[suite]) for suite, test in tests]
 
 
 @pytest.mark.parametrize(
