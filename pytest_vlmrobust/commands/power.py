@@ -108,7 +108,7 @@ def _power(options: argparse.Namespace) -> int:
     if options.json and found:
         say(json.dumps({name: [_as_json(row) for row in rows] for name, rows in found.items()}, indent=1))
     if empty:
-        raise UsageError("\n".join(f"vlmrobust power: no rule of {name} can be simulated: {why}" for name, why in empty.items()))
+        raise UsageError("\n".join(f"no rule of {name} can be simulated: {why}" for name, why in empty.items()))
     return 0
 
 
@@ -117,7 +117,7 @@ def _policy(files: Sequence[str]) -> Policy:
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
 
-    paths = [thresholds_file(name, Path, said="vlmrobust power") for name in files]
+    paths = [thresholds_file(name, Path, said="POLICY") for name in files]
     return load_policy(paths, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
 
 

@@ -6,7 +6,8 @@ and reach an overlap of 81 % (section 5.8); augmentations cost models next to no
 - Samples, positions and groups of people are those of the embedded collections, and so is what the prompts alone tell about
   boxes. A larger data set has more identities like them.
 - Clean accuracy, and how far cells and groups of people are apart, are those of :data:`OBSERVERS`.
-- An identity has a latent difficulty, the same in all tasks and under all settings, as a sample has in :mod:`~.profiles`.
+- How easily an identity is lost is the same in all tasks and under all settings, as of a sample in :mod:`~.profiles`, and so is
+  in all cells of a grid whether it is found at all; the two are independent.
 - All augmentations cost the same, and so do all illusions. Where nothing is lost, as many answers turn right as turn wrong.
 - Without the pictures a model guesses, and of boxes it says what the prompt tells.
 - The overlap of boxes varies by :data:`SPREAD` between samples, and by half of that between settings; what is lost overlaps by 0.
@@ -162,7 +163,8 @@ class Observer:
         hard = difficulty[identities]
         pointed: tuple[tuple[str, ...], ...] = ()
         if told is None:
-            right = _latent(hard, (len(rows),), rng) < _quantile(self.clean[task] + better)
+            known = rng.standard_normal(len(difficulty))[identities]
+            right = _latent(known, (len(rows),), rng) < _quantile(self.clean[task] + better)
             scores = self._flipped(right, self.clean[task], hard, rng)
             if task in GRIDS:
                 fixed = (rng.random(len(difficulty)) < self.fixed)[identities]
