@@ -69,7 +69,7 @@ def add(commands: Commands) -> None:
         "--dataset",
         default="",
         metavar="NAME",
-        help="what rules take the data set to be called; of the Observatory one of the embedded collections (default: both)",
+        help="what rules take the dataset to be called; of the Observatory one of the embedded collections (default: both)",
     )
     power.add_argument("--shift", action="append", default=[], metavar="METRIC=VALUE", help="move a metric of each profile there")
     power.add_argument(
@@ -314,7 +314,7 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
     """Prints the rows of one policy in Markdown."""
     say(f"### {name}\n")
     given = next((row.simulation.planned.given for row in rows if row.simulation.planned.given), "")
-    say(f"| true model | data set | n | GO{f' ({given})' if given else ''} | NO-GO | INCONCLUSIVE | kept from GO by |")
+    say(f"| true model | dataset | n | GO{f' ({given})' if given else ''} | NO-GO | INCONCLUSIVE | kept from GO by |")
     say("|---|---|--:|--:|--:|--:|---|")
     for row in rows:
         power = row.power

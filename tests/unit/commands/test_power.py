@@ -57,7 +57,7 @@ def test_a_table_has_a_line_for_each_profile_and_what_keeps_it_from_go(policy: s
     arguments = ("--table", "--samples", "400", "--runs", "5", "--profile", "MMBench/Qwen3-VL-8B")
     said = printed(capsys, policy, *arguments, "--shift", "mean_drop=25pp").splitlines()
     assert said[0] == "### mine"
-    assert said[2].startswith("| true model | data set | n | GO | NO-GO | INCONCLUSIVE |")
+    assert said[2].startswith("| true model | dataset | n | GO | NO-GO | INCONCLUSIVE |")
     assert "| MMBench/Qwen3-VL-8B with mean_drop 0.25 | MMBench | 400 | 0.00 | 1.00 | 0.00 | mean-drop 1.00 |" in said
 
 
@@ -125,7 +125,7 @@ def test_a_number_below_one_is_refused_by_its_name(option: str, capsys: Captured
 def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: Path, capsys: Captured) -> None:
     more = tmp_path / "more.yaml"
     more.write_text("version: 1\nrules:\n- {id: cider, metric: corpus_score, min: 50%}\n", encoding="utf-8")
-    arguments = (policy, str(more), "--samples", "100", "--runs", "2", "--no-search")
+    arguments = (policy, str(more), "--samples", "100", "--runs", "2", "--no-search", "--profile", "typical")
     said = printed(capsys, *arguments).splitlines()
     assert said[1].endswith(", given that cider is kept")
     assert "  not simulated, and taken as kept: cider: the number that a benchmark publishes for all of its answers" in said[5]
@@ -140,7 +140,7 @@ def test_a_policy_of_which_nothing_is_simulated_is_refused(tmp_path: Path, capsy
 
 
 def test_the_observatory_is_simulated_on_the_embedded_collections(capsys: Captured) -> None:
-    (row,) = as_json(capsys, "observatory", "--dataset", "words", "--samples", "60", "--runs", "2", "--profile", "one-cell")
+    (row,) = as_json(capsys, "observatory", "--dataset", "words", "--samples", "40", "--runs", "1", "--profile", "one-cell")
     assert (row["dataset"], row["given"], row["not_simulated"]) == ("words", "", {})
     assert row["decisions"]["NO-GO"] == 1.0
     assert row["rules"]["one-place-for-all"] == {"FAIL": 1.0}
