@@ -171,7 +171,7 @@ def _said(needed: SamplesNeeded) -> str:
 
 def _rounded_up(count: int) -> int:
     """Returns the next number of two digits and zeros: a single value tells no more of what is needed."""
-    unit = 10 ** max(len(str(count)) - 2, 0)
+    unit: int = 10 ** max(len(str(count)) - 2, 0)
     return -(-count // unit) * unit
 
 
