@@ -71,7 +71,7 @@ class Row:
     suites: Sequence[str]
     decisions: Mapping[str, str]
     quick: Sequence[str] = ()
-    questions: int = 200
+    questions: int = 300
     people: int = 60
 
     @property
@@ -129,6 +129,7 @@ TABLE = (
             **dict.fromkeys(("weak_family", "churner", "severe_half"), NO_GO),
         },
         quick=("perfect", "constant", "churner"),
+        questions=200,
     ),
     Row(
         "tiny",
@@ -175,6 +176,7 @@ TABLE = (
         ("wide",),
         (SIZES,),
         {"perfect": GO, "normal": GO, **dict.fromkeys(BLIND, NO_GO), "zig_zag": NO_GO, "falling": NO_GO},
+        questions=200,
     ),
     Row(
         "strict",
@@ -186,6 +188,7 @@ TABLE = (
             **dict.fromkeys(BLIND, NO_GO),
             **dict.fromkeys(("weak_family", "churner", "severe_half", "distracted", "zig_zag", "falling"), NO_GO),
         },
+        questions=200,
     ),
     Row("strict", ("wide",), (CORRUPTIONS, PATCHES, SIZES), {"normal": GO}, questions=2000),
 )
