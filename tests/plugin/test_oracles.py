@@ -176,7 +176,6 @@ TABLE = (
         ("wide",),
         (SIZES,),
         {"perfect": GO, "normal": GO, **dict.fromkeys(BLIND, NO_GO), "zig_zag": NO_GO, "falling": NO_GO},
-        questions=200,
     ),
     Row(
         "strict",
