@@ -189,7 +189,6 @@ TABLE = (
         },
         questions=200,
     ),
-    Row("strict", ("wide",), (CORRUPTIONS, PATCHES, SIZES), {"normal": GO}, questions=2000),
 )
 """What each policy decides about every oracle whose fault its suites ask for, and about good ones.
 
