@@ -136,7 +136,7 @@ TABLE = (
         ("shapes",),
         (CORRUPTIONS,),
         {
-            "tiny": GO,
+            "tiny": OPEN,  # GO over all settings, which these few are harder than
             "perfect": OPEN,
             "normal": OPEN,
             **dict.fromkeys(BLIND, OPEN),
@@ -183,12 +183,15 @@ TABLE = (
         (CORRUPTIONS, PATCHES, SIZES),
         {
             "perfect": GO,
-            **dict.fromkeys(("normal", "neutral_identical", "neutral_independent"), OPEN),
+            "normal": OPEN,
+            "neutral_identical": GO,
+            "neutral_independent": NO_GO,  # to draw each answer anew is churn under corruptions
             **dict.fromkeys(BLIND, NO_GO),
             **dict.fromkeys(("weak_family", "churner", "severe_half", "distracted", "zig_zag", "falling"), NO_GO),
         },
         questions=200,
     ),
+    Row("strict", ("wide",), (CORRUPTIONS, PATCHES, SIZES), {"normal": GO}, questions=2000),
 )
 """What each policy decides about every oracle whose fault its suites ask for, and about good ones.
 
@@ -288,7 +291,7 @@ def test_each_policy_is_asked_about_each_fault_that_its_suites_show_and_passes_a
     shown = {name for name, where in (*FAULTS.items(), *GOOD.items()) if suites & {*where}}
     assert {name for row in rows for name in row.decisions} - {REFERENCE} == shown
     passing = {name for row in rows for name, decision in row.decisions.items() if decision == GO}
-    assert passing >= {REFERENCE if policy == REFERENCE else "perfect"}
+    assert passing >= (set() if policy == REFERENCE else {"perfect"})
 
 
 def test_every_oracle_has_a_fault_or_none() -> None:
