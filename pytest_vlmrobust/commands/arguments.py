@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Protocol
 
 from pytest_vlmrobust.core.words import printable
@@ -19,15 +20,15 @@ class Commands(Protocol):
         """Adds one command."""
 
 
-def count(text: str) -> int:
-    """Returns a number of samples.
+def counting(noun: str) -> Callable[[str], int]:
+    """Returns what reads how many there are of something, 1 or more."""
 
-    Raises:
-        argparse.ArgumentTypeError: it is none, or below 1.
-    """
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of samples. Expected 1 or more")
-    return int(text)
+    def count(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < 1:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number of {noun}. Expected 1 or more")
+        return int(text)
+
+    return count
 
 
 # Printing: how commands speak.

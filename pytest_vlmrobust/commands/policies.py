@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_vlmrobust.core.errors import PolicyError, UsageError
 from pytest_vlmrobust.core.words import quantity
 
-from .arguments import Commands, count, in_color, say, show, width
+from .arguments import Commands, counting, in_color, say, show, width
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import Policy
@@ -42,7 +42,10 @@ def _add_check(commands: Commands) -> None:
     check = commands.add_parser("check", help="read thresholds files as a gate would and say what they hold")
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
     check.add_argument(
-        "--samples", type=count, metavar="N", help="say which rules N independent samples of a data set hardly decide"
+        "--samples",
+        type=counting("samples"),
+        metavar="N",
+        help="say which rules N independent samples of a data set hardly decide",
     )
     check.add_argument(
         "--options",
@@ -71,7 +74,7 @@ def _check(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.policies import load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
 
-    files = [thresholds_file(name, Path) for name in options.files]
+    files = [thresholds_file(name, Path, said="FILE") for name in options.files]
     policy = load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
     noise = _noise(options.noise, policy) if options.noise else _Noise()
     say(f"{quantity(len(policy.rules), 'rule')}, {quantity(len(policy.waivers), 'waiver')}, sha256 {policy.sha256}")

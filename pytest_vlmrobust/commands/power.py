@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.verdict import Decision, Outcome
 
-from .arguments import Commands, count, say
+from .arguments import Commands, counting, say
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.power import Power, Simulation
@@ -50,21 +50,32 @@ def add(commands: Commands) -> None:
     )
     power.add_argument("policies", nargs="*", metavar="POLICY", help="thresholds files, or names of shipped ones: one policy")
     power.add_argument(
-        "--samples", type=count, metavar="N", help="samples of the data set (default: as published, or as in the run)"
+        "--samples",
+        type=counting("samples"),
+        metavar="N",
+        help="samples, or identities (default: as published, or as in the run)",
     )
     power.add_argument(
         "--profile",
         action="append",
         default=[],
         metavar="NAME|RUN",
-        help=f"what is true (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a published model such as "
-        f"MMBench/Qwen3-VL-8B, or the directory of a run (default: {NOTHING_LOST})",
+        help=f"what is true (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a need of context such as "
+        "needs-context, a published model such as MMBench/Qwen3-VL-8B, or the directory of a run; of the Observatory also "
+        f"illusion-blind, one-cell and others (default: {NOTHING_LOST})",
     )
-    power.add_argument("--dataset", default="", metavar="NAME", help="what rules take the data set to be called")
-    power.add_argument("--shift", action="append", default=[], metavar="METRIC=VALUE", help="move a metric of each profile there")
-    power.add_argument("--models", type=count, default=1, metavar="K", help="models of the run, each of the profile, independent")
     power.add_argument(
-        "--runs", type=count, default=100, metavar="R", help="simulated runs of each profile (default: %(default)s)"
+        "--dataset",
+        default="",
+        metavar="NAME",
+        help="what rules take the dataset to be called; of the Observatory one of the embedded collections (default: both)",
+    )
+    power.add_argument("--shift", action="append", default=[], metavar="METRIC=VALUE", help="move a metric of each profile there")
+    power.add_argument(
+        "--models", type=counting("models"), default=1, metavar="K", help="models of the run, each of the profile, independent"
+    )
+    power.add_argument(
+        "--runs", type=counting("runs"), default=100, metavar="R", help="simulated runs of each profile (default: %(default)s)"
     )
     power.add_argument("--seed", type=int, default=0, help="of the simulation (default: %(default)s)")
     power.add_argument("--no-search", action="store_true", help="do not search how many samples would decide 80 %% of runs")
@@ -79,19 +90,24 @@ def _power(options: argparse.Namespace) -> int:
     if not options.policies and not options.table:
         raise UsageError("vlmrobust power: name a policy, such as default, or ask for the --table of all shipped ones")
     every = [[entry.stem] for entry in sorted(shipped("thresholds").glob("*.yaml"))]
-    found = {}
+    found, empty = {}, {}
     for files in [options.policies] if options.policies else every:
         name = " + ".join(Path(file).stem for file in files)
         policy = _policy(files)
-        rows = _rows(policy, name, options)
+        rows, why = _rows(policy, name, options)
+        if not rows:
+            empty[name] = why
+            continue
         found[name] = rows
         if options.table:
             _say_table(name, rows, options)
         elif not options.json:
             for row in rows:
                 _say_row(row, options)
-    if options.json:
+    if options.json and found:
         say(json.dumps({name: [_as_json(row) for row in rows] for name, rows in found.items()}, indent=1))
+    if empty:
+        raise UsageError("\n".join(f"no rule of {name} can be simulated: {why}" for name, why in empty.items()))
     return 0
 
 
@@ -100,26 +116,28 @@ def _policy(files: Sequence[str]) -> Policy:
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
 
-    paths = [thresholds_file(name, Path) for name in files]
+    paths = [thresholds_file(name, Path, said="POLICY") for name in files]
     return load_policy(paths, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
 
 
-def _rows(policy: Policy, name: str, options: argparse.Namespace) -> list[_Row]:
+def _rows(policy: Policy, name: str, options: argparse.Namespace) -> tuple[list[_Row], str]:
+    """Returns what is found for each profile, and why nothing is where no rule is simulated."""
     import numpy as np
 
     from pytest_vlmrobust.evaluation.power import Simulation
 
-    rows = []
+    rows, why = [], ""
     for place, (truth, n) in enumerate(_truths(policy, options)):
         simulation = Simulation(policy, truth, _today())
         rng = np.random.default_rng([options.seed, place])
         if not simulation.planned.tests:
-            sys.stderr.write(f"{name}: no rule is simulated on {truth.dataset}\n")
+            said = {**simulation.planned.left_out, **simulation.planned.idle}
+            why = "; ".join(f"{rule} {reason}" for rule, reason in said.items()) or "it has no rules"
             continue
         found = simulation.run(n, options.runs, rng, _progress(f"{name}, {truth.name}", options.runs)).of_models(options.models)
         needed = None if options.no_search or options.table else _needed(simulation, n, options, rng)
         rows.append(_Row(found, needed, simulation))
-    return rows
+    return rows, why
 
 
 def _needed(simulation: Simulation, n: int, options: argparse.Namespace, rng: Any) -> tuple[int, int | None]:
@@ -133,13 +151,41 @@ def _today() -> date:
 
 def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[Truth, int]]:
     """Returns each profile that is asked for with its number of samples."""
-    names = options.profile or ([NOTHING_LOST, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED] if options.table else [NOTHING_LOST])
+    names = options.profile or (_usual(policy) if options.table else [NOTHING_LOST])
     return [pair for name in names for pair in _named(policy, name, options)]
+
+
+def _usual(policy: Policy) -> list[str]:
+    """Returns the profiles of a table where none are named."""
+    from pytest_vlmrobust.evaluation import observers, profiles
+
+    if _of_tasks(policy):
+        return list(observers.OBSERVERS)
+    if policy.coverage.suites == ("patches",):
+        return [NOTHING_LOST, TYPICAL, *profiles.VIEWS]
+    return [NOTHING_LOST, EQUAL, EQUAL_CHURN, KEEPS, BREAKS, PUBLISHED]
+
+
+def _of_tasks(policy: Policy) -> bool:
+    """Whether a policy is about the Observatory and nothing else."""
+    return policy.coverage.suites == ("observatory",)
+
+
+def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
+    """Returns a model at the tasks of the Observatory with its number of identities."""
+    from pytest_vlmrobust.evaluation.observers import observer
+
+    if options.shift:
+        raise UsageError("--shift moves models that answer questions, and this policy is about the Observatory's tasks")
+    found = observer(name, [options.dataset] if options.dataset else ())
+    return found, options.samples or found.samples
 
 
 def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[Truth, int]]:
     from pytest_vlmrobust.evaluation import profiles
 
+    if _of_tasks(policy):
+        return [_observing(name, options)]
     dataset = options.dataset or "MMBench"
     benchmark = profiles.benchmark_of(dataset)
     usual = options.samples or next(iter(profiles.published(benchmark).values())).samples
@@ -150,19 +196,27 @@ def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple
     if name == PUBLISHED:
         own = profiles.published(benchmark if options.dataset else "").values()
         return [(_shifted(_called(one, options), options), options.samples or one.samples) for one in own]
-    if name in (NOTHING_LOST, EQUAL, EQUAL_CHURN):
-        churn = {NOTHING_LOST: None, EQUAL: 0.0, EQUAL_CHURN: 0.01}[name]
-        one = replace(profiles.nothing_lost(dataset, churn=churn), name=name)
-        return [(_shifted(one, options), usual)]
-    if name == TYPICAL:
-        return [(_shifted(profiles.typical(dataset), options), usual)]
+    if found := _synthetic(name, dataset):
+        return [(_shifted(found, options), usual)]
     if name.partition(":")[0] in (KEEPS, BREAKS):
         _no_shift(options)
         return [(one, usual) for one in _at_margins(policy, name, dataset, usual, options.seed)]
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise UsageError(f"--profile {name}: there is no such directory. Pass that of a run, or the name of a profile")
-    one = profiles.profile(name, options.dataset, [*_SYNTHETIC, *profiles.published()])
+    one = profiles.profile(name, options.dataset, [*_SYNTHETIC, *profiles.VIEWS, *profiles.published()])
     return [(_shifted(_called(one, options), options), options.samples or one.samples)]
+
+
+def _synthetic(name: str, dataset: str) -> Any:
+    """Returns a profile that no table publishes as such, or None where ``name`` is that of none."""
+    from pytest_vlmrobust.evaluation import profiles
+
+    if name in (NOTHING_LOST, EQUAL, EQUAL_CHURN):
+        churn = {NOTHING_LOST: None, EQUAL: 0.0, EQUAL_CHURN: 0.01}[name]
+        return replace(profiles.nothing_lost(dataset, churn=churn), name=name)
+    if name in profiles.VIEWS:
+        return profiles.viewed(name, dataset)
+    return profiles.typical(dataset) if name == TYPICAL else None
 
 
 def _at_margins(policy: Policy, name: str, dataset: str, n: int, seed: int) -> list[Any]:
@@ -228,7 +282,8 @@ def _say_row(row: _Row, options: argparse.Namespace) -> None:
     power, planned = row.power, row.simulation.planned
     models = f", {options.models} models" if options.models > 1 else ""
     say(f"{power.profile} on {row.simulation.truth.dataset}: {power.n} samples{models}, {power.runs} simulated runs")
-    say("  " + ", ".join(f"{one.value} {_share(power, one)}" for one in _SHOWN))
+    given = f", {planned.given}" if planned.given else ""
+    say("  " + ", ".join(f"{one.value} {_share(power, one)}" for one in _SHOWN) + given)
     if row.needed is not None:
         low, high = row.needed
         said = f"between {low} and {high} samples" if high else f"more than {low} samples, if any number does"
@@ -257,7 +312,8 @@ def _share(power: Power, decision: Decision) -> str:
 def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> None:
     """Prints the rows of one policy in Markdown."""
     say(f"### {name}\n")
-    say("| true model | data set | n | GO | NO-GO | INCONCLUSIVE | kept from GO by |")
+    given = next((row.simulation.planned.given for row in rows if row.simulation.planned.given), "")
+    say(f"| true model | dataset | n | GO{f' ({given})' if given else ''} | NO-GO | INCONCLUSIVE | kept from GO by |")
     say("|---|---|--:|--:|--:|--:|---|")
     for row in rows:
         power = row.power
@@ -269,7 +325,7 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
     for said in sorted(never):
         say(f"Never GO without more: {said}.")
     if left:
-        say(f"Not simulated, and taken as kept: {', '.join(sorted(left))}.")
+        say(f"Not simulated, and taken as kept: {'; '.join(f'{one} ({why})' for one, why in sorted(left.items()))}.")
     if rows:
         error = 0.5 / options.runs**0.5
         say(f"{options.runs} simulated runs a row, seed {options.seed}: Monte Carlo error at most {error:.3f}.\n")
@@ -296,6 +352,7 @@ def _as_json(row: _Row) -> dict[str, Any]:
         "rules": {name: {one.value: share for one, share in found.items()} for name, found in power.outcomes.items()},
         "alone": dict(power.alone),
         "samples_for_80_percent": None if row.needed is None else {"too_few": row.needed[0], "enough": row.needed[1]},
+        "given": planned.given,
         "not_simulated": dict(planned.left_out),
         "no_say": dict(planned.idle),
         "never_go": list(planned.shortfalls),

@@ -27,6 +27,9 @@ class Estimate:
     valid: bool = True
     reason: str = ""
 
+    counts_settings: bool = False
+    """Whether it is the share of settings on one side of a line, which noise carries settings across."""
+
     at: Callable[[float], tuple[float, float]] | None = field(default=None, repr=False, compare=False)
     """``confidence -> (low, high)``: the interval at another two-sided level, while the scores are at hand."""
 
@@ -52,50 +55,53 @@ class Estimate:
 
 
 class SamplesNeeded(NamedTuple):
-    """How many samples in all would decide a bound; ``samples`` is None when that cannot be told, and ``reason`` says why."""
+    """How many samples in all would decide a bound; both counts are None when that cannot be told, and ``reason`` says why."""
 
-    samples: int | None
+    least: int | None
+    """With so many the bound is decided in half of all cases, if the value that was seen is the true one."""
+    most: int | None
+    """With so many it is decided in nine of ten."""
     reason: str = ""
 
 
-def samples_to_decide(estimate: Estimate, *ends: float, power: float = 0.8, further: float = 0.0) -> SamplesNeeded:
-    """Returns with about how many samples the interval would leave the ends of a bound, if the value stays what it is.
+EVEN, NEARLY_SURE = 0.5, 0.9
+"""How probably the two counts of samples decide."""
+
+
+def samples_to_decide(estimate: Estimate, *ends: float) -> SamplesNeeded:
+    """Returns between about how many samples the interval leaves the ends of a bound, if the value that was seen is the true one.
 
     How an interval shrinks is told from its ends at several levels, while the scores are at hand: with z the normal quantile of
     one tail, the distance from the value to the end is nearly ``a + b z + c z^2``. What grows with z alone is chance: it shrinks
     with the square root of the sample size. What is there at every level, as the further sample of a guarded mean, and what grows
-    with z^2, as the bound of an event that was never seen, shrink with the sample size itself. Samples suffice when that distance
-    and ``z_power`` standard errors of the value fit between the value and the bound. Without scores all of it counts as chance:
-    ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2``, the usual calculation for means. For the largest drop
-    the count is a little low, because the largest of noisy drops is; for counts of settings it is no more than an order of
-    magnitude.
+    with z^2, as the bound of an event that was never seen, shrink with the sample size itself. Samples decide with a probability
+    when that distance and as many standard errors of the value as its normal quantile ``z_power`` fit between the value and the
+    bound. Without scores all of it counts as chance: ``n * ((z + z_power) / z)^2 * (half-width / distance to the bound)^2``, the
+    usual calculation for means. For the largest drop the counts are a little low, because the largest of noisy drops is.
 
     Args:
         estimate: a value with its interval.
         ends: the finite ends of the bound, ascending: inside two ends both must be left behind, outside only the nearer one.
-        power: probability in [0.5, 1) that the larger sample decides.
-        further: by how many standard errors the true value is taken to lie further from the bound than the one that was seen.
 
     Returns:
-        The count, at least ``estimate.n``, or None with a reason: no finite value, no interval, no sample, or on the bound.
+        The counts that decide with probability .5 and .9, each at least ``estimate.n``, or None with a reason: no finite value,
+        no interval, no sample, a value on the bound, or a share of settings.
 
     Raises:
-        ValueError: no end, an infinite one, or a ``power`` outside [0.5, 1).
+        ValueError: no end, or an infinite one.
 
-    >>> samples_to_decide(Estimate(0.03, 869, 0.015, 0.055, 0.90), 0.05).samples
-    3103
+    >>> samples_to_decide(Estimate(0.03, 869, 0.015, 0.055, 0.90), 0.05)[:2]
+    (1358, 4298)
     """
     if not ends or not all(map(math.isfinite, ends)):
         raise ValueError(f"the ends of the bound are {ends}: expected at least one, each a finite number")
-    if not 0.5 <= power < 1.0:
-        raise ValueError(f"power is {power!r}: expected a probability of at least 0.5 and below 1, such as 0.8")
     missing = _unknown_spread(estimate)
     if missing:
-        return SamplesNeeded(None, missing)
+        return SamplesNeeded(None, None, missing)
     inside = min(ends) < estimate.value < max(ends)
     wanted = ends if inside else (min(ends, key=lambda end: abs(end - estimate.value)),)
-    answers = [_samples_to_leave(estimate, end, power, further) for end in wanted]
-    return max(answers, key=lambda answer: math.inf if answer.samples is None else answer.samples)
+    answers = [_samples_to_leave(estimate, end) for end in wanted]
+    return max(answers, key=lambda answer: math.inf if answer.most is None else answer.most)
 
 
 def _unknown_spread(estimate: Estimate) -> str:
@@ -103,40 +109,43 @@ def _unknown_spread(estimate: Estimate) -> str:
         return "there is no sample"
     if not estimate.finite:
         return "the value is undefined"
+    if estimate.counts_settings:
+        return "not known for a share of settings, which noise carries across its line"
     known = not any(map(math.isnan, (estimate.low, estimate.high, estimate.confidence)))
     return "" if known else "there is no interval"
 
 
-def _samples_to_leave(estimate: Estimate, end: float, power: float, further: float) -> SamplesNeeded:
+def _samples_to_leave(estimate: Estimate, end: float) -> SamplesNeeded:
     from statistics import NormalDist
 
     distance = abs(end - estimate.value)
     half = estimate.high - estimate.value if estimate.value < end else estimate.value - estimate.low
     if distance <= _SAME:
-        return SamplesNeeded(None, "the value lies on the bound, which no number of samples decides")
+        return SamplesNeeded(None, None, "the value lies on the bound, which no number of samples decides")
     if math.isinf(half):
-        return SamplesNeeded(None, "the interval has no end towards the bound")
+        return SamplesNeeded(None, None, "the interval has no end towards the bound")
     if half <= distance:
-        return SamplesNeeded(estimate.n)
+        return SamplesNeeded(estimate.n, estimate.n)
     normal = NormalDist()
     tail = normal.inv_cdf((1.0 + estimate.confidence) / 2.0)
     fixed, chance, square = _parts(estimate, end, tail, half)
     spread = math.sqrt(max(chance * chance - fixed * fixed, 0.0))
-    luck = normal.inv_cdf(power) * spread
-    away = distance + further * spread
 
-    def too_wide(ratio: float) -> bool:
-        """Whether interval and luck reach the bound with ``ratio`` times as many samples."""
+    def too_wide(ratio: float, luck: float) -> bool:
+        """Whether interval and luck, in standard errors, reach the bound with ``ratio`` times as many samples."""
         wide = math.sqrt(spread**2 / ratio + (min(fixed, chance) / ratio) ** 2)
-        return (fixed + square * tail**2) / ratio + tail * wide + luck / math.sqrt(ratio) > away
+        return (fixed + square * tail**2) / ratio + tail * wide + luck * spread / math.sqrt(ratio) > distance
 
-    low, high = 1.0, 2.0
-    while too_wide(high):
-        low, high = high, 2.0 * high
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if too_wide(middle) else (low, middle)
-    return SamplesNeeded(math.ceil(estimate.n * high - _SAME))
+    def enough(power: float) -> int:
+        luck, low, high = normal.inv_cdf(power), 1.0, 2.0
+        while too_wide(high, luck):
+            low, high = high, 2.0 * high
+        for _ in range(60):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if too_wide(middle, luck) else (low, middle)
+        return math.ceil(estimate.n * high - _SAME)
+
+    return SamplesNeeded(enough(EVEN), enough(NEARLY_SURE))
 
 
 def _parts(estimate: Estimate, end: float, tail: float, half: float) -> tuple[float, float, float]:

@@ -119,7 +119,10 @@ class Measure:
     """What the verdict speaks about: ``population``, the questions that the samples stand for (its interval was judged), or
     ``dataset``, these samples alone (its value was judged); empty when no rule applied."""
     samples_needed: int | None = None
-    """About how many samples in all would decide what is undecided; ``null`` when that cannot be told or all is decided."""
+    """With about so many samples in all, what is undecided is decided in nine of ten cases, if the value is the true one;
+    ``null`` when that cannot be told or all is decided."""
+    samples_needed_least: int | None = None
+    """With about so many it is decided in half of all cases."""
 
     @property
     def called(self) -> str:

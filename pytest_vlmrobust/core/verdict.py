@@ -38,7 +38,8 @@ class Verdict:
 
     ``rule`` and ``source`` (``file:line``) are empty when no rule applied; ``threshold`` is the bound as written. ``target`` is
     what the verdict speaks about: ``population``, the questions that the samples stand for, or ``dataset``, these samples alone.
-    ``samples_needed`` is about how many samples in all would decide what is undecided, where that can be told.
+    With about ``samples_needed`` samples in all, what is undecided is decided in nine of ten cases, and with
+    ``samples_needed_least`` in half of them, if the value that was seen is the true one; None where that cannot be told.
     """
 
     outcome: Outcome
@@ -50,6 +51,7 @@ class Verdict:
     waiver: str = ""
     target: str = ""
     samples_needed: int | None = None
+    samples_needed_least: int | None = None
 
 
 class ThresholdExceeded(AssertionError):

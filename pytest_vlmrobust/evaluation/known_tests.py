@@ -41,9 +41,13 @@ def suite_names() -> list[str]:
 
 
 @cache
-def suite_tests(name: str) -> frozenset[JudgedTest]:
-    """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``."""
-    return frozenset(test for test in whole_suite(name) if test.dataset == ANY)
+def suite_tests(name: str, task: str = "") -> frozenset[JudgedTest]:
+    """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``.
+
+    With a ``task`` those on its data set, ``any.TASK``.
+    """
+    dataset = f"{ANY}.{task}" if task else ANY
+    return frozenset(test for test in whole_suite(name) if test.dataset == dataset)
 
 
 @cache

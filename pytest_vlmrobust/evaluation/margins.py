@@ -14,10 +14,12 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.policies import Policy, Rule
 
 from .power import Planned, plan, values
-from .profiles import Profile
+from .profiles import Profile, Views
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from pytest_vlmrobust.metrics.table import ScoreTable
 
 ERRORS = 3.0
 """Standard errors between a true value and a bound."""
@@ -29,6 +31,8 @@ _WHOLE = ("clean_accuracy", "accuracy_above_chance", "visual_gain")
 """Metrics of answers to the pictures as they are."""
 _NEARLY = 0.9
 """Standard errors of summary metrics are simulated, and those of another profile are a little different."""
+_OPEN = 0.6
+"""Accuracy of a model that patches distract: of one that is right on more, too little is left for them to do better."""
 _POPULATION = 4_000
 _DRAWS = 60
 _STEPS = 26
@@ -69,6 +73,10 @@ def _lost(profile: Profile, value: float, _: Sequence[str]) -> Profile:
     return replace(profile, lost=value)
 
 
+def _distracted(profile: Profile, value: float, _: Sequence[str]) -> Profile:
+    return replace(profile, clean=min(profile.clean, _OPEN), blind=min(profile.blind, profile.guess), views=Views(finds=value))
+
+
 _MOVES: dict[str, tuple[_Move, float, float]] = {
     "clean_accuracy": (_clean, 0.01, 0.999),
     "accuracy": (_clean, 0.01, 0.999),
@@ -83,6 +91,7 @@ _MOVES: dict[str, tuple[_Move, float, float]] = {
     "baseline_drop": (_lost, 0.0, 0.5),
     "mean_baseline_drop": (_lost, 0.0, 0.5),
     "drop_increase": (_lost, 0.0, 0.5),
+    "pcri_matched": (_distracted, 0.0, 1.0),
 }
 """How a profile is moved until a metric has a value, and between which ends. Any other metric of perturbed answers moves with the
 factor of all drops."""
@@ -105,26 +114,41 @@ class Margins:
     def profiles(self, base: Profile, *, breaks: bool, rule: str = "") -> list[Profile]:
         """Returns what keeps all bounds, with one of them kept or broken by just three standard errors, for each rule that moves.
 
+        A profile that is to keep a bound keeps all others by three standard errors as well, or as far as any model does.
+
         Args:
             base: what is moved.
             breaks: whether the bound of one rule is broken; otherwise all are kept, by more than that first.
             rule: the rule; each one when empty.
 
         Raises:
-            UsageError: the policy has no such simulated rule, or nothing moves its metric that far.
+            UsageError: the policy has no such simulated rule, nothing moves its metric that far, or not without bringing another
+                bound nearer than that.
         """
         kept = self.keeping(base)
-        if rule:
-            return [self._at_margin(kept, rule, -ERRORS if breaks else ERRORS)]
-        found = [] if breaks else [kept]
+        if breaks and rule:
+            return [self._at_margin(kept, rule, -ERRORS)]
         rules = self._rules(kept)
-        spread = self._spread(kept, {one.id: one for one in rules})
+        spread = {} if breaks else self._spread(kept, {one.id: one for one in rules})
+        if rule:
+            return [self._still_kept(kept, self._at_margin(kept, rule, ERRORS), rules, spread)]
+        found = [] if breaks else [kept]
         for one in rules:
             with suppress(UsageError):  # what nothing moves, or not that far, is left out
                 moved = self._at_margin(kept, one.id, -ERRORS if breaks else ERRORS)
-                if breaks or all(self._as_far(kept, moved, other, spread) for other in rules):
-                    found.append(moved)
+                found.append(moved if breaks else self._still_kept(kept, moved, rules, spread))
         return found
+
+    def _still_kept(self, kept: Profile, moved: Profile, rules: Sequence[Rule], spread: Mapping[str, float]) -> Profile:
+        """Returns ``moved``; refuses it where its move brings another bound nearer than three standard errors."""
+        own = moved.name.partition(":")[2]
+        nearer = [one.id for one in rules if one.id != own and not self._as_far(kept, moved, one, spread)]
+        if nearer:
+            raise UsageError(
+                f"{moved.name}: no profile has this bound at three standard errors and keeps all others by that much: what moves "
+                f"it there brings nearer {', '.join(nearer)}"
+            )
+        return moved
 
     def _as_far(self, kept: Profile, moved: Profile, rule: Rule, spread: Mapping[str, float]) -> bool:
         """Whether a rule is still kept by three standard errors, or as far as before where no model keeps it by so much."""
@@ -242,24 +266,32 @@ class Margins:
     def _margin(self, profile: Profile, rule: Rule, spread: Mapping[str, float]) -> float:
         """Returns how many standard errors the nearest true value of a rule lies inside of its bound; negative beyond."""
         if rule.id in spread:
-            table = profile.exact(_POPULATION, ("corruptions",))["corruptions"]
-            found = [(values(rule.metric, table, ""), spread[rule.id])]
+            suite = _suite(rule.metric)
+            found = [(self._nearest(profile, rule, profile.exact(_POPULATION, (suite,))[suite]), spread[rule.id])]
         else:
             cell = _CELL_OF.get(rule.metric, rule.metric)
             settings = [CLEAN_NAME] if rule.metric in _WHOLE else self._settings(profile, rule)
             found = [pair for setting in settings if (pair := self._formula(profile, cell, setting))]
         return min(min(value - rule.bound.low, rule.bound.high - value) / error for value, error in found)
 
+    def _nearest(self, profile: Profile, rule: Rule, table: ScoreTable) -> float:
+        """Returns the value of a metric, of several settings that which lies nearest to the bound or furthest beyond."""
+        of_cells = metrics.get(rule.metric).scope == "cell"
+        found = [values(rule.metric, table, name) for name in (self._settings(profile, rule) if of_cells else [""])]
+        return min(found, key=lambda value: min(value - rule.bound.low, rule.bound.high - value))
+
     def _spread(self, profile: Profile, rules: Mapping[str, Rule]) -> dict[str, float]:
         """Returns the standard deviation of summary metrics over simulated runs, by rule; nothing for those with a formula."""
         import numpy as np
 
-        needed = {name: rule for name, rule in rules.items() if _MOVES.get(rule.metric, _FACTOR)[0] in (_scaled, _flips)}
+        needed = {
+            name: rule for name, rule in rules.items() if _MOVES.get(rule.metric, _FACTOR)[0] in (_scaled, _flips, _distracted)
+        }
         drawn: dict[str, list[float]] = {name: [] for name in needed}
         for _ in range(_DRAWS if needed else 0):
-            table = profile.draw(self.n, ("corruptions",), self.rng)["corruptions"]
+            tables = profile.draw(self.n, {_suite(rule.metric) for rule in needed.values()}, self.rng)
             for name, rule in needed.items():
-                drawn[name].append(values(rule.metric, table, ""))
+                drawn[name].append(self._nearest(profile, rule, tables[_suite(rule.metric)]))
         return {name: max(float(np.std(each, ddof=1)), 0.1 / self.n) for name, each in drawn.items()}
 
     def _formula(self, profile: Profile, metric: str, setting: str) -> tuple[float, float] | None:
@@ -301,6 +333,11 @@ def _error(mean: float, square: float, n: int) -> float:
     return max(math.sqrt(max(square - mean * mean, 0.0) / n), 0.1 / n)
 
 
+def _suite(metric: str) -> str:
+    """Returns from the answers of which suite a metric is simulated."""
+    return "patches" if metrics.get(metric).suite == "patches" else "corruptions"
+
+
 def _moves(metric: str) -> bool:
     return metric in _MOVES or metrics.get(metric).suite in ("", "corruptions")
 
@@ -319,14 +356,15 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
             f"--shift {metric}: profiles have nothing that moves it. They move: {', '.join(_MOVES)}, and what follows from drops"
         )
     among = _scope(metric, profile)
+    worst = min if move is _distracted else max
     if move is _lost and profile.churn is None:
         profile = replace(profile, churn=0.0)
 
     def at(place: float) -> float:
         moved = move(profile, place, among)
-        table = moved.exact(_POPULATION, ("corruptions",))["corruptions"]
+        table = moved.exact(_POPULATION, (_suite(metric),))[_suite(metric)]
         settings = among if about.scope == "cell" else [""]
-        return max(values(metric, table, setting) for setting in settings) - value
+        return worst(values(metric, table, setting) for setting in settings) - value
 
     if at(low) * at(high) > 0.0:
         raise UsageError(
@@ -340,4 +378,6 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
 
 
 def _scope(metric: str, profile: Profile) -> list[str]:
+    if _suite(metric) == "patches":
+        return list(profile.settings("patches"))
     return [name for name in profile.drops if metric != "worst_at_low" or name.endswith(":low")]

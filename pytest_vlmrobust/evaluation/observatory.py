@@ -45,7 +45,22 @@ def not_shown(measured: Measured, model: str, dataset: str) -> str:
 
     It has to do better with the original pictures than with none, and where boxes are asked for also than what the prompt tells.
     """
-    return metrics.does_the_task(_baselines(measured, model, dataset)) or _read(measured, model, dataset)
+    return refused(_baselines(measured, model, dataset), told_overlaps(measured.samples(dataset)))
+
+
+def refused(baselines: ScoreTable, told: NDArray[np.float64] | None) -> str:
+    """Returns why scores with and without the original pictures do not show that a task is done, or an empty string.
+
+    Args:
+        baselines: these scores.
+        told: what the prompts alone foretell, shape (N,), see :func:`told_overlaps`; None where no boxes are asked for.
+    """
+    return metrics.does_the_task(baselines) or from_prompts(baselines, told)
+
+
+def from_prompts(baselines: ScoreTable, told: NDArray[np.float64] | None) -> str:
+    """Returns why boxes may come from the prompts alone, or an empty string, also where none are asked for."""
+    return "" if told is None else metrics.exceeds_the_prompt(baselines, told)
 
 
 def unseen(measured: Measured, test: JudgedTest) -> str:
@@ -55,13 +70,8 @@ def unseen(measured: Measured, test: JudgedTest) -> str:
     :func:`not_shown` says so.
     """
     on_originals = test.setting in {"", CLEAN_NAME} and test.model in measured.models
-    return _read(measured, test.model, test.dataset) if on_originals else ""
-
-
-def _read(measured: Measured, model: str, dataset: str) -> str:
-    """Returns why the boxes of a model may come from the prompt alone, or an empty string, also where none are asked for."""
-    told = told_overlaps(measured.samples(dataset))
-    return "" if told is None else metrics.exceeds_the_prompt(_baselines(measured, model, dataset), told)
+    told = told_overlaps(measured.samples(test.dataset)) if on_originals else None
+    return "" if told is None else from_prompts(_baselines(measured, test.model, test.dataset), told)
 
 
 def _baselines(measured: Measured, model: str, dataset: str) -> ScoreTable:

@@ -43,8 +43,8 @@ def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path],
     return load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=root)
 
 
-def thresholds_file(name: str, path: Callable[[str], Path]) -> Path:
-    """Returns the file that ``name`` means: a path, or the name of a shipped policy.
+def thresholds_file(name: str, path: Callable[[str], Path], *, said: str = "--vlm-thresholds") -> Path:
+    """Returns the file that ``name`` means: a path, or the name of a shipped policy; ``said`` is where the name was given.
 
     Raises:
         PolicyError: there is no such file, and no shipped policy of that name.
@@ -60,7 +60,7 @@ def thresholds_file(name: str, path: Callable[[str], Path]) -> Path:
     if name in offered:
         return offered[name]
     raise PolicyError(
-        f"--vlm-thresholds {name!r}: there is no file {str(file)!r}, and no shipped policy of that name."
+        f"{said} {name!r}: there is no file {str(file)!r}, and no shipped policy of that name."
         f"{did_you_mean(name, offered)} Shipped: {', '.join(offered)}"
     )
 

@@ -27,9 +27,14 @@ from pytest_vlmrobust.metrics.statistics.quantiles import one_sided
 from pytest_vlmrobust.policies import Extent, Judge, JudgedTest, OnNotApplicable, Policy, Rule, Tier
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 
-from .judged import judged_tests
+from . import observatory
+from .attempts import attempts_of
+from .judged import BASELINE, judged_tests
 from .known_tests import suite_tests
+from .observers import TASKS, TaskTable
+from .plan import needs_twin
 from .policy_files import is_relative
+from .strata import MACRO
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,8 +47,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-SIMULATED = ("corruptions", "patches", "resolution")
-"""Suites whose answers can be drawn."""
+SIMULATED = ("corruptions", "patches", "resolution", observatory.SUITE)
+"""Suites whose answers can be drawn: of questions, or of the Observatory's tasks."""
 DECIDED = 0.8
 """The share of runs that should end GO or NO-GO."""
 _MOST_SAMPLES = 30_000
@@ -71,19 +76,25 @@ class Planned:
     policy: Policy
     """With its risk shared by the tests of the run."""
     tests: Mapping[str, tuple[tuple[str, JudgedTest], ...]]
-    """Rule id to (suite, test)."""
+    """Rule id to (table, test): see :meth:`~.profiles.Truth.draw` for what tables are called."""
     left_out: Mapping[str, str]
-    """Rule id to why it is not simulated. What is found holds given that these rules are kept."""
+    """Rule id, or suite, to why it is not simulated. What is found holds given that these are kept."""
     idle: Mapping[str, str]
     """Rule id to why it has no say: it warns, or is about other data."""
     shortfalls: tuple[str, ...] = ()
     """Why such a run is never GO, whatever is measured."""
 
     @property
-    def suites(self) -> tuple[str, ...]:
-        """Suites whose answers are needed, in a fixed order."""
-        needed = {suite for tests in self.tests.values() for suite, _ in tests}
-        return tuple(suite for suite in SIMULATED if suite in needed)
+    def tables(self) -> tuple[str, ...]:
+        """Tables whose answers are needed, in a fixed order."""
+        needed = {table for tests in self.tests.values() for table, _ in tests}
+        return (*(suite for suite in SIMULATED if suite in needed), *sorted(needed - set(SIMULATED)))
+
+    @property
+    def given(self) -> str:
+        """What shares of decisions are given, such as ``given that context-helps is kept``; empty where all is simulated."""
+        left = [name for name in self.left_out if name not in SIMULATED] or list(self.left_out)
+        return f"given that {', '.join(left)} {'is' if len(left) == 1 else 'are'} kept" if left else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,62 +136,83 @@ class Power:
 def plan(policy: Policy, truth: Truth) -> Planned:
     """Returns what a simulated run of the suites that a policy asks for judges; of ``corruptions`` where it asks for none."""
     asked = policy.coverage.suites or SIMULATED[:1]
-    by_suite = {suite: _tests(suite, truth) for suite in asked if suite in SIMULATED}
-    known = [test for tests in by_suite.values() for test in tests]
-    judged = policy.planned(known)
+    answered = [suite for suite in asked if truth.settings(suite)]
+    every = {test: table for suite in answered for test, table in _tests(suite, truth, policy).items()}
+    others = [test for suite in asked if suite not in answered for test in suite_tests(suite)]
+    others += [test for suite in asked if suite not in answered for task in TASKS for test in suite_tests(suite, task)]
     found: dict[str, tuple[tuple[str, JudgedTest], ...]] = {}
     left_out: dict[str, str] = {}
     idle: dict[str, str] = {}
     shortfalls = []
     for rule in policy.rules:
-        own = {test: suite for suite, tests in by_suite.items() for test in tests if rule.applies(test)}
+        met = {test: table for test, table in every.items() if rule.applies(test)}
+        own = tuple((table, test) for test, table in met.items() if not truth.lacks(test.metric))
         if rule.treatment.tier is Tier.WARN:
             idle[rule.id] = "only warns"
         elif is_relative(rule) and not truth.has_baseline:
             idle[rule.id] = "compares with an earlier run, and there is none"
             if rule.treatment.on_not_applicable is OnNotApplicable.INCONCLUSIVE:
                 shortfalls.append(f"rule {rule.id} asks for --vlm-baseline")
-        elif own:
-            found[rule.id] = tuple((suite, test) for test, suite in own.items())
-        elif why := _not_simulated(rule, truth.dataset, asked):
-            left_out[rule.id] = why
+        elif met:
+            if own:
+                found[rule.id] = own
+            else:
+                left_out[rule.id] = truth.lacks(rule.metric)
+        elif rule.where.category and any(rule.bounds(test) for test in every):
+            of = ", ".join(truth.categories) or "none"
+            left_out[rule.id] = f"is about the category {' or '.join(rule.where.category)}, and {truth.name} has {of}"
+        elif any(rule.bounds(test) for test in others):
+            left_out[rule.id] = "is about a suite that is not simulated here"
         else:
             idle[rule.id] = f"no test of a run on {truth.dataset} is in its scope"
-            measured = any(test.metric == rule.metric for test in known)
+            measured = any(test.metric == rule.metric for test in every)
             if measured and policy.coverage.rules is Extent.WHOLE:
                 shortfalls.append(f"rule {rule.id} meets no test, and coverage asks that all rules do")
-    left_out |= {
-        suite: "a suite that the policy asks for, and that is not simulated" for suite in asked if suite not in SIMULATED
-    }
-    return Planned(judged, found, left_out, idle, tuple(shortfalls))
+    left_out |= {suite: _why_unanswered(suite) for suite in asked if suite not in answered}
+    whole = [test for test in every if not test.category]
+    return Planned(policy.planned(whole), found, left_out, idle, tuple(shortfalls))
 
 
-def _not_simulated(rule: Rule, dataset: str, suites: Sequence[str]) -> str:
-    if rule.where.category:
-        return "is about a category, and profiles have none"
-    if rule.metric not in metrics.names():
-        return f"{rule.metric} is not simulated"
-    about = metrics.get(rule.metric)
-    if about.suite == "observatory":
-        return "the Observatory is not simulated" if about.suite in suites else ""
-    if not rule.where.admits("dataset", dataset):
-        return ""
-    return f"{rule.metric} is not simulated" if about.suite in suites else ""
+def _why_unanswered(suite: str) -> str:
+    if suite == observatory.SUITE:
+        return "profiles answer questions; models at the Observatory's tasks are simulated where a policy asks for no other suite"
+    return "a suite that the policy asks for, and of which no answers are drawn"
 
 
-def _tests(suite: str, truth: Truth) -> list[JudgedTest]:
-    settings = truth.settings(suite)
-    whole = (CLEAN_NAME, NO_IMAGE_NAME) if suite == SIMULATED[0] else ()
-    cells = [Cell(truth.name, truth.dataset, Setting.parse(name)) for name in (*whole, *settings)] if settings else []
-    found = [test for cell in cells for test in judged_tests(cell, baseline=truth.has_baseline)]
-    sweeps = metrics.names(scope="sweep")
-    found += [
-        replace(test, model=truth.name, dataset=truth.dataset)
-        for test in sorted(suite_tests(suite), key=str)
-        if test.metric in sweeps and (truth.has_baseline or metrics.get(test.metric).suite != "baseline")
-    ]
-    simulated = set(metrics.names())
-    return [test for test in found if test.metric in simulated]
+def _tests(suite: str, truth: Truth, policy: Policy) -> dict[JudgedTest, str]:
+    """Returns the tests of a run of one suite, with the table that each is judged from."""
+    found: dict[JudgedTest, str] = {}
+    whole = () if suite in ("patches", "resolution") else (CLEAN_NAME, NO_IMAGE_NAME)
+    for dataset, asked in truth.datasets.items():
+        table = dataset if asked.task else suite
+        own = []
+        for name in (*whole, *truth.settings(suite)):
+            cell = Cell(truth.name, dataset, Setting.parse(name))
+            tried = not asked.task and attempts_of(cell, policy, always=False) is not None
+            own += judged_tests(cell, asked, baseline=truth.has_baseline, attempts=tried)
+        sweeps = [test for test in sorted(suite_tests(suite, asked.task), key=str) if _is_summary(test.metric, truth)]
+        own += [replace(test, model=truth.name, dataset=dataset) for test in sweeps]
+        found |= dict.fromkeys(own, table)
+        for category in truth.categories:
+            part = {replace(test, category=category, strata=len(truth.categories)): f"{table}/{category}" for test in own}
+            found |= {test: where for test, where in part.items() if _by_category(test, suite)}
+    return found
+
+
+def _is_summary(metric: str, truth: Truth) -> bool:
+    """Whether a run of one model has a test of a metric over several settings: one of a family, or of a twin, it has not."""
+    plain = metric.removesuffix(MACRO)
+    if plain not in metrics.names(scope="sweep") or needs_twin(plain):
+        return False
+    return truth.has_baseline or metrics.get(plain).suite != BASELINE
+
+
+def _by_category(test: JudgedTest, suite: str) -> bool:
+    """Whether a run judges a metric by category too: metrics of cells from their scores, and those of curves over sizes."""
+    if test.metric not in metrics.names():
+        return False
+    about = metrics.get(test.metric)
+    return about.suite != BASELINE and (about.scope == "cell" or suite == about.suite == "resolution")
 
 
 @dataclass(eq=False)
@@ -202,7 +234,7 @@ class Simulation:
         outcomes: dict[str, Counter[Outcome]] = {name: Counter() for name in self.planned.tests}
         alone: Counter[str] = Counter()
         for number in range(runs):
-            found = self.outcomes(self.truth.draw(n, self.planned.suites, rng))
+            found = self.outcomes(self.truth.draw(n, self.planned.tables, rng))
             decisions[decide(found.values(), shortfalls=len(self.planned.shortfalls))] += 1
             for name, outcome in found.items():
                 outcomes[name][outcome] += 1
@@ -240,32 +272,41 @@ class Simulation:
         All tests of a rule are judged at the same risk, so that the p-values at its bound, which come from one pass over all
         settings, put them in order.
         """
-        for suite, test, place, found in _telling(rule, tests, tables):
-            real = partial(self._estimate, suite, test, tables, known, point=rule.treatment.judge is Judge.POINT)
-            estimate = found.estimate(place, rule, test, tables[suite], real) if found and found.exact else real()
-            yield self._judged(rule, test, estimate)
+        for name, test, place, found in _telling(rule, tests, tables):
+            point = rule.treatment.judge is Judge.POINT
+            real = partial(self._estimate, name, test, tables, known, point=point)
+            estimate = found.estimate(place, rule, test, tables[name], real) if found and found.exact else real()
+            yield self._judged(rule, test, estimate, tables[name])
 
     def decisive(self, name: str, tables: Mapping[str, ScoreTable]) -> list[Estimate]:
         """Returns the estimates of the tests that can decide a rule, by its id."""
         rule = next(rule for rule in self.planned.policy.rules if rule.id == name)
-        return [self._estimate(suite, test, tables, {}) for suite, test, *_ in _telling(rule, self.planned.tests[name], tables)]
+        return [self._estimate(table, test, tables, {}) for table, test, *_ in _telling(rule, self.planned.tests[name], tables)]
 
-    def _judged(self, rule: Rule, test: JudgedTest, estimate: Estimate) -> Outcome:
-        return self.planned.policy.outcome(rule, test, estimate, today=self.today)
+    def _judged(self, rule: Rule, test: JudgedTest, estimate: Estimate, table: ScoreTable) -> Outcome:
+        found = self.planned.policy.outcome(rule, test, estimate, today=self.today)
+        if found is Outcome.PASS and isinstance(table, TaskTable) and test.setting == CLEAN_NAME and table.unseen:
+            refused = replace(estimate, valid=False, reason=table.unseen)
+            return self.planned.policy.outcome(rule, test, refused, today=self.today)
+        return found
 
     def _estimate(
         self,
-        suite: str,
+        name: str,
         test: JudgedTest,
         tables: Mapping[str, ScoreTable],
         known: dict[tuple[object, ...], Estimate],
         *,
         point: bool = False,
     ) -> Estimate:
-        about = suite, test.metric, test.setting, point
+        about, table = (name, test.metric, test.setting, point), tables[name]
         if about not in known:
-            cell = metrics.get(test.metric).scope == "cell"
-            found = metrics.estimate(_bare(test.metric, point=point), tables[suite], setting=test.setting if cell else None)
+            bare = _bare(test.metric, point=point) if test.metric in metrics.names() else None
+            if isinstance(table, TaskTable):
+                found = table.estimate(test, bare)
+            else:
+                cell = metrics.get(test.metric).scope == "cell"
+                found = metrics.estimate(bare or test.metric, table, setting=test.setting if cell else None)
             known[about] = replace(found, at=_remembering(found))
         return known[about]
 

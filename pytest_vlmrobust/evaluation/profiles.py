@@ -23,30 +23,35 @@ drops at each of three levels with their names (Tables 13, 14), the drops of the
 - The right option has a random letter, so that always naming the commonest one gets a little more than a guess.
 - Without its picture a sample that was wrong with it is right with the chance of a guess.
 - Sizes of the picture: the drop at rung k of 12 is ``(1 - k/11)^2`` times a third of the visual gain, and no rung is better than
-  a larger one. Patches: one patch, at random, shows what the whole picture shows, and on all others the model guesses; it neither
-  needs the context nor is it distracted by it.
+  a larger one.
+- Patches, and the whole picture shown again (:class:`Views`): published models neither need the context nor are they distracted
+  by it, and guess anew as often as :data:`TYPICAL` says.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_vlmrobust import perturbations
+from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_NAME, Cell
-from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.core.errors import UnknownName, UsageError, did_you_mean
 from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .docket import Docket
 from .floor import floor
-from .judged import family_and_level
+from .judged import LABEL_PRESERVING_DROP, UNPARSED_INCREASE, Asked, family_and_level
 from .measured import chances
 from .plan import expand_settings
 from .replay import Replay
+from .strata import MACRO, rows_of
+from .whole import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,12 +64,59 @@ SHARED = 0.5
 CORRUPTIONS = "corruptions"
 CHURN = 0.015
 """The share of answers that turns right by luck, and of those that turn wrong, of a model that loses nothing."""
+_NOT_DRAWN = {
+    UNPARSED_INCREASE: "every simulated answer can be read",
+    LABEL_PRESERVING_DROP: "which settings keep the answer of a sample right is known of real pictures only",
+    **dict.fromkeys(
+        (CORPUS_SCORE, CORPUS_DROP, CORPUS_PCRI), "the number that a benchmark publishes for all of its answers is not simulated"
+    ),
+}
+"""Metrics to why no simulated answers give them."""
 _LEVELS = ("low", "mid", "high")
 _GRIDS = (2, 3)
 _HARMLESS = "jpeg_compression"
 _HARMLESS_DROP = 0.3
 _ROUNDS = 40
 _DRAWS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """How a model answers patches of a picture, and the whole picture when it is shown again, a little shifted.
+
+    What it knows it says whenever the whole picture is shown, and of one patch, at random. Everything else is luck.
+    """
+
+    knows: float | None = None
+    """The share of questions that it knows; None for what guesses leave of its accuracy, (clean - guess) / (1 - guess)."""
+    needs: float = 0.0
+    """Of what it knows, the share that no patch shows."""
+    finds: float = 0.0
+    """Of what it does not know, the share that one patch shows: the rest of the picture distracts."""
+    anew: float = 1.0
+    """Of the questions, the share to which luck answers anew in every view; to the others it answers the same in all."""
+    shaken: bool = True
+    """Whether luck answers a shifted picture anew as it does patches; otherwise it has the same answer as before the shift."""
+
+
+TYPICAL = Views(anew=0.4)
+"""As PCRI Table 5 publishes it. Over 17 models and five multiple-choice benchmarks (without ScienceQA, whose sign is in doubt)
+the mean index is -0.153 at 2 x 2 and -0.238 at 3 x 3, and between these grids only luck is taken to grow. A sample that is not
+known is right by a guess in .25 of whole pictures, and in 1 - .75^4 = .68 and 1 - .75^9 = .92 of the best patches: the luck of
+2 x 2 is (.68 - .25) / (.92 - .68) = 1.80 times that growth, -0.153. That is the whole index, so that the rest of the picture
+neither helps nor distracts. Where 60 % are right, which is assumed, 53 % are not known, and .6 * .085 / (.241 * .53) = 40 % of
+these are guessed anew."""
+VIEWS = {
+    "neutral-independent": Views(knows=0.0),
+    "neutral-guesses": Views(),
+    "neutral-identical": Views(anew=0.0),
+    "neutral-unshaken": Views(shaken=False),
+    "needs-context": Views(needs=0.21, anew=0.4),
+    "distracted": Views(knows=0.6, finds=0.875),
+}
+"""Models whose need of context is known, otherwise typical: right in every view by an own coin; one that guesses anew in every
+view what it does not know; one that says the same in all; one that guesses anew for patches alone; one that needs the whole as
+often as on ChartQA (PCRI Table 7, 2 x 2, mean of 19 models: 0.21); and one that knows 60 % from the whole, 95 % from a patch."""
 
 
 class Truth(Protocol):
@@ -85,12 +137,29 @@ class Truth(Protocol):
         """Whether an earlier run is drawn with it."""
         ...
 
+    @property
+    def datasets(self) -> Mapping[str, Asked]:
+        """The data sets that it answers, with what is known of them."""
+        ...
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories of its samples that are drawn with it."""
+        ...
+
+    def lacks(self, metric: str) -> str:
+        """Returns why answers that a metric needs are not drawn, or an empty string."""
+        ...
+
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings of a suite under which it answers; none where nothing is known about them."""
         ...
 
-    def draw(self, n: int, suites: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
-        """Returns the paired scores of ``n`` samples under the settings of each suite."""
+    def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> Mapping[str, ScoreTable]:
+        """Returns the paired scores of ``n`` samples by table.
+
+        A table is called by its suite, ``suite/category`` for the samples of one category, or by the data set of a task.
+        """
         ...
 
 
@@ -120,11 +189,24 @@ class Profile:
     """With an earlier run: by how much its accuracy was higher under every setting, clean and no_image excepted."""
     measured: Mapping[str, float] = field(default_factory=dict)
     """Setting to the drop that was published, or filled in, before noise was taken out."""
+    views: Views = field(default_factory=Views)
+    """How it answers patches."""
+    categories: tuple[str, ...] = ()
+    """None: published numbers are of whole data sets."""
 
     @property
     def has_baseline(self) -> bool:
         """Whether an earlier run is drawn with it."""
         return self.churn is not None
+
+    @property
+    def datasets(self) -> dict[str, Asked]:
+        """Its data set, of which nobody has seen the samples."""
+        return {self.dataset: Asked()}
+
+    def lacks(self, metric: str) -> str:
+        """Returns why answers that a metric needs are not drawn, or an empty string."""
+        return not_drawn(metric)
 
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings of a suite under which it answers."""
@@ -141,7 +223,7 @@ class Profile:
         drawn = {
             suite: self._answers(suite, clean, difficulty, rng) for suite in suites if suite != "patches" and self.settings(suite)
         }
-        patches = self._patches(clean, rng) if "patches" in suites else {}
+        patches, attempts = self._views(clean, rng) if "patches" in suites else ({}, None)
         shared: dict[str, Any] = {
             "clean": clean.astype(float),
             "no_image": blind.astype(float),
@@ -151,7 +233,8 @@ class Profile:
         tables = {suite: self._table(scores, shared, rng) for suite, scores in drawn.items()}
         if patches:
             best = {name: views.max(axis=1) for name, views in patches.items()}
-            tables["patches"] = self._table(best, {**shared, "patches_by_setting": patches}, rng)
+            more = {"patches_by_setting": patches, "whole_attempts": attempts}
+            tables["patches"] = self._table(best, {**shared, **more}, rng)
         return tables
 
     def exact(self, n: int, suites: Iterable[str]) -> dict[str, ScoreTable]:
@@ -174,9 +257,10 @@ class Profile:
             by_setting = dict(zip(self.settings(suite), scores.T, strict=True))
             tables[suite] = self._table(by_setting, shared, np.random.default_rng(0))
         if "patches" in suites:
-            patches = self._patches(clean, np.random.default_rng(0))
+            patches, attempts = self._views(clean, np.random.default_rng(0))
             best = {name: views.max(axis=1) for name, views in patches.items()}
-            tables["patches"] = self._table(best, {**shared, "patches_by_setting": patches}, np.random.default_rng(0))
+            more = {"patches_by_setting": patches, "whole_attempts": attempts}
+            tables["patches"] = self._table(best, {**shared, **more}, np.random.default_rng(0))
         return tables
 
     def _blind(self, clean: NDArray[np.bool_], rank: Array) -> NDArray[np.bool_]:
@@ -211,18 +295,31 @@ class Profile:
         scores = clean[:, None] ^ (latent < np.where(clean[:, None], lose, win))
         return dict(zip(self.settings(suite), scores.astype(float).T, strict=True))
 
-    def _patches(self, clean: NDArray[np.bool_], rng: np.random.Generator) -> dict[str, Array]:
-        """Returns the answers to every patch of a model that neither needs the context nor is distracted by it."""
+    def _views(self, clean: NDArray[np.bool_], rng: np.random.Generator) -> tuple[dict[str, Array], Array]:
+        """Returns the answers to every patch of each grid, and to as many attempts at the whole picture, the first one clean."""
         import numpy as np
 
-        knows = (self.clean - self.guess) / (1.0 - self.guess)
-        known = clean & (rng.random(len(clean)) < max(knows, 0.0) / max(self.clean, 1e-12))
+        about, n = self.views, len(clean)
+        knows = (self.clean - self.guess) / (1.0 - self.guess) if about.knows is None else about.knows
+        knows = min(max(knows, 0.0), self.clean)
+        luck = (self.clean - knows) / max(1.0 - knows, 1e-12)
+        known = clean & (rng.random(n) < knows / max(self.clean, 1e-12))
+        shown = np.where(known, rng.random(n) >= about.needs, rng.random(n) < about.finds)
+        anew = rng.random((n, 1)) < about.anew
+        same = np.where(known, rng.random(n) < luck, clean)[:, None]
+
+        def lucky(views: int) -> NDArray[np.bool_]:
+            return np.where(anew, rng.random((n, views)) < luck, same)
+
         found = {}
         for grid in _GRIDS:
-            views = rng.random((len(clean), grid * grid)) < self.guess
-            views[np.arange(len(clean)), rng.integers(grid * grid, size=len(clean))] |= known
-            found[f"patches:{grid}"] = views.astype(float)
-        return found
+            patches = lucky(grid * grid)
+            patches[np.arange(n), rng.integers(grid * grid, size=n)] |= shown
+            found[f"patches:{grid}"] = patches.astype(float)
+        again = lucky(max(_GRIDS) ** 2) if about.shaken else np.repeat(clean[:, None], max(_GRIDS) ** 2, axis=1)
+        attempts = known[:, None] | again
+        attempts[:, 0] = clean
+        return found, attempts.astype(float)
 
     def _table(self, scores: Mapping[str, Array], shared: Mapping[str, Any], rng: np.random.Generator) -> ScoreTable:
         blind = shared["no_image"]
@@ -234,6 +331,18 @@ class Profile:
         return ScoreTable(
             by_setting=scores, baseline_by_setting=earlier, reference_by_setting=dict.fromkeys(scores, blind), **shared
         )
+
+
+def not_drawn(metric: str) -> str:
+    """Returns why no simulated answers give a metric, or an empty string."""
+    if metric in _NOT_DRAWN:
+        return _NOT_DRAWN[metric]
+    if metric.endswith(MACRO):
+        return "mean curves of categories are not simulated"
+    if metric not in metrics.names():
+        return "what answers say beside their scores is not simulated"
+    unhinted = metrics.Needs.UNHINTED_BY_SETTING in metrics.get(metric).needs
+    return "answers without the hint are not simulated" if unhinted else ""
 
 
 def _commonest(n: int, guess: float, rng: np.random.Generator) -> Array:
@@ -308,7 +417,18 @@ def typical(dataset: str = "MMBench") -> Profile:
         drops={name: mean(one.drops[name] for one in own) for name in names},
         helpful={name: mean(one.helpful[name] for one in own) for name in names},
         curve=mean(one.curve for one in own),
+        views=TYPICAL,
     )
+
+
+def viewed(name: str, dataset: str = "MMBench") -> Profile:
+    """Returns the typical model with the need of context that :data:`VIEWS` has under a name.
+
+    The distracted one is right on 60 % of the pictures, so that patches can do better, and as often as a guess without them.
+    """
+    one = replace(typical(dataset), name=name, views=VIEWS[name])
+    knows = VIEWS[name].knows
+    return replace(one, clean=knows, blind=one.guess) if knows else one
 
 
 def benchmark_of(dataset: str) -> str:
@@ -327,7 +447,15 @@ def profile(name: str, dataset: str = "", offered: Iterable[str] = ()) -> Profil
     for candidate in (name.lower(), f"{benchmark_of(dataset)}/{name}".lower()):
         if candidate in known:
             return published()[known[candidate]]
-    raise UnknownName("profile", name, offered or list(published()))
+    known_names = list(offered) or list(published())
+    raise UnknownName("profile", name, known_names, more="" if did_you_mean(name, known_names) else _meant(name, known_names))
+
+
+def _meant(name: str, offered: Iterable[str]) -> str:
+    """Returns a question after the offered name of which a part is near: a model without its benchmark, or a family."""
+    parts = {part.lower(): one for one in offered for part in re.split(r"[/-]|(?<=[a-zA-Z])(?=[\d.])", one)}
+    near = difflib.get_close_matches(name.lower(), list(parts), n=1)
+    return f"Did you mean one like {parts[near[0]]!r}?" if near else ""
 
 
 @cache
@@ -356,6 +484,7 @@ def _profile(benchmark: str, model: str) -> Profile:
         helpful={name: max(share, CHURN / 10.0 - true[name]) for name, share in helpful.items()},
         curve=gain / 3.0,
         measured=measured,
+        views=TYPICAL,
     )
 
 
@@ -519,6 +648,12 @@ class Recorded:
     """Suite to setting to scores, shape (N,)."""
     patches: Mapping[str, Array]
     """Setting ``patches:n`` to the scores of every patch."""
+    attempts: Array | None = None
+    """Scores of attempts at the whole picture, shape (N, M); None where the run made none."""
+    labels: tuple[str, ...] = ()
+    """The category of each sample, empty for none."""
+    floors_within: Array | None = None
+    """As ``floors``, of the samples of the same category alone."""
     has_baseline: bool = False
 
     @property
@@ -526,11 +661,28 @@ class Recorded:
         """How many samples the run asked."""
         return len(self.clean)
 
+    @property
+    def datasets(self) -> dict[str, Asked]:
+        """Its data set; what is measured beside scores is not drawn."""
+        return {self.dataset: Asked()}
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories of its samples."""
+        return tuple(sorted(set(self.labels) - {""}))
+
+    def lacks(self, metric: str) -> str:
+        """Returns why answers that a metric needs are not drawn, or an empty string."""
+        needs = metrics.get(metric).needs if metric in metrics.names() else ()
+        if metrics.Needs.WHOLE_ATTEMPTS in needs and self.attempts is None:
+            return "the run made no attempts at whole pictures"
+        return not_drawn(metric)
+
     def settings(self, suite: str) -> tuple[str, ...]:
         """Returns the settings of a suite that the run measured."""
         return tuple(self.by_suite.get(suite, ()))
 
-    def draw(self, n: int, suites: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
+    def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the scores of source images that are drawn with replacement until there are ``n`` samples."""
         import numpy as np
 
@@ -547,13 +699,26 @@ class Recorded:
         blind = self.blind[drawn]
         known = {"clean": self.clean, "chances": self.chances, "floors": self.floors}
         shared: dict[str, Any] = {name: values[drawn] for name, values in known.items()} | {"no_image": blind, "groups": groups}
-        tables = {}
-        for suite in suites:
-            scores = {name: values[drawn] for name, values in self.by_suite.get(suite, {}).items()}
-            views = {name: values[drawn] for name, values in self.patches.items()} if suite == "patches" else None
-            others = dict.fromkeys(scores, blind)
-            tables[suite] = ScoreTable(by_setting=scores, patches_by_setting=views, reference_by_setting=others, **shared)
-        return tables
+        found = {}
+        labels = np.asarray(self.labels)[drawn] if self.labels else np.full(n, "")
+        for name in sorted(tables):
+            suite, _, category = name.partition("/")
+            if suite not in found:
+                scores = {name: values[drawn] for name, values in self.by_suite.get(suite, {}).items()}
+                views = {name: values[drawn] for name, values in self.patches.items()} if suite == "patches" else None
+                tried = None if views is None or self.attempts is None else self.attempts[drawn]
+                found[suite] = ScoreTable(
+                    by_setting=scores,
+                    patches_by_setting=views,
+                    whole_attempts=tried,
+                    reference_by_setting=dict.fromkeys(scores, blind),
+                    **shared,
+                )
+            if category:
+                kept = labels == category
+                within = None if self.floors_within is None else self.floors_within[drawn][kept]
+                found[name] = replace(rows_of(found[suite], kept), floors=within)
+        return found
 
 
 def recorded(run: Path) -> list[Recorded]:
@@ -589,9 +754,16 @@ def _recorded(replay: Replay, cells: Iterable[Cell]) -> Recorded:
     for setting, result in results.items():
         if setting not in (CLEAN, NO_IMAGE):
             family = family_and_level(setting)[0].rpartition("+")[2]
-            suite = {"patches": "patches", "ladder": "resolution"}.get(family, "corruptions")
+            suite = {"patches": "patches", "ladder": "resolution", "attempts": ""}.get(family, "corruptions")
             by_suite.setdefault(suite, {})[str(setting)] = result.values
+    by_suite.pop("", None)  # attempts have no test of their own
     clean = results[CLEAN]
+    tried = [result.attempts for setting, result in results.items() if setting.steps[-1].name == "attempts"]
+    labels = [sample.category for sample in clean.samples]
+    within = np.zeros(len(labels))
+    for category in set(labels):
+        kept = [label == category for label in labels]
+        within[kept] = floor([one for one in clean.samples if one.category == category]).scores
     return Recorded(
         name=f"{clean.cell.model}",
         dataset=clean.cell.dataset,
@@ -601,5 +773,8 @@ def _recorded(replay: Replay, cells: Iterable[Cell]) -> Recorded:
         floors=floor(clean.samples).scores,
         groups=tuple(sample.group or sample.id for sample in clean.samples),
         by_suite=by_suite,
-        patches={str(setting): result.by_view for setting, result in results.items() if result.views > 1},
+        patches={str(setting): result.by_view for setting, result in results.items() if setting.steps[-1].name == "patches"},
+        attempts=max(tried, key=lambda scores: scores.shape[1], default=None),
+        labels=tuple(labels),
+        floors_within=within,
     )

@@ -63,6 +63,7 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
         math.nan if math.isnan(low) else confidence,
         valid=not refusal,
         reason="; ".join(part for part in (refusal, undefined, note, _covered(record, table)) if part),
+        counts_settings=record.counts_settings,
         at=at,
     )
 

@@ -168,6 +168,9 @@ class Metric:
     best_patch_is_enough: bool = False
     """Whether value, interval and gate are a function of each sample's best patch and the number of patches: a model need not be
     asked about further patches of a sample once one is right."""
+    counts_settings: bool = False
+    """Whether it is the share of settings on one side of a line, which noise carries settings across: how many samples would
+    decide a bound on it is not known."""
     reach: Reach | None = field(default=None, repr=False)
     """Which values there can be under given circumstances; None where nothing is known beside ``bounds``."""
 

@@ -113,6 +113,7 @@ def metric(
     monotone: Mapping[Needs, Direction] | None = None,
     not_monotone: Mapping[Needs, str] | None = None,
     best_patch_is_enough: bool = False,
+    counts_settings: bool = False,
     reach: Reach | None = None,
     replace: bool = False,
 ) -> Callable[[Function], Function]:
@@ -139,6 +140,7 @@ def metric(
             for the scores of the judged model (under perturbation, where it reads such).
         not_monotone: arguments of which a rising score may move it either way, and why; takes back what ``better`` claims.
         best_patch_is_enough: whether it depends on patches by each sample's best one, and their number, alone.
+        counts_settings: whether it is the share of settings on one side of a line.
         reach: computes the lowest and the highest possible value from what is known before anything is measured.
         replace: take the place of a registered metric of that name.
 
@@ -173,6 +175,7 @@ def metric(
             dict(monotone or {}),
             dict(not_monotone or {}),
             best_patch_is_enough,
+            counts_settings,
             reach,
         )
         REGISTRY.add(record.name, record, replace=replace, origin=function.__module__)

@@ -13,14 +13,6 @@ from pytest_vlmrobust.core.words import quantity
 
 from .rules import Bound, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver, decimals_needed
 
-FURTHER = 1.0 / 3.0
-"""By how many standard errors the true value of what did not decide is taken to lie further from its bound.
-
-Values that do not decide lie nearer to the bound than the truth: those further away decided. By the normal approximation, the
-median advice then decides with probability .63 where the truth lies one standard error from the bound, and .94 at two; taken as
-seen, with .85 and .99.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -92,7 +84,8 @@ def judge_rule(
         return _waive(rule, estimate, _verdict(rule, outcome, reason), waivers, today)
     if outcome is Outcome.INCONCLUSIVE and measured:
         needed = _needed(evidence)
-        undecided = replace(_verdict(rule, outcome, f"{reason}; {_said(needed)}"), samples_needed=needed.samples)
+        undecided = replace(_verdict(rule, outcome, f"{reason}; {_said(needed)}"), samples_needed=needed.most)
+        undecided = replace(undecided, samples_needed_least=needed.least)
         return _waive(rule, estimate, undecided, waivers, today)
     return _verdict(rule, outcome, reason)
 
@@ -167,21 +160,28 @@ def _comparison(evidence: Evidence) -> str:
 
 
 def _said(needed: SamplesNeeded) -> str:
-    return (
-        f"about {quantity(needed.samples, 'sample')} would decide it"
-        if needed.samples is not None
-        else f"samples needed: {needed.reason}"
-    )
+    """Returns ``about 400 to 900 samples would decide it``, of which half and nine in ten do if the value is the true one."""
+    if needed.least is None or needed.most is None:
+        return f"samples needed: {needed.reason}"
+    least, most = _rounded_up(needed.least), _rounded_up(needed.most)
+    between = f"{least} to " if least < most else ""
+    return f"about {between}{quantity(most, 'sample')} would decide it"
+
+
+def _rounded_up(count: int) -> int:
+    """Returns the next number of two digits and zeros: a single value tells no more of what is needed."""
+    unit: int = 10 ** max(len(str(count)) - 2, 0)
+    return -(-count // unit) * unit
 
 
 def _needed(evidence: Evidence) -> SamplesNeeded:
-    """Returns with how many samples this value would pass, or fail when it lies outside of the bound."""
+    """Returns between how many samples this value would pass, or fail when it lies outside of the bound."""
     rule, estimate = evidence.rule, evidence.estimate
     inside = rule.bound.admits(estimate.value)
     low, high = evidence.passing if inside else evidence.failing
     risk = rule.treatment.alpha_pass if inside else _risk_of_failing(rule, evidence.tests)
     seen = replace(estimate, low=low, high=high, confidence=1.0 - 2.0 * risk)
-    return samples_to_decide(seen, *rule.bound.ends, further=FURTHER)
+    return samples_to_decide(seen, *rule.bound.ends)
 
 
 def _inequality(bound: Bound, digits: int) -> str:

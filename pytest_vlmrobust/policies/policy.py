@@ -125,6 +125,7 @@ class Policy:
             waiver=worst.waiver,
             target=worst.target,
             samples_needed=worst.samples_needed,
+            samples_needed_least=worst.samples_needed_least,
         )
 
 

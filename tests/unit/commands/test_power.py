@@ -57,7 +57,7 @@ def test_a_table_has_a_line_for_each_profile_and_what_keeps_it_from_go(policy: s
     arguments = ("--table", "--samples", "400", "--runs", "5", "--profile", "MMBench/Qwen3-VL-8B")
     said = printed(capsys, policy, *arguments, "--shift", "mean_drop=25pp").splitlines()
     assert said[0] == "### mine"
-    assert said[2].startswith("| true model | data set | n | GO | NO-GO | INCONCLUSIVE |")
+    assert said[2].startswith("| true model | dataset | n | GO | NO-GO | INCONCLUSIVE |")
     assert "| MMBench/Qwen3-VL-8B with mean_drop 0.25 | MMBench | 400 | 0.00 | 1.00 | 0.00 | mean-drop 1.00 |" in said
 
 
@@ -94,6 +94,7 @@ def test_how_many_samples_decide_is_a_range(policy: str, capsys: Captured) -> No
     ("arguments", "said"),
     [
         (["--profile", "Qwen3-VL-8C"], "unknown profile 'Qwen3-VL-8C'. Did you mean"),
+        (["--profile", "gema"], "Did you mean one like 'M"),
         (["--profile", "equal-to-baselines"], "Did you mean 'equal-to-baseline'?"),
         (["--profile", "./runs/gone"], "--profile ./runs/gone: there is no such directory"),
         (["--profile", "runs/2026/gone"], "--profile runs/2026/gone: there is no such directory"),
@@ -105,6 +106,61 @@ def test_how_many_samples_decide_is_a_range(policy: str, capsys: Captured) -> No
 )
 def test_what_cannot_be_simulated_is_refused(policy: str, arguments: list[str], said: str, capsys: Captured) -> None:
     assert said in printed(capsys, policy, "--samples", "50", "--runs", "1", *arguments, code=4)
+
+
+def test_an_unknown_policy_is_the_argument_and_not_an_option(capsys: Captured) -> None:
+    said = printed(capsys, "defautl", code=4)
+    assert said.startswith("vlmrobust: POLICY 'defautl': there is no file")
+    assert "Did you mean 'default'?" in said
+    assert "--vlm-thresholds" not in said
+
+
+@pytest.mark.parametrize("option", ["runs", "models", "samples"])
+def test_a_number_below_one_is_refused_by_its_name(option: str, capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["power", "default", f"--{option}", "0"])
+    assert f"'0' is no number of {option}. Expected 1 or more" in capsys.readouterr().err
+
+
+def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: Path, capsys: Captured) -> None:
+    more = tmp_path / "more.yaml"
+    more.write_text("version: 1\nrules:\n- {id: cider, metric: corpus_score, min: 50%}\n", encoding="utf-8")
+    arguments = (policy, str(more), "--samples", "100", "--runs", "2", "--no-search", "--profile", "typical")
+    said = printed(capsys, *arguments).splitlines()
+    assert said[1].endswith(", given that cider is kept")
+    assert "  not simulated, and taken as kept: cider: the number that a benchmark publishes for all of its answers" in said[5]
+    assert "| GO (given that cider is kept) |" in printed(capsys, *arguments, "--table")
+
+
+def test_a_policy_of_which_nothing_is_simulated_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    own = tmp_path / "mine.yaml"
+    own.write_text("version: 1\nrules:\n- {id: cider, metric: corpus_score, min: 50%}\n", encoding="utf-8")
+    said = printed(capsys, str(own), "--samples", "100", "--runs", "2", code=4)
+    assert "no rule of mine can be simulated: cider the number that a benchmark publishes" in said
+
+
+def test_the_observatory_is_simulated_on_the_embedded_collections(capsys: Captured) -> None:
+    (row,) = as_json(capsys, "observatory", "--dataset", "words", "--samples", "40", "--runs", "1", "--profile", "one-cell")
+    assert (row["dataset"], row["given"], row["not_simulated"]) == ("words", "", {})
+    assert row["decisions"]["NO-GO"] == 1.0
+    assert row["rules"]["one-place-for-all"] == {"FAIL": 1.0}
+    for arguments, said in (
+        (["--profile", "one-sel"], "Did you mean 'one-cell'?"),
+        (["--dataset", "face"], "Did you mean 'faces'?"),
+        (["--shift", "mean_drop=1pp"], "this policy is about the Observatory's tasks"),
+    ):
+        assert said in printed(capsys, "observatory", "--runs", "1", *arguments, code=4)
+
+
+@pytest.mark.parametrize("name", ["pcri", "rci", "strict", "default", "robustbench", "resbench"])
+def test_of_shipped_policies_no_rule_is_taken_as_kept(name: str) -> None:
+    from pytest_vlmrobust.commands.power import _policy
+    from pytest_vlmrobust.evaluation.power import plan
+    from pytest_vlmrobust.evaluation.profiles import typical
+
+    planned = plan(_policy([name]), typical())
+    assert planned.tests
+    assert planned.left_out == {}
 
 
 def test_without_a_policy_it_says_what_to_name(capsys: Captured) -> None:

@@ -67,7 +67,7 @@ class Plain(Simulation):
     """Judges every test of every rule by its real interval."""
 
     def _decisive(self, rule, tests, tables, known):  # type: ignore[no-untyped-def]
-        return [self._judged(rule, test, self._estimate(suite, test, tables, known)) for suite, test in tests]
+        return [self._judged(rule, test, self._estimate(suite, test, tables, known), tables[suite]) for suite, test in tests]
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,69 @@ def test_rules_that_are_not_simulated_are_said() -> None:
         rule("baseline_drop", high=0.1),
         rule("identity_drop", high=0.1),
     )
-    planned = plan(policy(*rules, suites=("corruptions", "observatory")), NOTHING)
+    more = (
+        rule("fixation_rate", high=0.5, id="pointing", where=Scope(dataset=("*.pointing",))),
+        rule("fixation_rate", high=0.5, id="elsewhere", where=Scope(dataset=("MMMU*",))),
+        rule("accuracy_drop", high=0.1, id="of-a-part", where=Scope(category=("ocr",))),
+        rule("corpus_score", low=0.1),
+        rule("pcri_matched", low=-0.1, id="another-suite"),
+    )
+    planned = plan(policy(*rules, *more, suites=("corruptions", "observatory")), NOTHING)
     assert set(planned.tests) == {"mean_drop"}
-    assert set(planned.left_out) == {"identity_drop", "observatory"}
-    assert set(planned.idle) == {"warns", "other", "baseline_drop"}
+    assert planned.left_out == {
+        "identity_drop": "is about a suite that is not simulated here",
+        "pointing": "is about a suite that is not simulated here",
+        "of-a-part": "is about the category ocr, and nothing-lost has none",
+        "corpus_score": "the number that a benchmark publishes for all of its answers is not simulated",
+        "observatory": "profiles answer questions; models at the Observatory's tasks are simulated where a policy asks for no "
+        "other suite",
+    }
+    assert planned.given == "given that identity_drop, pointing, of-a-part, corpus_score are kept"
+    assert set(planned.idle) == {"warns", "other", "baseline_drop", "elsewhere", "another-suite"}
     assert planned.shortfalls == (
         "rule other meets no test, and coverage asks that all rules do",
         "rule baseline_drop asks for --vlm-baseline",
     )
+
+
+MATCHED = rule("pcri_matched", low=-0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("neutral-independent", Outcome.PASS),
+        ("neutral-identical", Outcome.PASS),
+        ("neutral-guesses", Outcome.PASS),
+        ("neutral-unshaken", Outcome.INCONCLUSIVE),  # docs/patches.md: what luck may explain is never FAIL, nor PASS
+        ("needs-context", Outcome.PASS),
+        ("distracted", Outcome.FAIL),
+    ],
+)
+def test_patches_are_compared_with_as_many_attempts(name: str, outcome: Outcome) -> None:
+    truth = profiles.viewed(name)
+    found = Simulation(policy(MATCHED, suites=("patches",)), truth, TODAY)
+    assert [test.setting for _, test in found.planned.tests["pcri_matched"]] == ["patches:2", "patches:3"]
+    assert found.run(853, 10, np.random.default_rng(0)).outcomes["pcri_matched"].get(outcome, 0.0) >= 0.9
+
+
+def test_a_rule_on_patches_is_kept_and_broken_by_three_standard_errors() -> None:
+    """As a single bound on a ratio: Phi(3 - 1.645) = .91 to pass, and for FAIL two grids share the risk, Phi(3 - 1.96) = .85."""
+    own = policy(MATCHED, suites=("patches",))
+    moved = margins.Margins(own, 853, np.random.default_rng(0))
+    for breaks, outcome in ((False, Outcome.PASS), (True, Outcome.FAIL)):
+        (found,) = moved.profiles(profiles.typical(), breaks=breaks, rule="pcri_matched")
+        shares = Simulation(own, found, TODAY).run(853, 30, np.random.default_rng(1)).outcomes["pcri_matched"]
+        assert shares.get(outcome, 0.0) > 0.6, (breaks, shares)
+
+
+def test_what_keeps_one_bound_by_three_standard_errors_keeps_the_others_too() -> None:
+    loose, tight = rule("mean_drop", high=0.05, id="loose"), rule("mean_drop", high=0.03, id="tight")
+    moved = margins.Margins(policy(loose, tight), 853, np.random.default_rng(0))
+    (found,) = moved.profiles(profiles.typical(), breaks=False, rule="tight")
+    assert found.name == "keeps-3se:tight"
+    with pytest.raises(UsageError, match="what moves it there brings nearer tight"):
+        moved.profiles(profiles.typical(), breaks=False, rule="loose")
 
 
 def test_several_models_all_have_to_be_go() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import date
 from statistics import NormalDist
 
@@ -285,17 +286,21 @@ def test_either_end_of_a_range_takes_half_of_the_risk_of_failing() -> None:
 
 
 def test_the_undecided_says_how_many_samples_would_decide() -> None:
-    """869 * ((1.644854 + 0.841621) * 0.0152 / (0.02 + 0.0152 / 3))^2: the bound is 2 pp away, the standard error 1.52 pp.
-
-    The true value is taken to lie a third of a standard error further away: values that do not decide lie nearer than it.
-    """
+    """869 * ((1.644854 + z) * 0.0152 / 0.02)^2, z = 0 and 1.281552: the bound is 2 pp away, the standard error 1.52 pp."""
     verdict = judged(normal(0.03, 0.0152), rule(treatment=INTERVAL))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert verdict.samples_needed == math.ceil(869 * ((1.6448536 + 0.8416212) * 0.0152 / (0.02 + 0.0152 / 3.0)) ** 2)
-    assert verdict.reason.endswith(f"; about {verdict.samples_needed} samples would decide it")
+    assert verdict.samples_needed_least == math.ceil(869 * (1.6448536 * 0.0152 / 0.02) ** 2) == 1359
+    assert verdict.samples_needed == math.ceil(869 * ((1.6448536 + 1.2815516) * 0.0152 / 0.02) ** 2) == 4299
+    assert verdict.reason.endswith("; about 1400 to 4300 samples would decide it")
     on_it = judged(normal(0.05, 0.01), rule(treatment=INTERVAL))
     assert on_it.samples_needed is None
     assert on_it.reason.endswith("; samples needed: the value lies on the bound, which no number of samples decides")
+
+
+def test_of_a_share_of_settings_nobody_knows_how_many_samples_would_decide() -> None:
+    verdict = judged(replace(normal(0.03, 0.0152), counts_settings=True), rule(treatment=INTERVAL))
+    assert (verdict.outcome, verdict.samples_needed, verdict.samples_needed_least) == (Outcome.INCONCLUSIVE, None, None)
+    assert verdict.reason.endswith("; samples needed: not known for a share of settings, which noise carries across its line")
 
 
 def test_without_the_scores_a_wider_interval_stands_in_and_a_narrower_one_does_not() -> None:

@@ -106,7 +106,7 @@ def test_the_summary() -> None:
 
 
 def test_what_is_not_passed_comes_with_its_reason() -> None:
-    why = "does not decide; about 97 samples would decide it"
+    why = "does not decide; about 97 to 310 samples would decide it"
     undecided = dataclasses.replace(record("m-d-fog:mid", Outcome.INCONCLUSIVE), reason=why)
     lines = summary([record("m-d-fog:low"), undecided], NOTHING).splitlines()
     assert lines[-1] == f"- INCONCLUSIVE `m-d-fog:mid`: {why}"
