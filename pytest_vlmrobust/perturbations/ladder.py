@@ -53,8 +53,8 @@ def aligned_size(height: int, width: int, long_edge: int) -> tuple[int, int]:
 
 # Preprocessing: a small picture made as large as a higher rung of the resolution ladder, with or without more to see.
 #
-# Res-Bench, Table 3, asks what a low resolution takes away: information, or tokens. ``resolution:224+pad_white:448`` has the tokens
-# of 448 pixels and the information of 224.
+# Res-Bench, Table 3, asks what a low resolution takes away: information, or tokens. ``resolution:224+pad_white:448`` has the
+# tokens of 448 pixels and the information of 224.
 
 
 WHITE: Color = (255, 255, 255)

@@ -32,10 +32,10 @@ from .text import final_words, plain, straightened, tagged
 
 # Of all the boxes that a text states, which ones are the answer? Those that go on with one another, up to the last.
 #
-# Boxes of different attributes, one after the other, are one answer, whatever remarks stand between them. A box that takes the
-# place of another begins a new answer. What the new answer leaves out is owed: the model gave a box, and nobody can tell
-# whether it still stands. An answer that owes a box is none, unless the text says that it replaces all that stood before or is about another
-# picture.
+# Boxes of different attributes, one after the other, are one answer, whatever remarks stand between them. A box that takes
+# the place of another begins a new answer. What the new answer leaves out is owed: the model gave a box, and nobody can tell
+# whether it still stands. An answer that owes a box is none, unless the text says that it replaces all that stood before or
+# is about another picture.
 
 
 UNNAMED: Final = frozenset({"bare", "none_found"})

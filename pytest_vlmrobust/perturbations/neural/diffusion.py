@@ -34,10 +34,10 @@ from .importing import DTYPES, importing
 
 # What an illusion is made to look like: prompts composed of scene, style and light, and the published scales.
 #
-# The Perceptual Observatory publishes the template ``[scene] x [style] x [light or colour]``, the negative prompt and the scales;
-# the list of values that its section 9.3 announces is not in the published text, and no code for it was released. The values below
-# are therefore ours: scenes after those its figures show and those of its predecessor IllusionBench, one combination for each of
-# the 15 variants.
+# The Perceptual Observatory publishes the template ``[scene] x [style] x [light or colour]``, the negative prompt and the
+# scales; the list of values that its section 9.3 announces is not in the published text, and no code for it was released. The
+# values below are therefore ours: scenes after those its figures show and those of its predecessor IllusionBench, one
+# combination for each of the 15 variants.
 
 
 NEGATIVE = "glitch, low quality"

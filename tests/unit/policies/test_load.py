@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.errors import PolicyError
-from pytest_vlmrobust.policies import Bound, Judge, OnInconclusive, Policy, Scope, Slip, Tier, load, load_policy
+from pytest_vlmrobust.policies import Bound, Judge, OnInconclusive, Policy, Scope, Slip, Tier, load_policy, slips
 from pytest_vlmrobust.policies.load import meant
 from pytest_vlmrobust.policies.policy import policy_content
 
@@ -329,10 +329,10 @@ def test_another_name_is_no_slip(glob: str, name: str) -> None:
 
 def test_slips_of_a_scope_are_those_globs_that_match_nothing() -> None:
     names = {"model": ["qwen", "tiny"], "dataset": {"my"}}
-    assert load(Scope(model=("qwn", "tiny"), dataset=("ym",), setting=("fogg",)), names) == [
+    assert slips(Scope(model=("qwn", "tiny"), dataset=("ym",), setting=("fogg",)), names) == [
         Slip("model", "qwn", "qwen"),
         Slip("dataset", "ym", "my"),
     ]
-    assert load(Scope(model=("qwen", "qwn")), names) == []  # the one that is meant is there
-    assert load(Scope(model=("qwe*",), dataset=("other",)), names) == []
-    assert load(Scope(), names) == []
+    assert slips(Scope(model=("qwen", "qwn")), names) == []  # the one that is meant is there
+    assert slips(Scope(model=("qwe*",), dataset=("other",)), names) == []
+    assert slips(Scope(), names) == []
