@@ -29,11 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pytest_vlmrobust.metrics import ScoreTable, intervals, observatory_intervals
+from pytest_vlmrobust.metrics import ScoreTable, intervals, observatory
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
-from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest
-from pytest_vlmrobust.metrics.statistics.maxima import largest_few_lower, largest_few_upper
-from pytest_vlmrobust.metrics.statistics.means import MeanTest
+from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest
+from pytest_vlmrobust.metrics.statistics.multiple import largest_few_lower, largest_few_upper
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_interval
 
 Array = NDArray[np.float64]
@@ -248,7 +247,7 @@ def _ratio(
         return 2.0 * loss, before, intervals.mean_relative_corruption_error(table, None, LEVEL)
     if metric == "split_transfer_retention":
         before = ratio_interval(average, clean, clusters, LEVEL)
-        return 1.0 - loss, before, observatory_intervals.split_retention(table, None, LEVEL)
+        return 1.0 - loss, before, observatory.split_retention(table, None, LEVEL)
     if metric == "mean_corruption_error":
         errors, others = 1.0 - now, 1.0 - blind
         value = errors.mean(axis=0) / others.mean(axis=0)

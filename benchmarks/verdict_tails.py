@@ -19,14 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from pytest_vlmrobust.metrics.statistics.clusters import Clusters
-from pytest_vlmrobust.metrics.statistics.contrasts import SHARED_CLEAN, restricted_score, restricted_tail, score_ratio_interval
-from pytest_vlmrobust.metrics.statistics.differences import TangoTest
-from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest
-from pytest_vlmrobust.metrics.statistics.means import MeanTest
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value
+from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest
+from pytest_vlmrobust.metrics.statistics.paired import TangoTest, tango_lower, tango_statistic, tango_upper
 from pytest_vlmrobust.metrics.statistics.proportions import judged_proportion_interval, wilson_interval
-from pytest_vlmrobust.metrics.statistics.quantiles import critical_value
-from pytest_vlmrobust.metrics.statistics.tango import tango_lower, tango_statistic, tango_upper
+from pytest_vlmrobust.metrics.statistics.ratios import SHARED_CLEAN, restricted_score, restricted_tail, score_ratio_interval
 
 Array = NDArray[np.float64]
 

@@ -49,7 +49,7 @@ from scipy import stats
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
-from pytest_vlmrobust.metrics.statistics import differences, tango
+from pytest_vlmrobust.metrics.statistics import paired
 from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment
 from pytest_vlmrobust.policies.judge import judge_rule
 from pytest_vlmrobust.policies.rules import OnInconclusive
@@ -215,7 +215,7 @@ def _questions(label: str, measure: Measure, whole: Draw) -> list[Question]:
 @contextlib.contextmanager
 def _no_flips_twice() -> Iterator[None]:
     """Bounds no drop twice for the same counts of flips: they return in many runs, and take most of the time."""
-    bound, known = tango.exact_lower, dict[tuple[float, ...], float]()
+    bound, known = paired.exact_lower, dict[tuple[float, ...], float]()
 
     def recalled(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
         counts = list(zip(harmful.tolist(), helpful.tolist(), n.tolist(), strict=True))
@@ -225,7 +225,7 @@ def _no_flips_twice() -> Iterator[None]:
             known.update(((*one, tail), low) for one, low in zip(new, found, strict=True))
         return np.array([known[(*one, tail)] for one in counts])
 
-    with mock.patch.object(tango, "exact_lower", recalled), mock.patch.object(differences, "exact_lower", recalled):
+    with mock.patch.object(paired, "exact_lower", recalled), mock.patch.object(paired, "exact_lower", recalled):
         yield
 
 

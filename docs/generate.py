@@ -28,7 +28,7 @@ from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.datasets.benchmarks import SHIPPED, Benchmark, read_benchmarks
 from pytest_vlmrobust.evaluation.policy_files import known_metrics
-from pytest_vlmrobust.metrics.description import describe, plain
+from pytest_vlmrobust.metrics.estimation import describe, plain
 from pytest_vlmrobust.metrics.families import FamilyProperty
 from pytest_vlmrobust.metrics.record import Metric
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH

@@ -15,8 +15,8 @@ from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.ranking import QUANTITIES, Board, Difference, FamilyDrops, Standing
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.metrics.side_by_side import SideBySide
-from pytest_vlmrobust.metrics.statistics.contests import Contest, place_intervals, places
-from pytest_vlmrobust.metrics.statistics.differences import BoundTest, largest_bounds
+from pytest_vlmrobust.metrics.statistics.multiple import Contest, place_intervals, places
+from pytest_vlmrobust.metrics.statistics.paired import BoundTest, largest_bounds
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,11 +19,11 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Setting
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
-from pytest_vlmrobust.metrics.selections import low_settings
-from pytest_vlmrobust.metrics.statistics.contrasts import ratio_p_values
-from pytest_vlmrobust.metrics.statistics.differences import BoundTest, TangoTest
-from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest
-from pytest_vlmrobust.metrics.statistics.quantiles import one_sided
+from pytest_vlmrobust.metrics.completeness import low_settings
+from pytest_vlmrobust.metrics.statistics.clusters import one_sided
+from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
+from pytest_vlmrobust.metrics.statistics.paired import BoundTest, TangoTest
+from pytest_vlmrobust.metrics.statistics.ratios import ratio_p_values
 from pytest_vlmrobust.policies import Extent, Judge, JudgedTest, OnNotApplicable, Policy, Rule, Tier
 from pytest_vlmrobust.policies.policy import WORST_FIRST
 

@@ -19,7 +19,7 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.metrics.wording import listed
+from pytest_vlmrobust.metrics.completeness import listed
 from pytest_vlmrobust.policies import Judge, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
 
 from . import profiles

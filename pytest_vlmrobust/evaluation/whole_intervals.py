@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.metrics.statistics.clusters import Clusters
-from pytest_vlmrobust.metrics.statistics.jackknife import guarded_jackknife_interval, joined
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackknife_interval, joined
 from pytest_vlmrobust.scoring import Sums
 
 Array = NDArray[np.float64]

@@ -6,21 +6,36 @@ that a gate can judge; :func:`estimate` applies one to a :class:`ScoreTable` and
 
 from __future__ import annotations
 
+from .accuracy import (
+    FlipRates,
+    accuracy,
+    accuracy_above_chance,
+    accuracy_drop,
+    chance_floor,
+    clean_accuracy,
+    flip_rates,
+    harmful_flip_rate,
+    helpful_flip_rate,
+    relative_corruption_error,
+    visual_gain,
+)
 from .baseline import (
     ChangedSamples,
     baseline_drop,
     changed_samples,
     drop_increase,
+    gain_interval,
+    hint_gain,
     mean_baseline_drop,
+    thinking_gain,
 )
-from .boxes import Overlap, intersection_over_union, match_eyes, mean_overlap
+from .boxes import Overlap, intersection_over_union, match_eyes, mean_overlap, told_overlap
 from .categories import (
     category_sensitivity,
     corruption_error_by_category,
     drop_by_category,
     estimates_by_category,
 )
-from .chance import chance_floor
 from .completeness import applicable
 from .corruption import (
     benign_at_low,
@@ -37,8 +52,7 @@ from .corruption import (
     worst_case_drop,
     worst_tenth_drop,
 )
-from .curve_noise import debiased_continuous_error, split_continuous_error, wobble_p_value
-from .diagnostics import coverage, fixation, grid_distance
+from .curve_intervals import debiased_continuous_error, split_continuous_error, wobble_p_value
 from .estimation import estimate
 from .evidence import (
     SettingEvidence,
@@ -46,31 +60,31 @@ from .evidence import (
     p_value,
     worst_case_lower_bound,
 )
-from .families import FAMILY_METRICS, FamilyProperty
-from .gains import gain_interval, hint_gain, thinking_gain
+from .families import (
+    FAMILY_METRICS,
+    FamilyProperty,
+    identity_accuracy,
+    scale_consistency,
+    scale_consistency_interval,
+    scale_gain,
+    scale_gain_interval,
+    split_group_gap,
+    split_position_gap,
+    split_transfer_retention,
+)
 from .luck import pcri_chance, pcri_excess, pcri_matched, pcri_neutral, pcri_placebo, pcri_split
 from .observatory import (
     GroupMean,
+    HumanReference,
     group_gap,
     group_means,
+    human_reference,
     identity_drop,
     identity_drop_by_split,
     position_gap,
     signed_group_gap,
     signed_group_gap_interval,
     transfer_retention,
-)
-from .paired import (
-    FlipRates,
-    accuracy,
-    accuracy_above_chance,
-    accuracy_drop,
-    clean_accuracy,
-    flip_rates,
-    harmful_flip_rate,
-    helpful_flip_rate,
-    relative_corruption_error,
-    visual_gain,
 )
 from .patch_intervals import RangeTest, patch_contribution_intervals, pcri_range_test
 from .patches import (
@@ -84,8 +98,7 @@ from .patches import (
     rci_band,
     rci_correlation,
 )
-from .people import HumanReference, human_reference
-from .pointing import GridError, fixation_rate, grid_error
+from .pointing import GridError, coverage, fixation, fixation_rate, grid_distance, grid_error
 from .record import Circumstances, Coverage, Metric, Needs
 from .registry import AMBIGUOUS, REGISTRY, ambiguous_message, get, metric, names
 from .resolution import (
@@ -102,7 +115,6 @@ from .resolution import (
     resolution_slope,
     resolution_wobble,
 )
-from .scaling import scale_consistency, scale_consistency_interval, scale_gain, scale_gain_interval
 from .severity import (
     TIERS,
     TierShares,
@@ -114,15 +126,9 @@ from .severity import (
     tail_share,
     tier_shares,
 )
-from .splits import identity_accuracy, split_group_gap, split_position_gap, split_transfer_retention
-from .statistics.effective import (
-    EffectiveSize,
-    effective_size,
-)
-from .statistics.multiplicity import (
-    benjamini_hochberg,
-    holm,
-)
+from .statistics.clusters import EffectiveSize, effective_size
+from .statistics.multiple import benjamini_hochberg, holm
+from .statistics.paired import paired_drop_interval
 from .statistics.power import (
     UndecidedZone,
     minimum_detectable_drop,
@@ -130,10 +136,8 @@ from .statistics.power import (
     undecided_zone,
 )
 from .statistics.proportions import exact_interval, finite_interval
-from .statistics.tango import paired_drop_interval
 from .stratified import stratified_drop
 from .table import ScoreTable
-from .told_boxes import told_overlap
 from .validity import does_the_task, exceeds_the_prompt
 
 __all__ = [

@@ -13,12 +13,11 @@ from numpy.typing import ArrayLike
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 
+from .completeness import listed, types
 from .corruption import corruption_errors, mean_drop
 from .estimation import estimate
 from .scores import BySetting, against_clean, parsed, require_equal_lengths
-from .selections import types
 from .table import ScoreTable
-from .wording import listed
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import intervals, validity
-from .paired import GAIN_MOVES
+from .accuracy import GAIN_MOVES
+from .completeness import ALL_SETTINGS, BENIGN, CATASTROPHIC, LOW_SETTINGS, SEVERE, low_settings, types, worst_tenth
 from .record import Needs, loss_reach
 from .registry import metric
 from .scores import (
@@ -25,8 +26,6 @@ from .scores import (
     stacked,
     under_same_settings,
 )
-from .selections import ALL_SETTINGS, LOW_SETTINGS, low_settings, types, worst_tenth
-from .thresholds import BENIGN, CATASTROPHIC, SEVERE
 
 
 @metric(

@@ -11,14 +11,13 @@ import numpy as np
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 from pytest_vlmrobust.core.estimate import Estimate
 
+from .completeness import listed
 from .estimation import estimate
 from .scores import Scores, SettingLike
-from .statistics.differences import drop_test
-from .statistics.maxima import max_t_lower
-from .statistics.multiplicity import benjamini_hochberg, holm
-from .statistics.quantiles import one_sided
+from .statistics.clusters import one_sided
+from .statistics.multiple import benjamini_hochberg, holm, max_t_lower
+from .statistics.paired import drop_test
 from .table import ScoreTable
-from .wording import listed
 
 Claim: TypeAlias = Literal[">", ">=", "<", "<="]
 """What is to be shown: where the true value lies as seen from a bound."""

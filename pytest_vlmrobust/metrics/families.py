@@ -7,22 +7,208 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.estimate import Estimate
 
-from . import scaling
+from . import observatory, validity
+from .completeness import listed, points
 from .intervals import Bounds
-from .record import Better
-from .scores import ROUNDING, paired
-from .statistics.quantiles import one_sided
-from .wording import listed, points
+from .observatory import GAP_MOVES, group_gap, position_gap, transfer_retention
+from .record import Better, Needs
+from .registry import metric
+from .scores import ROUNDING, BySetting, Scores, by_setting, clusters_of, is_binary, mean, paired, per_sample
+from .statistics.clusters import Clusters, one_sided
+from .statistics.curves import slope_weights
+from .statistics.means import BoundedMeanTest
+from .statistics.multiple import count_interval
+from .statistics.paired import BoundTest, drop_test
+from .statistics.ratios import score_ratio_interval
 
-FamilyInterval: TypeAlias = Callable[[Sequence[float], scaling.FamilyScores, float, Sequence[str] | None], Bounds]
+# What a family of models gains with its size.
+#
+# Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 (scale consistency).
+
+
+FamilyScores: TypeAlias = Sequence[ArrayLike] | Scores
+"""Scores of several models on the same samples, shape (models, N)."""
+
+
+def scale_gain(parameters: Sequence[float], scores: Sequence[float]) -> float:
+    """Average gain per doubling of the number of parameters: the least-squares slope of the score over log2 of the size.
+
+    With two models it is their difference over the number of doublings between them. How the paper averages over more than two is
+    not said; the slope weighs each step by the doublings it spans.
+
+    Args:
+        parameters: number of parameters of each model of a family, in any unit and order.
+        scores: the score of each, an accuracy or a mean overlap.
+
+    Formula: ``sum over models k of w_k scores_k, with w the least-squares weights of log2(parameters)``
+
+    Returns:
+        Score per doubling; NaN for fewer than two sizes or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, or a size that is no positive number.
+
+    >>> round(scale_gain([3, 6, 12], [0.50, 0.55, 0.70]), 3)
+    0.1
+    """
+    sizes, values = _family(parameters, scores)
+    if values.size < 2 or np.isnan(values).any() or not np.ptp(sizes) > 0.0:
+        return math.nan
+    return float(slope_weights(np.log2(sizes)) @ values)
+
+
+def scale_consistency(parameters: Sequence[float], scores: Sequence[float]) -> float:
+    """Share of the steps to the next larger model that lose nothing: 1.0 when scores never fall with size.
+
+    Formula: ``share of the steps k with scores_(k+1) >= scores_k, models in ascending size``
+
+    Args:
+        parameters: number of parameters of each model of a family, in any unit and order, all different.
+        scores: the score of each; an equal score is no loss.
+
+    Returns:
+        A fraction in [0, 1]; NaN for fewer than two models or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a size that is no positive number, or two models of one size.
+
+    >>> scale_consistency([3, 72, 7], [0.5, 0.6, 0.7])
+    0.5
+    """
+    sizes, values = _family(parameters, scores)
+    _require_different(sizes)
+    if values.size < 2 or np.isnan(values).any():
+        return math.nan
+    steps = np.diff(values[np.argsort(sizes)])
+    return float((steps >= -ROUNDING).mean())
+
+
+def scale_gain_interval(
+    parameters: Sequence[float],
+    scores_by_model: FamilyScores,
+    confidence: float = 0.90,
+    source_images: Sequence[str] | None = None,
+) -> Bounds:
+    """Bounds the gain per doubling by the samples' own slopes: score test for 0/1 scores, guarded Student's t otherwise.
+
+    The slope of the means is the mean of those slopes. For two models and 0/1 scores it is the interval of their difference.
+
+    Args:
+        parameters: number of parameters of each model of a family, in any unit and order.
+        scores_by_model: the scores of each on the same samples, shape (models, N), each in [0, 1].
+        confidence: two-sided level in (0, 1).
+        source_images: source image of each sample; None when all samples are independent.
+
+    Returns:
+        ``(low, high)``, score per doubling; NaN for fewer than two sizes, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a size that is no positive number, a level outside (0, 1) or a score outside [0, 1].
+
+    >>> low, high = scale_gain_interval([4, 16], [[0] * 36 + [1] * 833, [1] * 36 + [0] * 13 + [1] * 820])
+    >>> round(2 * low, 4), round(2 * high, 4)
+    (0.013, 0.0409)
+    """
+    one_sided(confidence)
+    sizes, scores = _scored_family(parameters, scores_by_model)
+    if not _comparable(scores) or not np.ptp(sizes) > 0.0:
+        return math.nan, math.nan
+    weights, clusters = slope_weights(np.log2(sizes)), clusters_of(source_images, scores.shape[1])
+    steepest = float(weights.clip(min=0.0).sum())  # of one sample, right with the models above the mean size and wrong below
+    low, high = _mean_slope(weights / steepest @ scores, clusters, confidence, binary=is_binary(scores))
+    return steepest * max(low, -1.0), steepest * min(high, 1.0)
+
+
+def scale_consistency_interval(
+    parameters: Sequence[float],
+    scores_by_model: FamilyScores,
+    confidence: float = 0.90,
+    source_images: Sequence[str] | None = None,
+) -> Bounds:
+    """Bounds the share of steps that lose nothing, by partial conjunction of the tests of the single steps.
+
+    A step counts as lost, or as kept, only where the scores of its two models show it: tails of flips for 0/1 scores, guarded
+    Student's t for graded ones. A family of few sizes therefore has a wide interval unless its steps are large.
+
+    Args:
+        parameters: number of parameters of each model of a family, in any unit and order, all different.
+        scores_by_model: the scores of each on the same samples, shape (models, N), each in [0, 1].
+        confidence: two-sided level in (0, 1).
+        source_images: source image of each sample; None when all samples are independent.
+
+    Returns:
+        ``(low, high)``, fractions in [0, 1]; NaN for fewer than two models, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a size that is no positive number, two models of one size, a level outside (0, 1) or a score
+            outside [0, 1].
+
+    >>> scale_consistency_interval([3, 7, 72], [[0] * 50 + [1] * 50, [1] * 100, [1] * 50 + [0] * 50])
+    (0.5, 0.5)
+    """
+    tail, sizes, scores = one_sided(confidence), *_scored_family(parameters, scores_by_model)
+    _require_different(sizes)
+    if not _comparable(scores):
+        return math.nan, math.nan
+    clusters = clusters_of(source_images, scores.shape[1])
+    steps = itertools.pairwise(scores[np.argsort(sizes)])
+    tests = [drop_test(smaller, larger[:, None], clusters) for smaller, larger in steps]
+    shown_lost, shown_kept = (np.concatenate(p_values) for p_values in zip(*map(_p_values, tests), strict=True))
+    fewest, most = count_interval(shown_lost, shown_kept, tail)
+    return 1.0 - most / len(tests), 1.0 - fewest / len(tests)
+
+
+def _mean_slope(slopes: Scores, clusters: Clusters, confidence: float, *, binary: bool) -> Bounds:
+    """Bounds the mean of slopes in [-1, 1], of which 0/1 scores can have finitely many."""
+    if binary:
+        possible = np.unique(np.append(slopes, (-1.0, 1.0)))
+        one = np.ones_like(slopes)
+        return score_ratio_interval(slopes, one, clusters, confidence, np.stack([possible, np.ones_like(possible)], axis=1))
+    test, tail = BoundedMeanTest.of(slopes[:, None], clusters, -1.0, 1.0), one_sided(confidence)
+    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+
+
+def _p_values(test: BoundTest) -> tuple[Scores, Scores]:
+    return test.p_above(0.0), test.p_below(0.0)
+
+
+def _comparable(scores: Scores) -> bool:
+    return len(scores) > 1 and scores.shape[1] > 0 and not bool(np.isnan(scores).any())
+
+
+def _scored_family(parameters: Sequence[float], scores_by_model: FamilyScores) -> tuple[Scores, Scores]:
+    """Returns the sizes (models,) and the scores (models, N)."""
+    scores = paired(**{f"scores_by_model[{model}]": own for model, own in enumerate(scores_by_model)})
+    sizes, _ = _family(parameters, [mean(own) for own in scores])
+    return sizes, np.array(scores).reshape(len(scores), -1)
+
+
+def _require_different(sizes: Scores) -> None:
+    if np.unique(sizes).size < sizes.size:
+        raise ValueError(
+            f"parameters are {sizes.tolist()}: expected models of different sizes, or which step is larger is unknown"
+        )
+
+
+def _family(parameters: Sequence[float], scores: Sequence[float]) -> tuple[Scores, Scores]:
+    sizes, values = np.array(parameters, dtype=np.float64), np.array(scores, dtype=np.float64)
+    if sizes.shape != values.shape:
+        raise ValueError(f"{sizes.size} sizes and {values.size} scores: expected one score for each size")
+    if (wrong := sizes[~((sizes > 0.0) & np.isfinite(sizes))]).size:
+        raise ValueError(f"parameters has {float(wrong[0])!r}: expected a number of parameters above 0")
+    return sizes, values
+
+
+FamilyInterval: TypeAlias = Callable[[Sequence[float], FamilyScores, float, Sequence[str] | None], Bounds]
 """``(parameters, scores of each model, confidence, source images) -> (low, high)``; the level is two-sided."""
 
 
@@ -48,7 +234,7 @@ class FamilyProperty:
     def estimate(
         self,
         parameters: Sequence[float],
-        scores: scaling.FamilyScores,
+        scores: FamilyScores,
         groups: Sequence[str] | None = None,
         confidence: float = 0.90,
     ) -> Estimate:
@@ -98,8 +284,164 @@ def _losses(parameters: Sequence[float], means: Sequence[float]) -> str:
 FAMILY_METRICS: Mapping[str, FamilyProperty] = {
     record.name: record
     for record in (
-        FamilyProperty("scale_gain", scaling.scale_gain, scaling.scale_gain_interval),
-        FamilyProperty("scale_consistency", scaling.scale_consistency, scaling.scale_consistency_interval, bounds=(0.0, 1.0)),
+        FamilyProperty("scale_gain", scale_gain, scale_gain_interval),
+        FamilyProperty("scale_consistency", scale_consistency, scale_consistency_interval, bounds=(0.0, 1.0)),
     )
 }
 """The properties of families, by name."""
+
+
+# Properties of a model over one split: original pictures, augmentations, or illusions.
+#
+# Scores are averaged over the settings of the split for each sample first, so that each setting counts the same and samples stay
+# what is uncertain. Original pictures are the split whose only setting is ``clean``.
+#
+# Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
+
+
+@metric(
+    needs=(Needs.PERTURBED_BY_SETTING,),
+    better="higher",
+    bounds=(0.0, 1.0),
+    perfect=1.0,
+    reference="The Perceptual Observatory section 3.3 (identity matching robustness), table 1 (Org, ID, OOD)",
+    suite="observatory",
+    interval=observatory.identity_accuracy,
+    monotone={Needs.PERTURBED_BY_SETTING: 1},
+)
+def identity_accuracy(perturbed_by_setting: BySetting) -> float:
+    """Mean score over the settings of a split: accuracy in matching and pointing, overlap of boxes in localisation.
+
+    An answer that could not be read is wrong and counts.
+
+    Formula: ``mean over settings s of mean(perturbed_s)``
+
+    Args:
+        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original pictures.
+
+    Returns:
+        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> identity_accuracy({"fog:low": [1, 1], "dunes": [0, 1]})
+    0.75
+    """
+    scores = by_setting(perturbed_by_setting)
+    return mean(per_sample(scores)) if scores else math.nan
+
+
+@metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.POSITIONS),
+    better="lower",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements), averaged by split as its code does",
+    validity="at least two positions; the model is shown to do better with the pictures than without",
+    suite="observatory",
+    interval=observatory.split_position_gap,
+    gate=validity.does_the_task,
+    note=validity.unknown_positions,
+    not_monotone={Needs.PERTURBED_BY_SETTING: GAP_MOVES},
+)
+def split_position_gap(perturbed_by_setting: BySetting, positions: Sequence[Hashable]) -> float:
+    """Largest minus smallest accuracy over the positions at which the target was shown, averaged over a split first.
+
+    The mean of the settings' own gaps would be larger: noise widens each of them. See :func:`position_gap` for one setting.
+
+    Formula: ``max over positions p of A_p - min over positions p of A_p, with A_p = mean over settings s of mean(perturbed_s at
+    p)``
+
+    Args:
+        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original pictures.
+        positions: N positions, anything that can be compared for equality; a sample at an unknown one (empty text) is left out.
+
+    Returns:
+        A fraction in [0, 1]; NaN for fewer than two positions, no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> split_position_gap({"fog:low": [1, 1], "dunes": [0, 1]}, ["[0,0]", "[0,1]"])
+    0.5
+    """
+    scores = by_setting(perturbed_by_setting)
+    return position_gap(per_sample(scores), positions) if scores else math.nan
+
+
+@metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.PEOPLE),
+    better="lower",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
+    reference="The Perceptual Observatory section 3.3 (gender bias), the absolute value of its GAP averaged by split",
+    validity="at least two groups; the model is shown to do better with the pictures than without",
+    suite="observatory",
+    interval=observatory.split_group_gap,
+    gate=validity.does_the_task,
+    note=validity.unknown_people,
+    not_monotone={Needs.PERTURBED_BY_SETTING: GAP_MOVES},
+)
+def split_group_gap(perturbed_by_setting: BySetting, groups: Sequence[Hashable]) -> float:
+    """Largest minus smallest mean score over groups of people, averaged over a split first.
+
+    See :func:`group_gap` for one setting, and :func:`signed_group_gap` for which of two groups is ahead.
+
+    Formula: ``max over groups g of A_g - min over groups g of A_g, with A_g = mean over settings s of mean(perturbed_s of g)``
+
+    Args:
+        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original pictures.
+        groups: N groups, anything that can be compared for equality; a sample of an unknown one (empty text) is left out.
+
+    Returns:
+        A fraction in [0, 1], without sign; NaN for fewer than two groups, no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a score outside [0, 1], or another shape.
+
+    >>> split_group_gap({"fog:low": [1, 1, 0], "dunes": [0, 1, 0]}, ["F", "M", ""])
+    0.5
+    """
+    scores = by_setting(perturbed_by_setting)
+    return group_gap(per_sample(scores), groups) if scores else math.nan
+
+
+@metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.CLEAN),
+    unit="ratio",
+    better="higher",
+    bounds=(0.0, math.inf),
+    perfect=1.0,
+    reference="The Perceptual Observatory section 3.3 (TR), averaged by split",
+    validity="the model is shown to overlap more with the original pictures than without",
+    suite="observatory",
+    interval=observatory.split_retention,
+    gate=validity.does_the_task,
+    unchanged=1.0,
+    monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.CLEAN: -1},
+)
+def split_transfer_retention(perturbed_by_setting: BySetting, original_iou: ArrayLike) -> float:
+    """TR over a split: the share of the mean overlap (guided localisation) that survives its perturbations on average.
+
+    A model that copies the boxes of the context, without looking, keeps all of its overlap. See :func:`transfer_retention` for
+    one setting.
+
+    Formula: ``mean over settings s of mean(perturbed_s) / mean(clean)``
+
+    Args:
+        perturbed_by_setting: setting to intersection over union of each sample, shape (N,), 0 where nothing was found.
+        original_iou: shape (N,), the same samples unperturbed.
+
+    Returns:
+        At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no settings, no samples or a missing
+        score.
+
+    Raises:
+        ValueError: unequal lengths, an overlap outside [0, 1], or another shape.
+
+    >>> split_transfer_retention({"fog:low": [0.4, 0.2], "dunes": [0.8, 0.4]}, [0.8, 0.4])
+    0.75
+    """
+    scores = by_setting(perturbed_by_setting)
+    return transfer_retention(per_sample(scores), original_iou) if scores else math.nan

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import patch_intervals, validity
-from .patch_scores import best, excess_contrast, excess_reach, index_reach, split_scores, unlucky, whole_and_patches
+from .patch_intervals import best, excess_contrast, excess_reach, index_reach, split_scores, unlucky, whole_and_patches
 from .record import Needs
 from .registry import metric
 from .scores import ROUNDING, Scores, mean, paired, require_equal_lengths

@@ -12,15 +12,99 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import intervals, observatory_intervals, validity
+from pytest_vlmrobust.core.errors import UsageError
+
+from . import intervals, validity
 from .corruption import mean_drop
+from .intervals import Bounds, drop_bounds, mean_bounds
 from .record import Needs
 from .registry import metric
-from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, mean, paired
-from .sources import clusters_of
-from .statistics.clusters import Clusters
-from .statistics.groups import GroupMeans
-from .statistics.quantiles import one_sided
+from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, paired, per_sample
+from .statistics.clusters import Clusters, one_sided
+from .statistics.groups import GroupMeans, largest_gap_interval
+from .statistics.means import expected_gain, guarded_ratio_interval
+from .table import ScoreTable
+
+# Intervals of the metrics of identity matching, grid pointing, attribute localisation and comparison of groups.
+#
+# Those over several settings average them for each sample first; of a single setting they are the intervals of that setting.
+
+
+def position_gap_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest minus the smallest mean over positions: above without correction, below by Bonferroni's."""
+    return _gap_ends(table, table.scores(_one(setting)), table.positions, confidence)
+
+
+def group_gap_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest minus the smallest mean over groups of people: above without correction, below by Bonferroni's."""
+    return _gap_ends(table, table.scores(_one(setting)), table.people, confidence)
+
+
+def retention(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
+    return _kept(table, table.scores(_one(setting)), confidence)
+
+
+def identity_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
+    """Bounds the mean over samples: Clopper-Pearson for 0/1 scores of one setting, otherwise guarded t."""
+    return mean_bounds(table, per_sample(table.by_setting), confidence)
+
+
+def split_position_gap(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the largest minus the smallest mean over positions: above without correction, below by Bonferroni's."""
+    return _gap_ends(table, per_sample(table.by_setting), table.positions, confidence)
+
+
+def split_group_gap(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the largest minus the smallest mean over groups of people: above without correction, below by Bonferroni's."""
+    return _gap_ends(table, per_sample(table.by_setting), table.people, confidence)
+
+
+def split_retention(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
+    return _kept(table, per_sample(table.by_setting), confidence)
+
+
+def hint_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
+    return _gain(table, Needs.UNHINTED_BY_SETTING, confidence)
+
+
+def thinking_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
+    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
+    return _gain(table, Needs.BASE_BY_SETTING, confidence)
+
+
+def _gain(table: ScoreTable, other: Needs, confidence: float) -> Bounds:
+    others = table.argument(other, None)
+    if others is None:
+        raise UsageError(f"the table has no scores to compare with: pass {other.value}")
+    before = per_sample({setting: others[setting] for setting in table.by_setting})
+    low, high = drop_bounds(before, per_sample(table.by_setting), table.clusters, confidence)  # of the loss
+    return -high, -low
+
+
+def _kept(table: ScoreTable, after: Scores, confidence: float) -> Bounds:
+    """Bounds mean(after) / mean(clean) by guarded Student's t: a further sample may lose all, or gain as much as others did."""
+    gained = expected_gain(table.clean - after, confidence)
+    parts = np.stack([after, table.clean], axis=1)
+    low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=(0.0, 1.0), against_high=(gained, 0.0))
+    return max(low, 0.0), high
+
+
+def _gap_ends(table: ScoreTable, scores: Scores, labels: Sequence[str] | None, confidence: float) -> Bounds:
+    if labels is None:
+        raise UsageError("the table does not say by what its samples are compared: pass positions or people")
+    known = np.flatnonzero([bool(label) for label in labels])
+    groups = GroupMeans.of(scores[known], [label for label in labels if label], table.clusters.within(known))
+    return largest_gap_interval(groups, confidence)
+
+
+def _one(setting: str | None) -> str:
+    if setting is None:
+        raise UsageError("this interval belongs to one setting: say which, for example 'fog:low'")
+    return setting
+
 
 UNKNOWN = ""
 """The position or group of people of a sample that gaps leave out."""
@@ -75,7 +159,7 @@ GAP_MOVES = "it narrows the gap in the weakest group and widens it in the strong
     reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements)",
     validity="at least two positions; the model is shown to do better with the pictures than without",
     suite="observatory",
-    interval=observatory_intervals.position_gap,
+    interval=position_gap_interval,
     gate=validity.does_the_task,
     note=validity.unknown_positions,
     not_monotone={Needs.PERTURBED: GAP_MOVES},
@@ -112,7 +196,7 @@ def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
     reference="The Perceptual Observatory section 3.3 (gender bias); the absolute value of its GAP for two groups",
     validity="at least two groups; the model is shown to do better with the pictures than without",
     suite="observatory",
-    interval=observatory_intervals.group_gap,
+    interval=group_gap_interval,
     gate=validity.does_the_task,
     note=validity.unknown_people,
     not_monotone={Needs.PERTURBED: GAP_MOVES},
@@ -147,7 +231,7 @@ def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
     reference="The Perceptual Observatory section 3.3 (TR)",
     validity="the model is shown to overlap more with the original pictures than without",
     suite="observatory",
-    interval=observatory_intervals.retention,
+    interval=retention,
     gate=validity.does_the_task,
     unchanged=1.0,
     monotone={Needs.PERTURBED: 1, Needs.CLEAN: -1},
@@ -337,3 +421,42 @@ def _gap(scores: Scores, labels: Sequence[Hashable], name: str) -> float:
         return math.nan
     means = [mean(scores[indices]) for indices in members.values()]
     return max(means) - min(means)
+
+
+# How well people did the Observatory's tasks, for reference lines in reports.
+#
+# Source: The Perceptual Observatory (arXiv 2512.15949), section 5.8: 100 samples of each of its two data sets, two
+# annotators. The numbers belong to its pictures (celebrities and rendered words), not to those of a run, and judge nothing.
+
+
+_STUDY = "two people on the paper's own faces and words (The Perceptual Observatory, section 5.8)"
+
+
+class HumanReference(NamedTuple):
+    """What people reached in one task."""
+
+    text: str
+    """The number as published, who reached it, and where it stands."""
+    value: float
+    """A fraction in [0, 1]; where the paper says "above", the bound."""
+
+
+_BY_TASK = {
+    "matching": HumanReference(f"above 95 %, {_STUDY}", 0.95),
+    "pointing": HumanReference(f"above 95 %, {_STUDY}", 0.95),
+    "guided_published": HumanReference(f"81 % mIoU in the hardest perturbed setting, {_STUDY}", 0.81),
+}
+
+
+def human_reference(task: str) -> HumanReference | None:
+    """Returns what people reached in a task; None where nothing is published.
+
+    There is no number of its own for localisation with one hint, and none for larger grids.
+
+    Args:
+        task: ``"matching"``, ``"pointing"``, ``"guided_published"`` or any other: moved queries, for one, nobody was shown.
+
+    >>> human_reference("guided_published").value
+    0.81
+    """
+    return _BY_TASK.get(task)

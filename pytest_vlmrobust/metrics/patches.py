@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import luck, patch_intervals, validity
-from .patch_scores import best, index_reach, whole_and_patches
-from .ranks import spearman
+from .patch_intervals import best, index_reach, whole_and_patches
 from .record import Needs
 from .registry import metric
 from .scores import ROUNDING, as_scores, require_equal_lengths
+from .severity import spearman
 
 Item = TypeVar("Item")
 

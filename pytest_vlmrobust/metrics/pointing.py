@@ -6,8 +6,20 @@ Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its publi
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pytest_vlmrobust.core.estimate import Estimate
+
+from .intervals import Bounds, mean_bounds
+from .scores import as_scores, clusters_of
+from .statistics.clusters import Clusters, one_sided
+from .statistics.proportions import proportion_interval
+from .statistics.ratios import ratio_interval
+from .table import ScoreTable
 
 Cell = tuple[int, int]
 """Row and column, from the top left."""
@@ -73,3 +85,124 @@ def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridE
     distances = [abs(answer[0] - target[0]) + abs(answer[1] - target[1]) for answer, target in read if answer != target]
     distance = sum(distances) / len(distances) if distances else math.nan
     return GridError(distance, len(distances), len(answers) - len(read))
+
+
+# What scores do not say about answers, with intervals: pointing without looking, near misses, boxes that were not given.
+#
+# Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
+
+
+def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0.90) -> Estimate:
+    """Estimates :func:`fixation_rate` with Wilson's interval over items.
+
+    Items with fewer placements than others (a sample of the questions) are left out, and ``reason`` says how many: the fewer
+    placements, the easier it is to answer them alike.
+
+    Args:
+        answers: for each of N items, the answers to its placements; None for one that could not be read.
+        confidence: two-sided level in (0, 1).
+
+    Returns:
+        An :class:`Estimate` over the items that are left; NaN with a reason without items or with one placement each.
+
+    Raises:
+        ValueError: a level outside (0, 1).
+
+    >>> round(fixation([["[0,0]"] * 4, ["[0,0]", "[0,1]", "[1,0]", "[1,1]"]]).high, 3)
+    0.879
+    """
+    one_sided(confidence)
+    placements = max(map(len, answers), default=0)
+    whole = [given for given in answers if len(given) == placements]
+    if placements < 2:
+        return Estimate(math.nan, 0, reason="no item is asked about with its target in two cells or more")
+    left_out = len(answers) - len(whole)
+    reason = f"left out {left_out} of {len(answers)} items with fewer than {placements} placements" if left_out else ""
+    fixed = np.array([fixation_rate([given]) for given in whole])
+
+    def at(level: float) -> Bounds:
+        return proportion_interval(fixed, Clusters.of(None, len(fixed)), level)
+
+    return _estimate(fixation_rate(whole), len(whole), at, confidence, reason)
+
+
+def grid_distance(
+    answers: Sequence[Cell | None],
+    targets: Sequence[Cell],
+    confidence: float = 0.90,
+    source_images: Sequence[str] | None = None,
+) -> Estimate:
+    """Estimates the distance of :func:`grid_error`, with Fieller's interval: how many answers are wrong is uncertain, too.
+
+    Args:
+        answers: N cells ``(row, column)``, None for an answer that could not be read.
+        targets: the N right cells.
+        confidence: two-sided level in (0, 1).
+        source_images: source image of each sample; None when all samples are independent.
+
+    Returns:
+        An :class:`Estimate` in cells, at least 1, over the wrong readable answers, of which ``n`` is the number; NaN with a
+        reason when there are none.
+
+    Raises:
+        ValueError: unequal lengths, or a level outside (0, 1).
+
+    >>> grid_distance([(0, 0), (1, 1), (0, 1)], [(0, 0), (0, 0), (0, 0)]).value
+    1.5
+    """
+    one_sided(confidence)
+    found, clusters = grid_error(answers, targets), clusters_of(source_images, len(answers))
+    reason = f"{found.unread} of {len(answers)} answers could not be read" if found.unread else ""
+    if not found.wrong:
+        return Estimate(math.nan, 0, reason="; ".join(part for part in ("no readable answer is wrong", reason) if part))
+    off = np.array([_off(answer, target) for answer, target in zip(answers, targets, strict=True)])
+
+    def at(level: float) -> Bounds:
+        low, high = ratio_interval(off, (off > 0.0).astype(np.float64), clusters, level)
+        return max(low, 1.0), high
+
+    return _estimate(found.distance, found.wrong, at, confidence, reason)
+
+
+def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None) -> Estimate:
+    """Estimates which share of the boxes that were asked for was given, right or wrong.
+
+    Args:
+        given: shape (N,), the share of the boxes of each sample, in [0, 1].
+        confidence: two-sided level in (0, 1).
+        source_images: source image of each sample; None when all samples are independent.
+
+    Returns:
+        An :class:`Estimate` in [0, 1]: Wilson's or the exact interval when each sample gives all or none, otherwise guarded
+        Student's t. NaN with a reason without samples, or when a share is missing.
+
+    Raises:
+        ValueError: another number of source images, a share outside [0, 1], another shape, or a level outside (0, 1).
+
+    >>> coverage([1.0, 0.5, 1.0, 0.5]).value
+    0.75
+    """
+    one_sided(confidence)
+    table = ScoreTable(as_scores(given, "given"), groups=source_images)
+    missing = int(np.isnan(table.clean).sum())
+    if missing or not table.samples:
+        return Estimate(math.nan, table.samples - missing, reason=_why(missing, table.samples))
+
+    def at(level: float) -> Bounds:
+        low, high = mean_bounds(table, table.clean, level)
+        return max(low, 0.0), min(high, 1.0)
+
+    return _estimate(float(table.clean.mean()), table.samples, at, confidence)
+
+
+def _why(missing: int, samples: int) -> str:
+    return f"shares of {missing} of {samples} samples are missing" if samples else "no samples"
+
+
+def _off(answer: Cell | None, target: Cell) -> float:
+    """Returns by how many cells an answer misses its target, 0 for one that could not be read."""
+    return 0.0 if answer is None else float(abs(answer[0] - target[0]) + abs(answer[1] - target[1]))
+
+
+def _estimate(value: float, n: int, at: Callable[[float], Bounds], confidence: float, reason: str = "") -> Estimate:
+    return Estimate(value, n, *at(confidence), confidence, reason=reason, at=at)

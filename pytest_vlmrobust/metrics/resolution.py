@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import curve_intervals
-from .ranks import spearman
 from .record import Needs
 from .registry import metric
 from .scores import Scores, as_scores, mean
+from .severity import spearman
 from .statistics.clusters import Clusters
 from .statistics.curves import flat_variation, slope_weights, step_errors, variation, wobble
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pytest_vlmrobust.core.cell import Setting
+
+from .statistics.clusters import Clusters
 
 Scores: TypeAlias = NDArray[np.float64]
 SettingLike: TypeAlias = str | Setting
@@ -161,3 +163,17 @@ def drops(clean: Scores, perturbed: Scores) -> Scores:
 def is_binary(*arrays: Scores) -> bool:
     """Whether every score is 0 or 1."""
     return all(bool(((array == 0.0) | (array == 1.0)).all()) for array in arrays)
+
+
+# Source images given to a function instead of a table: which samples move together.
+
+
+def clusters_of(groups: Sequence[str] | None, samples: int) -> Clusters:
+    """Returns the clusters of ``samples`` samples by the names of their source images; None when all are independent.
+
+    Raises:
+        ValueError: not one name for each sample.
+    """
+    if groups is not None and len(groups) != samples:
+        raise ValueError(f"{len(groups)} source images for {samples} samples: expected one for each sample, or None")
+    return Clusters.of(groups, samples)

@@ -13,12 +13,12 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from .completeness import types
 from .scores import ROUNDING, Scores, as_scores, named, require_equal_lengths
-from .selections import types
 from .statistics.clusters import Clusters
-from .statistics.contests import Contest
-from .statistics.differences import BoundTest, TangoTest, drop_test
-from .statistics.guarded import Ends, expected_losses
+from .statistics.means import Ends, expected_losses
+from .statistics.multiple import Contest
+from .statistics.paired import BoundTest, TangoTest, drop_test
 from .table import ScoreTable
 
 Rows = NDArray[np.bool_]

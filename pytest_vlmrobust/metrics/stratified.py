@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.estimate import Estimate
 
+from .completeness import listed
 from .scores import paired, require_equal_lengths
-from .statistics.clusters import Clusters
-from .statistics.quantiles import one_sided
-from .statistics.strata import Strata
-from .wording import listed
+from .statistics.clusters import Clusters, one_sided
+from .statistics.groups import Strata
 
 
 def stratified_drop(

@@ -9,12 +9,11 @@ import numpy as np
 
 from pytest_vlmrobust.core.words import quantity
 
-from .blind_scores import visual_gain_interval
+from .completeness import listed, low_settings, percent, points, triples, types
+from .intervals import visual_gain_interval
 from .scores import ROUNDING, Scores, drops
-from .selections import low_settings, triples, types
-from .statistics.maxima import cross_validated_maximum
+from .statistics.multiple import cross_validated_maximum
 from .table import ScoreTable
-from .wording import listed, percent, points
 
 SMALLEST_MARGIN = 0.01
 """Smallest difference that counts as one: 1 percentage point (PCRI and RCI, section 3: delta)."""

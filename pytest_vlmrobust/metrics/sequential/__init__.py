@@ -6,19 +6,19 @@ turns answers into verdicts, :mod:`.combination` judges gates over many cells, a
 
 from __future__ import annotations
 
-from .audit import Audit
+from .audit import Audit, Reason, Target, Verdicts, curtail
 from .combination import (
     PRIOR_WORST,
     GateVerdict,
     allowed_violations,
     at_most,
     every,
+    look_sizes,
+    look_verdicts,
     prior_weights,
     uniform_weights,
     worst_case,
 )
-from .curtailment import curtail
-from .group_sequential import look_sizes, look_verdicts
 from .limits import (
     Contrast,
     Limit,
@@ -32,10 +32,7 @@ from .limits import (
     min_relative_drop,
     pcri_between,
 )
-from .order import Order, pair_order, right_first_order, stratified_order, uniform_order
-from .schedule import next_cells
-from .target import Reason, Target
-from .verdicts import Verdicts
+from .order import Order, next_cells, pair_order, right_first_order, stratified_order, uniform_order
 
 __all__ = [
     "PRIOR_WORST",

@@ -2,21 +2,197 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .betting import GRID, Betting
-from .curtailment import curtail
+from pytest_vlmrobust.core.verdict import Outcome
+
+from .betting import GRID, Betting, Stratified
 from .limits import Limit, contrast_of
-from .order import Order
-from .progress import Batch, Progress
-from .stratified import Stratified
+from .order import Batch, Order, Progress
 from .tally import Counts, Draws, running
-from .target import Target
-from .verdicts import Verdicts
+
+# What a sequential gate is asked, and why it answered.
+
+
+class Target(StrEnum):
+    """Which question a gate answers; never mixed, and named in every report.
+
+    ``EXACT`` and ``DATASET`` ask for the verdict that all N answers would give: without any risk, or at a declared risk whose
+    only source is the seeded order. ``POPULATION`` asks about the distribution that the N samples were drawn from.
+    """
+
+    EXACT = "exact"
+    DATASET = "dataset"
+    POPULATION = "population"
+
+
+class Reason(StrEnum):
+    """What decided: the answers that are still missing cannot matter, or the evidence suffices at the declared risk."""
+
+    CERTAIN = "certain"
+    EVIDENCE = "e-value"
+    UNDECIDED = "undecided"
+
+
+# What an audit says about each of its cells, at the moment it is asked.
+
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdicts:
+    """Verdicts of m cells at declared error rates; arrays have shape (m,).
+
+    Each holds for its own cell. A gate over several cells is judged by :mod:`.combination`, whose error rates hold for the gate.
+    """
+
+    alpha_pass: float
+    """Probability of passing a cell that all its answers fail, at most."""
+    alpha_fail: float
+    """Probability of failing a cell that all its answers pass, at most."""
+    certain_pass: Flags
+    """Where the answers still missing cannot prevent a PASS."""
+    certain_fail: Flags
+    log_pass: Array
+    """Natural logarithm of the e-value against "the gate fails"."""
+    log_fail: Array
+    """Natural logarithm of the e-value against "the gate passes"."""
+    used: NDArray[np.intp]
+    """How many answers were used, missing ones included."""
+    sizes: NDArray[np.intp]
+    """How many there are."""
+
+    def __post_init__(self) -> None:
+        for alpha in (self.alpha_pass, self.alpha_fail):
+            needed_log(alpha)
+
+    @property
+    def passed(self) -> Flags:
+        """Where the verdict is PASS; contradictory evidence decides nothing."""
+        return self.certain_pass | (self._open & self._enough_to_pass & ~self._enough_to_fail)
+
+    @property
+    def failed(self) -> Flags:
+        """Where the verdict is FAIL; contradictory evidence decides nothing."""
+        return self.certain_fail | (self._open & self._enough_to_fail & ~self._enough_to_pass)
+
+    @property
+    def undecided(self) -> Flags:
+        """Where there is no verdict yet, or, after the last answer, none at all."""
+        return ~(self.passed | self.failed)
+
+    @property
+    def exhausted(self) -> Flags:
+        """Where every sample was used."""
+        return self.used >= self.sizes
+
+    @property
+    def unfinished(self) -> Flags:
+        """Where a further answer may still matter to a gate over all cells: not passed, no certain FAIL, and samples left.
+
+        A cell that failed on its own evidence is among them: one of many cells will, so the gate may ask for more.
+        """
+        return ~(self.passed | self.certain_fail | self.exhausted)
+
+    @property
+    def log10_pass(self) -> Array:
+        """Decimal logarithm of the e-value against "the gate fails"; 1.3 suffices for a risk of 5 %."""
+        return self.log_pass / math.log(10.0)
+
+    @property
+    def log10_fail(self) -> Array:
+        """Decimal logarithm of the e-value against "the gate passes"."""
+        return self.log_fail / math.log(10.0)
+
+    @property
+    def sure_log_pass(self) -> Array:
+        """``log_pass``, infinite where PASS is certain, and negatively so where FAIL is."""
+        return np.where(self.certain_pass, np.inf, np.where(self.certain_fail, -np.inf, self.log_pass))
+
+    @property
+    def sure_log_fail(self) -> Array:
+        """``log_fail``, infinite where FAIL is certain, and negatively so where PASS is."""
+        return np.where(self.certain_fail, np.inf, np.where(self.certain_pass, -np.inf, self.log_fail))
+
+    def outcome(self, cell: int) -> Outcome:
+        """Returns PASS, FAIL or INCONCLUSIVE."""
+        return outcome(passed=bool(self.passed[cell]), failed=bool(self.failed[cell]))
+
+    def reason(self, cell: int) -> Reason:
+        """Returns what decided."""
+        if self.certain_pass[cell] or self.certain_fail[cell]:
+            return Reason.CERTAIN
+        return Reason.UNDECIDED if self.undecided[cell] else Reason.EVIDENCE
+
+    @property
+    def _open(self) -> Flags:
+        return ~(self.certain_pass | self.certain_fail)
+
+    @property
+    def _enough_to_pass(self) -> Flags:
+        return self.log_pass >= needed_log(self.alpha_pass)
+
+    @property
+    def _enough_to_fail(self) -> Flags:
+        return self.log_fail >= needed_log(self.alpha_fail)
+
+
+def outcome(*, passed: bool, failed: bool) -> Outcome:
+    """Returns PASS, FAIL, or INCONCLUSIVE where neither or both hold."""
+    if passed == failed:
+        return Outcome.INCONCLUSIVE
+    return Outcome.PASS if passed else Outcome.FAIL
+
+
+def needed_log(alpha: float) -> float:
+    """Returns the logarithm of the e-value that suffices at the error rate ``alpha``: 1 / alpha, by Ville's inequality.
+
+    Raises:
+        ValueError: an error rate outside (0, 1).
+    """
+    if not 0.0 < alpha < 1.0:
+        raise ValueError(f"the error rate is {alpha!r}: expected a number between 0 and 1, such as 0.05")
+    return -math.log(alpha)
+
+
+# Exact curtailment: the verdict of all N answers, as soon as those still to come cannot change it.
+
+
+def curtail(
+    sum_most: ArrayLike, sum_least: ArrayLike, right_left: ArrayLike, wrong_left: ArrayLike, most: ArrayLike
+) -> tuple[Flags, Flags]:
+    """Returns where PASS is certain, and where FAIL is; elsewhere the samples to come can still decide.
+
+    No statistics: a sample to come adds at most its reference (a wrong answer) and at least its reference - 1 (a right one). With
+    complete answers nothing stays undecided; with missing ones a cell may, and then its verdict is unknown, not a pass.
+
+    Args:
+        sum_most: sums of reference - outcome so far with missing answers as wrong, any shape; all arguments broadcast.
+        sum_least: the same with missing answers as right.
+        right_left: sums of the references still to come.
+        wrong_left: sums of 1 - reference still to come.
+        most: largest sums that pass (K).
+
+    Returns:
+        ``(certain_pass, certain_fail)``, never both true.
+
+    Source: curtailed sampling, applied to paired answers whose clean half is known.
+
+    >>> curtail([2, 2, 6], [2, 2, 6], [3, 4, 1], [0, 0, 0], 5)
+    (array([ True, False, False]), array([False, False,  True]))
+    """
+    passes = np.asarray(sum_most) + np.asarray(right_left) <= np.asarray(most)
+    fails = np.asarray(sum_least) - np.asarray(wrong_left) > np.asarray(most)
+    return np.asarray(passes), np.asarray(fails)
+
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

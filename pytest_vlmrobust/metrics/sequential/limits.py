@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..scores import ROUNDING, Scores, as_scores, is_binary, paired
+from pytest_vlmrobust.metrics.scores import ROUNDING, Scores, as_scores, is_binary, paired
 
 Array = NDArray[np.float64]
 

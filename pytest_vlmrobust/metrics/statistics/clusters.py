@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 Array = NDArray[np.float64]
 
@@ -154,3 +158,186 @@ class Clusters:
         starts = np.searchsorted(self.codes[order], np.arange(self.count))
         sums: Array = np.add.reduceat(values[order], starts, axis=0)
         return sums
+
+
+# How many independent samples clustered ones are worth.
+
+
+class EffectiveSize(NamedTuple):
+    """What clusters cost: ``effective = samples / design_effect``; ``correlation`` is NaN where no cluster has two members."""
+
+    samples: int
+    clusters: int
+    correlation: float
+    design_effect: float
+    effective: float
+
+
+def effective_size(values: ArrayLike, groups: Sequence[str] | None) -> EffectiveSize:
+    """Returns how many independent samples the mean of ``values`` is worth when samples of one group resemble each other.
+
+    Args:
+        values: shape (N,), one number for each sample, such as clean - perturbed.
+        groups: the group of each sample; one with an empty name stands alone. None when all are independent.
+
+    Returns:
+        ``correlation`` within groups from a one-way analysis of variance, ``design_effect = 1 + (sum m^2 / sum m - 1) *
+        correlation`` for group sizes m, at least 1, and ``effective``. Without any variance nothing is known of the correlation:
+        then it is NaN, and the design effect that of identical members. NaN throughout for no samples or a missing value.
+
+    Raises:
+        ValueError: not one group for each sample, or values of another shape.
+
+    >>> effective_size([1, 1, 0, 0, 1, 1, 0, 0], list("aabbccdd")).effective
+    4.0
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or (groups is not None and len(groups) != array.size):
+        found = "no groups" if groups is None else f"{len(groups)} groups"
+        raise ValueError(f"found values of shape {array.shape} and {found}: expected shape (N,) and one group for each")
+    clusters = Clusters.of(groups, array.size)
+    if not array.size or np.isnan(array).any():
+        return EffectiveSize(array.size, clusters.count, math.nan, math.nan, math.nan)
+    sizes = np.bincount(clusters.codes)
+    weighted_size = float((sizes**2).sum() / array.size)
+    correlation = intraclass_correlation(array, clusters)
+    assumed = 1.0 if math.isnan(correlation) else correlation
+    effect = max(1.0 + (weighted_size - 1.0) * assumed, 1.0)
+    return EffectiveSize(array.size, clusters.count, correlation, effect, array.size / effect)
+
+
+def intraclass_correlation(values: Array, clusters: Clusters) -> float:
+    """Returns the correlation of two members of a cluster, from a one-way analysis of variance.
+
+    ``(B - W) / (B + (m0 - 1) W)`` with the mean squares B between and W within clusters and the average size ``m0 = (N -
+    sum m^2 / N) / (G - 1)``.
+
+    Args:
+        values: float64, shape (N,).
+        clusters: which of the N samples form a cluster.
+
+    Returns:
+        At most 1; NaN for fewer than two clusters, clusters of one member each, or values without variance.
+
+    Source: A. Donner, Int. Statist. Rev. 54 (1986) 67-82, the analysis-of-variance estimator.
+    """
+    between_df, within_df = clusters.count - 1, values.size - clusters.count
+    if between_df < 1 or within_df < 1 or float(np.ptp(values)) == 0.0:
+        return math.nan
+    sizes = np.bincount(clusters.codes)
+    sums = clusters.sums((values - values.mean())[:, None])[:, 0]
+    explained = float((sums**2 / sizes).sum())
+    total = float(((values - values.mean()) ** 2).sum())
+    between, within = explained / between_df, max(total - explained, 0.0) / within_df
+    average_size = (values.size - float((sizes**2).sum()) / values.size) / between_df
+    return (between - within) / (between + (average_size - 1.0) * within)
+
+
+# Tails of the normal and of Student's distribution (an infinite ``df`` is the normal one).
+
+
+def critical_value(tail: float, df: float = math.inf) -> float:
+    """Returns the value that is exceeded with probability ``tail``; infinite without degrees of freedom."""
+    if df <= 0:
+        return math.inf
+    return float(-special.ndtri(tail) if math.isinf(df) else -special.stdtrit(df, tail))
+
+
+def upper_tail(value: Array, df: float = math.inf) -> Array:
+    """Returns the probability of exceeding ``value``; 1 without degrees of freedom (nothing can be shown)."""
+    if df <= 0:
+        return np.ones_like(value)
+    tail: Array = special.ndtr(-value) if math.isinf(df) else special.stdtr(df, -value)
+    return tail
+
+
+def normal_tail(tail: float, df: float) -> float:
+    """Returns the normal tail beyond Student's quantile of ``tail``; 0 without degrees of freedom."""
+    return tail if math.isinf(df) else float(special.ndtr(-critical_value(tail, df)))
+
+
+def student_tail(tails: Array, df: float) -> Array:
+    """Returns Student's tails beyond the normal quantiles of ``tails``: the inverse of :func:`normal_tail`."""
+    return tails if math.isinf(df) else upper_tail(-special.ndtri(tails), df)
+
+
+def one_sided(confidence: float) -> float:
+    """Returns the probability in each tail outside a two-sided interval.
+
+    Raises:
+        ValueError: ``confidence`` outside (0, 1).
+    """
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence is {confidence!r}: expected a number between 0 and 1, such as 0.90")
+    return (1.0 - confidence) / 2.0
+
+
+# Intervals of any smooth function of sums over clusters, from what it becomes without each of them: the jackknife.
+#
+# Each bound is guarded as those of ratios are, by one more cluster that argues against it: few wrong answers, or none, then
+# do not pass for certainty. Simulated one-sided errors at 5 % are in the tests of this module.
+
+
+Function = Callable[[Array], Array]
+
+SMALLEST = 2
+"""Clusters below which nothing is shown."""
+
+
+def guarded_jackknife_interval(
+    sums: Array, function: Function, confidence: float, *, against_low: Array, against_high: Array, effective: float | None = None
+) -> tuple[float, float]:
+    """Bounds ``function(sums.sum(axis=0))`` by Student's t with as many degrees of freedom as clusters, G, count for.
+
+    The variance is ``(G - 1) / G`` times the sum of squared deviations of the G values without one cluster each. The usual
+    conditions hold: the function is smooth, and no single cluster decides it.
+
+    Args:
+        sums: what each of G independent clusters adds, shape (G, k).
+        function: takes sums of shape (..., k), returns shape (...).
+        confidence: two-sided level in (0, 1).
+        against_low: what the cluster adds that argues most against a low bound, shape (k,).
+        against_high: the same for the high one.
+        effective: how many clusters of one size count as much as these (:attr:`Clusters.effective`); None for G.
+
+    Returns:
+        ``(low, high)`` around the value; infinite for fewer than two clusters; NaN where the function is undefined, or is so
+        without one of the clusters.
+
+    Raises:
+        ValueError: a level outside (0, 1).
+
+    Source: R. G. Miller, The jackknife - a review, Biometrika 61 (1974) 1-15; the guard is ours.
+    """
+    tail = one_sided(confidence)
+    if len(sums) < SMALLEST:
+        return -math.inf, math.inf
+    value = float(function(sums.sum(axis=0)))
+    critical = critical_value(tail, len(sums) if effective is None else effective)  # one more cluster argues against each bound
+    below, above = (_centre_and_margin(np.vstack([sums, extra]), function, critical) for extra in (against_low, against_high))
+    low, high = below[0] - below[1], above[0] + above[1]
+    return (math.nan, math.nan) if math.isnan(low + high + value) else (min(low, value), max(high, value))
+
+
+def _centre_and_margin(sums: Array, function: Function, critical: float) -> tuple[float, float]:
+    total, clusters = sums.sum(axis=0), len(sums)
+    without = function(total - sums)
+    error = math.sqrt((clusters - 1) / clusters * float(((without - without.mean()) ** 2).sum()))
+    return float(function(total)), critical * (2.0 / clusters if error < UNSEEN else error)
+
+
+def joined(groups: Sequence[str], units: Iterable[Sequence[int]]) -> Clusters:
+    """Returns the finest clusters that keep samples of one group together, and those of one unit.
+
+    Args:
+        groups: the source image of each of N samples; one without a name stands alone.
+        units: samples that something is computed from together, by index.
+    """
+    own = Clusters.of(groups, len(groups))
+    edges = [(sample, own.count + number) for number, unit in enumerate(units) for sample in unit]
+    size = own.count + 1 + max((node for _, node in edges), default=own.count)
+    rows, columns = own.codes[[sample for sample, _ in edges]], np.array([node for _, node in edges], int)
+    graph = coo_array((np.ones(len(edges)), (rows, columns)), shape=(size, size))
+    labels = connected_components(graph, directed=False)[1][own.codes]
+    names, codes = np.unique(labels, return_inverse=True)
+    return Clusters(codes.reshape(-1), len(names))

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .quantiles import critical_value
+from .clusters import critical_value
 
 _HALVINGS = 60
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from .clusters import Clusters
-from .quantiles import critical_value, one_sided
+from .clusters import Clusters, critical_value, one_sided
 
 Array = NDArray[np.float64]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from .clusters import UNSEEN, Clusters
-from .quantiles import critical_value, one_sided
+from .clusters import UNSEEN, Clusters, critical_value, normal_tail, one_sided
 
 Array = NDArray[np.float64]
 
@@ -61,3 +63,202 @@ def _solution(a: float, b: float, c: float, ratio: float) -> tuple[float, float]
         return min(first, ratio), max(second, ratio)
     # everything between the roots is rejected, hence, with a positive denominator, everything beyond them as seen from the ratio
     return (second, math.inf) if ratio >= second else (-math.inf, first)
+
+
+# Ratios of two differences of 0/1 scores: Tango's idea carried over to a linear contrast.
+#
+# A ratio r is tested by the mean of ``numerator - r * denominator``, as :mod:`ratios` does with Student's t. Here its
+# variance is taken where that mean is 0, by restricted maximum likelihood over the values that one sample can have: for a
+# single difference that is Tango's statistic itself. With 100 samples and few flips the t interval's upper bound lies below
+# the truth in 8 % of runs instead of 5 %, which passes what should not pass; this one's in 5 %.
+
+
+SHARED_CLEAN = np.array([(0, 0), (1, 1), (1, 0), (0, 1), (-1, -1), (-1, 0), (0, -1)], dtype=np.float64)
+"""What ``(clean - perturbed, clean - blind)`` can be for one sample with 0/1 scores."""
+
+_HALVINGS = 50
+_ROUNDING = 1e-12
+"""A mean of values in [-1, 1] below this is 0."""
+_CENTRE = 1e-4
+"""Within so many standard deviations of 0 the saddlepoint formula divides 0 by 0."""
+_STEEPEST = 50.0
+"""Where a tilted contrast has nothing left but its largest value."""
+_ANGLES, _ROUNDS = 128, 5
+"""Each round looks at so many angles of the interval that the one before has found: 128^5 angles in all."""
+
+
+def restricted_score(counts: Array, values: Array) -> Array:
+    """Returns the score statistic of "the mean is 0", standard normal when it is, for m tables of counts.
+
+    The probabilities that make the mean 0 and the counts likeliest are ``count / (n (1 + t value))``; where t meets the edge at
+    which a probability would turn negative, what is missing to 1 goes to that extreme value, observed or not.
+
+    Args:
+        counts: how many samples have each of K values, shape (K,) or (m, K); fractions are allowed (effective counts).
+        values: the K values, shape (m, K); in each row some are below and some above 0, or all are 0.
+
+    Returns:
+        Shape (m,); 0 where the mean is 0.
+    """
+    n, mean, shares = counts.sum(axis=-1), _mean(counts, values), _likeliest(counts, values)
+    variance = (shares * values**2).sum(axis=1)
+    known = (variance > 0.0) & (np.abs(mean) > _ROUNDING)  # where all samples have one value, rounding is all that there is
+    result: Array = np.divide(mean, np.sqrt(variance / n), out=np.zeros_like(mean), where=known)
+    return result
+
+
+def restricted_tail(counts: Array, values: Array) -> Array:
+    """Returns how often the mean is at least as far from 0, on its side, as it is observed, when the true mean is 0.
+
+    The probabilities are those of :func:`restricted_score`. By the saddlepoint formula for whole numbers: a sample moves the sum
+    by about one when its answer flips. Arguments and shape as there; 1 where the mean is 0.
+
+    Source: R. Lugannani and S. Rice, Advances in Applied Probability 12 (1980) 475-490, with the first continuity correction of
+    H. E. Daniels, International Statistical Review 55 (1987) 37-48.
+    """
+    n, mean, shares = counts.sum(axis=-1), _mean(counts, values), _likeliest(counts, values)
+    values, mean = np.where(mean < 0.0, -1.0, 1.0)[:, None] * values, np.abs(mean)
+    low, high = np.zeros_like(mean), np.full_like(mean, _STEEPEST)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        short = _tilted(shares, values, middle)[1] < mean
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    tilt = np.maximum((low + high) / 2.0, _ROUNDING)
+    logs, _, variance = _tilted(shares, values, tilt)
+    spread = np.sqrt(n * np.maximum(variance, _ROUNDING**2))
+    signed = np.sqrt(np.maximum(2.0 * n * (tilt * mean - logs), _ROUNDING**2))
+    density = np.exp(-(signed**2) / 2.0) / math.sqrt(2.0 * math.pi)
+    tail = special.ndtr(-signed) + density * (1.0 / (-np.expm1(-tilt) * spread) - 1.0 / signed)
+    most = np.exp(-(signed**2) / 2.0)  # Chernoff's bound, which is met where all samples have the largest value
+    result: Array = np.where(signed < _CENTRE, 1.0, np.clip(tail, 0.0, most))
+    return result
+
+
+def _mean(counts: Array, values: Array) -> Array:
+    mean: Array = (values * counts).sum(axis=1) / counts.sum(axis=-1)
+    return mean
+
+
+def _likeliest(counts: Array, values: Array) -> Array:
+    """Returns the probabilities of the K values that make the mean 0 and the counts likeliest, shape (m, K)."""
+    lowest, highest = np.minimum(values.min(axis=1), -1e-300), np.maximum(values.max(axis=1), 1e-300)
+    low, high = -1.0 / highest, -1.0 / lowest
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        rising = (counts * values / (1.0 + middle[:, None] * values)).sum(axis=1) > 0.0
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
+    tilt = (low + high) / 2.0
+    shares: Array = counts / counts.sum(axis=-1)[..., None] / (1.0 + tilt[:, None] * values)
+    extreme = np.where(tilt > 0.0, values.argmin(axis=1), values.argmax(axis=1))
+    shares[np.arange(len(values)), extreme] += np.maximum(1.0 - shares.sum(axis=1), 0.0)
+    return shares
+
+
+def _tilted(shares: Array, values: Array, tilt: Array) -> tuple[Array, Array, Array]:
+    """Returns the cumulant generating function of one sample at ``tilt`` (m,), and its first two derivatives."""
+    weights = shares * np.exp(tilt[:, None] * values)
+    total = weights.sum(axis=1)
+    first, second = ((weights * values**power).sum(axis=1) / total for power in (1, 2))
+    return np.log(total), first, second - first**2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RatioTest:
+    """The test of every ratio; ratios are angles ``atan(r)``, so that infinity is one of them.
+
+    Rejected is what both the score, compared with the normal quantile, and the tail call too rare. The score alone calls a ratio
+    too high up to 1.3 times as often as promised at 5 % and 2.9 times at 5 %/133; the tail alone is not exact where a kind of
+    flip was never observed.
+    """
+
+    counts: Array
+    pairs: Array
+    plain: Array
+    """The covariance of one sample's pair."""
+    clustered: Array
+    """That of the means of all samples."""
+    clusters: Clusters
+
+    def rejected(self, angles: Array, sign: float, tail: float) -> NDArray[np.bool_]:
+        """Returns whether the contrasts at the ratios ``tan(angle)`` are shown to be above 0, or below for a ``sign`` of -1."""
+        directions = np.stack([np.cos(angles), -np.sin(angles)])
+        directions /= np.abs(directions).max(axis=0)
+        values = (self.pairs @ directions).T
+        plain, clustered = (np.einsum("im,ij,jm->m", directions, one, directions) for one in (self.plain, self.clustered))
+        means = _mean(self.counts, values)
+        distance = np.maximum(means - values.min(axis=1), values.max(axis=1) - means)
+        counts = self.counts / self.clusters.guarded_effects(plain, clustered, distance)[:, None]
+        scores = sign * restricted_score(counts, values)
+        found = scores > critical_value(tail)
+        found[found] = restricted_tail(counts[found], values[found]) <= tail
+        return found
+
+
+def score_ratio_interval(
+    numerator: Array, denominator: Array, clusters: Clusters, confidence: float, support: Array = SHARED_CLEAN
+) -> tuple[float, float]:
+    """Bounds mean(numerator) / mean(denominator) of differences of 0/1 scores, known to have a positive denominator.
+
+    Going away from the estimate, the interval ends before the first ratio that is rejected. With clusters, counts are divided by
+    the contrast's guarded design effect and the tail is Student's, as for the interval of a drop.
+
+    Args:
+        numerator: shape (N,) with N > 0; -1, 0 or 1 each unless ``support`` has other pairs.
+        denominator: shape (N,), with a positive mean, likewise.
+        clusters: which of the N samples move together.
+        confidence: two-sided level in (0, 1).
+        support: the pairs that a sample can have, shape (K, 2).
+
+    Returns:
+        ``(low, high)``; a side is infinite where the denominator cannot be told from 0.
+
+    Source: T. Tango, Statistics in Medicine 17 (1998) 891-908, for a general contrast; restricted probabilities as in A. Owen,
+    Biometrika 75 (1988) 237-249.
+    """
+    tail = normal_tail(one_sided(confidence), math.inf if clusters.independent else clusters.degrees_of_freedom)
+    if tail <= 0.0:
+        return -math.inf, math.inf
+    test = _test(np.stack([numerator, denominator], axis=1), clusters, support)
+    estimate = math.atan(float(numerator.sum() / denominator.sum()))
+    low = _first_rejected(lambda angles: test.rejected(angles, 1.0, tail), estimate, -math.pi / 2.0)
+    high = _first_rejected(lambda angles: test.rejected(angles, -1.0, tail), estimate, math.pi / 2.0)
+    return (-math.inf if low is None else math.tan(low)), (math.inf if high is None else math.tan(high))
+
+
+def ratio_p_values(numerators: Array, denominator: Array, ratio: float) -> tuple[Array, Array]:
+    """Returns p-values of "the ratio is at most ``ratio``" and "at least ``ratio``", for m numerators over one denominator.
+
+    At whose tail :func:`score_ratio_interval` ends at ``ratio``, for independent samples.
+
+    Args:
+        numerators: clean - perturbed, each -1, 0 or 1, shape (N, m).
+        denominator: clean - blind, likewise, shape (N,), with a positive mean.
+        ratio: the ratio that is tested.
+
+    Returns:
+        Each of shape (m,); 1 where the estimate is on the other side.
+    """
+    pairs = np.stack([numerators, np.broadcast_to(denominator[:, None], numerators.shape)], axis=2)
+    counts = np.array([(pairs == pair).all(axis=2).sum(axis=0) for pair in SHARED_CLEAN], dtype=np.float64).T
+    values = np.tile((SHARED_CLEAN @ (1.0, -ratio)) / max(1.0, abs(ratio)), (len(counts), 1))
+    scores, tails = restricted_score(counts, values), restricted_tail(counts, values)
+    above, below = (np.where(side * scores > 0.0, np.maximum(special.ndtr(-side * scores), tails), 1.0) for side in (1.0, -1.0))
+    return above, below
+
+
+def _test(samples: Array, clusters: Clusters, support: Array) -> _RatioTest:
+    counts = (samples[:, None, :] == support).all(axis=2).sum(axis=0).astype(np.float64)
+    centred = samples - samples.mean(axis=0)
+    return _RatioTest(counts, support, centred.T @ centred / len(samples), clusters.covariance(samples), clusters)
+
+
+def _first_rejected(rejected: Callable[[Array], NDArray[np.bool_]], start: float, end: float) -> float | None:
+    """Returns where the first rejected angle from ``start`` to ``end`` begins; None when none is rejected."""
+    for _ in range(_ROUNDS):
+        angles = np.linspace(start, end, _ANGLES)
+        found = np.flatnonzero(rejected(angles))
+        if not found.size:
+            return None
+        first = max(int(found[0]), 1)
+        start, end = float(angles[first - 1]), float(angles[first])
+    return start

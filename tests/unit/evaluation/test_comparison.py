@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
 from pytest_vlmrobust.evaluation.comparison import compare
-from pytest_vlmrobust.metrics.statistics.differences import TangoTest
+from pytest_vlmrobust.metrics.statistics.paired import TangoTest
 
 from .conftest import World
 from .test_baseline import measured, wrong

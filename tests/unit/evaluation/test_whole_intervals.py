@@ -11,7 +11,7 @@ import pytest
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.whole_intervals import bounds_of_drop, bounds_of_index, bounds_of_value
-from pytest_vlmrobust.metrics.statistics.quantiles import critical_value
+from pytest_vlmrobust.metrics.statistics.clusters import critical_value
 from pytest_vlmrobust.scoring import Sums, corpus_sums
 
 N = 40

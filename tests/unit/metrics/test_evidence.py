@@ -10,8 +10,7 @@ from scipy import stats
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.metrics import ScoreTable, drops_above, estimate, p_value, worst_case_lower_bound
-from pytest_vlmrobust.metrics.statistics.differences import drop_test
-from pytest_vlmrobust.metrics.statistics.tango import likeliest_helpful
+from pytest_vlmrobust.metrics.statistics.paired import drop_test, likeliest_helpful
 
 Array = NDArray[np.float64]
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from pytest_vlmrobust.metrics import FAMILY_METRICS, gain_interval, get, scale_gain
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.metrics import FAMILY_METRICS, ScoreTable, estimate, gain_interval, get, scale_consistency, scale_gain
 from pytest_vlmrobust.metrics import scale_consistency_interval as consistency_interval
 from pytest_vlmrobust.metrics import scale_gain_interval as gain_per_doubling
-from pytest_vlmrobust.metrics.description import describe
+from pytest_vlmrobust.metrics.estimation import describe
 from pytest_vlmrobust.metrics.statistics.curves import slope_weights
 
 GAIN, CONSISTENCY = FAMILY_METRICS["scale_gain"], FAMILY_METRICS["scale_consistency"]
@@ -103,3 +106,165 @@ def test_a_property_is_described(name: str) -> None:
     assert facts["published"].startswith("The Perceptual Observatory")
     assert max(map(len, about.text(80).splitlines())) <= 80
     assert list(dict(describe(get("identity_drop")).facts))[:3] == list(facts)[:3] == ["of", "suite", "reads"]
+
+
+def test_the_gain_is_per_doubling() -> None:
+    assert scale_gain([4, 16], [0.5, 0.7]) == pytest.approx(0.1)
+    assert scale_gain([16e9, 4e9], [0.7, 0.5]) == pytest.approx(0.1)
+    assert scale_gain([1, 2, 4, 8], [0.5, 0.6, 0.6, 0.8]) == pytest.approx((-1.5 * 0.5 - 0.5 * 0.6 + 0.5 * 0.6 + 1.5 * 0.8) / 5)
+    assert type(scale_gain([1, 2], [0, 1])) is float
+
+
+def test_each_loss_breaks_consistency() -> None:
+    assert scale_consistency([3, 7, 72], [0.5, 0.7, 0.6]) == 0.5
+    assert scale_consistency([72, 3, 7], [0.9, 0.5, 0.7]) == 1.0
+    assert scale_consistency([3, 7, 72], [0.5, 0.5, 0.5]) == 1.0
+    assert scale_consistency([3, 7], [0.6, 0.5]) == 0.0
+
+
+@pytest.mark.parametrize("summary", [scale_gain, scale_consistency])
+def test_one_model_shows_nothing(summary: Callable[..., float]) -> None:
+    assert math.isnan(summary([], []))
+    assert math.isnan(summary([3], [0.5]))
+    assert math.isnan(summary([3, 7], [0.5, math.nan]))
+
+
+@pytest.mark.parametrize("summary", [scale_gain, scale_consistency])
+def test_nonsense_is_refused_scaling(summary: Callable[..., float]) -> None:
+    with pytest.raises(ValueError, match="2 sizes and 1 scores: expected one score for each size"):
+        summary([3, 7], [0.5])
+    with pytest.raises(ValueError, match=r"parameters has 0\.0: expected a number of parameters above 0"):
+        summary([0, 7], [0.5, 0.6])
+
+
+def test_two_models_of_one_size() -> None:
+    assert math.isnan(scale_gain([7, 7], [0.5, 0.6]))
+    assert scale_gain([7, 7, 14], [0.5, 0.7, 0.7]) == pytest.approx(0.1)
+    with pytest.raises(ValueError, match=r"parameters are \[7\.0, 7\.0\]: expected models of different sizes"):
+        scale_consistency([7, 7], [0.5, 0.6])
+
+
+Array = NDArray[np.float64]
+OF_A_SPLIT = {
+    "split_position_gap": "position_gap",
+    "split_group_gap": "group_gap",
+    "split_transfer_retention": "transfer_retention",
+    "identity_accuracy": "accuracy",
+}
+
+
+def table(seed: int, settings: tuple[str, ...] = ("clean",), *, blind: float = 0.2) -> ScoreTable:
+    """Returns scores of 40 identities with the target in each of four cells; a target at the first one is found more often."""
+    rng = np.random.default_rng(seed)
+    rates = np.tile([0.9, 0.7, 0.7, 0.7], 40)
+    return ScoreTable(
+        (rng.random(160) < 0.9).astype(float),
+        {name: (rng.random(160) < rates).astype(float) for name in settings},
+        no_image=(rng.random(160) < blind).astype(float),
+        groups=[f"identity {index // 4}" for index in range(160)],
+        positions=["[0,0]", "[0,1]", "[1,0]", "[1,1]"] * 40,
+        people=["f"] * 80 + ["m"] * 80,
+    )
+
+
+@pytest.mark.parametrize(("name", "single"), OF_A_SPLIT.items())
+def test_a_split_of_one_setting_is_that_setting(name: str, single: str) -> None:
+    scores = table(1, ("fog:low",))
+    whole, one = estimate(name, scores), estimate(single, scores, "fog:low")
+    assert (whole.value, whole.low, whole.high, whole.n, whole.valid) == (one.value, one.low, one.high, one.n, one.valid)
+    assert whole.reason == "over 1 setting"
+    assert estimate(name, table(1)).reason == "on original pictures"
+
+
+def test_scores_are_averaged_before_they_are_compared() -> None:
+    """Two settings with opposite gaps have none together, and their own gaps would average 1."""
+    opposite = {"fog:low": [1, 0], "dunes": [0, 1]}
+    assert metrics.split_position_gap(opposite, ["left", "right"]) == 0.0
+    assert metrics.split_group_gap(opposite, ["f", "m"]) == 0.0
+    assert metrics.identity_accuracy(opposite) == 0.5
+    assert metrics.split_transfer_retention(opposite, [1, 0.25]) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("name", OF_A_SPLIT)
+def test_without_settings_nothing_is_known(name: str) -> None:
+    function: Callable[..., float] = metrics.get(name).function
+    more = () if name == "identity_accuracy" else ([1.0],)
+    assert math.isnan(function({}, *more))
+    assert math.isnan(function({"fog:low": [math.nan, 1.0]}, *([[1.0, 1.0]] if more else [])))
+
+
+@pytest.mark.parametrize("name", [*OF_A_SPLIT, "identity_drop"])
+def test_more_settings_narrow_the_interval_and_keep_its_value(name: str) -> None:
+    settings = tuple(f"kind{index}" for index in range(15))
+    few, many = estimate(name, table(2, settings[:1])), estimate(name, table(2, settings))
+    assert many.low <= many.value <= many.high
+    assert many.high - many.low < few.high - few.low
+    assert many.reason == "over 15 settings"
+
+
+DEPENDENT = ("identity_drop", "split_position_gap", "split_group_gap", "split_transfer_retention")
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_what_is_not_shown_to_be_done_has_no_properties(name: str) -> None:
+    guessing = table(3, ("fog:low",), blind=0.9)
+    result = estimate(name, guessing)
+    clean, blind = guessing.clean.mean(), np.mean(guessing.scores("no_image"))
+    assert not result.valid
+    assert result.reason.startswith(f"not shown to do the task: {clean:.2f} with the pictures, {blind:.2f} without, n=160")
+    assert estimate(name, table(3, ("fog:low",))).valid
+    assert estimate("identity_accuracy", guessing).valid
+
+
+def test_the_gate_is_the_lower_end_of_the_paired_interval() -> None:
+    clean, blind = np.array([1.0] * 36 + [0.0] * 964), np.array([0.0] * 36 + [1.0] * 24 + [0.0] * 940)
+    assert metrics.paired_drop_interval(36, 24, 1000)[0] < 0.0
+    assert metrics.does_the_task(ScoreTable(clean, no_image=blind)) == (
+        "not shown to do the task: 0.04 with the pictures, 0.02 without, n=1000"
+    )
+    fewer = np.array([0.0] * 36 + [1.0] * 20 + [0.0] * 944)
+    assert metrics.paired_drop_interval(36, 20, 1000)[0] > 0.0
+    assert metrics.does_the_task(ScoreTable(clean, no_image=fewer)) == ""
+    alike = [f"image {index // 10}" for index in range(1000)]
+    assert metrics.does_the_task(ScoreTable(clean, no_image=fewer, groups=alike)) != ""
+
+
+def test_what_was_answered_blindly_has_to_be_known() -> None:
+    unknown = "there are no scores without the pictures: whether the task is done at all cannot be told"
+    assert metrics.does_the_task(ScoreTable(np.ones(9))) == unknown
+    assert metrics.does_the_task(ScoreTable(np.ones(0), no_image=np.ones(0))) == unknown
+    result = estimate("identity_drop", ScoreTable(np.ones(9), {"fog:low": np.ones(9)}))
+    assert (result.valid, result.reason) == (False, f"{unknown}; over 1 setting")
+
+
+def test_missing_scores_count_against_the_model() -> None:
+    blind = np.array([math.nan] * 30 + [0.0] * 70)
+    assert metrics.does_the_task(ScoreTable(np.ones(100), no_image=blind)) == ""
+    blind[30:98] = math.nan
+    assert metrics.does_the_task(ScoreTable(np.ones(100), no_image=blind)) == (
+        "not shown to do the task: 1.00 with the pictures, 0.98 without, n=100, 98 missing scores count against the model"
+    )
+
+
+def test_where_all_scores_are_missing_none_is_named() -> None:
+    missing, zeros = np.full(100, math.nan), np.zeros(100)
+    seen = metrics.does_the_task(ScoreTable(missing, no_image=zeros))
+    assert seen == "there are no scores with the pictures: whether the task is done at all cannot be told"
+    blind = metrics.does_the_task(ScoreTable(zeros, no_image=missing))
+    assert blind == "there are no scores without the pictures: whether the task is done at all cannot be told"
+    assert metrics.exceeds_the_prompt(ScoreTable(missing), zeros) == seen
+
+
+def test_only_what_a_table_can_tell_is_applicable() -> None:
+    scores = table(4, ("fog:low",))
+    of_cells = metrics.applicable(scores, "fog:low", "observatory")
+    assert {"position_gap", "group_gap", "transfer_retention", "accuracy", "accuracy_drop"} <= set(of_cells)
+    assert {metrics.get(name).scope for name in of_cells} == {"cell"}
+    of_sweeps = metrics.applicable(scores, suite="observatory")
+    assert {"split_position_gap", "split_group_gap", "identity_accuracy"} <= set(of_sweeps)
+    assert not {"hint_gain", "thinking_gain"} & set(of_sweeps)
+    without = ScoreTable(np.ones(2), {"fog:low": np.ones(2)}, people=["f", ""], unhinted_by_setting={"fog:low": np.ones(2)})
+    assert not {"position_gap", "group_gap"} & set(metrics.applicable(without, "fog:low"))
+    assert "transfer_retention" in metrics.applicable(without, "fog:low")
+    assert "hint_gain" in metrics.applicable(without)
+    assert "pcri_split" not in metrics.applicable(without, "fog:low")

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.metrics.statistics.curves import wobble
-from pytest_vlmrobust.metrics.statistics.isotonic import rising_fit
+from pytest_vlmrobust.metrics.statistics.curves import rising_fit, wobble
 
 Rows = list[dict[str, str]]
 

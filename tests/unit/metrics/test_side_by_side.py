@@ -10,8 +10,8 @@ import pytest
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.metrics import ScoreTable
 from pytest_vlmrobust.metrics.side_by_side import SideBySide
-from pytest_vlmrobust.metrics.statistics.contests import Contest
-from pytest_vlmrobust.metrics.statistics.differences import largest_bounds
+from pytest_vlmrobust.metrics.statistics.multiple import Contest
+from pytest_vlmrobust.metrics.statistics.paired import largest_bounds
 
 SETTINGS = ("fog:low", "fog:high", "rain:low", "flip_v")
 GROUPS = [str(index // 2) for index in range(120)]

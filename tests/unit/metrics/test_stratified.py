@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.metrics import accuracy_drop, stratified_drop
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
+from pytest_vlmrobust.metrics.statistics.groups import Strata
 from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
-from pytest_vlmrobust.metrics.statistics.strata import Strata
 
 Array = NDArray[np.float64]
 

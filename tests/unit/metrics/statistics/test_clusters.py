@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.metrics.statistics.clusters import Clusters
-from pytest_vlmrobust.metrics.statistics.differences import TangoTest, drop_test
-from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest
-from pytest_vlmrobust.metrics.statistics.means import MeanTest
+from pytest_vlmrobust.metrics import effective_size
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, guarded_jackknife_interval, joined
+from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest
+from pytest_vlmrobust.metrics.statistics.paired import TangoTest, drop_test
 from pytest_vlmrobust.metrics.statistics.proportions import judged_proportion_interval
 
 Values = Sequence[float]
@@ -196,3 +197,179 @@ def test_many_small_images_cost_no_width_for_being_unequal() -> None:
     plain, test = TangoTest(harmful, helpful, len(lost) / effects, math.inf), TangoTest.of(lost, clusters)
     wider = (test.upper(0.05) - test.lower(0.05)) / (plain.upper(0.05) - plain.lower(0.05))
     assert 0.98 < wider.mean() < 1.05
+
+
+def _groups(count: int, size: int) -> list[str]:
+    return [str(index) for index in range(count) for _ in range(size)]
+
+
+def test_correlation_by_hand() -> None:
+    """Groups (1, 3) and (5, 7): B = 16, W = 2, m0 = 2, so (16 - 2) / (16 + 2) = 7/9; the design effect is 1 + 7/9."""
+    size = effective_size([1.0, 3.0, 5.0, 7.0], list("aabb"))
+    assert size.correlation == pytest.approx(7 / 9)
+    assert size.design_effect == pytest.approx(16 / 9)
+    assert size.effective == pytest.approx(4 * 9 / 16)
+    assert (size.samples, size.clusters) == (4, 2)
+
+
+def test_copies_of_a_sample_count_once() -> None:
+    values = np.repeat(np.random.default_rng(1).random(50), 4)
+    size = effective_size(values, _groups(50, 4))
+    assert size.correlation == pytest.approx(1.0)
+    assert size.effective == pytest.approx(50)
+
+
+def test_strangers_count_in_full() -> None:
+    size = effective_size(np.random.default_rng(2).random(4000), _groups(1000, 4))
+    assert abs(size.correlation) < 0.05
+    assert 3700 < size.effective <= 4000
+
+
+def test_published_sizes_of_circular_copies() -> None:
+    """1 164 questions in 4 329 rows at a correlation of one half are worth 1 834 rows."""
+    rng = np.random.default_rng(3)
+    sizes = np.full(1164, 4)
+    sizes[: 4 * 1164 - 4329] = 3
+    shared, own = np.repeat(rng.normal(size=1164), sizes), rng.normal(size=4329)
+    size = effective_size(shared + own, np.repeat(np.arange(1164), sizes).astype(str).tolist())
+    assert size.correlation == pytest.approx(0.5, abs=0.04)
+    assert size.effective == pytest.approx(1834, rel=0.04)
+
+
+def test_without_groups_everything_counts() -> None:
+    size = effective_size([1, 0, 1], None)
+    assert math.isnan(size.correlation)
+    assert (size.design_effect, size.effective) == (1.0, 3.0)
+
+
+def test_without_variance_the_worst_is_assumed() -> None:
+    size = effective_size([0.0] * 12, _groups(3, 4))
+    assert math.isnan(size.correlation)
+    assert (size.design_effect, size.effective) == (4.0, 3.0)
+
+
+def test_disagreeing_members_gain_nothing() -> None:
+    assert effective_size([0.0, 1.0] * 20, _groups(20, 2)).design_effect == 1.0
+
+
+@pytest.mark.parametrize("values", [[], [1.0, math.nan]])
+def test_of_nothing_or_missing_values_nothing_is_known(values: list[float]) -> None:
+    size = effective_size(values, None)
+    assert math.isnan(size.effective)
+    assert math.isnan(size.design_effect)
+
+
+def test_shapes_are_checked() -> None:
+    with pytest.raises(
+        ValueError, match=r"found values of shape \(3,\) and 2 groups: expected shape \(N,\) and one group for each"
+    ):
+        effective_size([1, 0, 1], ["a", "b"])
+
+
+Array = NDArray[np.float64]
+
+
+def mean(sums: Array) -> Array:
+    found: Array = sums[..., 0] / sums[..., 1]
+    return found
+
+
+def f1(sums: Array) -> Array:
+    found: Array = 2 * sums[..., 0] / (2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
+    return found
+
+
+AGAINST: dict[str, Any] = {"against_low": np.array([0.0, 1.0]), "against_high": np.array([1.0, 1.0])}
+AGAINST_F1: dict[str, Any] = {"against_low": np.array([0.0, 1.0, 0.0]), "against_high": np.array([1.0, 0.0, 0.0])}
+
+
+def test_of_a_mean_it_is_the_t_interval_with_one_sample_more_against_each_bound() -> None:
+    values = np.array([0.2, 0.9, 0.4, 0.7, 0.5])
+    low, high = guarded_jackknife_interval(np.stack([values, np.ones(5)], axis=1), mean, 0.90, **AGAINST)
+    for bound, extra, sign in ((low, 0.0, -1.0), (high, 1.0, 1.0)):
+        grown = np.append(values, extra)
+        margin = critical_value(0.05, 5) * grown.std(ddof=1) / math.sqrt(6)
+        assert bound == pytest.approx(grown.mean() + sign * margin)
+
+
+def test_the_value_lies_inside_and_a_higher_level_is_wider() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.multinomial(1, [0.6, 0.3, 0.1], 80).astype(float)
+    value = float(f1(rows.sum(axis=0)))
+    narrow, wide = (guarded_jackknife_interval(rows, f1, level, **AGAINST_F1) for level in (0.90, 0.999))
+    assert wide[0] < narrow[0] < value < narrow[1] < wide[1]
+
+
+def test_without_a_wrong_answer_nothing_is_certain() -> None:
+    """100 of 100: a one-sided 95 % bound of an exact test is 0.970."""
+    rows = np.tile([1.0, 0.0, 0.0], (100, 1))
+    low, high = guarded_jackknife_interval(rows, f1, 0.90, **AGAINST_F1)
+    assert 0.95 < low < 0.99
+    assert high >= 1.0
+
+
+def test_what_cannot_be_known_is_not_bounded() -> None:
+    assert guarded_jackknife_interval(np.ones((1, 2)), mean, 0.90, **AGAINST) == (-math.inf, math.inf)
+    only = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
+
+    def needs_the_second(sums: Array) -> Array:
+        return np.where(sums[..., 2] > 0, mean(sums), np.nan)
+
+    low, high = guarded_jackknife_interval(only, needs_the_second, 0.90, against_low=np.zeros(3), against_high=np.zeros(3))
+    assert math.isnan(low)
+    assert math.isnan(high)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 90.0])
+def test_a_level_is_a_probability(confidence: float) -> None:
+    with pytest.raises(ValueError, match="confidence is"):
+        guarded_jackknife_interval(np.ones((3, 2)), mean, confidence, **AGAINST)
+
+
+def test_samples_of_a_group_and_of_a_unit_stay_together() -> None:
+    clusters = joined(["a", "a", "b", "c", "d"], [(0, 1), (2, 3)])
+    assert clusters.count == 3
+    assert clusters.codes[0] == clusters.codes[1]
+    assert clusters.codes[2] == clusters.codes[3]
+    assert len({*clusters.codes.tolist()}) == 3
+    chained = joined(["a", "b", "c", "d"], [(0, 1), (1, 2)])
+    assert chained.count == 2
+    assert joined(["", ""], []).count == 2
+
+
+@pytest.mark.parametrize(
+    ("images", "per_image", "rate", "change"),
+    [(60, 1, 0.9, 0.0), (60, 6, 0.85, 0.0), (200, 1, 0.97, 0.0), (60, 1, 0.9, 0.1), (150, 2, 0.8, 0.05), (300, 1, 0.95, 0.02)],
+)
+def test_bounds_of_a_drop_of_f1_err_as_often_as_they_say(images: int, per_image: int, rate: float, change: float) -> None:
+    """Half of the questions want yes; ``change`` is the share of right answers that turn wrong. One-sided errors at 5 %."""
+    rng = np.random.default_rng(images + per_image)
+
+    def function(sums: Array) -> Array:
+        return f1(sums[..., :3]) - f1(sums[..., 3:])
+
+    after = rate * (1 - change)
+    truth = 2 * rate / (2 * rate + 2 * (1 - rate)) - 2 * after / (2 * after + 2 * (1 - after))
+    too_high = too_low = 0
+    runs = 600
+    for _ in range(runs):
+        skill = np.clip(rng.normal(rate, 0.05 if per_image > 1 else 0.0, (images, 1)), 0, 1)
+        clean = rng.random((images, per_image)) < skill
+        perturbed = clean & (rng.random(clean.shape) >= change)
+        wants = np.arange(images * per_image).reshape(clean.shape) % 2 == 0
+
+        def rows(right: NDArray[np.bool_], wants: NDArray[np.bool_] = wants) -> Array:
+            parts = (right & wants, ~right & wants, ~right & ~wants)
+            return np.stack([part.sum(axis=1) for part in parts], axis=1).astype(float)
+
+        low, high = guarded_jackknife_interval(
+            np.hstack([rows(clean), rows(perturbed)]),
+            function,
+            0.90,
+            against_low=per_image * np.array([0.0, 1.0, 0.0, 1.0, 0.0, 0.0]),
+            against_high=per_image * np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0]),
+        )
+        too_high += low > truth + 1e-12
+        too_low += high < truth - 1e-12
+    assert too_high / runs < 0.075, "as often as Tango's interval errs with clusters"
+    assert too_low / runs < 0.075

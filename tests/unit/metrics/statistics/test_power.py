@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import special
 
 from pytest_vlmrobust.metrics import minimum_detectable_drop, samples_needed, undecided_zone
-from pytest_vlmrobust.metrics.statistics.quantiles import critical_value
-from pytest_vlmrobust.metrics.statistics.tango import tango_statistic
+from pytest_vlmrobust.metrics.statistics.clusters import critical_value
+from pytest_vlmrobust.metrics.statistics.paired import tango_statistic
 
 Rows = list[dict[str, str]]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from pytest_vlmrobust.metrics.statistics.clusters import Clusters
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, upper_tail
 from pytest_vlmrobust.metrics.statistics.proportions import (
     exact_interval,
     finite_interval,
@@ -16,7 +16,6 @@ from pytest_vlmrobust.metrics.statistics.proportions import (
     proportion_interval,
     wilson_interval,
 )
-from pytest_vlmrobust.metrics.statistics.quantiles import critical_value, upper_tail
 
 laws = settings(deadline=None, derandomize=True, database=None, max_examples=100)
 

@@ -9,11 +9,9 @@ import pytest
 from scipy import stats
 
 from pytest_vlmrobust.metrics import ScoreTable, estimate
-from pytest_vlmrobust.metrics.statistics.clusters import Clusters
-from pytest_vlmrobust.metrics.statistics.guarded import BoundedMeanTest, expected_losses
-from pytest_vlmrobust.metrics.statistics.means import MeanTest
-from pytest_vlmrobust.metrics.statistics.quantiles import critical_value
-from pytest_vlmrobust.metrics.statistics.tango import tango_upper
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value
+from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest, expected_losses
+from pytest_vlmrobust.metrics.statistics.paired import tango_upper
 
 TAILS = (0.2, 0.05, 0.01, 0.0005)
 

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from pytest_vlmrobust.metrics import paired_drop_interval
-from pytest_vlmrobust.metrics.statistics.clusters import Clusters
-from pytest_vlmrobust.metrics.statistics.differences import TangoTest
-from pytest_vlmrobust.metrics.statistics.quantiles import critical_value, normal_tail, upper_tail
-from pytest_vlmrobust.metrics.statistics.tango import excess_tail, tango_statistic
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, normal_tail, upper_tail
+from pytest_vlmrobust.metrics.statistics.paired import TangoTest, excess_tail, tango_statistic
 
 Rows = list[dict[str, str]]
 Array = NDArray[np.float64]

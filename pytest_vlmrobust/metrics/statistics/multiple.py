@@ -1,0 +1,361 @@
+"""Many hypotheses at once: which settings are bad, how many, which models differ, and how large the largest mean is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .clusters import Clusters
+from .curves import ContrastTest
+from .means import BoundedMeanTest, Ends
+
+# Many hypotheses at once: p-values adjusted for listing those that are shown to be false.
+
+
+Array = NDArray[np.float64]
+
+
+def holm(p_values: ArrayLike) -> Array:
+    """Returns p-values adjusted for a family, shape (m,): listing those at most alpha errs anywhere with probability alpha.
+
+    Raises:
+        ValueError: a value that is no p-value, a missing one included.
+
+    Source: S. Holm, Scand. J. Statist. 6 (1979) 65-70; valid whatever the dependence.
+
+    >>> [round(float(p), 2) for p in holm([0.04, 0.01, 0.03])]
+    [0.06, 0.03, 0.06]
+    """
+    known = _checked(p_values)
+    order = np.argsort(known, kind="stable")
+    stepped = np.maximum.accumulate(known[order] * np.arange(known.size, 0, -1))
+    return _unsorted(stepped, order)
+
+
+def benjamini_hochberg(p_values: ArrayLike) -> Array:
+    """Returns p-values adjusted for their false discovery rate, shape (m,): of those listed at alpha, alpha are false on average.
+
+    Raises:
+        ValueError: a value that is no p-value, a missing one included.
+
+    Source: Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57 (1995) 289-300; valid for independent or positively dependent
+    tests, as those of settings on the same samples are. (scipy.stats has it too, and takes a second to import.)
+
+    >>> [round(float(p), 2) for p in benjamini_hochberg([0.04, 0.01, 0.03])]
+    [0.04, 0.03, 0.04]
+    """
+    known = _checked(p_values)
+    order = np.argsort(known, kind="stable")
+    scaled = known[order] * known.size / np.arange(1, known.size + 1)
+    return _unsorted(np.minimum.accumulate(scaled[::-1])[::-1], order)
+
+
+def _checked(p_values: ArrayLike) -> Array:
+    values: Array = np.asarray(p_values, dtype=np.float64).reshape(-1)
+    wrong = ~((values >= 0.0) & (values <= 1.0))
+    if wrong.any():
+        position = int(wrong.argmax())
+        raise ValueError(f"p_values[{position}] is {float(values[position])!r}: expected a probability in [0, 1]")
+    return values
+
+
+def _unsorted(adjusted: Array, order: NDArray[np.intp]) -> Array:
+    result = np.empty_like(adjusted)
+    result[order] = np.minimum(adjusted, 1.0)
+    return result
+
+
+# How many of m hypotheses are false: partial conjunction, valid whatever the dependence between them.
+
+
+def partial_conjunction(p_values: Array) -> Array:
+    """Returns, for u = 1..m, the p-value of "fewer than u of the m hypotheses are false".
+
+    Source: Y. Benjamini and R. Heller, Biometrics 64 (2008) 1215-1222 (Bonferroni form), made monotone.
+
+    >>> [round(float(p), 3) for p in partial_conjunction(np.array([0.001, 0.004, 0.01, 0.03, 0.2, 0.5]))]
+    [0.006, 0.02, 0.04, 0.09, 0.4, 0.5]
+    """
+    ordered = np.sort(p_values)
+    result: Array = np.minimum(np.maximum.accumulate(np.arange(ordered.size, 0, -1) * ordered), 1.0)
+    return result
+
+
+def count_interval(p_values: Array, p_values_of_opposite: Array, tail: float) -> tuple[int, int]:
+    """Bounds how many of m statements are true, each bound wrong with probability at most ``tail``.
+
+    Args:
+        p_values: shape (m,); a small one shows that the statement is true.
+        p_values_of_opposite: shape (m,); a small one shows that it is false.
+        tail: error probability of each bound.
+
+    Returns:
+        ``(low, high)``, counts in 0..m.
+    """
+    shown_true = int((partial_conjunction(p_values) <= tail).sum())
+    shown_false = int((partial_conjunction(p_values_of_opposite) <= tail).sum())
+    return shown_true, p_values.size - shown_false
+
+
+# Contests: values of several models that answered the same questions, which of them differ, and which ranks they may have.
+
+
+Ranks = NDArray[np.intp]
+
+_ROUNDING = 1e-9
+"""Values closer than this tie."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contest:
+    """What samples show about the true values of M models, each alone and against each other.
+
+    All models answered the same samples, and what one source image does to one of them it may do to all: the covariance of the M
+    values is that of whole clusters. A rank follows from the ordered differences to all others. Their intervals hold together
+    (max-t, resampled from the covariance), and so do all ranks: at best, one more than the models that are shown to be better; at
+    worst, the number of models less those shown to be worse. Quantiles of the ranks in bootstrap samples would be simpler and
+    are not used: of five models that are equal, in simulated runs of 100 samples, they held each model's rank in 69 % instead of
+    90 %, where these intervals hold all five ranks at once in 91 %.
+
+    Source: M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Inference for ranks with applications to mobility across
+    neighbourhoods and academic achievement across countries, Review of Economic Studies 91 (2024) 476-518.
+    """
+
+    alone: BoundedMeanTest
+    apart: ContrastTest
+    """Of every ordered pair of models, the first minus the second, first by first, second by second."""
+
+    @classmethod
+    def of(
+        cls,
+        values: Array,
+        influences: Array,
+        clusters: Clusters,
+        ends: Ends,
+        counted: float = 1.0,
+    ) -> Contest:
+        """Returns what follows from the values of M > 1 models and each sample's influence on them.
+
+        Args:
+            values: shape (M,).
+            influences: shape (N, M), each column with a mean of 0; a value moves by the mean influence of the samples.
+            clusters: which of the N samples move together.
+            ends: what values a further sample may have.
+            counted: the share of the N samples that have a value of their own, and are not among those left out.
+        """
+        points = influences + values
+        variances, count = clusters.variances(points), clusters.effective * counted
+        alone = BoundedMeanTest.from_variances(values, variances, count, clusters.degrees_of_freedom, ends)
+        return cls(alone, ContrastTest.of(points, _contrasts(len(values)), clusters))
+
+    @classmethod
+    def mean(cls, contests: Sequence[Contest]) -> Contest:
+        """Returns the contest about the plain mean over independent data sets; the fewest degrees of freedom count."""
+        count, first = len(contests), contests[0].apart.weights
+        alone, apart = [one.alone for one in contests], [one.apart for one in contests]
+        df = min(one.df for one in apart)
+        covariance = sum((one.covariance for one in apart), np.zeros((first.shape[1],) * 2)) / count**2
+        between = np.sqrt(sum((one.errors**2 for one in apart), np.zeros(len(first)))) / count
+        own = BoundedMeanTest.mean(alone, df)
+        return cls(own, ContrastTest(first, own.means, covariance, between, df))
+
+    @property
+    def values(self) -> Array:
+        """Shape (M,)."""
+        return self.alone.means
+
+    def differences(self, confidence: float, rng: np.random.Generator) -> Array:
+        """Returns the interval of the first minus the second of any two models, shape (M, M, 2); all of them hold together.
+
+        Args:
+            confidence: two-sided level in (0, 1), of all statements together.
+            rng: draws the noise from which it is told how far chance alone carries the largest difference.
+        """
+        count = len(self.values)
+        lows = np.full((count, count), -math.inf)
+        lows[tuple(_pairs(count).T)] = self.apart.lowers(1.0 - confidence, rng)
+        return np.stack([lows, -lows.T], axis=-1)
+
+
+def places(values: Array, *, higher: bool) -> Ranks:
+    """Returns the rank of each of M values, shape (M,): 1 and the number of better ones, so that ties share the better rank."""
+    signed = values if higher else -values
+    ranks: Ranks = 1 + (signed[None, :] > signed[:, None] + _ROUNDING).sum(axis=1)
+    return ranks
+
+
+def place_intervals(differences: Array, *, higher: bool) -> Ranks:
+    """Returns the best and the worst rank that the intervals of all differences leave to each of M models, shape (M, 2)."""
+    above, below = differences[..., 0] > 0.0, differences[..., 1] < 0.0
+    worse, better = (above, below) if higher else (below, above)
+    intervals: Ranks = np.stack([1 + better.sum(axis=1), len(differences) - worse.sum(axis=1)], axis=1)
+    return intervals
+
+
+def _pairs(models: int) -> NDArray[np.intp]:
+    """Returns every ordered pair of different models, shape (M (M - 1), 2)."""
+    return np.argwhere(~np.eye(models, dtype=np.bool_))
+
+
+def _contrasts(models: int) -> Array:
+    unit = np.eye(models)
+    first, second = _pairs(models).T
+    contrasts: Array = unit[first] - unit[second]
+    return contrasts
+
+
+# The largest of m means: its winner's curse undone by cross-validation, and a simultaneous lower bound by max-t.
+#
+# The same for the mean of the largest few of them: bounds that hold whichever they are.
+
+
+FOLDS = 5
+ROUNDS = 4
+DRAWS = 2000
+_TIE = 1e-12
+
+
+def cross_validated_maximum(values: Array, clusters: Clusters, rng: np.random.Generator, folds: int = FOLDS) -> float:
+    """Returns the mean of the column that is largest on the other folds, over all folds.
+
+    The largest of m noisy means is biased upwards by up to sqrt(2 ln m) standard errors. Samples that did not choose the column
+    judge it without that bias; what they judge is the column that would be chosen, at most the true maximum.
+
+    Args:
+        values: float64, shape (N, m) with m > 0.
+        clusters: which of the N samples move together: a cluster stays in one fold.
+        rng: deals the clusters out to the folds.
+        folds: into how many parts the clusters are split; no more than there are clusters.
+
+    Returns:
+        The mean over samples; NaN for fewer than two clusters.
+    """
+    parts = min(folds, clusters.count)
+    if parts < 2:
+        return math.nan
+    fold = _folds(clusters, parts, rng)
+    sums = np.stack([values[fold == part].sum(axis=0) for part in range(parts)])
+    sizes = np.bincount(fold, minlength=parts)[:, None]
+    elsewhere = (sums.sum(axis=0) - sums) / (len(values) - sizes)
+    chosen = elsewhere.argmax(axis=1)
+    return float(sums[np.arange(parts), chosen].sum() / len(values))
+
+
+def max_t_lower(values: Array, clusters: Clusters, tail: float, rng: np.random.Generator, draws: int = DRAWS) -> float:
+    """Bounds the largest of m true means from below, wrong with probability about ``tail``, taking their dependence into account.
+
+    Whole clusters are drawn with replacement ``draws`` times; the ``1 - tail`` quantile q of the largest studentised deviation
+    gives the bound ``max(mean - q * standard error)``.
+
+    Args:
+        values: float64, shape (N, m) with N, m > 0.
+        clusters: which of the N samples move together.
+        tail: error probability; ``draws`` should be many times its inverse.
+        rng: draws the clusters.
+        draws: number of resamples.
+
+    Returns:
+        The bound; minus infinity for fewer than two clusters.
+
+    Source: J. P. Romano and M. Wolf, Econometrica 73 (2005) 1237-1282 (single step).
+    """
+    if clusters.count < 2:
+        return -math.inf
+    means, errors = values.mean(axis=0), clusters.standard_errors(values)
+    weights = rng.multinomial(clusters.count, np.full(clusters.count, 1.0 / clusters.count), size=draws).astype(np.float64)
+    sizes = np.bincount(clusters.codes, minlength=clusters.count).astype(np.float64)
+    resampled = weights @ clusters.sums(values) / (weights @ sizes)[:, None]
+    largest = ((resampled - means) / errors).max(axis=1)
+    return float((means - np.quantile(largest, 1.0 - tail) * errors).max())
+
+
+def largest_few_lower(losses: Array, clusters: Clusters, few: int, tail: float, rng: np.random.Generator) -> float:
+    """Bounds the mean of the ``few`` largest of m true mean losses from below, wrong with probability about ``tail``.
+
+    Samples that did not choose the columns judge them, as in :func:`cross_validated_maximum`; the mean of the columns that are
+    chosen is at most that of the largest ones. Several rounds of folds are averaged, so that no single one decides.
+
+    Args:
+        losses: float64, shape (N, m) with N, m > 0, in [-1, 1].
+        clusters: which of the N samples move together: a cluster stays in one fold.
+        few: how many columns, 1 to m.
+        tail: error probability.
+        rng: deals the clusters out to the folds.
+
+    Returns:
+        The bound; minus infinity for fewer than two clusters.
+    """
+    parts = min(FOLDS, clusters.count)
+    if parts < 2:
+        return -math.inf
+    judged = np.zeros(len(losses))
+    for _ in range(ROUNDS):
+        fold = _folds(clusters, parts, rng)
+        for part in range(parts):
+            chosen = np.argsort(-losses[fold != part].mean(axis=0), kind="stable")[:few]
+            judged[fold == part] += losses[np.ix_(fold == part, chosen)].mean(axis=1) / ROUNDS
+    return float(BoundedMeanTest.of_losses(judged[:, None], clusters).lower(tail)[0])
+
+
+def largest_few_upper(losses: Array, clusters: Clusters, few: int, tail: float) -> float:
+    """Bounds the mean of the ``few`` largest of m true mean losses from above, wrong with probability at most about ``tail``.
+
+    The mean of the largest few is the largest of the means over any ``few`` columns, so it is bounded by the largest of their
+    upper bounds, without correction (intersection-union). There are too many such sets to try them all. From the columns with the
+    largest means, and from those with the largest bounds, one column is exchanged for another for as long as that raises the
+    bound of the set. Adding up the bounds of single columns instead would ignore that their errors partly cancel.
+
+    Args:
+        losses: float64, shape (N, m) with N, m > 0, in [-1, 1].
+        clusters: which of the N samples move together.
+        few: how many columns, 1 to m.
+        tail: error probability.
+
+    Returns:
+        The bound; infinity for fewer than two clusters.
+    """
+    if clusters.count < 2:
+        return math.inf
+    means, covariance = losses.mean(axis=0), clusters.covariance(losses)
+    count, df = clusters.effective, clusters.degrees_of_freedom
+
+    def bounds(sums: Array, variances: Array) -> Array:
+        squares = variances.clip(min=0.0) / few**2
+        return BoundedMeanTest.from_variances(sums / few, squares, count, df, Ends(-1.0, 1.0)).upper(tail)
+
+    alone = BoundedMeanTest.from_variances(means, covariance.diagonal(), count, df, Ends(-1.0, 1.0)).upper(tail)
+    return max(_best_exchange(np.argsort(-order, kind="stable"), few, means, covariance, bounds) for order in (means, alone))
+
+
+def _best_exchange(
+    order: NDArray[np.intp], few: int, means: Array, covariance: Array, bounds: Callable[[Array, Array], Array]
+) -> float:
+    """Returns the bound of the set that no exchange of one column improves, from the first ``few`` of ``order``."""
+    inside, outside = order[:few].copy(), order[few:].copy()
+    single = covariance.diagonal()
+    while True:
+        among = covariance[np.ix_(inside, inside)]
+        total, variance = means[inside].sum(), among.sum()
+        best = float(bounds(total, variance))
+        if not outside.size:
+            return best
+        shared = covariance[np.ix_(inside, outside)]
+        leaving = single[inside] - 2.0 * among.sum(axis=1)
+        entering = single[outside] + 2.0 * shared.sum(axis=0)
+        sums = total - means[inside][:, None] + means[outside]
+        found = bounds(sums, variance + leaving[:, None] + entering - 2.0 * shared)
+        if not float(found.max()) > best + _TIE:
+            return best
+        leaves, enters = np.unravel_index(int(found.argmax()), found.shape)
+        inside[leaves], outside[enters] = outside[enters], inside[leaves]
+
+
+def _folds(clusters: Clusters, parts: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Returns the fold of each sample, shape (N,); clusters are dealt out whole."""
+    fold_of_cluster = np.empty(clusters.count, dtype=np.intp)
+    fold_of_cluster[rng.permutation(clusters.count)] = np.arange(clusters.count) % parts
+    return fold_of_cluster[clusters.codes]
