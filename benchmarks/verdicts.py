@@ -48,7 +48,7 @@ from scipy import stats
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.evaluation.policy_files import known_metrics
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.statistics import paired
 from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment
 from pytest_vlmrobust.policies.judge import judge_rule

@@ -27,7 +27,7 @@ from pytest_vlmrobust.backends.resolve import BOX_CONVENTIONS, ORACLES, PUBLISHE
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.datasets.benchmarks import SHIPPED, Benchmark, read_benchmarks
-from pytest_vlmrobust.evaluation.policy_files import known_metrics
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.estimation import describe, plain
 from pytest_vlmrobust.metrics.families import FamilyProperty
 from pytest_vlmrobust.metrics.record import Metric

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2VLConfig
 from pytest_vlmrobust.datasets.embedded.lettering import INKS, PLACES, WORDS
 from pytest_vlmrobust.datasets.embedded.questions import RELATIONS, plural
 from pytest_vlmrobust.datasets.embedded.scenes import COLORS, DIRECTIONS, QUADRANTS, SHAPES
-from pytest_vlmrobust.evaluation.prompts import _CHOICE_INSTRUCTIONS, _YES_NO_INSTRUCTIONS
+from pytest_vlmrobust.evaluation.run.prompts import _CHOICE_INSTRUCTIONS, _YES_NO_INSTRUCTIONS
 
 LAYERS = 5
 """Of the language model, before the last stage puts more of them below."""

@@ -24,8 +24,8 @@ from pytest_vlmrobust.datasets.embedded.questions import KINDS
 from pytest_vlmrobust.datasets.embedded.shapes import REFERENCE_KINDS, Shapes
 from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
 from pytest_vlmrobust.datasets.embedded.words import Words
-from pytest_vlmrobust.evaluation.cell_result import CellResult
-from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks import TaskDataset, task_dataset
 
 CARD = Path(__file__).parent.parent / "pytest_vlmrobust" / "backends" / "tiny" / "README.md"
@@ -124,7 +124,7 @@ def resolution_table(evaluator: Evaluator, model: str) -> list[str]:
     import cv2
 
     from pytest_vlmrobust.core.prediction import Request
-    from pytest_vlmrobust.evaluation.prompts import prompt, scorable_choices
+    from pytest_vlmrobust.evaluation.run.prompts import prompt, scorable_choices
     from pytest_vlmrobust.scoring import score
 
     backend = open_backend(resolve(model), BackendOptions(batch_size=32))

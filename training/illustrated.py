@@ -18,7 +18,7 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends.messages import message
 from pytest_vlmrobust.core.cell import CLEAN, Setting
 from pytest_vlmrobust.core.sample import ImageSource, Sample
-from pytest_vlmrobust.evaluation.prompts import prompt
+from pytest_vlmrobust.evaluation.run.prompts import prompt
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets.embedded import lettering, questions, scenes, word_questions
-from pytest_vlmrobust.evaluation.prompts import prompt
+from pytest_vlmrobust.evaluation.run.prompts import prompt
 
 EXTRA_ANCHORS = ("dir:up", "dir:down", "dir:left", "dir:right", "large", "blank")
 KIND_WEIGHTS = {

@@ -66,8 +66,7 @@ def _compared(unpacked: Path) -> list[str]:
     Raises:
         VlmRobustError: it cannot be read; the message names the file.
     """
-    from pytest_vlmrobust.evaluation.consistency import contradictions, repeated
-    from pytest_vlmrobust.evaluation.verification import verify
+    from pytest_vlmrobust.evaluation.after.verification import contradictions, repeated, verify
     from pytest_vlmrobust.reporting.bundle import not_derived, page_notes
     from pytest_vlmrobust.reporting.files import read_run
 

@@ -42,7 +42,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _explain(options: argparse.Namespace) -> int:
     from pytest_vlmrobust import metrics
-    from pytest_vlmrobust.evaluation.policy_files import beside_metrics
+    from pytest_vlmrobust.evaluation.judge.scopes import beside_metrics
     from pytest_vlmrobust.metrics.estimation import describe
 
     beside = beside_metrics()

@@ -67,9 +67,9 @@ def _add_check(commands: Commands) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.evaluation.policy_files import is_relative, known_metrics, thresholds_file
-    from pytest_vlmrobust.evaluation.policy_lint import lacks_basics, lint
-    from pytest_vlmrobust.evaluation.sample_size import not_told
+    from pytest_vlmrobust.evaluation.after.policy_lint import lacks_basics, lint
+    from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, thresholds_file
+    from pytest_vlmrobust.evaluation.power.sample_size import not_told
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
@@ -131,7 +131,7 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
         StoreError: the directory holds no run.
         UsageError: the run has no such measurement.
     """
-    from pytest_vlmrobust.evaluation.noise import not_compared, set_beside
+    from pytest_vlmrobust.evaluation.after.repeat import not_compared, set_beside
     from pytest_vlmrobust.reporting.comparison import noise_lines, noise_warnings
     from pytest_vlmrobust.reporting.files import read_run
 

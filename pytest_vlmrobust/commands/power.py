@@ -17,8 +17,8 @@ from pytest_vlmrobust.core.verdict import Decision, Outcome
 from .arguments import Commands, counting, say
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.evaluation.power import Power, Simulation
-    from pytest_vlmrobust.evaluation.profiles import Truth
+    from pytest_vlmrobust.evaluation.power.profiles import Truth
+    from pytest_vlmrobust.evaluation.power.simulation import Power, Simulation
     from pytest_vlmrobust.policies import Policy
 
 NOTHING_LOST = "nothing-lost"
@@ -112,7 +112,7 @@ def _power(options: argparse.Namespace) -> int:
 
 
 def _policy(files: Sequence[str]) -> Policy:
-    from pytest_vlmrobust.evaluation.policy_files import known_metrics, thresholds_file
+    from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, thresholds_file
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
 
@@ -124,7 +124,7 @@ def _rows(policy: Policy, name: str, options: argparse.Namespace) -> tuple[list[
     """Returns what is found for each profile, and why nothing is where no rule is simulated."""
     import numpy as np
 
-    from pytest_vlmrobust.evaluation.power import Simulation
+    from pytest_vlmrobust.evaluation.power.simulation import Simulation
 
     rows, why = [], ""
     for place, (truth, n) in enumerate(_truths(policy, options)):
@@ -157,7 +157,7 @@ def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[Truth, in
 
 def _usual(policy: Policy) -> list[str]:
     """Returns the profiles of a table where none are named."""
-    from pytest_vlmrobust.evaluation import observers, profiles
+    from pytest_vlmrobust.evaluation.power.simulation import observers, profiles
 
     if _of_tasks(policy):
         return list(observers.OBSERVERS)
@@ -173,7 +173,7 @@ def _of_tasks(policy: Policy) -> bool:
 
 def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
     """Returns a model at the tasks of the Observatory with its number of identities."""
-    from pytest_vlmrobust.evaluation.observers import observer
+    from pytest_vlmrobust.evaluation.power.observers import observer
 
     if options.shift:
         raise UsageError("--shift moves models that answer questions, and this policy is about the Observatory's tasks")
@@ -182,7 +182,7 @@ def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
 
 
 def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[Truth, int]]:
-    from pytest_vlmrobust.evaluation import profiles
+    from pytest_vlmrobust.evaluation.power.simulation import profiles
 
     if _of_tasks(policy):
         return [_observing(name, options)]
@@ -209,7 +209,7 @@ def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple
 
 def _synthetic(name: str, dataset: str) -> Any:
     """Returns a profile that no table publishes as such, or None where ``name`` is that of none."""
-    from pytest_vlmrobust.evaluation import profiles
+    from pytest_vlmrobust.evaluation.power.simulation import profiles
 
     if name in (NOTHING_LOST, EQUAL, EQUAL_CHURN):
         churn = {NOTHING_LOST: None, EQUAL: 0.0, EQUAL_CHURN: 0.01}[name]
@@ -222,8 +222,8 @@ def _synthetic(name: str, dataset: str) -> Any:
 def _at_margins(policy: Policy, name: str, dataset: str, n: int, seed: int) -> list[Any]:
     import numpy as np
 
-    from pytest_vlmrobust.evaluation import profiles
-    from pytest_vlmrobust.evaluation.margins import Margins
+    from pytest_vlmrobust.evaluation.power.margins import Margins
+    from pytest_vlmrobust.evaluation.power.simulation import profiles
 
     _note("moving profiles against the bounds")("")
     margins = Margins(policy, n, np.random.default_rng([seed, n]))
@@ -232,7 +232,7 @@ def _at_margins(policy: Policy, name: str, dataset: str, n: int, seed: int) -> l
 
 
 def _compares(policy: Policy) -> bool:
-    from pytest_vlmrobust.evaluation.policy_files import is_relative
+    from pytest_vlmrobust.evaluation.judge.scopes import is_relative
 
     return any(is_relative(rule) for rule in policy.rules)
 
@@ -247,7 +247,7 @@ def _no_shift(options: argparse.Namespace) -> None:
 
 
 def _shifted(profile: Any, options: argparse.Namespace) -> Any:
-    from pytest_vlmrobust.evaluation.margins import shifted
+    from pytest_vlmrobust.evaluation.power.margins import shifted
 
     for text in options.shift:
         metric, equals, value = text.partition("=")

@@ -58,7 +58,7 @@ def _report(options: argparse.Namespace) -> int:
 
 def _with_ranking(run: RunFiles) -> RunFacts:
     """Returns the facts of a run with its models side by side; what cannot be ranked is a warning, and one model is nothing."""
-    from pytest_vlmrobust.evaluation.ranking import rank_run
+    from pytest_vlmrobust.evaluation.after.ranking import rank_run
     from pytest_vlmrobust.store import Evidence
 
     if len(run.facts.models) < 2:
@@ -99,7 +99,7 @@ def _add_compare(commands: Commands) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.evaluation.comparison import compare
+    from pytest_vlmrobust.evaluation.after.comparison import compare
     from pytest_vlmrobust.reporting.comparison import render_comparison, write_comparison
 
     found = compare(options.before, options.after, model=options.model)
@@ -164,7 +164,7 @@ def _add_rank(commands: Commands) -> None:
 
 
 def _rank(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust.evaluation.ranking import rank
+    from pytest_vlmrobust.evaluation.after.ranking import rank
     from pytest_vlmrobust.reporting.ranking import render_ranking, write_ranking
 
     found = rank([_named(run) for run in options.runs], by=options.by, reference=options.reference)

@@ -64,7 +64,7 @@ def plan(gate: Gate, definition: pytest.Item, fixture: str) -> Sequence[Planned]
     """
     if not gate.settings.vlm:
         raise UsageError(NO_MODEL)
-    from pytest_vlmrobust.evaluation.plan import plan_cells, plan_families, plan_sweeps
+    from pytest_vlmrobust.evaluation.run.plan import plan_cells, plan_families, plan_sweeps
 
     models, datasets = gate.models, data_of(gate, definition)
     if fixture == "vlm_cell":

@@ -104,7 +104,7 @@ def refuse_unknown_scopes(gate: Gate) -> None:
     Raises:
         PolicyError: a scope names what nothing can ever match, or nearly what a model or a data set of the run is called.
     """
-    from pytest_vlmrobust.evaluation.known_names import KnownNames
+    from pytest_vlmrobust.evaluation.judge.scopes import KnownNames
 
     known = KnownNames.of(test for planned in gate.plan for test in gate.judged(planned))
     for policy in gate.policies.values():
@@ -186,7 +186,7 @@ def _idle_summaries(gate: Gate) -> list[str]:
 
     That is asked of all rules on summary metrics together, and of those on visual gain, without which no other number counts.
     """
-    from pytest_vlmrobust.evaluation.policy_files import is_summary, shows_looking
+    from pytest_vlmrobust.evaluation.judge.scopes import is_summary, shows_looking
     from pytest_vlmrobust.policies import Extent, idle_summaries, idle_summaries_shortfall
 
     found = []
@@ -233,7 +233,7 @@ def _ungated_data(gate: Gate, name: str, policy: Policy) -> list[str]:
 
 def _own(gate: Gate, name: str) -> list[Record]:
     """Returns the records that the policy of a model judged: its own, and those of a family of which it is the largest."""
-    from pytest_vlmrobust.evaluation.families import families
+    from pytest_vlmrobust.evaluation.judge.families import families
 
     judged = {name, *(family for family, members in families(gate.models).items() if members.largest == name)}
     return [record for record in gate.records if record.model in judged]
@@ -273,7 +273,7 @@ def _lost_waivers(gate: Gate, name: str, policy: Policy) -> list[str]:
 
 def _relative_rules(gate: Gate, policy: Policy) -> list[Rule]:
     """Returns the rules that compare with an earlier run, where none was named."""
-    from pytest_vlmrobust.evaluation.policy_files import is_relative
+    from pytest_vlmrobust.evaluation.judge.scopes import is_relative
 
     if gate.settings.vlm_baseline:
         return []

@@ -44,8 +44,8 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 def _of_shipped_suites(gate: Gate, ids: Iterable[str]) -> dict[str, list[JudgedTest]]:
     """Returns what each model will be judged by in the files that are named as shipped suites: a controller reads no others."""
     from pytest_vlmrobust import metrics
-    from pytest_vlmrobust.evaluation.judged import BASELINE
-    from pytest_vlmrobust.evaluation.known_tests import ANY, suite_names, whole_suite
+    from pytest_vlmrobust.evaluation.judge.measurements import BASELINE
+    from pytest_vlmrobust.evaluation.judge.scopes import ANY, suite_names, whole_suite
 
     named = dict.fromkeys(PurePath(nodeid.partition("::")[0]).stem.removeprefix("test_") for nodeid in ids)
     tests = [test for name in suite_names() if name in named for test in sorted(whole_suite(name), key=str)]

@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.errors import VlmRobustError
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.evaluation.docket import DocketTest
+    from pytest_vlmrobust.evaluation.after.docket import DocketTest
     from pytest_vlmrobust.policies import Policy
 
     from .gate import Gate
@@ -24,7 +24,7 @@ def write_docket(gate: Gate, policies: Mapping[str, Policy]) -> None:
     Raises:
         StoreError: they cannot be written.
     """
-    from pytest_vlmrobust.evaluation.docket import Docket
+    from pytest_vlmrobust.evaluation.after.docket import Docket
 
     asked = {planned.dataset for planned in gate.plan}
     Docket(
@@ -65,7 +65,7 @@ def keep_baseline(gate: Gate) -> None:
 
 
 def _test(gate: Gate, item: pytest.Item) -> DocketTest:
-    from pytest_vlmrobust.evaluation.docket import DocketTest
+    from pytest_vlmrobust.evaluation.after.docket import DocketTest
 
     from .collection import about, settings_of
 

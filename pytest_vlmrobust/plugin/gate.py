@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.comparison import Repeatability
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.evaluation.baseline import Baseline
-    from pytest_vlmrobust.evaluation.data import RunData
-    from pytest_vlmrobust.evaluation.evaluator import Evaluator, Progress
-    from pytest_vlmrobust.evaluation.judged import Asked
-    from pytest_vlmrobust.evaluation.judging import Judge
+    from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+    from pytest_vlmrobust.evaluation.judge.judge import Judge
+    from pytest_vlmrobust.evaluation.judge.measurements import Asked
+    from pytest_vlmrobust.evaluation.run.data import RunData
+    from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
     from pytest_vlmrobust.policies import JudgedTest, Policy
     from pytest_vlmrobust.reporting import Command, RunFacts
     from pytest_vlmrobust.store import Evidence, Journal
@@ -175,7 +175,7 @@ class Gate:
     @cached_property
     def data(self) -> RunData:
         """What the run asks from."""
-        from pytest_vlmrobust.evaluation.data import RunData
+        from pytest_vlmrobust.evaluation.run.data import RunData
 
         small = all(ref.trained_long_edge is not None and ref.trained_long_edge <= _SMALL for ref in self.models.values())
         return RunData(self.settings.vlm_dataset, self.data_directory, small=small)
@@ -196,7 +196,7 @@ class Gate:
         Raises:
             UsageError: a thresholds file that cannot be read or honoured.
         """
-        from pytest_vlmrobust.evaluation.policy_files import policy_for
+        from pytest_vlmrobust.evaluation.judge.scopes import policy_for
 
         return {
             name: policy_for(ref, self.settings.vlm_thresholds, self._path, self.invocation) for name, ref in self.models.items()
@@ -225,7 +225,7 @@ class Gate:
         Raises:
             StoreError: the store, or the evidence of this run, cannot be opened.
         """
-        from pytest_vlmrobust.evaluation.testimony import Testimony
+        from pytest_vlmrobust.evaluation.run.evidence import Testimony
 
         self.unwitnessed.witness = Testimony(self.evidence, self.unwitnessed)
         return self.unwitnessed
@@ -237,7 +237,7 @@ class Gate:
         Raises:
             StoreError: the store cannot be opened.
         """
-        from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
+        from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
         from pytest_vlmrobust.store import Store
         from pytest_vlmrobust.store.run_directory import FOLDER
 
@@ -274,7 +274,7 @@ class Gate:
         Raises:
             UsageError: no such grid.
         """
-        from pytest_vlmrobust.evaluation.plan import read_grids
+        from pytest_vlmrobust.evaluation.run.plan import read_grids
 
         return read_grids(self.settings.vlm_patches)
 
@@ -284,7 +284,7 @@ class Gate:
         Raises:
             VlmRobustError: there is no such dataset, or no such setting.
         """
-        from pytest_vlmrobust.evaluation.plan import expand_settings
+        from pytest_vlmrobust.evaluation.run.plan import expand_settings
 
         return expand_settings(names, self.data.open(dataset).native_long_edge, self.grids)
 
@@ -334,8 +334,8 @@ class Gate:
     @cached_property
     def judge(self) -> Judge:
         """What turns measurements into records with verdicts."""
-        from pytest_vlmrobust.evaluation.families import families
-        from pytest_vlmrobust.evaluation.judging import Judge
+        from pytest_vlmrobust.evaluation.judge.families import families
+        from pytest_vlmrobust.evaluation.judge.judge import Judge
 
         members = families(self.models)
         policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
@@ -360,7 +360,7 @@ class Gate:
         Raises:
             UsageError: the directory holds no evidence of a run, or none of a model of this one.
         """
-        from pytest_vlmrobust.evaluation.baseline import Baseline
+        from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 
         if not self.settings.vlm_baseline:
             return None
@@ -374,20 +374,20 @@ class Gate:
 
     def judged(self, planned: Planned) -> list[JudgedTest]:
         """Returns what a planned test may be judged by; no data are read for it."""
-        from pytest_vlmrobust.evaluation.judged import Asked
+        from pytest_vlmrobust.evaluation.judge.measurements import Asked
 
         return self._judged(planned, Asked(self.data.tasks.get(planned.dataset, "")))
 
     def _judged(self, planned: Planned, asked: Asked) -> list[JudgedTest]:
         from pytest_vlmrobust.core.cell import Cell
-        from pytest_vlmrobust.evaluation.judged import judged_tests
+        from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
 
         attempts = isinstance(planned, Cell) and self.attempts_of(planned) is not None
         return judged_tests(planned, asked, baseline=bool(self.settings.vlm_baseline), attempts=attempts)
 
     def _will_be_judged(self) -> Mapping[str, list[JudgedTest]]:
         """Returns, by model, what its planned tests will be judged by: they share the risk of the rules on it."""
-        from pytest_vlmrobust.evaluation.judged import Asked
+        from pytest_vlmrobust.evaluation.judge.measurements import Asked
 
         tasks = self.data.tasks
         names = dict.fromkeys(planned.dataset for planned in self.plan)
@@ -399,7 +399,7 @@ class Gate:
 
     def attempts_of(self, cell: Cell) -> Cell | None:
         """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for."""
-        from pytest_vlmrobust.evaluation.attempts import attempts_of
+        from pytest_vlmrobust.evaluation.judge.required_cells import attempts_of
 
         return attempts_of(cell, self.policies[cell.model], always=self.settings.vlm_patch_attempts)
 

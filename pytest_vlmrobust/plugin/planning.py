@@ -16,8 +16,8 @@ from .stash import GATE
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.cell import Cell
-    from pytest_vlmrobust.evaluation.forecast import Forecast
-    from pytest_vlmrobust.evaluation.runs import Rate
+    from pytest_vlmrobust.evaluation.run.evidence import Rate
+    from pytest_vlmrobust.evaluation.run.plan import Forecast
 
     from .gate import Gate
 
@@ -50,8 +50,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 def plan_text(gate: Gate, items: Iterable[pytest.Item], *, width: int, color: bool) -> str:
     """Returns the plan of the gated tests among ``items``: a line for each model and data set, then what stands behind it."""
-    from pytest_vlmrobust.evaluation.forecast import forecasts
-    from pytest_vlmrobust.evaluation.runs import measured_rate, newest_runs
+    from pytest_vlmrobust.evaluation.run.evidence import measured_rate, newest_runs
+    from pytest_vlmrobust.evaluation.run.plan import forecasts
     from pytest_vlmrobust.reporting.writing import render_table
     from pytest_vlmrobust.store import last_records
 
@@ -68,7 +68,7 @@ def plan_text(gate: Gate, items: Iterable[pytest.Item], *, width: int, color: bo
 def cells_of(gate: Gate, items: Iterable[pytest.Item]) -> list[Cell]:
     """Returns the cells that tests need, each once, in the order in which they will be asked for."""
     from pytest_vlmrobust.core.cell import Cell
-    from pytest_vlmrobust.evaluation.needed import needed_cells
+    from pytest_vlmrobust.evaluation.judge.required_cells import needed_cells
 
     from .collection import FIXTURES, settings_of
 

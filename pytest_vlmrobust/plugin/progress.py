@@ -11,7 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.evaluation.evaluator import Progress
+    from pytest_vlmrobust.evaluation.run.evaluator import Progress
 
 _LIVE_SECONDS = 0.2
 _PLAIN_SECONDS = 30.0

@@ -14,6 +14,6 @@ def with_ranking(gate: Gate, facts: RunFacts) -> RunFacts:
     """Returns the facts of a run with its models side by side; what cannot be ranked is a warning, and one model is nothing."""
     if len(gate.models) < 2:
         return facts
-    from pytest_vlmrobust.evaluation.ranking import rank_run
+    from pytest_vlmrobust.evaluation.after.ranking import rank_run
 
     return facts.ranked(*rank_run(gate.evidence, gate.run_id, gate.reference or ""))

@@ -32,8 +32,7 @@ def repeat(gate: Gate) -> list[Repeatability]:
 
 
 def _repeated(gate: Gate, model: str, dataset: str, process: str) -> Repeatability:
-    from pytest_vlmrobust.evaluation.noise import set_beside
-    from pytest_vlmrobust.evaluation.repeat import measure
+    from pytest_vlmrobust.evaluation.after.repeat import measure, set_beside
 
     try:
         most = gate.settings.vlm_aa_sample

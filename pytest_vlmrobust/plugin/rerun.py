@@ -125,7 +125,7 @@ def _repeated(gate: Gate) -> list[_EarlierRun]:
 
     Where that run was deleted, its reruns are what is known of it.
     """
-    from pytest_vlmrobust.evaluation.runs import newest_runs
+    from pytest_vlmrobust.evaluation.run.evidence import newest_runs
 
     reruns: list[_EarlierRun] = []
     for run in map(_EarlierRun.read, newest_runs(gate.earlier_runs)):  # this run has no journal yet

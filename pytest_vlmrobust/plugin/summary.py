@@ -68,7 +68,7 @@ def too_few_samples(gate: Gate, planned: Mapping[str, Iterable[JudgedTest]]) -> 
         gate: of the run.
         planned: model to what it will be judged by.
     """
-    from pytest_vlmrobust.evaluation.sample_size import sentences, undecidable
+    from pytest_vlmrobust.evaluation.power.sample_size import sentences, undecidable
 
     counts = gate.sizes(test.dataset for tests in planned.values() for test in tests)
     sizes = {dataset: pictures for dataset, (pictures, _) in counts.items()}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.evaluation.policy_files import known_metrics
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics import intervals
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_interval

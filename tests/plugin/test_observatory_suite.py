@@ -15,8 +15,8 @@ from PIL import Image
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 from pytest_vlmrobust.datasets import resolve_collection
+from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.evaluation.tasks import task_dataset
-from pytest_vlmrobust.evaluation.verification import verify
 from pytest_vlmrobust.store import last_records
 
 from .people import People

@@ -260,7 +260,7 @@ def test_attempts_are_asked_for_by_an_option_where_no_rule_does(
 
 
 def test_a_run_with_attempts_can_be_verified(project: Project, furnish: Callable[..., pytest.RunResult]) -> None:
-    from pytest_vlmrobust.evaluation.verification import verify
+    from pytest_vlmrobust.evaluation.after.verification import verify
     from pytest_vlmrobust.store import last_records
 
     project.write("policy.yaml", POLICY)

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.evaluation.policy_files import beside_metrics
+from pytest_vlmrobust.evaluation.judge.scopes import beside_metrics
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.run_directory import write_docket

@@ -19,7 +19,7 @@ from pytest_vlmrobust.datasets.collection import (
     notes_on_neighbours,
 )
 
-from .collage import cell_size
+from .identity import NEAR, matching, matching_published, near_count, pointing
 from .localisation import (
     boxes_for_all,
     boxes_for_rest,
@@ -29,9 +29,8 @@ from .localisation import (
     semi_guided_published,
     unguided,
 )
-from .matching import NEAR, matching, matching_published
 from .material import Material
-from .pointing import near_count, pointing
+from .pictures import cell_size
 
 VERSION = 1
 """Changes whenever a question, a layout or a choice of candidates changes."""

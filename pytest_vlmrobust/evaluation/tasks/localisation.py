@@ -18,7 +18,7 @@ its outermost pixels go on: nothing shows where a word's white paper ends.
 
 The hint of ``semi_guided`` is of the query itself, so it does say where things are: one linear map of the told numbers, fitted
 to other identities and the same for all, overlaps by 0.60 to 0.62. What the prompt tells so is computed for the very samples that
-are asked (``evaluation.told``), and a model is not shown to do a task of boxes unless it overlaps clearly more.
+are asked (``evaluation.run.prompts``), and a model is not shown to do a task of boxes unless it overlaps clearly more.
 
 Illusions that are read from a folder must be there for the moved picture: ``Sample.images[1]`` of the task's samples.
 """
@@ -35,7 +35,7 @@ from pytest_vlmrobust.datasets.collection import Entity
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 from .material import Material
-from .moved import Move, Moved, drawn_move
+from .pictures import Move, Moved, drawn_move
 
 CORNER = "corner"
 """The hint that is a point: the top left corner of what is asked for."""

@@ -7,7 +7,7 @@ ranks, which keep the layouts in balance, do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.fingerprint import derive_seed, rank_seed, rng_for
 from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.datasets.collection import Collection, Entity
 
-from .fitting import Fitted
+from .pictures import Fitted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,3 +121,21 @@ class Material:
             f"{self.where}: {count} near neighbours of {entity.id!r} are needed, and {why}. "
             "Add identities to the collection, or ask for a task with fewer candidates"
         )
+
+
+# Layout: where the target, the picture of the other domain and the near neighbours stand among the candidates.
+
+
+def other_place(target: int, turn: int, count: int) -> int:
+    """Returns where the picture of the other domain stands among ``count`` candidates.
+
+    It is another place than ``target``, and a different one for every target of one ``turn``. Over ``count - 1`` turns in a
+    row it takes every other place.
+    """
+    return (target + 1 + turn % (count - 1)) % count
+
+
+def arranged(rng: np.random.Generator, fixed: Mapping[int, ImageSource], near: Sequence[ImageSource]) -> tuple[ImageSource, ...]:
+    """Returns all candidates in order: some at their places, the others shuffled into the rest."""
+    rest = iter(near[place] for place in rng.permutation(len(near)))
+    return tuple(fixed[place] if place in fixed else next(rest) for place in range(len(fixed) + len(near)))

@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets import resolve as resolve_dataset
 from pytest_vlmrobust.datasets import resolve_collection
-from pytest_vlmrobust.evaluation.prompts import prompt, scorable_choices
+from pytest_vlmrobust.evaluation.run.prompts import prompt, scorable_choices
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.perturbations import get
 from pytest_vlmrobust.scoring import score

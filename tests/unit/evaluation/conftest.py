@@ -17,8 +17,8 @@ from pytest_vlmrobust.core.errors import ImageError
 from pytest_vlmrobust.core.fingerprint import pixels_digest
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
-from pytest_vlmrobust.evaluation.testimony import Testimony
+from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.run.evidence import Testimony
 from pytest_vlmrobust.store import Evidence, Store
 
 TODAY = date(2026, 6, 1)

@@ -14,13 +14,13 @@ from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting, SweepMetric
 from pytest_vlmrobust.core.prediction import Prediction, Request, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.evaluation.baseline import Baseline, best_scores
-from pytest_vlmrobust.evaluation.comparison import compare
-from pytest_vlmrobust.evaluation.guesses import BLIND_UNPARSED, counted, is_guess
-from pytest_vlmrobust.evaluation.judging import Judge
-from pytest_vlmrobust.evaluation.measured import score_table
-from pytest_vlmrobust.evaluation.policy_files import known_metrics
-from pytest_vlmrobust.evaluation.replay import Replay
+from pytest_vlmrobust.evaluation.after.comparison import compare
+from pytest_vlmrobust.evaluation.judge.answers import score_table
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline, best_scores
+from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.replay import Replay
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.run.results import BLIND_UNPARSED, counted, is_guess
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Evidence
 

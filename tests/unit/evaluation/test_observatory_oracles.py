@@ -21,15 +21,14 @@ from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.evaluation import data
-from pytest_vlmrobust.evaluation.data import RunData
-from pytest_vlmrobust.evaluation.evaluator import EvaluationOptions, Evaluator
-from pytest_vlmrobust.evaluation.families import families
-from pytest_vlmrobust.evaluation.judging import Judge
-from pytest_vlmrobust.evaluation.policy_files import known_metrics
-from pytest_vlmrobust.evaluation.prompts import prompt
+from pytest_vlmrobust.evaluation.judge.families import families
+from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.run import data
+from pytest_vlmrobust.evaluation.run.data import RunData
+from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.run.prompts import prompt, told_overlaps
 from pytest_vlmrobust.evaluation.tasks import task_dataset
-from pytest_vlmrobust.evaluation.told import told_overlaps
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Store
 

@@ -14,7 +14,7 @@ from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import CLEAN, Setting
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.evaluation.judging import Judge
+from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.policies import Policy
 
 from .conftest import MemoryImage, World, cell, picture, sample

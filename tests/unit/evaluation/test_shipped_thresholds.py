@@ -13,9 +13,8 @@ import pytest
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.evaluation.known_tests import shipped_tests
-from pytest_vlmrobust.evaluation.policy_files import is_relative, known_metrics
-from pytest_vlmrobust.evaluation.policy_lint import lint
+from pytest_vlmrobust.evaluation.after.policy_lint import lint
+from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, shipped_tests
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import Extent, Judge, JudgedTest, OnNotApplicable, Policy, Tier, load_policy
 

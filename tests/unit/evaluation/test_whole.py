@@ -13,8 +13,8 @@ from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.evaluation.judging import Judge
-from pytest_vlmrobust.evaluation.policy_files import known_metrics
+from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import Policy, load_policy
 from pytest_vlmrobust.scoring import CORPUS_METRICS
 

@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource, Sample
 from pytest_vlmrobust.datasets.collection import Entity
-from pytest_vlmrobust.evaluation.tasks.collage import Collage
+from pytest_vlmrobust.evaluation.tasks.pictures import Collage
 
 FACE_BOXES = {
     "left_eye": (20.0, 30.0, 50.0, 45.0),

@@ -13,10 +13,10 @@ from pytest_vlmrobust.core.prediction import PROMPT_MODES
 from pytest_vlmrobust.datasets.collection import Collection
 from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection
 from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
-from pytest_vlmrobust.evaluation.prompts import prompt
+from pytest_vlmrobust.evaluation.run.prompts import prompt
+from pytest_vlmrobust.evaluation.run.views import ViewMaker
 from pytest_vlmrobust.evaluation.tasks import TASKS, task_dataset
-from pytest_vlmrobust.evaluation.tasks.collage import Collage
-from pytest_vlmrobust.evaluation.views import ViewMaker
+from pytest_vlmrobust.evaluation.tasks.pictures import Collage
 
 FACES = FaceCollection("faces_160", side=160, count=6)
 WORDS = WordCollection("words_160", side=160, count=6)

@@ -9,9 +9,9 @@ from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets.collection import Entity
+from pytest_vlmrobust.evaluation.run.views import ViewMaker
 from pytest_vlmrobust.evaluation.tasks import task_dataset
-from pytest_vlmrobust.evaluation.tasks.moved import Moved
-from pytest_vlmrobust.evaluation.views import ViewMaker
+from pytest_vlmrobust.evaluation.tasks.pictures import Moved
 
 from .fakes import FACE_BOXES, FakeCollection, faces, words
 

@@ -1,0 +1,272 @@
+"""Boards: from the scores of several models side by side to their values, ranks and differences."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core import ranking
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
+from pytest_vlmrobust.core.ranking import QUANTITIES, Board, Difference, FamilyDrops, Standing
+from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.metrics.side_by_side import SideBySide
+from pytest_vlmrobust.metrics.statistics.multiple import Contest, place_intervals, places
+from pytest_vlmrobust.metrics.statistics.paired import BoundTest, largest_bounds
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+MEAN_ACCURACY, CLEAN_ACCURACY = ranking.MEAN_ACCURACY.name, ranking.CLEAN_ACCURACY.name
+MEAN_DROP, WORST, ERROR = ranking.MEAN_DROP.name, ranking.WORST_CASE_DROP.name, ranking.MEAN_CORRUPTION_ERROR.name
+_NO_REFERENCE = "no reference model was named: --reference MODEL"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a ranking."""
+
+    models: tuple[str, ...]
+    by: str = MEAN_ACCURACY
+    reference: str = ""
+    confidence: float = 0.90
+
+    @property
+    def tail(self) -> float:
+        """Probability in each tail outside of an interval."""
+        return (1.0 - self.confidence) / 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The scores of all models on one data set."""
+
+    dataset: str
+    table: SideBySide
+    families: Mapping[str, str]
+    """The family of each setting of the table."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Worst:
+    """The drops of one model under the settings that count, and their tests."""
+
+    drops: Mapping[str, float]
+    tests: Sequence[BoundTest]
+
+    def estimate(self, request: Request, n: int) -> Estimate:
+        if not self.drops:
+            return Estimate(math.nan, n, reason="no setting counts")
+        at, value = max(self.drops.items(), key=lambda item: item[1])
+        low, high = largest_bounds(self.tests, len(self.drops), request.tail)
+        return Estimate(value, n, max(low, -1.0), min(high, 1.0), request.confidence, reason=f"at {at}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """What a board is written from."""
+
+    dataset: str
+    samples: int
+    settings: int
+    contests: Mapping[str, Contest]
+    families: Mapping[str, tuple[int, Contest]]
+    """Family to how many settings it has, and the mean drop under them."""
+    worst: Sequence[_Worst]
+    """Of each model."""
+    failed: Sequence[int]
+    """Of each model."""
+    lacking: Mapping[str, str]
+    """Quantity to why nobody knows it."""
+    notes: tuple[str, ...] = ()
+    clean: Sequence[Estimate] = field(default=())
+    """Of each model, with the interval of the metric; those of the contest where nothing is said."""
+
+
+def boards(parts: Sequence[Part], request: Request) -> tuple[Board, ...]:
+    """Returns the board over all data sets, where there are several, and that of each one."""
+    found = [_found(part, request) for part in parts]
+    every = [_over_all(found, request), *found] if len(found) > 1 else found
+    return tuple(_board(one, request) for one in every)
+
+
+def _found(part: Part, request: Request) -> _Found:
+    table = part.table
+    settings, samples = table.counted(), int(table.kept().sum())
+    contests = {CLEAN_ACCURACY: table.clean_accuracy()} if samples else {}
+    if settings:
+        contests |= {MEAN_ACCURACY: table.mean_accuracy(settings), MEAN_DROP: table.mean_drop(settings)}
+    lacking = dict.fromkeys(set(QUANTITIES) - {*contests, WORST}, "no sample counts under any setting")
+    if settings and (reason := _no_error_ratio(part, settings, request)):
+        lacking[ERROR] = reason
+    elif settings:
+        contests[ERROR] = table.mean_corruption_error(settings, request.models.index(request.reference))
+        lacking.pop(ERROR)
+    by_family: dict[str, list[str]] = {}
+    for name in settings:
+        by_family.setdefault(part.families[name], []).append(name)
+    models = range(table.models)
+    return _Found(
+        dataset=part.dataset,
+        samples=samples,
+        settings=len(settings),
+        contests=contests,
+        families={name: (len(members), table.mean_drop(members)) for name, members in by_family.items()},
+        worst=[_Worst(table.drops(settings, one), table.drop_tests(settings, one)) for one in models],
+        failed=table.failed(),
+        lacking=lacking,
+        notes=_failures(table, request),
+        clean=[_clean_accuracy(table, one, request) for one in models] if samples else (),
+    )
+
+
+def _clean_accuracy(table: SideBySide, model: int, request: Request) -> Estimate:
+    return metrics.estimate(CLEAN_ACCURACY, table.clean_table(model), confidence=request.confidence)
+
+
+def _no_error_ratio(part: Part, settings: Sequence[str], request: Request) -> str:
+    """Returns why there is no mean corruption error, or an empty string."""
+    if not request.reference:
+        clean = part.table.clean_accuracy().values
+        weakest = request.models[int(clean.argmin())]
+        return f"{_NO_REFERENCE}. VLM-RobustBench takes the one with the lowest clean accuracy, here {weakest}"
+    perfect = part.table.perfect(settings, request.models.index(request.reference))
+    more = f" and {len(perfect) - 1} more" if len(perfect) > 1 else ""
+    return f"the reference model {request.reference} makes no error under {perfect[0]}{more}" if perfect else ""
+
+
+def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:
+    """Returns which inferences failed, and what that leaves out for all models."""
+    counts = [(name, count) for name, count in zip(request.models, table.failed(), strict=True) if count]
+    if not counts:
+        return ()
+    asked = table.samples * (1 + len(table.by_setting))
+    said = [f"{count} of {quantity(asked, 'inference')} of {name} failed" for name, count in counts]
+    lost = sum(int((~table.kept(name)).sum()) for name in ("", *table.by_setting))
+    return (f"{', '.join(said)}: {lost} of {asked} pairs of a sample and a setting, clean included, count for no model",)
+
+
+def _over_all(found: Sequence[_Found], request: Request) -> _Found:
+    """Returns the plain mean over data sets: each counts once, however many samples it has."""
+    known = [name for name in QUANTITIES if all(name in one.contests for one in found)]
+    lacking = {
+        name: next(f"{one.dataset}: {one.lacking[name]}" for one in found if name in one.lacking)
+        for name in QUANTITIES
+        if name not in (*known, WORST)
+    }
+    names = dict.fromkeys(name for one in found for name in one.families)
+    models = range(len(request.models))
+    return _Found(
+        dataset="",
+        samples=sum(one.samples for one in found),
+        settings=sum(one.settings for one in found),
+        contests={name: Contest.mean([one.contests[name] for one in found]) for name in known},
+        families={name: _mean_family([one.families[name] for one in found if name in one.families]) for name in names},
+        worst=[_worst_of_all(found, one) for one in models],
+        failed=[sum(one.failed[model] for one in found) for model in models],
+        lacking=lacking,
+        notes=(f"the plain mean over {len(found)} data sets: each counts once, however many samples it has",),
+    )
+
+
+def _mean_family(parts: Sequence[tuple[int, Contest]]) -> tuple[int, Contest]:
+    return sum(count for count, _ in parts), Contest.mean([contest for _, contest in parts])
+
+
+def _worst_of_all(found: Sequence[_Found], model: int) -> _Worst:
+    drops = {f"{setting} on {one.dataset}": drop for one in found for setting, drop in one.worst[model].drops.items()}
+    return _Worst(drops, [test for one in found for test in one.worst[model].tests])
+
+
+def _board(found: _Found, request: Request) -> Board:
+    values = {name: _values(found, name, request) for name in QUANTITIES}
+    ranked = found.contests.get(request.by)
+    between = None if ranked is None else ranked.differences(request.confidence, _rng(found, request))
+    standings = [_standing(model, values, found, request) for model in range(len(request.models))]
+    if ranked is not None and between is not None:
+        standings = _ranked(standings, ranked, between, request)
+    reasons = dict.fromkeys(f"{QUANTITIES[name].words} is not given: {reason}" for name, reason in sorted(found.lacking.items()))
+    return Board(
+        dataset=found.dataset,
+        samples=found.samples,
+        settings=found.settings,
+        standings=tuple(standings),
+        differences=() if ranked is None or between is None else _differences(standings, ranked, between, found.samples, request),
+        families=_families(found, request),
+        notes=(*found.notes, *reasons),
+    )
+
+
+def _rng(found: _Found, request: Request) -> np.random.Generator:
+    return rng_for(SUBSET_SEED, "ranking", request.by, found.dataset)
+
+
+def _values(found: _Found, name: str, request: Request) -> Sequence[Estimate]:
+    """Returns a quantity of each model."""
+    if name == WORST:
+        return [one.estimate(request, found.samples) for one in found.worst]
+    if name in found.lacking:
+        return [Estimate(math.nan, found.samples, reason=found.lacking[name])] * len(request.models)
+    if name == CLEAN_ACCURACY and found.clean:
+        return found.clean
+    estimates = _estimates(found.contests[name], name, found.samples, request)
+    if name == ERROR:
+        own = request.models.index(request.reference)
+        estimates[own] = Estimate(1.0, found.samples, 1.0, 1.0, request.confidence, reason="the reference model")
+    return estimates
+
+
+def _estimates(contest: Contest, name: str, n: int, request: Request) -> list[Estimate]:
+    smallest, largest = (0.0, 1.0) if name == MEAN_ACCURACY else metrics.get(name).bounds
+    lows, highs = contest.alone.lower(request.tail).clip(smallest), contest.alone.upper(request.tail).clip(max=largest)
+    ends = zip(contest.values.tolist(), lows.tolist(), highs.tolist(), strict=True)
+    return [Estimate(value, n, low, high, request.confidence) for value, low, high in ends]
+
+
+def _standing(model: int, values: Mapping[str, Sequence[Estimate]], found: _Found, request: Request) -> Standing:
+    own = {name: estimates[model] for name, estimates in values.items()}
+    return Standing(request.models[model], own, failed=found.failed[model])
+
+
+def _ranked(standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], request: Request) -> list[Standing]:
+    """Returns the standings with their ranks, best first, those that tie by name."""
+    higher = QUANTITIES[request.by].better == "higher"
+    ranks, ends = places(contest.values, higher=higher), place_intervals(between, higher=higher)
+    found = []
+    for model, own in enumerate(standings):
+        alike = [other for other in range(len(standings)) if other != model and not _apart(between[model, other])]
+        names = tuple(request.models[other] for other in alike)
+        best, worst = map(int, ends[model])
+        found.append(Standing(own.model, own.values, int(ranks[model]), best, worst, names, own.failed))
+    return sorted(found, key=lambda one: (one.rank or 0, one.model))
+
+
+def _apart(ends: NDArray[np.float64]) -> bool:
+    return bool(ends[0] > 0.0 or ends[1] < 0.0)
+
+
+def _differences(
+    standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], samples: int, request: Request
+) -> tuple[Difference, ...]:
+    order = [request.models.index(one.model) for one in standings]
+    found = []
+    for first, second in itertools.combinations(order, 2):
+        low, high = map(float, between[first, second])
+        value = float(contest.values[first] - contest.values[second])
+        estimate = Estimate(value, samples, low, high, request.confidence)
+        found.append(Difference(request.models[first], request.models[second], estimate))
+    return tuple(found)
+
+
+def _families(found: _Found, request: Request) -> tuple[FamilyDrops, ...]:
+    costly = sorted(found.families.items(), key=lambda item: (-float(item[1][1].values.mean()), item[0]))
+    return tuple(
+        FamilyDrops(name, count, dict(zip(request.models, _estimates(contest, MEAN_DROP, found.samples, request), strict=True)))
+        for name, (count, contest) in costly
+    )

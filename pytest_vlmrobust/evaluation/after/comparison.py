@@ -1,0 +1,268 @@
+"""Comparing two runs from their evidence alone: paired sample by sample, no model, no pictures."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
+from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.store import Evidence, read_manifest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+CONFIDENCE = 0.90
+_BASELINES = (CLEAN, NO_IMAGE)
+
+
+def compare(before: Path, after: Path, *, model: str = "", confidence: float = CONFIDENCE) -> Comparison:
+    """Returns what changed from one run to another, over every cell that both measured.
+
+    Args:
+        before: the directory of the earlier run.
+        after: the directory of the later run.
+        model: a model of the later run; all of them where nothing is said.
+        confidence: two-sided level of the intervals, in (0, 1).
+
+    Raises:
+        UsageError: a directory without evidence, models that cannot be told apart, or no cell that both runs measured.
+        UnknownName: the later run has no such model.
+        DatasetError: the runs asked different samples, or stochastic settings of theirs have different seeds.
+        StoreError: the evidence cannot be read, or its scores are not those of its answers.
+    """
+    then, now = Baseline.open(before), Baseline.open(after)
+    try:
+        pairs = _models(then, now, model)
+        ours = {cell for cell in now.evidence.cells() if cell.model in pairs}
+        then.refuse_seed(now.seed, ours)
+        found = [_Pair(then, now, name, confidence) for name in pairs]
+        cells = [change for pair in found for change in pair.cells()]
+        if not cells:
+            raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no data set under the same setting")
+        sweeps = [change for pair in found for change in pair.sweeps()]
+        return Comparison(
+            before=str(before),
+            after=str(after),
+            models=pairs,
+            cells=tuple(sorted(cells, key=lambda one: _worst_first(one.drop, one.name))),
+            sweeps=tuple(sorted(sweeps, key=lambda one: _worst_first(one.drop, one.name))),
+            only_before=_unmatched(then.evidence.cells(), {_of(pairs[cell.model], cell) for cell in ours}),
+            only_after=_unmatched(ours, {cell for cell in ours if then.measured(cell)}),
+            confidence=confidence,
+            notes=_not_compared({str(before): then, str(after): now}, {change.dataset for change in cells}),
+        )
+    finally:
+        then.close()
+        now.close()
+
+
+def _models(then: Baseline, now: Baseline, chosen: str) -> dict[str, str]:
+    known = sorted({cell.model for cell in now.evidence.cells()})
+    if chosen and chosen not in known:
+        raise UnknownName("model", chosen, known, where="--model")
+    return {name: then.model(name) for name in ([chosen] if chosen else known)}
+
+
+def _of(model: str, cell: Cell) -> Cell:
+    return Cell(model, cell.dataset, cell.setting)
+
+
+def _unmatched(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> tuple[str, ...]:
+    return tuple(str(cell) for cell in sorted(set(cells) - matched))
+
+
+def _not_compared(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
+    """Returns, a sentence for each run, that it does not say which pictures it showed."""
+    lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
+    return tuple(
+        f"{name} does not say which pictures of {', '.join(found)} it showed (an older release, or no clean cell): whether "
+        "they are the same was not compared"
+        for name, found in lacking.items()
+        if found
+    )
+
+
+def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
+    """What is unknown comes first: nobody can say that it is not the worst."""
+    return not math.isnan(drop.value), -drop.value if drop.finite else 0.0, name
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """One model of the later run against its model of the earlier one."""
+
+    then: Baseline
+    now: Baseline
+    model: str
+    confidence: float
+
+    def cells(self) -> list[CellChange]:
+        return [self._cell(cell) for cell in self._common()]
+
+    def sweeps(self) -> list[SweepChange]:
+        by_dataset: defaultdict[str, list[Cell]] = defaultdict(list)
+        for cell in self._common():
+            if cell.setting not in _BASELINES:
+                by_dataset[cell.dataset].append(cell)
+        return [self._sweep(dataset, cells) for dataset, cells in by_dataset.items()]
+
+    def _common(self) -> list[Cell]:
+        return [cell for cell in self.now.evidence.cells() if cell.model == self.model and self.then.measured(cell)]
+
+    def _cell(self, cell: Cell) -> CellChange:
+        import numpy as np
+
+        samples = self.now.samples(cell.dataset)
+        before, after = self.then.scores(cell, self.now), self._scores(cell)
+        changed = metrics.changed_samples([sample.id for sample in samples], before, after)
+        clean = _of(self.model, Cell("", cell.dataset, CLEAN))
+        paired = cell != clean and self.then.measured(clean) and clean in self.now.evidence.cells()
+        table = self._table(cell.dataset, [cell], clean if paired else cell)
+        return CellChange(
+            model=cell.model,
+            dataset=cell.dataset,
+            setting=str(cell.setting),
+            n=len(samples) - len(changed.unknown),
+            then=float(np.mean(before)),
+            now=float(np.mean(after)),
+            drop=self._estimate("baseline_drop", table, cell.setting),
+            increase=self._estimate("drop_increase", table, cell.setting) if paired else None,
+            broken=changed.broken,
+            fixed=changed.fixed,
+        )
+
+    def _sweep(self, dataset: str, cells: Sequence[Cell]) -> SweepChange:
+        estimate = self._estimate("mean_baseline_drop", self._table(dataset, cells, cells[0]))
+        return SweepChange(self.model, dataset, len(cells), estimate)
+
+    def _estimate(self, metric: str, table: ScoreTable, setting: Setting | None = None) -> Estimate:
+        return metrics.estimate(metric, table, setting=None if setting is None else str(setting), confidence=self.confidence)
+
+    def _table(self, dataset: str, cells: Sequence[Cell], clean: Cell) -> ScoreTable:
+        """Returns the scores of both runs; ``clean`` stands in for the clean cell where nothing is computed from it."""
+        samples = self.now.samples(dataset)
+        then = {str(cell.setting): self.then.scores(cell, self.now) for cell in {*cells, clean}}
+        return ScoreTable(
+            clean=self._scores(clean),
+            by_setting={str(cell.setting): self._scores(cell) for cell in cells},
+            groups=_groups(samples),
+            baseline_by_setting=then,
+        )
+
+    def _scores(self, cell: Cell) -> NDArray[np.float64]:
+        import numpy as np
+
+        return np.array(self.now.own_scores(cell), float)
+
+
+def _groups(samples: Sequence[Sample]) -> list[str]:
+    return [sample.group or sample.id for sample in samples]
+
+
+# Entries: runs that are opened side by side, and whether they asked the same.
+
+
+_MOST = 3
+"""Names in a message."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A run whose models are ranked."""
+
+    where: str
+    """What messages call it."""
+    run: Baseline
+    name: str = ""
+    """What stands before the names of its models, where several runs have a model of one name."""
+
+    @classmethod
+    def open(cls, directory: Path, name: str = "") -> Entry:
+        """Opens the evidence of a run.
+
+        Raises:
+            UsageError: there is none, or nothing in it.
+        """
+        return cls(str(directory), Baseline.open(directory), name)
+
+    @classmethod
+    def of(cls, evidence: Evidence, where: str) -> Entry:
+        """Returns the entry of evidence that is open already, and stays so."""
+        return cls(where, Baseline(evidence))
+
+
+def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
+    """Returns where a run has each sample of the first run.
+
+    Raises:
+        DatasetError: it asked other samples, or showed other pictures.
+    """
+    ours = first.run.samples(dataset)
+    if entry is first:
+        return list(range(len(ours)))
+    theirs = entry.run.samples(dataset)
+    before, after = {one.id: one.asked for one in ours}, {one.id: one.asked for one in theirs}
+    shown, own = first.run.pictures(dataset), entry.run.pictures(dataset)
+    common = before.keys() & after.keys()
+    differ = {
+        f"are not in {entry.where!r}": before.keys() - common,
+        f"are only in {entry.where!r}": after.keys() - common,
+        "ask something else": {name for name in common if before[name] != after[name]},
+        "show other pictures": {name for name in common & shown.keys() & own.keys() if not shown[name].same_as(own[name])},
+    }
+    if said := [f"{len(ids)} {what} ({listed(sorted(ids))})" for what, ids in differ.items() if ids]:
+        raise DatasetError(
+            f"{dataset} is not the same in {first.where!r} and {entry.where!r}: of {len(ours)} samples, {'; '.join(said)}. "
+            "Models are ranked on the same samples only: run them all with the same data set and the same --vlm-sample"
+        )
+    place = {sample.id: index for index, sample in enumerate(theirs)}
+    return [place[sample.id] for sample in ours]
+
+
+def not_the_same(entries: Sequence[Entry], datasets: Iterable[str]) -> list[str]:
+    """Returns what of several runs is not the same, or is not known to be."""
+    if len(entries) < 2:
+        return []
+    lacking = {one.where: sorted({*datasets}.intersection(one.run.without_pictures)) for one in entries}
+    said = [
+        f"{where} does not say which pictures of {', '.join(names)} it showed: they were not compared"
+        for where, names in lacking.items()
+        if names
+    ]
+    made = {one.where: _manifest(one) for one in entries}
+    for what, values in {
+        "seeds of perturbations": {where: found.get("settings", {}).get("vlm_seed") for where, found in made.items()},
+        "releases of pytest-vlmrobust": {where: found.get("version") for where, found in made.items()},
+    }.items():
+        known = {where: value for where, value in values.items() if value is not None}
+        if len(set(known.values())) > 1:
+            each = ", ".join(f"{value} in {where}" for where, value in known.items())
+            said.append(f"the runs have different {what} ({each}): perturbed pictures may differ")
+    return said
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns the first names, and how many more there are."""
+    rest = len(names) - _MOST
+    return ", ".join(names[:_MOST]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _manifest(entry: Entry) -> Mapping[str, Any]:
+    """Returns the manifest of a run; nothing where there is none, as beside evidence that was copied alone."""
+    try:
+        return read_manifest(entry.run.evidence.path.parent)
+    except StoreError:
+        return {}

@@ -1,0 +1,173 @@
+"""Docket: what a run judges, by which policies and on which day; with it and the evidence, every verdict can be had again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, Setting, SweepMetric
+from pytest_vlmrobust.core.errors import SettingError, StoreError
+from pytest_vlmrobust.core.fingerprint import file_digest
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.run.data import unhinted
+from pytest_vlmrobust.metrics.registry import AMBIGUOUS
+from pytest_vlmrobust.policies import Policy, parse_policy
+from pytest_vlmrobust.store.run_directory import DOCKET_FILE, POLICIES, kept_as, read_docket, write_docket
+
+_KINDS = {"cell": Cell, "sweep": SweepMetric, "family": FamilyMetric}
+
+
+@dataclass(frozen=True, slots=True)
+class DocketTest:
+    """One gated test: its node id, what it is about, and the settings that a summary metric is taken over."""
+
+    nodeid: str
+    about: Planned
+    settings: tuple[Setting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTasks:
+    """Which data sets were made of collections, and what was asked in each."""
+
+    tasks: Mapping[str, str]
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Of those of which nothing was asked, why."""
+
+    def unhinted(self, name: str) -> str:
+        """Returns the data set that asks the same as ``name`` and tells nothing.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return unhinted(name, self.tasks)
+
+    def lacking(self, name: str) -> str:
+        """Returns why the task of ``name`` asked nothing of its collection; an empty string where it did."""
+        return self.lacks.get(name, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Docket:
+    """Everything that judging depends on beside the answers."""
+
+    today: date
+    """The day by which waivers are judged."""
+    models: Mapping[str, ModelRef]
+    policies: Mapping[str, Policy]
+    """Of each model, and of each family of models."""
+    tests: tuple[DocketTest, ...]
+    reference: str | None = None
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """Of data sets of which nothing is asked, what their collections lack."""
+    baseline: bool = False
+    """Whether cells are compared with an earlier run."""
+    attempts: bool = False
+    """Whether patches are compared with attempts at the whole picture also where no rule asks for it."""
+    applied: Mapping[str, str] = field(default_factory=dict)
+    """Of a docket that was read, the SHA-256 that the run gave for what each policy means."""
+
+    def write(self, run: Path) -> None:
+        """Writes the docket and the policies' files, byte by byte, into the directory of a run.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+        content = {
+            "date": self.today.isoformat(),
+            "reference": self.reference,
+            "baseline": self.baseline,
+            "attempts": self.attempts,
+            "models": {name: asdict(ref) for name, ref in self.models.items()},
+            "tasks": dict(self.tasks),
+            "lacking": dict(self.lacking),
+            "policies": {name: _policy_entry(policy) for name, policy in self.policies.items()},
+            "tests": [_test_entry(test) for test in self.tests],
+        }
+        kept = [
+            (file.name, file.sha256, text)
+            for policy in self.policies.values()
+            for file, text in zip(policy.files, policy.contents, strict=True)
+        ]
+        write_docket(run, content, kept)
+
+    @classmethod
+    def read(cls, run: Path) -> Docket:
+        """Reads what :meth:`write` wrote; policies are parsed anew from their files.
+
+        Raises:
+            StoreError: a file is absent, or is not what a run wrote.
+            PolicyError: a policy that cannot be honoured.
+        """
+        data = read_docket(run)
+        try:
+            return cls(
+                today=date.fromisoformat(data["date"]),
+                models={name: ModelRef(**ref) for name, ref in data["models"].items()},
+                policies={name: _policy(entry, run / POLICIES) for name, entry in data["policies"].items()},
+                tests=tuple(_test(entry) for entry in data["tests"]),
+                reference=data["reference"],
+                tasks=data["tasks"],
+                lacking=data.get("lacking", {}),
+                baseline=data["baseline"],
+                attempts=data.get("attempts", False),
+                applied={name: entry["sha256"] for name, entry in data["policies"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, SettingError) as error:
+            raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error!r}") from error
+
+
+def changed_policies(run: Path) -> list[str]:
+    """Returns, a sentence for each, the files of policies that are not those that the docket of a run names.
+
+    Raises:
+        StoreError: the docket cannot be read.
+    """
+    data = read_docket(run)
+    try:
+        policies = data["policies"].values()
+        kept = {kept_as(file["name"], file["sha256"]): file for policy in policies for file in policy["files"]}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error!r}") from error
+    said = []
+    for name, file in sorted(kept.items()):
+        path = run / POLICIES / name
+        found = file_digest(path) if path.is_file() else ""
+        if found != file["sha256"]:
+            what = f"has the SHA-256 {found}" if found else "is missing"
+            said.append(f"{POLICIES}/{name} {what}: the run applied {file['name']} with the SHA-256 {file['sha256']}")
+    return said
+
+
+def _policy_entry(policy: Policy) -> dict[str, Any]:
+    files = [{"name": file.name, "sha256": file.sha256} for file in policy.files]
+    return {"sha256": policy.sha256, "files": files, "shared_by": dict(policy.shared_by)}
+
+
+def _policy(entry: Mapping[str, Any], folder: Path) -> Policy:
+    names = [file["name"] for file in entry["files"]]
+    paths = [folder / kept_as(file["name"], file["sha256"]) for file in entry["files"]]
+    try:
+        contents = [path.read_bytes() for path in paths]
+    except OSError as error:
+        raise StoreError(f"{error.filename}: cannot read a policy of the run: {error.strerror}") from error
+    policy = parse_policy(names, contents, known_metrics=known_metrics(), ambiguous=AMBIGUOUS)
+    return replace(policy, shared_by=entry["shared_by"])
+
+
+def _test_entry(test: DocketTest) -> dict[str, Any]:
+    about = {field.name: str(getattr(test.about, field.name)) for field in fields(test.about)}
+    kind = next(kind for kind, noun in _KINDS.items() if isinstance(test.about, noun))
+    return {"nodeid": test.nodeid, "test": kind, "about": about, "settings": list(map(str, test.settings))}
+
+
+def _test(entry: Mapping[str, Any]) -> DocketTest:
+    about: dict[str, Any] = dict(entry["about"])
+    if "setting" in about:
+        about["setting"] = Setting.parse(about["setting"])
+    return DocketTest(entry["nodeid"], _KINDS[entry["test"]](**about), tuple(map(Setting.parse, entry["settings"])))

@@ -1,0 +1,287 @@
+"""Lint: what in a policy can be honoured and is probably not meant: rules that gate nothing, waivers that can go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from itertools import combinations
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN_NAME
+from pytest_vlmrobust.evaluation.judge.measurements import OBSERVATORY
+from pytest_vlmrobust.evaluation.judge.scopes import ANY, KnownNames, known_metrics, known_tests, shipped_tests, shows_looking
+from pytest_vlmrobust.evaluation.power.sample_size import sentences, undecidable
+from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
+from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
+from pytest_vlmrobust.policies import Bound, Budgets, Judge, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
+from pytest_vlmrobust.policies.budgets import BUILT_IN
+
+SOON = timedelta(days=30)
+"""How long before its last day a waiver is spoken of."""
+LONG = timedelta(days=5 * 365 + 1)
+"""A waiver that holds for longer is no dated exception any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is probably not meant: where it stands (``file:line``), what it is, and what to do."""
+
+    source: str
+    text: str
+    refused: bool = False
+    """Whether a policy with it should not be applied: what claims to block a release blocks nothing."""
+    noted: bool = False
+    """Whether there is nothing to mend: it is so of the model at hand, and other models could break the rule."""
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.text}"
+
+
+def lint(
+    policy: Policy, *, today: date, samples: int | None = None, options: float | None = None, clean: float | None = None
+) -> list[Finding]:
+    """Returns everything that is probably not meant in a policy, rules first, in the order in which they stand.
+
+    Args:
+        policy: of one model.
+        today: what waivers are dated against.
+        samples: how many independent samples a data set of the run has; then rules that these hardly decide are found too.
+        options: how many options its questions have, 2 for yes/no and infinite for open ones.
+        clean: accuracy on its unchanged pictures. With these two, rules are found that no outcome could break there.
+    """
+    known = KnownNames.of()
+    at_hand = metrics.Circumstances(options=options, clean=clean)
+    found = [finding for rule in policy.rules for finding in (*_unmet(rule, known), *_bounds_nothing(rule, at_hand))]
+    found += idle_rules(policy.rules)
+    found += _idle_budgets(policy.budgets)
+    found += [Finding(one.source, f"{one}. Look whether that is meant") for one in policy.replaced if not one.only_tightens]
+    found += [finding for waiver in policy.waivers for finding in _waiver(waiver, policy.rules, known, today)]
+    return found + (too_tight_for(policy, samples, today) if samples else [])
+
+
+def lacks_basics(policy: Policy) -> list[Finding]:
+    """Returns that no rule on all data asks whether a model looks at the pictures at all, or is right about them as they are."""
+    blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
+    everywhere = [rule for rule in blocking if not (rule.where.model or rule.where.dataset or rule.where.category or rule.unless)]
+    source = policy.files[-1].name if policy.files else BUILT_IN
+    found = []
+    if not any(shows_looking(rule) or (_is_of_tasks(rule) and rule.blocks_where_not_applicable) for rule in everywhere):
+        text = "no blocking rule on all data asks for visual_gain: a model that answers without looking may be GO"
+        found.append(f"{text}. Add {{metric: visual_gain, min: 7pp}} without a where, or a bound of your own")
+    if not any(_is_about_clean(rule) for rule in everywhere):
+        text = (
+            "no blocking rule on all data asks for clean accuracy: a model that is wrong everywhere loses nothing, and may be GO"
+        )
+        found.append(f"{text}. Add {{metric: accuracy_above_chance, min: 5pp}} without a where, or a bound of your own")
+    return [Finding(source, sentence) for sentence in found] if blocking else []
+
+
+def _is_of_tasks(rule: Rule) -> bool:
+    """Whether a rule bounds what the Observatory measures, which is not applicable where a task is not shown to be done."""
+    return rule.metric in metrics.names(suite=OBSERVATORY) and metrics.get(rule.metric).suite == OBSERVATORY
+
+
+def _is_about_clean(rule: Rule) -> bool:
+    """Whether a rule asks for accuracy on pictures as they are, or over all sizes of them."""
+    if rule.metric in {"accuracy", "identity_accuracy"}:
+        return any(Scope(setting=(glob,)).admits("setting", CLEAN_NAME) for glob in rule.where.setting or ("*",))
+    return rule.metric in {"clean_accuracy", "accuracy_above_chance", "resolution_accuracy"}
+
+
+def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
+    """Returns the rules that never decide, as another one on the same tests with the same treatment is as tight or tighter."""
+    found = []
+    for first, second in combinations(rules, 2):
+        if (first.metric, first.where, first.unless, first.treatment) != (
+            second.metric,
+            second.where,
+            second.unless,
+            second.treatment,
+        ):
+            continue
+        for looser, tighter in ((first, second), (second, first)):
+            if looser.bound.holds(tighter.bound):
+                text = f"rule {looser.id} ({looser.metric} {looser.bound}) never decides: rule {tighter.id} ({tighter.source})"
+                found.append(Finding(looser.source, f"{text} asks as much or more of the same tests. Remove one of them"))
+                break
+    return found
+
+
+def too_tight_for(policy: Policy, samples: int, today: date) -> list[Finding]:
+    """Returns the rules that so many independent samples hardly decide, on whatever data."""
+    tests = sorted(shipped_tests(), key=str)
+    sizes = dict.fromkeys((test.dataset for test in tests), samples)
+    anywhere = replace(policy, rules=tuple(_anywhere(rule, tests) for rule in policy.rules))
+    few = undecidable(anywhere, tests, sizes, today=today)
+    named = [replace(one, dataset=one.dataset.removeprefix(ANY).removeprefix(".")) for one in few]
+    return [Finding(source, sentence) for source, sentence in sentences(named)]
+
+
+def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> list[Finding]:
+    """Returns the rules that a model could break by answering the same samples twice.
+
+    Only metrics count whose value is known where nothing changed, such as drops, of which it is 0.
+
+    Args:
+        rules: of a policy.
+        floors: metric to how far its value moved between two runs of the same model on the same samples, in its own unit.
+    """
+    found = []
+    for rule in rules:
+        unchanged = metrics.get(rule.metric).unchanged if rule.metric in metrics.names() else None
+        noise = floors.get(rule.metric)
+        if unchanged is None or noise is None or all(rule.bound.admits(unchanged + side * noise) for side in (-1, 1)):
+            continue
+        text = f"rule {rule.id} ({rule.metric} {rule.bound}) is tighter than the noise of {noise:g} that was measured"
+        found.append(
+            Finding(rule.source, f"{text}: the same model may break it by chance. Loosen it, or make inference repeatable")
+        )
+    return found
+
+
+def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
+    unknown = [*known.unknown_globs(rule.where), *(known.unknown_globs(rule.unless) if rule.unless else ())]
+    yield from (Finding(rule.source, f"rule {rule.id}: {sentence} A gate refuses it") for sentence in unknown)
+    measured = [test for test in known_tests() if test.metric == rule.metric]
+    if unknown:
+        return
+    if not measured:
+        if rule.metric in metrics.names(scope="sweep"):
+            text = f"no shipped suite measures {rule.metric}: name it in vlm_metrics of a suite of your own"
+            yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
+    elif not any(_meets(rule.where, rule.unless, test) for test in measured) and _is_listed(rule.where):
+        text = f"{rule.metric} is measured nowhere that its scope admits. See vlmrobust explain {rule.metric}"
+        yield Finding(rule.source, f"rule {rule.id} meets no test: {text}")
+
+
+def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Finding]:
+    """Yields that a rule holds whatever is measured, or that what it asks for can hardly be shown."""
+    low, high = _facts(rule.metric).bounds
+    said = f"rule {rule.id} ({rule.metric} {rule.bound.condition})"
+    blocks = rule.treatment.tier is Tier.BLOCK
+    if rule.bound.holds(Bound(low, high)):
+        text = f"{said} can never fail: no value of {rule.metric} lies beyond. Tighten it, or remove it"
+        yield Finding(rule.source, text, refused=blocks)
+    elif unbreakable := _unbreakable(rule, at_hand._replace(clean=None)):
+        text = f"{said} can never fail {unbreakable}. Tighten it, or bound another metric"
+        yield Finding(rule.source, text, refused=blocks)
+    elif blocks and (unbreakable := _unbreakable(rule, at_hand)):
+        yield Finding(rule.source, f"this model cannot break {said} {unbreakable}", noted=True)
+    elif rule.treatment.judge is Judge.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
+        text = f"{said} can hardly ever pass: it admits nothing but the end of what {rule.metric} can be, and judges the interval"
+        yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")
+
+
+def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
+    """Returns under which circumstances of a run no outcome could break a rule; an empty string where some could."""
+    record = metrics.get(rule.metric) if rule.metric in metrics.names() else None
+    if record is None or record.reach is None:
+        return ""
+    for grid in _grids(rule) if metrics.Needs.PATCHES in record.needs else [None]:
+        about = at_hand._replace(attempts=grid and grid * grid)
+        low, high = record.reaches(about)
+        if rule.bound.holds(Bound(low, high)):
+            return f"{_worded(about, grid)}: no outcome gives a value outside {low:.3f} to {high:.3f}"
+    return ""
+
+
+def _grids(rule: Rule) -> list[int | None]:
+    """Returns the grids at hand that a rule is about: those that a run uses where nothing is said, and those it names."""
+    named = [n for n in OFFERED_GRIDS if f"{PATCHES}:{n}" in rule.where.setting]
+    return [n for n in dict.fromkeys((*GRIDS, *named)) if not rule.where.setting or _meets_grid(rule, n)]
+
+
+def _meets_grid(rule: Rule, n: int) -> bool:
+    return any(test.setting == f"{PATCHES}:{n}" and _meets(rule.where, rule.unless, test) for test in known_tests())
+
+
+def _worded(about: metrics.Circumstances, grid: int | None) -> str:
+    parts = [
+        f"at {PATCHES}:{grid}" if grid else "",
+        ""
+        if about.options is None or not grid
+        else "for open questions"
+        if math.isinf(about.options)
+        else f"among {about.options:g} options",
+        "" if about.clean is None else f"at a clean accuracy of {about.clean:g}",
+    ]
+    return " ".join(filter(None, parts)) or "at all"
+
+
+def _facts(metric: str) -> MetricFacts:
+    return known_metrics().get(metric, MetricFacts())
+
+
+def _idle_budgets(budgets: Budgets) -> Iterator[Finding]:
+    """Yields the budgets that admit whatever is lost or cannot be read."""
+    for name, share in (("max_error_rate", budgets.max_error_rate), ("max_unparsed_rate", budgets.max_unparsed_rate)):
+        if share >= 1.0:
+            text = f"budget {name} of {share:.0%} can never be broken: no rate is above it. Lower it"
+            yield Finding(budgets.sources.get(name, BUILT_IN), text)
+
+
+def _covers_everything(waiver: Waiver) -> bool:
+    facts = _facts(waiver.metric)
+    low, high = facts.bounds
+    return (facts.better != "higher" and waiver.cap >= high) or (facts.better != "lower" and waiver.cap <= low)
+
+
+def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: date) -> Iterator[Finding]:
+    named = f"waiver {waiver.id} of {waiver.owner}"
+    yield from (
+        Finding(waiver.source, f"{named}: {sentence} A gate refuses it") for sentence in known.unknown_globs(waiver.where)
+    )
+    if waiver.expired(today):
+        yield Finding(waiver.source, f"{named} expired on {waiver.expires}, so that breaches fail again: renew or remove it")
+    elif waiver.expires - today <= SOON:
+        days = (waiver.expires - today).days
+        yield Finding(waiver.source, f"{named} expires on {waiver.expires}, in {days} days: mend what it covers, or renew it")
+    elif waiver.expires - today > LONG:
+        text = f"{named} expires on {waiver.expires}, in {waiver.expires.year - today.year} years: as good as never. "
+        yield Finding(waiver.source, f"{text}Give it a day on which somebody looks at it again")
+    if _covers_everything(waiver):
+        text = f"{named} covers every breach: {waiver.metric} is never worse than its cap of {waiver.cap:g}. "
+        yield Finding(waiver.source, f"{text}Lower it to what is known and accepted")
+    if not any(_could_need(rule, waiver) for rule in rules):
+        yield Finding(waiver.source, f"{named} covers nothing: no rule that blocks is about {waiver.metric} there. Remove it")
+
+
+def _could_need(rule: Rule, waiver: Waiver) -> bool:
+    """Whether a test may exist that the rule blocks and the waiver covers."""
+    if rule.metric != waiver.metric or rule.treatment.tier is not Tier.BLOCK:
+        return False
+    if bool(rule.where.category) != bool(waiver.where.category):
+        return False
+    if not (_is_listed(rule.where) and _is_listed(waiver.where)):
+        return True
+    measured = [test for test in known_tests() if test.metric == rule.metric]
+    together = any(_meets(rule.where, rule.unless, test) and _meets(waiver.where, None, test) for test in measured)
+    return together or not measured
+
+
+def _meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
+    """Whether a test of some model, data set and category may be in a scope."""
+    excluded = unless is not None and not (unless.model or unless.dataset or unless.category) and unless.matches(test)
+    return _of_settings(where).matches(test) and not excluded
+
+
+def _is_listed(where: Scope) -> bool:
+    """Whether each glob about settings meets a known test: others are about numbers and compositions, which nobody can list."""
+    return all(
+        any(replace(Scope(), **{field: (glob,)}).matches(test) for test in known_tests())
+        for field in ("setting", "family", "level")
+        for glob in getattr(where, field)
+    )
+
+
+def _of_settings(scope: Scope) -> Scope:
+    return replace(scope, model=(), dataset=(), category=())
+
+
+def _anywhere(rule: Rule, tests: Iterable[JudgedTest]) -> Rule:
+    """Returns a rule for every model, and for all data unless it is about tasks, which every collection has by the same names."""
+    unless = rule.unless if rule.unless and not (rule.unless.model or rule.unless.dataset) else None
+    of_tasks = replace(rule, where=replace(rule.where, model=()), unless=unless)
+    return of_tasks if any(map(of_tasks.bounds, tests)) else replace(of_tasks, where=replace(of_tasks.where, dataset=()))

@@ -1,0 +1,208 @@
+"""Ranking several models from the evidence of their runs: the same samples, the same settings, no model, no pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
+from pytest_vlmrobust.core.ranking import BY, Ranking
+from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
+
+from .comparison import Entry, listed, not_the_same, places
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_vlmrobust.store import Evidence
+
+    from .boards import Part
+
+
+CONFIDENCE = 0.90
+UNREGISTERED = "not registered here"
+"""The family of settings whose perturbation was registered in the run and is not where the ranking is made."""
+_OTHER_EXPERIMENTS = {LADDER_FAMILY, "patches", PREPROCESSING}
+"""Families whose settings answer other questions than how much a perturbation costs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Model:
+    """One model that is ranked."""
+
+    name: str
+    entry: Entry
+    own: str
+    """What its run calls it."""
+
+
+def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
+    """Ranks all models of one or more runs, over the cells that every one of them was asked about.
+
+    Args:
+        runs: name and directory of each; models of a run with a name are called NAME/MODEL, others as they are.
+        by: the quantity that ranks, one of :data:`~pytest_vlmrobust.core.ranking.BY`.
+        reference: the model whose errors are the unit of mCE; empty for none.
+        confidence: two-sided level in (0, 1): of each interval, and of all statements about ranks and pairs together.
+
+    Raises:
+        UsageError: a directory without evidence, fewer than two models, two of one name, no cell that all of them were asked
+            about, or mCE without a reference model.
+        UnknownName: no such quantity, or no such reference model.
+        DatasetError: the runs asked different samples, or showed different pictures.
+        StoreError: the evidence cannot be read.
+    """
+    opened: list[Entry] = []
+    try:
+        opened += [Entry.open(directory, name) for name, directory in runs]
+        return rank_entries(opened, by=by, reference=reference, confidence=confidence)
+    finally:
+        for one in opened:
+            one.run.close()
+
+
+def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Ranking | None, str]:
+    """Returns the models of a run of several side by side, or nothing and why they are not.
+
+    Args:
+        evidence: of the run; it stays open.
+        name: what the ranking calls the run.
+        reference: the model whose errors are the unit of mCE; empty for none.
+    """
+    try:
+        return rank_entries([Entry.of(evidence, name)], reference=reference), ""
+    except UsageError as error:
+        return None, f"the models of the run are not ranked: {error}"
+
+
+def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
+    """Ranks all models of runs that are open, see :func:`rank`."""
+    from .boards import Request, boards
+
+    if by not in BY:
+        raise UnknownName("quantity", by, BY, where="--by")
+    models = _models(entries)
+    names = tuple(one.name for one in models)
+    if reference and reference not in names:
+        raise UnknownName("reference model", reference, names, where="--reference")
+    if by == "mean_corruption_error" and not reference:
+        raise UsageError(f"--by {by} needs a model whose errors are its unit: --reference with one of {', '.join(names)}")
+    common, left_out = _common(models, by)
+    parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
+    return Ranking(
+        runs=tuple(one.where for one in entries),
+        models=names,
+        by=by,
+        reference=reference,
+        boards=boards(parts, Request(names, by, reference, confidence)),
+        left_out=(*left_out, *not_the_same(entries, common)),
+        confidence=confidence,
+    )
+
+
+def _models(entries: Sequence[Entry]) -> list[_Model]:
+    found: dict[str, _Model] = {}
+    for entry in entries:
+        for own in sorted({cell.model for cell in entry.run.evidence.cells()}):
+            name = f"{entry.name}/{own}" if entry.name else own
+            if name in found:
+                raise UsageError(
+                    f"the model {name!r} is in {found[name].entry.where!r} and in {entry.where!r}. Give the runs names of their "
+                    "own, which then stand before those of their models: vlmrobust rank before=RUN after=RUN"
+                )
+            found[name] = _Model(name, entry, own)
+    if len(found) < 2:
+        raise UsageError(
+            f"a ranking needs two models or more, found {', '.join(found) or 'none'}. Name several runs, or a run of several "
+            "models (--vlm)"
+        )
+    return list(found.values())
+
+
+def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]], list[str]]:
+    """Returns the perturbed settings of each data set that all models were asked about, and what that leaves out.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    asked = [{(c.dataset, c.setting) for c in one.entry.run.evidence.cells() if c.model == one.own} for one in models]
+    common: dict[str, list[Setting]] = {}
+    left_out: list[str] = []
+    for dataset in sorted({dataset for own in asked for dataset, _ in own}):
+        settings = sorted({setting for own in asked for name, setting in own if name == dataset} - {NO_IMAGE})
+        lacking = {one: [m.name for m, own in zip(models, asked, strict=True) if (dataset, one) not in own] for one in settings}
+        ours = [one for one in settings if _counts(one) and not lacking[one]]
+        if lacking.get(CLEAN) == [] and (ours or by == "clean_accuracy"):
+            common[dataset] = ours
+            left_out += _said(dataset, lacking)
+        else:
+            absent = sorted({name for names in lacking.values() for name in names})
+            why = f" ({', '.join(absent)})" if absent else ""
+            left_out.append(f"{dataset}: left out: not all models were asked about clean pictures and about a perturbation{why}")
+    if not common:
+        raise UsageError(
+            f"there is nothing that all of {', '.join(one.name for one in models)} were asked. {'; '.join(left_out)}"
+        )
+    return common, left_out
+
+
+def _said(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
+    """Returns which settings of a data set do not count because of whom, and which belong to another experiment."""
+    others = [str(one) for one in lacking if not (_counts(one) or one == CLEAN)]
+    missing = [f"{one} (not asked of {', '.join(names)})" for one, names in lacking.items() if names and str(one) not in others]
+    said = {"": missing, "; sizes and patches are experiments of their own": others}
+    return [
+        f"{dataset}: {len(names)} of {len(lacking)} settings do not count: {listed(names)}{why}"
+        for why, names in said.items()
+        if names
+    ]
+
+
+def _counts(setting: Setting) -> bool:
+    """Whether a setting perturbs a picture for its own sake."""
+    return setting not in (CLEAN, NO_IMAGE) and not _OTHER_EXPERIMENTS.intersection(_family(setting).split("+"))
+
+
+def _family(setting: Setting) -> str:
+    try:
+        return perturbations.info(str(setting)).family
+    except UnknownName:
+        return UNREGISTERED
+
+
+def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], left_out: list[str]) -> Part:
+    """Returns the scores of all models on a data set, samples in the order of the first run."""
+    from pytest_vlmrobust.metrics.side_by_side import SideBySide
+
+    from .boards import Part
+
+    samples = models[0].entry.run.samples(dataset)
+    rows = [places(models[0].entry, one.entry, dataset) for one in models]
+    scores = {str(one): _scores(models, dataset, one) for one in settings}
+    several = [name for name, own in scores.items() if any(len(row) != len(samples) for row in own)]
+    if several:
+        left_out.append(
+            f"{dataset}: {quantity(len(several), 'setting does', 'settings do')} not count: "
+            f"{listed(several)}; they show several pictures of a sample"
+        )
+    by_setting = {name: _aligned(own, rows) for name, own in scores.items() if name not in several}
+    groups = [sample.group or sample.id for sample in samples]
+    table = SideBySide(_aligned(_scores(models, dataset, CLEAN), rows), by_setting, groups)
+    return Part(dataset, table, {name: _family(Setting.parse(name)) for name in by_setting})
+
+
+def _scores(models: Sequence[_Model], dataset: str, setting: Setting) -> list[list[float]]:
+    return [one.entry.run.evidence.get_scores(Cell(one.own, dataset, setting)) for one in models]
+
+
+def _aligned(scores: Sequence[Sequence[float]], rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """Returns the scores of each model with its samples in a common order, shape (M, N)."""
+    import numpy as np
+
+    return np.array([[own[row] for row in order] for own, order in zip(scores, rows, strict=True)], float)

@@ -1,0 +1,212 @@
+"""Repeat: a sample of what was answered is asked again, and what flips is the noise that no threshold can be tighter than."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.run.evaluator import Asking, Evaluator
+from pytest_vlmrobust.evaluation.run.plan import RUNGS
+from pytest_vlmrobust.metrics.statistics.proportions import exact_interval
+from pytest_vlmrobust.policies import JudgedTest, Rule
+from pytest_vlmrobust.scoring import score
+from pytest_vlmrobust.store import Answer, Evidence
+
+from .policy_lint import tighter_than_noise
+
+CONFIDENCE = 0.90
+_Z95 = 1.96
+DROPS = ("accuracy_drop", "label_preserving_drop")
+ACE = "absolute_continuous_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One answer that is asked for again: its place among those of its cell, and what it was."""
+
+    cell: Cell
+    place: int
+    first: Answer
+
+
+def choose(evidence: Evidence, model: str, dataset: str, most: int) -> list[Chosen]:
+    """Returns up to ``most`` answers of a run in random order, of every cell as many as of any other, the same each time.
+
+    Views that were not asked about, and inferences that failed, are no answers.
+
+    Raises:
+        StoreError: the evidence cannot be read.
+    """
+    rng = rng_for(SUBSET_SEED, "a/a", model, dataset)
+    cells = [cell for cell in evidence.cells() if (cell.model, cell.dataset) == (model, dataset)]
+    drawn: list[Iterator[Chosen]] = []
+    for number in rng.permutation(len(cells)):
+        cell = cells[number]
+        answers = evidence.get_cell(cell).answers
+        given = [place for place, answer in enumerate(answers) if answer.key and answer.score.state in ("scored", "unparsed")]
+        drawn.append(iter([Chosen(cell, given[place], answers[given[place]]) for place in rng.permutation(len(given))]))
+    taken = list(islice(_in_turn(drawn), most))
+    return [taken[place] for place in rng.permutation(len(taken))]
+
+
+def _in_turn(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
+    """Yields the first of each source, then the second of each, until all are empty."""
+    left = list(sources)
+    while left:
+        given = [(source, next(source, None)) for source in left]
+        left = [source for source, one in given if one is not None]
+        yield from (one for _, one in given if one is not None)
+
+
+def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -> list[tuple[Sample, Prediction]]:
+    """Returns what the model is asked and answers now, in the order of ``chosen``; the store keeps the answers that it has.
+
+    Raises:
+        InfrastructureError: the model does not load, or a picture cannot be read.
+    """
+    asked: dict[Cell, list[Asking]] = {}
+    found: list[tuple[Sample, Prediction]] = []
+    for start in range(0, len(chosen), batch_size):
+        batch = chosen[start : start + batch_size]
+        for one in batch:
+            if one.cell not in asked:
+                asked[one.cell] = evaluator.asked(one.cell)
+        askings = [asked[one.cell][one.place] for one in batch]
+        requests = [evaluator.request(one.cell, asking) for one, asking in zip(batch, askings, strict=True)]
+        predictions = evaluator.resident(batch[0].cell.model).infer(requests)
+        found += zip((asking.sample for asking in askings), predictions, strict=True)
+    return found
+
+
+def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *, most: int, process: str = "") -> Repeatability:
+    """Asks again about a sample of what a run was told about a data set, and compares.
+
+    Args:
+        evaluator: of a run that asked the same; its batches were twice as large.
+        evidence: the first answers.
+        about: model and data set, by their names in test ids.
+        most: how many answers to ask for again.
+        process: what is said of the process that asks, where it is another one.
+
+    Raises:
+        InfrastructureError: the model does not load, a picture cannot be read, or the evidence cannot.
+    """
+    model, dataset = about
+    chosen = choose(evidence, model, dataset, most)
+    usual = evaluator.options.batch_size
+    size = max(1, usual // 2)
+    again = zip(chosen, ask_again(evaluator, chosen, size), strict=True)
+    pairs = [(one, *given) for one, given in again if given[1].finish_reason != "error"]
+    moved = [score(sample, prediction).value - one.first.score.value for one, sample, prediction in pairs]
+    samples = len(evaluator.samples(dataset))
+    rate, low, high = flip_rate(moved)
+    batches = f"batches of {size} in place of {usual}" if size < usual else "batches of 1 as before"
+    return Repeatability(
+        model=model,
+        dataset=dataset,
+        repeated=len(pairs),
+        flipped=sum(difference != 0.0 for difference in moved),
+        reworded=sum(one.first.prediction.text != prediction.text for one, _, prediction in pairs),
+        failed=len(chosen) - len(pairs),
+        cells=len({one.cell for one, _, _ in pairs}),
+        samples=samples,
+        rate=rate,
+        low=low,
+        high=high,
+        noise=noise(rate, samples),
+        noise_high=noise(high, samples),
+        conditions=", ".join(filter(None, (batches, "another order", process))),
+    )
+
+
+def flip_rate(moved: Sequence[float]) -> tuple[float, float, float]:
+    """Returns the mean squared difference of two scores with its 90 % interval; NaN without any.
+
+    For scores of 0 and 1 that is the share of flips with the interval of Clopper and Pearson. Grades in between count in part,
+    and as if each were a whole flip for the upper end.
+
+    >>> rate, low, high = flip_rate([0.0] * 98 + [1.0, -1.0])
+    >>> rate, round(low, 4), round(high, 4)
+    (0.02, 0.0036, 0.0616)
+    """
+    count = len(moved)
+    if not count:
+        return math.nan, math.nan, math.nan
+    total = math.fsum(difference * difference for difference in moved)
+    low, _ = exact_interval(math.floor(total + 1e-9), count, CONFIDENCE)
+    _, high = exact_interval(sum(difference != 0.0 for difference in moved), count, CONFIDENCE)
+    return total / count, low, high
+
+
+def noise(rate: float, samples: int) -> dict[str, float]:
+    """Returns how far the value of a metric may be from that of another such run: 95 % stay within it.
+
+    With two runs whose scores differ by ``rate`` in the mean square, a score has the variance ``rate / 2``, an accuracy of N
+    samples ``rate / 2N``, a drop (two accuracies) ``rate / N``, and the difference of two drops ``2 rate / N``. ACE of a flat
+    curve is noise alone: the sum of its steps' absolute values, each of the variance ``rate / N``; its mean is given.
+
+    >>> {name: round(value, 4) for name, value in noise(0.01, 869).items()}
+    {'accuracy_drop': 0.0094, 'label_preserving_drop': 0.0094, 'absolute_continuous_error': 0.0298}
+    """
+    spread = math.sqrt(rate / samples)
+    found = dict.fromkeys(DROPS, _Z95 * math.sqrt(2.0) * spread)
+    return {**found, ACE: (RUNGS - 1) * math.sqrt(2.0 / math.pi) * spread}
+
+
+# Noise beside thresholds: which rules of a policy an A/A comparison is about, and which of them it could break by itself.
+
+
+def set_beside(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> Repeatability:
+    """Returns a comparison with what it says about rules; one that measured nothing is returned as it is.
+
+    Args:
+        about: answers that were asked for twice.
+        rules: of a policy.
+        records: of the run that the answers are from.
+    """
+    if not about.measured:
+        return about
+    compared = [rule for rule in rules_about(about, rules, records) if rule.metric in about.noise]
+    tighter = tuple(map(str, tighter_than_noise(compared, about.noise)))
+    return replace(about, beside=tuple(_beside(rule, about) for rule in compared), tighter=tighter)
+
+
+def not_compared(found: Sequence[Repeatability], rules: Sequence[Rule], records: Sequence[Record]) -> list[str]:
+    """Returns, a sentence for each reason, how many rules the comparisons of a run say nothing about."""
+    known = list(dict.fromkeys(metric for about in found for metric in about.noise))
+    if not known:
+        return []
+    met = {rule.id for about in found for rule in rules_about(about, rules, records)}
+    apart = [rule.id for rule in rules if rule.metric in known and rule.id not in met]
+    others = sum(rule.metric not in known for rule in rules)
+    said = f"{', '.join(apart)}: not compared with that noise, as the run measured nothing on a whole data set that they bound"
+    more = f"{others} of {len(rules)} rules are about other metrics than {', '.join(known)}, whose noise is not known"
+    return [*([said] if apart else []), *([more] if others else [])]
+
+
+def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> list[Rule]:
+    """Returns the rules that bound what was measured for a model on a whole data set.
+
+    The noise on a category, which has fewer samples, is another one and not known: rules about categories are left out.
+    """
+    tests = [
+        JudgedTest(one.model, one.dataset, measure.metric, one.setting or one.split, one.family, one.level)
+        for one in records
+        if (one.model, one.dataset) == (about.model, about.dataset)
+        for measure in one.measures
+        if not measure.category
+    ]
+    return [rule for rule in rules if any(rule.applies(test) for test in tests)]
+
+
+def _beside(rule: Rule, about: Repeatability) -> str:
+    measured, most = about.noise[rule.metric], about.noise_high[rule.metric]
+    return f"rule {rule.id}: {rule.metric} bounded by {rule.bound}, noise {measured:.3f} (at most {most:.3f})"

@@ -1,0 +1,200 @@
+"""Corpus metrics: the number that a benchmark publishes, where it is no mean of scores, with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.metrics import best_patches
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackknife_interval, joined
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.validity import whole_is_above_chance
+from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
+
+from .answers import Measured, chances
+from .floor import floor
+
+# Intervals of corpus metrics: of a value, and of what is computed from two values over the same samples.
+#
+# Clusters are source images, joined where a metric judges questions about several images together. Clean and perturbed answers
+# are taken together, cluster by cluster, so that what they share cancels.
+
+
+Array = NDArray[np.float64]
+Bounds = Callable[[float], tuple[float, float]]
+"""``confidence -> (low, high)``"""
+
+
+def bounds_of_value(own: Sums, samples: Sequence[Sample]) -> Bounds:
+    """Returns what bounds a corpus metric."""
+    clusters = _clusters(samples, own)
+    size = _size(clusters, own)
+
+    def bounds(confidence: float) -> tuple[float, float]:
+        return guarded_jackknife_interval(
+            _by_cluster(own, clusters),
+            own.value,
+            confidence,
+            against_low=size * own.worst,
+            against_high=size * own.best,
+            effective=clusters.effective,
+        )
+
+    return _cut(bounds, 0.0, own.highest)
+
+
+def bounds_of_drop(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
+    """Returns what bounds the drop of a corpus metric from the clean answers to others."""
+    highest = max(clean.highest, own.highest)
+    return _cut(_bounds_of_change(clean, own, samples, lambda before, after: before - after), -highest, highest)
+
+
+def bounds_of_index(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
+    """Returns what bounds one less the ratio of a corpus metric of the best patches to that of the whole pictures."""
+
+    def index(before: Array, after: Array) -> Array:
+        ratio: Array = np.divide(after, before, out=np.full(np.shape(before), np.nan), where=before > 0)
+        return 1.0 - ratio
+
+    return _cut(_bounds_of_change(clean, own, samples, index), -np.inf, 1.0)
+
+
+def _bounds_of_change(clean: Sums, own: Sums, samples: Sequence[Sample], change: Callable[[Array, Array], Array]) -> Bounds:
+    """Returns what bounds a change that grows when the clean value grows, and when the other one falls."""
+    clusters = _clusters(samples, clean, own)
+    size, width = _size(clusters, clean), clean.rows.shape[1]
+
+    def function(sums: Array) -> Array:
+        return change(clean.value(sums[..., :width]), own.value(sums[..., width:]))
+
+    def bounds(confidence: float) -> tuple[float, float]:
+        return guarded_jackknife_interval(
+            np.hstack([_by_cluster(clean, clusters), _by_cluster(own, clusters)]),
+            function,
+            confidence,
+            against_low=size * np.concatenate([clean.worst, own.best]),
+            against_high=size * np.concatenate([clean.best, own.worst]),
+            effective=clusters.effective,
+        )
+
+    return bounds
+
+
+def _clusters(samples: Sequence[Sample], *parts: Sums) -> Clusters:
+    return joined([sample.group or sample.id for sample in samples], [unit for part in parts for unit in part.members])
+
+
+def _size(clusters: Clusters, part: Sums) -> int:
+    """Returns how many units a cluster has, if all had one size and counted as much."""
+    return max(1, round(min(len(part.rows), clusters.codes.size) / clusters.effective))
+
+
+def _by_cluster(part: Sums, clusters: Clusters) -> Array:
+    sums = np.zeros((clusters.count, part.rows.shape[1]))
+    np.add.at(sums, clusters.codes[[members[0] for members in part.members]], part.rows)
+    return sums
+
+
+def _cut(bounds: Bounds, smallest: float, largest: float) -> Bounds:
+    """Returns bounds inside the possible values."""
+
+    def cut(confidence: float) -> tuple[float, float]:
+        low, high = bounds(confidence)
+        return max(low, smallest), min(high, largest)
+
+    return cut
+
+
+# Whole: the number that a benchmark publishes, where it is no mean of scores: F1, CIDEr, accuracies over groups of questions.
+
+
+CORPUS_SCORE = "corpus_score"
+CORPUS_DROP = "corpus_drop"
+CORPUS_PCRI = "corpus_pcri"
+MEAN = "accuracy"
+"""The corpus metric that is a mean of scores: the metrics of cells say it already."""
+
+
+def whole_estimates(measured: Measured, cell: Cell, result: CellResult, confidence: float = 0.90) -> list[tuple[str, Estimate]]:
+    """Returns what the data set's own metric says of a cell: its value and parts, the drop from clean, and for patches PCRI.
+
+    Nothing where that metric is a mean of scores. Of several views the best one of each sample is taken, the first of equals;
+    where an answer is missing, which one that is is unknown. Parts have no interval, nor has a metric of which the sums that it
+    is a function of are not known.
+    """
+    name = measured.corpus_metric(cell.dataset)
+    if name == MEAN:
+        return []
+    own = _Whole.of(name, result)
+    bounds = bounds_of_value(own.sums, result.samples) if own.sums else None
+    found = [(CORPUS_SCORE, own.estimate(own.score.value, bounds, confidence))]
+    found += [(f"{CORPUS_SCORE}.{part}", own.estimate(value, None, confidence)) for part, value in own.score.parts.items()]
+    if cell.setting in (CLEAN, NO_IMAGE):
+        return found
+    clean = _Whole.of(name, measured.result(Cell(cell.model, cell.dataset, CLEAN)))
+    bounds = bounds_of_drop(clean.sums, own.sums, result.samples) if clean.sums and own.sums else None
+    found.append((CORPUS_DROP, own.estimate(clean.score.value - own.score.value, bounds, confidence)))
+    if result.views > 1:
+        ratio = 1.0 - own.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
+        bounds = bounds_of_index(clean.sums, own.sums, result.samples) if clean.sums and own.sums else None
+        index = own.estimate(ratio, bounds, confidence)
+        unfit = _unfit(measured.result(Cell(cell.model, cell.dataset, CLEAN)))
+        found.append((CORPUS_PCRI, Estimate(math.nan, index.n, valid=False, reason=unfit) if unfit else index))
+    return found
+
+
+def _unfit(clean: CellResult) -> str:
+    """Returns why the whole pictures are no basis for PCRI, by the rule for means of scores; an empty string if they are one."""
+    kept = [number for number, value in enumerate(clean.values) if math.isfinite(value)]
+    samples = [clean.samples[number] for number in kept]
+    groups = [sample.group or sample.id for sample in samples]
+    unseen = floor(samples)
+    table = ScoreTable(
+        clean=clean.values[kept], groups=groups, chances=chances(samples), floors=unseen.scores, floor_note=unseen.note
+    )
+    return whole_is_above_chance(table, None) if kept else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """The corpus metric of one cell, and the sums that it is a function of, where they are known."""
+
+    name: str
+    score: CorpusScore
+    sums: Sums | None
+
+    @classmethod
+    def of(cls, name: str, result: CellResult) -> _Whole:
+        if result.views > 1 and result.count("error"):
+            failed = result.count("error")
+            return cls(name, CorpusScore(math.nan, {}, len(result.scores) - failed, failed), None)
+        predictions, scores = _answers(result)
+        chosen = result.samples, predictions, scores
+        return cls(name, corpus_score(name, *chosen), corpus_sums(name, *chosen))
+
+    def estimate(self, value: float, bounds: Bounds | None, confidence: float) -> Estimate:
+        missing = f"; {quantity(self.score.n_failed, 'inference')} failed" if self.score.n_failed else ""
+        reason = f"{self.name} of the whole data set{missing}"
+        if bounds is None or not math.isfinite(value):
+            return Estimate(value, self.score.n, reason=reason)
+        low, high = bounds(confidence)
+        known = math.nan if math.isnan(low) else confidence
+        return Estimate(value, self.score.n, low, high, known, reason=reason, at=bounds)
+
+
+def _answers(result: CellResult) -> tuple[tuple[Prediction, ...], tuple[Score, ...]]:
+    """Returns the answer to each sample: of several views the best one's, the first of equals."""
+    if result.views == 1:
+        return result.predictions, result.scores
+    chosen = [sample * result.views + view for sample, view in enumerate(best_patches(result.attempts))]
+    return tuple(result.predictions[index] for index in chosen), tuple(result.scores[index] for index in chosen)

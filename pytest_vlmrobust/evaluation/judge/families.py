@@ -1,0 +1,171 @@
+"""Families: which models of a run belong together, by size and by whether they think first."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.metrics.record import Metric
+from pytest_vlmrobust.metrics.table import ScoreTable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+DIRECT, THINKING = "direct", "thinking"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Models of one family that are asked in one way, by size."""
+
+    members: tuple[str, ...]
+    """Names in test ids, the smallest model first."""
+    parameters: tuple[float, ...]
+    """Their sizes in billions of parameters, in the same order, all different."""
+
+    @property
+    def largest(self) -> str:
+        """The member whose policy judges the family."""
+        return self.members[-1]
+
+
+def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
+    """Returns the families of at least two sizes, by the name that stands in test ids: ``qwen2-vl``, ``internvl-thinking``.
+
+    Models without a family or a size belong to none, and of two of one size the first counts.
+
+    Raises:
+        UsageError: a family of several sizes is called like one of the models.
+    """
+    found: dict[str, dict[float, str]] = {}
+    for name, ref in models.items():
+        if ref.family and ref.parameters_billion is not None:
+            found.setdefault(_called(ref), {}).setdefault(ref.parameters_billion, name)
+    sized = {family: sorted(by_size.items()) for family, by_size in found.items() if len(by_size) > 1}
+    if alike := [family for family in sized if family in models]:
+        raise UsageError(f"the family {alike[0]!r} is called like a model of the run: rename one of them in the models file")
+    return {
+        family: Family(tuple(name for _, name in members), tuple(size for size, _ in members))
+        for family, members in sized.items()
+    }
+
+
+def twin(models: Mapping[str, ModelRef], name: str) -> str:
+    """Returns the model of the run that is the thinking model ``name`` without thinking; an empty string without one.
+
+    One that answers directly comes before one that is asked for its reasons.
+
+    Raises:
+        UsageError: several models could be meant.
+    """
+    own = models[name]
+    if own.prompt_mode != THINKING or not own.family:
+        return ""
+    of_size = {
+        other: ref
+        for other, ref in models.items()
+        if ref.prompt_mode != THINKING and (ref.family, ref.parameters_billion) == (own.family, own.parameters_billion)
+    }
+    alike = [other for other, ref in of_size.items() if ref.prompt_mode == DIRECT] or [*of_size]
+    if len(alike) > 1:
+        raise UsageError(
+            f"the thinking model {name!r} could be compared with {' or '.join(map(repr, sorted(alike)))}, which have its family "
+            f"{own.family!r} and its size. Gate them in runs of their own, or give one another family in the models file"
+        )
+    return next(iter(alike), "")
+
+
+def _called(ref: ModelRef) -> str:
+    """A family that is asked in another mode than the direct one is another family: sizes are compared like for like."""
+    return ref.family if ref.prompt_mode == DIRECT else f"{ref.family}-{ref.prompt_mode}"
+
+
+# Strata: the curve over resolutions for each category of questions and each of its sub-tasks, and the mean over categories.
+#
+# Res-Bench's overall curve is the mean of the curves of its capability dimensions (categories), each counting the same
+# however many questions it has: the macro mean.
+
+
+SUITE = "resolution"
+"""The suite whose sweep metrics are also taken by stratum."""
+SUB_TASK = "sub_task"
+"""The key of samples that names the sub-task within the category."""
+MACRO = ".macro"
+"""What follows the name of a metric that is taken on the mean curve of the categories."""
+_OF_THE_CURVE = {metrics.Needs.RESOLUTIONS, metrics.Needs.ACCURACIES}
+
+
+def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
+    """Returns which samples are in each category, then in each ``category/sub-task``; shape (N,). Nothing for one category."""
+    import numpy as np
+
+    categories = [sample.category for sample in samples]
+    subtasks = [f"{one.category}/{one.keys[SUB_TASK]}" if one.keys.get(SUB_TASK) else "" for one in samples]
+    found: dict[str, NDArray[np.bool_]] = {}
+    for names in (categories, subtasks):
+        known = sorted(set(names) - {""})
+        if len(known) > 1:
+            found |= {name: np.array([other == name for other in names]) for name in known}
+    return found
+
+
+def estimates_by_stratum(
+    metric: str, table: ScoreTable, samples: Sequence[Sample], confidence: float = 0.90
+) -> dict[str, Estimate]:
+    """Returns a sweep metric for each stratum of the samples; see :func:`strata`.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    return {name: metrics.estimate(metric, rows_of(table, kept), confidence=confidence) for name, kept in strata(samples).items()}
+
+
+def rows_of(table: ScoreTable, kept: Sequence[bool] | NDArray[np.bool_]) -> ScoreTable:
+    """Returns the table of some of its samples; ``kept`` says which, shape (N,)."""
+    import numpy as np
+
+    chosen = np.flatnonzero(kept).tolist()
+
+    def part(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: part(scores) for name, scores in value.items()}
+        if value is None or isinstance(value, float | str):
+            return value
+        return [value[index] for index in chosen] if isinstance(value, list | tuple) else value[chosen]
+
+    return ScoreTable(**{field.name: part(getattr(table, field.name)) for field in dataclasses.fields(table) if field.init})
+
+
+def has_macro(record: Metric) -> bool:
+    """Whether a metric can be taken on a mean curve: it reads accuracies at resolutions and nothing else."""
+    return metrics.Needs.ACCURACIES in record.needs and set(record.needs) <= _OF_THE_CURVE
+
+
+def macro_estimate(metric: str, table: ScoreTable, samples: Sequence[Sample]) -> Estimate | None:
+    """Returns a metric of the curve that is the mean of the categories' curves, without an interval.
+
+    ``None`` for a metric that reads more than a curve, and where samples are in one category, or some in none.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    record = metrics.get(metric)
+    categories = [sample.category for sample in samples]
+    rungs = [setting for _, setting in table.resolutions()]
+    if not has_macro(record) or len(set(categories)) < 2 or "" in categories or not rungs:
+        return None
+    curve = list(metrics.macro_accuracies(table.matrix(rungs), categories))
+    arguments = [curve if need is metrics.Needs.ACCURACIES else table.argument(need, None) for need in record.needs]
+    value = record.function(*arguments)
+    undefined = "; undefined" if math.isnan(value) else ""
+    return Estimate(value, table.samples, reason=f"on the mean curve of {len(set(categories))} categories{undefined}")

@@ -1,0 +1,142 @@
+"""Floor: what can be scored without looking at a picture, by guessing or by the same answer to every question of a kind.
+
+A model that says "No" to everything is right on 80 % of questions that are 80 % No. So chance comes from the targets of the
+samples that are asked: wherever a score has to exceed chance, and wherever an answer without the pictures counts as a guess. The
+luck of many attempts stays that of independent guesses: the same answer throughout is no luckier the tenth time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.metrics.accuracy import unseeing
+from pytest_vlmrobust.metrics.completeness import percent
+from pytest_vlmrobust.scoring import score
+from pytest_vlmrobust.scoring.grading import normalised
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+_NOUNS = {"choice": "multiple-choice", "yes_no": "yes/no", "open": "open"}
+_SEVERAL = 2
+"""An answer that a single sample accepts is no majority."""
+_DATASETS = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Floor:
+    """What each sample gives without looking, shape (N,), and in words which answer does."""
+
+    scores: NDArray[np.float64]
+    note: str
+
+
+class _Asked:
+    """Samples as a key: the same objects are the same questions."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self.samples = tuple(samples)
+        self._ids = tuple(map(id, self.samples))  # which stay theirs as long as the key holds them
+
+    def __hash__(self) -> int:
+        return hash(self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._ids == other._ids
+
+
+def floor(samples: Sequence[Sample]) -> Floor:
+    """Returns what samples give without looking: for each kind of answer the better of guessing and of one answer throughout.
+
+    The answers that are tried: the commonest letter, and the commonest text of the right option; the commonest of yes and no; the
+    commonest accepted answer to open questions, where two samples or more accept it, which scores what their scorer gives it.
+    """
+    return _floor(_Asked(samples))
+
+
+@lru_cache(maxsize=_DATASETS)
+def _floor(asked: _Asked) -> Floor:
+    import numpy as np
+
+    samples = asked.samples
+    scores = np.array([sample.chance for sample in samples], float)
+    tasks = np.array([sample.task for sample in samples], dtype=object)
+    said = []
+    for task in dict.fromkeys(sample.task for sample in samples):
+        rows = np.flatnonzero(tasks == task)
+        own = [samples[row] for row in rows.tolist()]
+        found = unseeing(scores[rows], _answers(task, own))
+        scores[rows] = found.scores
+        if found.answer:
+            noun = _NOUNS.get(task, task)
+            said.append(f"always {found.answer} gets {percent(float(found.scores.mean()))} of {len(own)} {noun} questions")
+    scores.flags.writeable = False
+    return Floor(scores, "; ".join(said))
+
+
+def _answers(task: str, samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:
+    """Returns what each sample of a task scores with each answer that is tried."""
+    if task == "choice":
+        letters = [_target(sample).upper() for sample in samples]
+        texts = [_right_option(sample) for sample in samples]
+        return {**_hits(letters, "{}"), **_hits(texts, "the option {!r}")}
+    if task == "yes_no":
+        return _hits([_target(sample).capitalize() for sample in samples], "{!r}")
+    return _open_answer(samples) if task == "open" else {}
+
+
+def _hits(targets: Sequence[str], worded: str) -> dict[str, NDArray[np.float64]]:
+    """Returns which samples have the commonest target, the first one of equals; nothing where no target is known."""
+    import numpy as np
+
+    counts = Counter(target for target in targets if target)
+    if not counts:
+        return {}
+    commonest = counts.most_common(1)[0][0]
+    return {worded.format(commonest): np.array([target == commonest for target in targets], float)}
+
+
+def _open_answer(samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:
+    """Returns what the answer that most samples accept scores on each; nothing where no two samples accept the same."""
+    import numpy as np
+
+    spelled: dict[str, str] = {}
+    counts: dict[str, float] = defaultdict(float)
+    accepting: Counter[str] = Counter()
+    for sample in samples:
+        accepted = _accepted(sample)
+        for target in accepted:
+            spelled.setdefault(normalised(target), target)
+        people = Counter(map(normalised, accepted))
+        accepting.update(people.keys())
+        for key, count in people.items():
+            counts[key] += count / len(accepted)  # four of ten people accept it by four tenths
+    if not counts:
+        return {}
+    key = max(counts, key=lambda one: counts[one])
+    if accepting[key] < _SEVERAL:
+        return {}
+    answer = Prediction(spelled[key], "generate")
+    values = np.array([score(sample, answer).value for sample in samples], float)
+    return {repr(spelled[key]): np.nan_to_num(values, nan=0.0)}
+
+
+def _accepted(sample: Sample) -> tuple[str, ...]:
+    return (sample.target,) if isinstance(sample.target, str) else sample.target
+
+
+def _target(sample: Sample) -> str:
+    return next(iter(_accepted(sample)), "")
+
+
+def _right_option(sample: Sample) -> str:
+    options = {letter.upper(): text for letter, text in sample.options.items()}
+    return options.get(_target(sample).upper(), "").strip().casefold()

@@ -1,0 +1,122 @@
+"""Needed: the cells that a test asks for, itself and whatever it is compared with; known before anything is inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Planned, Setting, Step, SweepMetric
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.evaluation.run.data import RunData
+from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
+from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.policies import JudgedTest, Policy
+
+from .families import families, twin
+from .measurements import family_and_level
+
+# Attempts: as many answers about the whole picture as there are patches, so that luck is the same on both sides of PCRI.
+#
+# They cost n * n - 1 inferences a sample, and so are asked for only where somebody wants what is computed from them: by the
+# option, or by a rule of the model's policy.
+
+
+OPTION = "--vlm-patch-attempts"
+_PATCHES, _ATTEMPTS = "patches", "attempts"
+AttemptsOf: TypeAlias = Callable[[Cell], "Cell | None"]
+"""``cell of patches -> the cell of as many attempts that it is compared with``, or ``None``."""
+
+
+def attempts_of(cell: Cell, policy: Policy, *, always: bool) -> Cell | None:
+    """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for.
+
+    ``fog:mid+patches:2`` is compared with ``fog:mid+attempts:2``: with the same picture, fog included.
+
+    Args:
+        cell: of any setting.
+        policy: of its model.
+        always: whether they are asked for whatever the policy says.
+    """
+    *before, last = cell.setting.steps
+    if last.name != _PATCHES or not (always or _is_ruled(cell, policy)):
+        return None
+    return Cell(cell.model, cell.dataset, Setting((*before, Step(_ATTEMPTS, last.level))))
+
+
+def _is_ruled(cell: Cell, policy: Policy) -> bool:
+    """Whether a rule of the policy bounds something that attempts are needed for, on this cell or on categories of it."""
+    family, level = family_and_level(cell.setting)
+    names = [name for name in metrics.names(scope="cell") if metrics.Needs.WHOLE_ATTEMPTS in metrics.get(name).needs]
+    tests = [JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level) for name in names]
+    return any(rule.bounds(test) for rule in policy.rules for test in tests)
+
+
+def told_apart(result: CellResult) -> str:
+    """Returns how many samples are right in some attempts and wrong in others: whether they vary as answers to patches do."""
+    count = len(result.samples)
+    if result.n_unasked:
+        return f"{result.cell.setting}: attempts after a right one were not asked for, so that nobody knows how much they vary"
+    if result.count("error"):
+        return ""
+    scores = result.by_view
+    varied = int((scores.max(axis=1) != scores.min(axis=1)).sum())
+    said = f"{result.cell.setting}: the score of {varied} of {count} samples differs between attempts at the whole picture"
+    if varied:
+        return said
+    return f"{said}: pcri_matched is pcri here, and below 0 also where answers to patches differ by luck alone"
+
+
+BASELINES = (CLEAN, NO_IMAGE)
+WITHOUT_SETTINGS = frozenset({metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS})
+"""What metrics read of a sweep that takes no setting but these two."""
+
+
+def needed_cells(  # noqa: PLR0917 - all of them parts of one run
+    planned: Planned,
+    settings: Sequence[Setting],
+    models: Mapping[str, ModelRef],
+    data: RunData,
+    reference: str | None = None,
+    attempts: AttemptsOf = lambda _cell: None,
+) -> list[Cell]:
+    """Returns the cells that a test evaluates: all that it can, for a model may turn out not to do a task and is asked less then.
+
+    Of a collection that lacks what the task needs nothing is asked.
+
+    Args:
+        planned: what the test is about.
+        settings: those that its summary metric is taken over; nothing for a cell.
+        models: the models of the run.
+        data: what the run asks from.
+        reference: the model whose errors normalise the mean corruption error; ``None`` where none is needed.
+        attempts: gives the cell of attempts that a cell of patches is compared with, where there is one.
+    """
+    if data.lacking(planned.dataset):
+        return []
+    if isinstance(planned, Cell):
+        rung = [Setting(planned.setting.steps[:1])] if is_preprocessed(planned.setting) else []
+        found = [Cell(planned.model, planned.dataset, setting) for setting in (*BASELINES, planned.setting, *rung)]
+        tried = None if planned.dataset in data.tasks else attempts(planned)
+        return found if tried is None else [*found, tried]
+    if isinstance(planned, FamilyMetric):
+        members = families(models)[planned.family].members
+        asked = dict.fromkeys((*BASELINES, *settings)) if planned.dataset in data.tasks else settings
+        return [Cell(name, planned.dataset, setting) for name in members for setting in asked]
+    return _of_sweep(planned, settings, models, data, reference)
+
+
+def _of_sweep(
+    sweep: SweepMetric, settings: Sequence[Setting], models: Mapping[str, ModelRef], data: RunData, reference: str | None
+) -> list[Cell]:
+    needs = set(metrics.get(sweep.metric).needs)
+    asked = () if needs <= WITHOUT_SETTINGS else tuple(settings)
+    found = [Cell(sweep.model, sweep.dataset, setting) for setting in dict.fromkeys((*BASELINES, *asked))]
+    if reference is not None:
+        found += [Cell(reference, sweep.dataset, setting) for setting in asked]
+    compared = dict.fromkeys((CLEAN, *asked))
+    if metrics.Needs.UNHINTED_BY_SETTING in needs:
+        found += [Cell(sweep.model, data.unhinted(sweep.dataset), setting) for setting in compared]
+    if metrics.Needs.BASE_BY_SETTING in needs:
+        found += [Cell(twin(models, sweep.model), sweep.dataset, setting) for setting in compared]
+    return found

@@ -1,0 +1,1 @@
+"""Power: how likely policies decide about models whose true behaviour is known."""

@@ -1,0 +1,324 @@
+"""Observers: models whose true behaviour at the tasks of the Observatory is known, from which paired answers are drawn.
+
+The Perceptual Observatory prints its results as figures. *Published* in its text: people exceed 95 % in matching and pointing,
+and reach an overlap of 81 % (section 5.8); augmentations cost models next to nothing (5.1), and illusions half (5.4). *Assumed*:
+
+- Samples, positions and groups of people are those of the embedded collections, and so is what the prompts alone tell about
+  boxes. A larger data set has more identities like them.
+- Clean accuracy, and how far cells and groups of people are apart, are those of :data:`OBSERVERS`.
+- How easily an identity is lost is the same in all tasks and under all settings, as of a sample in :mod:`~.profiles`, and so is
+  in all cells of a grid whether it is found at all; the two are independent.
+- All augmentations cost the same, and so do all illusions. Where nothing is lost, as many answers turn right as turn wrong.
+- Without the pictures a model guesses, and of boxes it says what the prompt tells.
+- The overlap of boxes varies by :data:`SPREAD` between samples, and by half of that between settings; what is lost overlaps by 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.evaluation.judge import observatory
+from pytest_vlmrobust.evaluation.judge.corpus import MEAN
+from pytest_vlmrobust.evaluation.judge.measurements import Asked
+from pytest_vlmrobust.evaluation.run.data import COLLECTIONS, RunData
+from pytest_vlmrobust.evaluation.run.plan import expand_settings
+from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
+from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
+from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.policies import JudgedTest
+
+from .profiles import CHURN, SHARED, not_drawn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+TASKS = ("matching", "pointing", "guided", "semi_guided")
+AUGMENTED, ILLUSIONS = "observatory_id", "observatory_ood"
+SPREAD = 0.1
+"""Standard deviation of the overlap of boxes that are found."""
+_GUESS = 0.25
+_CORNER = "[0,0]"
+
+
+@dataclass(frozen=True, eq=False)
+class TaskTable(ScoreTable):
+    """The scores of one task under all of its settings, with what else its tests are judged by."""
+
+    told: Array | None = None
+    """What the prompts alone foretell of boxes, shape (N,); None where none are asked for."""
+    pointed: tuple[tuple[str, ...], ...] = ()
+    """Of each identity the cells that it was said to be in, with the original pictures; nothing where there is no grid."""
+
+    @cached_property
+    def refusal(self) -> str:
+        """Why the task is not shown to be done, or an empty string."""
+        return observatory.refused(self, self.told)
+
+    @cached_property
+    def unseen(self) -> str:
+        """Why a test on original pictures must not pass, or an empty string."""
+        return observatory.from_prompts(self, self.told)
+
+    def estimate(self, test: JudgedTest, metric: metrics.Metric | None) -> Estimate:
+        """Estimates what a test is judged by, as a run does; ``metric`` is None for what answers say beside their scores."""
+        if self.refusal and test.setting not in (CLEAN_NAME, NO_IMAGE_NAME):
+            return Estimate(math.nan, self.samples, valid=False, reason=self.refusal)
+        if metric is None:
+            return metrics.fixation(self.pointed)
+        if metric.scope == "cell":
+            return metrics.estimate(metric, self, setting=test.setting)
+        table = self._split(test.setting)
+        found = metrics.estimate(metric, table)
+        unfit = observatory.not_offered(metric.name, table)
+        return replace(found, valid=False, reason=unfit) if unfit else found
+
+    def _split(self, name: str) -> ScoreTable:
+        if name not in self._splits:
+            scores = {setting: self.scores(setting) for setting in _members(name)}
+            self._splits[name] = ScoreTable(
+                clean=self.clean,
+                by_setting=scores,
+                no_image=self.no_image,
+                groups=self.groups,
+                positions=self.positions,
+                people=self.people,
+            )
+        return self._splits[name]
+
+    @cached_property
+    def _splits(self) -> dict[str, ScoreTable]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observer:
+    """A model by what it reaches on original pictures, and what is left of that. Fractions."""
+
+    name: str
+    clean: Mapping[str, float]
+    """Task to accuracy, or mean overlap of boxes, with original pictures."""
+    kept: Mapping[str, float] = field(default_factory=lambda: {AUGMENTED: 1.0, ILLUSIONS: 1.0})
+    """Split to the share of it that is left."""
+    position_gap: float = 0.0
+    """By how much pointing is better in the first cell of the grid than in the last."""
+    group_gap: float = 0.0
+    """By how much the first group of people is served better than the last."""
+    fixed: float = 0.0
+    """The share of identities that are said to be in the first cell, wherever they are."""
+    collections: tuple[str, ...] = COLLECTIONS
+    samples: int = 100
+    """Identities of each embedded collection."""
+    has_baseline: bool = False
+    categories: tuple[str, ...] = ()
+
+    @property
+    def dataset(self) -> str:
+        """The collections for a reader."""
+        return " + ".join(self.collections)
+
+    @property
+    def datasets(self) -> dict[str, Asked]:
+        """The data sets that tasks make of the collections."""
+        return {f"{name}.{task}": _asked(name, task) for name in self.collections for task in TASKS}
+
+    def lacks(self, metric: str) -> str:
+        """Returns why answers that a metric needs are not drawn, or an empty string."""
+        return "" if metric == observatory.FIXATION else not_drawn(metric)
+
+    def settings(self, suite: str) -> tuple[str, ...]:
+        """Returns the settings under which it answers."""
+        return (*_members(AUGMENTED), *_members(ILLUSIONS)) if suite == observatory.SUITE else ()
+
+    def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
+        """Returns the scores of ``n`` identities of each collection, by data set."""
+        wanted, found = set(tables), {}
+        for collection in self.collections:
+            difficulty = rng.standard_normal(n)
+            for task in TASKS:
+                if f"{collection}.{task}" in wanted:
+                    found[f"{collection}.{task}"] = self._drawn(collection, task, difficulty, rng)
+        return found
+
+    def _drawn(self, collection: str, task: str, difficulty: Array, rng: np.random.Generator) -> ScoreTable:
+        import numpy as np
+
+        about = _material(collection, task)
+        rows, identities = about.rows(len(difficulty))
+        labels: dict[str, Any] = {name: [values[row] for row in rows] for name, values in about.labels.items()}
+        told = None if about.told is None else about.told[rows]
+        better = np.zeros(len(rows))
+        for name, gap in (("positions", self.position_gap), ("people", self.group_gap)):
+            better += _slope(labels.get(name, []), gap) if labels.get(name) else 0.0
+        hard = difficulty[identities]
+        pointed: tuple[tuple[str, ...], ...] = ()
+        if told is None:
+            known = rng.standard_normal(len(difficulty))[identities]
+            right = _latent(known, (len(rows),), rng) < _quantile(self.clean[task] + better)
+            scores = self._flipped(right, self.clean[task], hard, rng)
+            if task in GRIDS:
+                fixed = (rng.random(len(difficulty)) < self.fixed)[identities]
+                there = np.asarray(labels["positions"]) == _CORNER
+                right = np.where(fixed, there, right)
+                scores = {name: np.where(fixed, there, one) for name, one in scores.items()}
+                pointed = _pointed(labels["positions"], identities, right, fixed, rng)
+            clean, blind = right.astype(float), (rng.random(len(rows)) < _GUESS).astype(float)
+        else:
+            mean = (self.clean[task] + better)[:, None] + SPREAD * rng.standard_normal((len(rows), 1))
+            settings = self.settings(observatory.SUITE)
+            overlaps = (mean + SPREAD / 2.0 * rng.standard_normal((len(rows), len(settings) + 1))).clip(0.0, 1.0)
+            lost = _latent(hard, (len(rows), len(settings)), rng) > _quantile(self._kept())
+            clean, blind = overlaps[:, -1], told
+            scores = dict(zip(settings, np.where(lost, 0.0, overlaps[:, :-1]).T, strict=True))
+        groups = [str(one) for one in identities]
+        return TaskTable(
+            clean=clean,
+            by_setting={name: one.astype(float) for name, one in scores.items()},
+            no_image=blind,
+            groups=groups,
+            told=told,
+            pointed=pointed,
+            **labels,
+        )
+
+    def _flipped(self, right: NDArray[np.bool_], clean: float, hard: Array, rng: np.random.Generator) -> dict[str, Any]:
+        """Returns the answers under each setting: what is lost turns wrong, and luck turns as many right as wrong."""
+        import numpy as np
+
+        settings = self.settings(observatory.SUITE)
+        luck = min(CHURN, 1.0 - clean)
+        lose = (1.0 - self._kept() + luck / clean).clip(0.0, 1.0)
+        latent = _latent(hard, (len(right), len(settings)), rng)
+        lost, won = latent > _quantile(1.0 - lose), latent < _quantile(np.asarray(luck / max(1.0 - clean, 1e-12)))
+        return dict(zip(settings, np.where(right[:, None], ~lost, won).T, strict=True))
+
+    def _kept(self) -> Array:
+        import numpy as np
+
+        return np.array([self.kept[split] for split in (AUGMENTED, ILLUSIONS) for _ in _members(split)])
+
+
+_PEOPLE = {"matching": 0.97, "pointing": 0.97, "guided": 0.81, "semi_guided": 0.81}
+_TYPICAL = Observer(
+    "typical",
+    {"matching": 0.95, "pointing": 0.9, "guided": 0.75, "semi_guided": 0.75},
+    {AUGMENTED: 0.99, ILLUSIONS: 0.5},
+    position_gap=0.1,
+    group_gap=0.03,
+)
+OBSERVERS = {
+    one.name: one
+    for one in (
+        Observer("nothing-lost", _PEOPLE),
+        _TYPICAL,
+        replace(_TYPICAL, name="fragile", kept={AUGMENTED: 0.85, ILLUSIONS: 0.5}),
+        replace(_TYPICAL, name="illusion-blind", kept={AUGMENTED: 0.99, ILLUSIONS: 0.1}),
+        replace(_TYPICAL, name="one-cell", fixed=1.0),
+        replace(_TYPICAL, name="one-sided", clean={**_TYPICAL.clean, "pointing": 0.6}, position_gap=0.8),
+        replace(_TYPICAL, name="one-group", clean={**_TYPICAL.clean, "matching": 0.8, "pointing": 0.8}, group_gap=0.35),
+        Observer("not-looking", {"matching": _GUESS, "pointing": _GUESS, "guided": 0.0, "semi_guided": 0.0}),
+    )
+}
+"""Models by name. The first reaches what people do, and loses nothing; the second keeps what the paper's text says that models
+keep. The others break one thing more: augmentations cost 15 %, illusions all but a tenth, one cell is named for all identities,
+cells differ by 80 pp, groups of people by 35 pp, and the last does no task."""
+
+
+def observer(name: str, collections: Iterable[str] = ()) -> Observer:
+    """Returns an observer by its name, of some embedded collections, or of all.
+
+    Raises:
+        UnknownName: there is no such observer, or no such collection.
+    """
+    if name not in OBSERVERS:
+        raise UnknownName("profile", name, OBSERVERS, more="A policy that asks for the Observatory is about its tasks")
+    chosen = tuple(collections) or COLLECTIONS
+    for collection in chosen:
+        if collection not in COLLECTIONS:
+            raise UnknownName("collection", collection, COLLECTIONS, more="Answers are drawn for the embedded ones")
+    return replace(OBSERVERS[name], collections=chosen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Material:
+    """What the samples of a task are: by what they are compared, what their prompts tell, and which are of one identity."""
+
+    labels: Mapping[str, list[str]]
+    told: Array | None
+    members: tuple[tuple[int, ...], ...]
+
+    def rows(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Returns the samples of ``n`` identities and the number of each one's identity; after the last the first comes again."""
+        import numpy as np
+
+        own = [self.members[place % len(self.members)] for place in range(n)]
+        rows = np.array([row for one in own for row in one], np.intp)
+        return rows, np.repeat(np.arange(n), [len(one) for one in own])
+
+
+@cache
+def _asked(collection: str, task: str) -> Asked:
+    return Asked(task, MEAN, RunData((collection,)).open(f"{collection}.{task}").samples())
+
+
+@cache
+def _material(collection: str, task: str) -> _Material:
+    samples = _asked(collection, task).samples or ()
+    members: dict[str, list[int]] = {}
+    for row, sample in enumerate(samples):
+        members.setdefault(sample.group or sample.id, []).append(row)
+    return _Material(observatory.labels(samples), told_overlaps(samples), tuple(map(tuple, members.values())))
+
+
+@cache
+def _members(split: str) -> tuple[str, ...]:
+    return tuple(map(str, expand_settings((split,))))
+
+
+def _slope(labels: list[str], gap: float) -> Array:
+    """Returns by how much each sample is better than the mean: half of the gap for the first label, minus that for the last."""
+    import numpy as np
+
+    names = sorted(set(labels) - {""})
+    places = dict(zip(names, np.linspace(gap / 2.0, -gap / 2.0, len(names)).tolist(), strict=True))
+    return np.array([places.get(label, 0.0) for label in labels])
+
+
+def _latent(hard: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Returns standard normal scores of that shape, of which those of an identity share their difficulty."""
+    shared = hard.reshape(-1, *(1,) * (len(shape) - 1))
+    return math.sqrt(SHARED) * shared + math.sqrt(1.0 - SHARED) * rng.standard_normal(shape)
+
+
+def _quantile(share: Array) -> Any:
+    import numpy as np
+    from scipy.special import ndtri
+
+    return ndtri(np.clip(share, 0.0, 1.0))
+
+
+def _pointed(
+    positions: Sequence[str],
+    identities: NDArray[np.intp],
+    right: NDArray[np.bool_],
+    fixed: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> tuple[tuple[str, ...], ...]:
+    """Returns of each identity the cells that are named: the right one, the first one, or another at random."""
+    cells = sorted(set(positions))
+    named: list[list[str]] = [[] for _ in range(int(identities.max()) + 1)]
+    others = rng.integers(1, len(cells), size=len(positions))
+    for row, (position, identity) in enumerate(zip(positions, identities.tolist(), strict=True)):
+        other = cells[(cells.index(position) + int(others[row])) % len(cells)]
+        named[identity].append(_CORNER if fixed[row] else position if right[row] else other)
+    return tuple(map(tuple, named))

@@ -1,0 +1,402 @@
+"""Sample size: which rules the samples of a run hardly decide, told before anything is inferred.
+
+Answers are drawn of a model that keeps a rule as plainly as can be, and judged as those of a real run (see :mod:`.power`). A rule
+that does not pass in a fifth of these simulated runs is too tight for so few samples, whatever the real model answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
+
+import numpy as np
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN_NAME
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.evaluation.judge.families import SUITE as RESOLUTION
+from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP
+from pytest_vlmrobust.evaluation.judge.scopes import ANY
+from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
+from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
+from pytest_vlmrobust.metrics.completeness import listed
+from pytest_vlmrobust.policies import Judge, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
+
+from . import profiles
+from .simulation import Planned, Simulation
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.metrics.table import ScoreTable
+
+
+POWER = 0.8
+"""How likely a model that plainly keeps a rule should be to pass it in all of its tests."""
+_RUNS = 20
+_CLEARLY = 8
+"""So many runs that all pass are enough."""
+_SHOWN = 3
+"""From how many runs the end of an interval is told."""
+_DOUBLINGS = 7
+_MOST_SAMPLES = 8_000
+"""Up to how many samples a sufficient number is looked for, which takes time in proportion."""
+_NAMES = 3
+_NOT_DRAWN = {
+    metrics.Needs.UNHINTED_BY_SETTING,
+    metrics.Needs.BASE_BY_SETTING,
+    metrics.Needs.PATCHES_AGAIN,
+    metrics.Needs.PLACEBO_PATCHES,
+}
+"""Scores that no simulated model has."""
+_WITHOUT_SETTINGS = {metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS}
+_TAKEN_AS = {LABEL_PRESERVING_DROP: "accuracy_drop"}
+"""Metrics over some of the samples are simulated over all of them: fewer decide less."""
+_PEOPLE = ("a", "b")
+_Asked: TypeAlias = tuple[Rule, tuple[JudgedTest, ...]]
+_PASSES = frozenset({Outcome.PASS, Outcome.MEASURED, Outcome.WAIVED})
+
+
+class _Model(NamedTuple):
+    """A model that keeps rules plainly, and what sentences call it."""
+
+    called: str
+    truth: profiles.Profile
+    curve: float = 0.0
+    """Its drop at the smallest of its sizes."""
+
+
+@cache
+def _models() -> tuple[_Model, ...]:
+    """Returns models that keep rules: one that loses nothing, one whose curve rises as published ones do, one always right."""
+    nothing = profiles.nothing_lost(churn=0.0)
+    curve = profiles.typical().curve
+    right = replace(nothing, name="always-right", clean=1.0, blind=nothing.guess)
+    return (
+        _Model("that loses nothing", nothing),
+        _Model("that loses what the published ones do on small pictures, and nothing else", nothing, curve),
+        _Model("that is always right", right),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TooFew:
+    """A rule that the samples of a dataset hardly decide."""
+
+    rule: Rule
+    samples: int
+    shown: str
+    """What they show of a model that keeps the rule plainly."""
+    enough: int | None
+    """From about how many samples on they would decide it; None where none of the numbers tried do."""
+    tried: int
+    """The largest number of samples that was tried."""
+    dataset: str = ""
+    """Empty for any."""
+
+    def __str__(self) -> str:
+        rule = self.rule
+        about = f"{rule.id} ({rule.metric} {rule.bound.condition}, {rule.source})"
+        enough = f"about {self.enough:,} would do" if self.enough else f"not even {self.tried:,} would do: loosen the bound"
+        few = quantity(self.samples, "independent sample hardly decides", "independent samples hardly decide")
+        return f"{few} rule {about}: {self.shown}; {enough}"
+
+
+def undecidable(
+    policy: Policy,
+    tests: Iterable[JudgedTest],
+    sizes: Mapping[str, int],
+    *,
+    today: date,
+    questions: Mapping[str, int] | None = None,
+) -> list[TooFew]:
+    """Returns the rules that the samples hardly decide, dataset by dataset, in the order of the policy.
+
+    Only rules count that judge intervals and keep a run from GO where these do not decide; of their tests, those that no waiver
+    speaks about.
+
+    Args:
+        policy: the policy of one model.
+        tests: what is planned for that model.
+        sizes: dataset to its number of independent samples; others are left out.
+        today: what waivers are dated against.
+        questions: dataset to its number of questions, where several are asked about one picture. At best their answers are
+            independent.
+    """
+    waivers = [waiver for waiver in policy.waivers if not waiver.expired(today)]
+    planned: dict[str, set[JudgedTest]] = {}
+    for test in tests:
+        if test.dataset in sizes:
+            planned.setdefault(test.dataset, set()).add(test)
+    found = []
+    for dataset, own in planned.items():
+        asked = tuple(
+            (replace(_plain(rule), reason="", evidence=""), tuple(bounded))
+            for rule in policy.rules
+            if _is_decided_by_samples(rule) and not _unknown(rule)
+            if (
+                bounded := sorted(
+                    {_plain(test) for test in own if rule.bounds(test) and not any(w.applies(test) for w in waivers)}, key=str
+                )
+            )
+        )
+        if asked:
+            settings = tuple(sorted({test.setting for test in own if test.family}))
+            each = max(round((questions or {}).get(dataset, 0) / sizes[dataset]), 1)
+            found += [
+                replace(one, dataset=dataset) for one in _too_few(asked, settings, _positions(dataset), sizes[dataset], each)
+            ]
+    return found
+
+
+def not_told(policy: Policy) -> list[Rule]:
+    """Returns the rules that samples may leave undecided, and of which nobody knows how many samples decide them."""
+    return [rule for rule in policy.rules if _is_decided_by_samples(rule) and _unknown(rule)]
+
+
+def sentences(found: Iterable[TooFew]) -> list[tuple[str, str]]:
+    """Returns for each rule where it stands, and one sentence: the names of its datasets, and what the smallest one shows."""
+    by_rule: dict[tuple[str, str], list[TooFew]] = {}
+    for one in found:
+        by_rule.setdefault((one.rule.source, one.rule.id), []).append(one)
+    said = []
+    for (source, _), of_rule in by_rule.items():
+        datasets = list(dict.fromkeys(one.dataset for one in of_rule))
+        names = f"{listed(datasets, _NAMES)}: " if all(datasets) else ""
+        fewest = min(of_rule, key=lambda one: one.samples)
+        several = "at the fewest, " if len({one.samples for one in of_rule}) > 1 else ""
+        said.append((source, f"{names}{several}{fewest}"))
+    return said
+
+
+def _is_decided_by_samples(rule: Rule) -> bool:
+    treatment = rule.treatment
+    blocks = treatment.tier is Tier.BLOCK and treatment.on_inconclusive is not OnInconclusive.WARN
+    return blocks and treatment.judge is Judge.INTERVAL
+
+
+def _unknown(rule: Rule) -> bool:
+    """Whether nobody knows what a model that keeps a rule answers: it is about a category, or about what is not drawn."""
+    metric = _TAKEN_AS.get(rule.metric, rule.metric)
+    if rule.where.category or metric not in metrics.names():
+        return True
+    record = metrics.get(metric)
+    return record.interval is None or not _NOT_DRAWN.isdisjoint(record.needs)
+
+
+@overload
+def _plain(one: Rule) -> Rule: ...
+@overload
+def _plain(one: JudgedTest) -> JudgedTest: ...
+def _plain(one: Rule | JudgedTest) -> Rule | JudgedTest:
+    """Returns a rule for all tests, or a test of any model and dataset, of the metric that it is simulated by."""
+    metric = _TAKEN_AS.get(one.metric, one.metric)
+    if isinstance(one, Rule):
+        return replace(one, metric=metric, where=Scope(), unless=None)
+    return JudgedTest(ANY, ANY, metric, one.setting, one.family, one.level)
+
+
+def _positions(dataset: str) -> int:
+    """Returns at how many places a target may be."""
+    return GRIDS.get(dataset.rpartition(".")[2], 2) ** 2
+
+
+@cache
+def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: int, n: int, each: int) -> list[TooFew]:
+    """Returns the rules that ``n`` samples hardly decide, with a number of samples that does."""
+    plan = _Plan({rule.id: one for one in asked for rule in one[:1]}, settings, positions, each)
+    left: Iterable[str] = plan.asked
+    if n > _MOST_SAMPLES:  # what these decide, more do
+        left = plan.undecided(_MOST_SAMPLES, left)
+    first = left = plan.too_few(n, left)
+    enough = dict.fromkeys(left, 0)
+    size = n
+    for _ in range(_DOUBLINGS):
+        if not left or size * 2 > _MOST_SAMPLES:
+            break
+        size *= 2
+        still = plan.undecided(size, left)
+        enough |= {name: size for name in left if name not in still}
+        left = still
+    return [TooFew(plan.asked[name][0], n, plan.shown(n, name), enough[name] or None, size) for name in first]
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What a run asks about one dataset."""
+
+    asked: Mapping[str, _Asked]
+    """Rule id to the rule and its tests."""
+    settings: tuple[str, ...]
+    positions: int
+    each: int
+    """Questions about each picture."""
+
+    def undecided(self, n: int, names: Iterable[str]) -> list[str]:
+        """Returns those of some rules that too seldom pass, of each of the models that may keep them."""
+        return list(self._not_kept(n, names))
+
+    def too_few(self, n: int, names: Iterable[str]) -> list[str]:
+        """Returns those of them that do not break either: a bound that none of the models keeps is no matter of samples."""
+        return [name for name, outcomes in self._not_kept(n, names).items() if not _breaks(outcomes)]
+
+    def _not_kept(self, n: int, names: Iterable[str]) -> dict[str, list[Outcome]]:
+        """Returns the outcomes of rules that too seldom pass: of the first model that does not break them, or the last."""
+        left: dict[str, list[Outcome]] = {name: [] for name in names}
+        for place, model in enumerate(_models()):
+            tried = [name for name, seen in left.items() if place == 0 or self._lies_beyond(name) or _breaks(seen)]
+            for name, outcomes in self._outcomes(n, tried, model).items():
+                if _passes(outcomes):
+                    del left[name]
+                elif not left[name] or _breaks(left[name]):
+                    left[name] = outcomes
+        return left
+
+    def _lies_beyond(self, name: str) -> bool:
+        """Whether to lose nothing is not yet to keep a rule: a model may have to be right, or better with larger pictures."""
+        rule = self.asked[name][0]
+        unchanged = metrics.get(rule.metric).unchanged
+        return unchanged is None or not rule.bound.admits(unchanged)
+
+    def _outcomes(self, n: int, names: Sequence[str], model: _Model) -> dict[str, list[Outcome]]:
+        """Returns the outcomes of rules in simulated runs, of which there are no more than it takes to tell."""
+        found: dict[str, list[Outcome]] = {name: [] for name in names}
+        for run in range(_RUNS):
+            simulated = self._simulation([name for name in names if not _is_told(found[name])], model)
+            if not simulated.tests:
+                break
+            for name, outcome in simulated.outcomes(self._tables(n, simulated, run, model)).items():
+                found[name].append(outcome)
+        return found
+
+    def shown(self, n: int, name: str) -> str:
+        """Returns what ``n`` samples show of a model that keeps a rule plainly."""
+        rule = self.asked[name][0]
+        model = _models()[-1 if metrics.get(rule.metric).unchanged is None else 0]
+        simulated = self._simulation([name], model)
+        level = 1.0 - 2.0 * rule.treatment.alpha_pass
+        ends, refused = [], []
+        for run in range(_SHOWN):
+            estimates = list(simulated.decisive(name, self._tables(n, simulated, run, model)))
+            refused += [one.reason.partition(";")[0] for one in estimates if not one.valid][:1]
+            intervals = [one.interval(level) for one in estimates]
+            ends.append((min(low for low, _ in intervals), max(high for _, high in intervals)))
+        lows, highs = np.array(ends).T
+        low, high = float(np.quantile(lows, 1.0 - POWER)), float(np.quantile(highs, POWER))
+        of = f"of a model {model.called} they show"
+        if len(refused) > (1.0 - POWER) * _SHOWN:
+            return f"{of} nothing: {refused[0]}"
+        if rule.bound.exceeded(high):
+            return f"{of} {rule.metric} <= {high:.3f}"
+        return f"{of} {rule.metric} >= {low:.3f}" if math.isfinite(low) else f"{of} no interval"
+
+    def _simulation(self, names: Sequence[str], model: _Model) -> _Simulated:
+        rules = tuple(self.asked[name][0] for name in names)
+        tests = {name: tuple((self._sheet(test), test) for test in self.asked[name][1]) for name in names}
+        return _Simulated(
+            Policy(rules, shared_by={name: len(self.asked[name][1]) for name in names}), model.truth, date.min, tests
+        )
+
+    def _sheet(self, test: JudgedTest) -> str:
+        """Returns the name of the table that a test reads."""
+        record = metrics.get(test.metric)
+        if test.family == PATCHES:
+            return test.setting
+        if _WITHOUT_SETTINGS.issuperset(record.needs) or test.setting == CLEAN_NAME:
+            return CLEAN_NAME
+        if record.suite == RESOLUTION or test.family.startswith(LADDER):
+            return RESOLUTION
+        return test.setting if record.scope == "sweep" and test.setting else ""
+
+    def _tables(self, n: int, simulated: _Simulated, run: int, model: _Model) -> dict[str, ScoreTable]:
+        sheets = sorted({sheet for tests in simulated.tests.values() for sheet, _ in tests})
+        return {sheet: self.table(n, sheet, model, np.random.default_rng([run, n, *sheet.encode()])) for sheet in sheets}
+
+    def table(self, n: int, sheet: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
+        """Returns the scores of one table, with labels of places and people that say nothing about them."""
+        if self.each > 1:
+            table = replace(self, each=1).table(n * self.each, sheet, model, rng)
+            return replace(table, groups=[str(place) for place in range(n) for _ in range(self.each)])
+        if sheet.startswith(f"{PATCHES}:"):
+            return _views(n, sheet, model, rng)
+        names = self._settings_of(sheet)
+        rungs = [name for name in names if name.startswith("resolution:") and "+" not in name] if sheet == RESOLUTION else []
+        drops = dict.fromkeys(names, 0.0)
+        drops |= {name: model.curve * (1.0 - place / max(len(rungs) - 1, 1)) ** 2 for place, name in enumerate(rungs)}
+        if sheet not in ("", RESOLUTION):  # the Observatory: without its pictures nothing is known
+            model = model._replace(truth=replace(model.truth, blind=model.truth.guess))
+        table = _drawn(n, drops, model, rng)
+        places = [str(place) for place in np.arange(n) % self.positions]
+        people = [_PEOPLE[place] for place in np.arange(n) // self.positions % len(_PEOPLE)]
+        if sheet == CLEAN_NAME:
+            table = replace(table, by_setting={CLEAN_NAME: table.clean})
+        return replace(table, positions=places, people=people)
+
+    def _settings_of(self, sheet: str) -> list[str]:
+        if sheet and sheet != RESOLUTION:
+            return [str(setting) for setting in expand_settings((sheet,))]
+        of_sizes = [name for name in self.settings if name.startswith("resolution:")]
+        own = (
+            sorted(of_sizes, key=_edge)
+            if sheet
+            else [name for name in self.settings if name not in of_sizes and not name.startswith(PATCHES)]
+        )
+        return own or [str(setting) for setting in expand_settings((LADDER if sheet else "robustbench",))]
+
+
+def _breaks(outcomes: Sequence[Outcome]) -> bool:
+    return 2 * outcomes.count(Outcome.FAIL) > len(outcomes)
+
+
+def _passes(outcomes: Sequence[Outcome]) -> bool:
+    """Whether a rule passes in enough of the runs that were needed to tell."""
+    return sum(one in _PASSES for one in outcomes) >= POWER * len(outcomes)
+
+
+def _is_told(outcomes: Sequence[Outcome]) -> bool:
+    """Whether no further runs are needed to tell whether a rule passes in enough of them."""
+    passes = sum(one in _PASSES for one in outcomes)
+    return passes == len(outcomes) >= _CLEARLY or passes >= POWER * _RUNS or len(outcomes) - passes > (1.0 - POWER) * _RUNS
+
+
+def _edge(setting: str) -> int:
+    return int(setting.partition(":")[2].partition("+")[0])
+
+
+def _drawn(n: int, drops: Mapping[str, float], model: _Model, rng: np.random.Generator) -> ScoreTable:
+    truth = replace(model.truth, drops=drops, helpful=dict.fromkeys(drops, profiles.CHURN))
+    return truth.draw(n, (profiles.CORRUPTIONS,), rng)[profiles.CORRUPTIONS]
+
+
+def _views(n: int, setting: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
+    """Returns answers to patches, and to as many whole pictures, that differ by luck alone."""
+    count = int(setting.partition(":")[2]) ** 2
+    table = _drawn(n, {f"view:{place}": 0.0 for place in range(2 * count)}, model, rng)
+    views = table.matrix()
+    best = {setting: views[:, :count].max(axis=1)}
+    earlier = {**(table.baseline_by_setting or {}), **best}
+    attempts = np.column_stack([table.clean, views[:, count + 1 :]])
+    patches = {setting: views[:, :count]}
+    return replace(
+        table,
+        by_setting=best,
+        baseline_by_setting=earlier,
+        reference_by_setting=None,
+        patches_by_setting=patches,
+        whole_attempts=attempts,
+    )
+
+
+@dataclass(eq=False)
+class _Simulated(Simulation):
+    """Runs that ask for the given tests: rule id to (table, test)."""
+
+    tests: Mapping[str, tuple[tuple[str, JudgedTest], ...]]
+
+    @cached_property
+    def planned(self) -> Planned:
+        """What is simulated."""
+        return Planned(self.policy, self.tests, {}, {})

@@ -1,0 +1,464 @@
+"""Power: how likely a policy says GO, NO-GO or INCONCLUSIVE of a model whose true behaviour is known.
+
+Answers are drawn from a :class:`~.profiles.Truth`, metrics are estimated and judged by the code of a real run
+(``metrics.estimate``, the policy with its risk shared by all planned tests, ``core.verdict.decide``), and decisions are counted.
+Inference never fails and every answer can be read; waivers hold as on the day of the simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Setting
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
+from pytest_vlmrobust.evaluation.judge import observatory
+from pytest_vlmrobust.evaluation.judge.families import MACRO
+from pytest_vlmrobust.evaluation.judge.measurements import BASELINE, judged_tests
+from pytest_vlmrobust.evaluation.judge.required_cells import attempts_of
+from pytest_vlmrobust.evaluation.judge.scopes import is_relative, suite_tests
+from pytest_vlmrobust.evaluation.run.plan import needs_twin
+from pytest_vlmrobust.metrics.completeness import low_settings
+from pytest_vlmrobust.metrics.statistics.clusters import one_sided
+from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
+from pytest_vlmrobust.metrics.statistics.paired import BoundTest, TangoTest
+from pytest_vlmrobust.metrics.statistics.ratios import ratio_p_values
+from pytest_vlmrobust.policies import Extent, Judge, JudgedTest, OnNotApplicable, Policy, Rule, Tier
+from pytest_vlmrobust.policies.policy import WORST_FIRST
+
+from .observers import TASKS, TaskTable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_vlmrobust.metrics.statistics.clusters import Clusters
+    from pytest_vlmrobust.metrics.table import ScoreTable
+
+    from .profiles import Truth
+
+    Array = NDArray[np.float64]
+
+SIMULATED = ("corruptions", "patches", "resolution", observatory.SUITE)
+"""Suites whose answers can be drawn: of questions, or of the Observatory's tasks."""
+DECIDED = 0.8
+"""The share of runs that should end GO or NO-GO."""
+_MOST_SAMPLES = 30_000
+_NEAR = 1e-3
+"""P-values and risks that differ by less, relatively, are compared by the real interval."""
+_LARGEST: dict[str, Callable[[Iterable[str]], tuple[str, ...]]] = {"worst_case_drop": tuple, "worst_at_low": low_settings}
+"""Metrics that are the largest drop, and over which settings."""
+_WORST_FIRST = (*(one for one in WORST_FIRST if one is not Outcome.PASS), Outcome.PASS)
+"""What counts of the tests of one rule: a warning of one of them is said although all others pass."""
+_LOSSES: dict[str, Callable[[ScoreTable, Sequence[str]], Array]] = {
+    "accuracy_drop": lambda table, names: table.clean[:, None] - _now(table, names),
+    "baseline_drop": lambda table, names: _earlier(table, names) - _now(table, names),
+    "drop_increase": lambda table, names: (
+        table.clean[:, None] - _now(table, names) - _earlier(table, [CLEAN_NAME]) + _earlier(table, names)
+    ),
+    "harmful_flip_rate": lambda table, names: (table.clean[:, None] - _now(table, names)).clip(min=0.0),
+}
+"""Metrics of a cell that are the mean of one difference of each sample: these differences, shape (N, m)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What of a policy is simulated: the tests of each blocking rule, and why others have none."""
+
+    policy: Policy
+    """With its risk shared by the tests of the run."""
+    tests: Mapping[str, tuple[tuple[str, JudgedTest], ...]]
+    """Rule id to (table, test): see :meth:`~.profiles.Truth.draw` for what tables are called."""
+    left_out: Mapping[str, str]
+    """Rule id, or suite, to why it is not simulated. What is found holds given that these are kept."""
+    idle: Mapping[str, str]
+    """Rule id to why it has no say: it warns, or is about other data."""
+    shortfalls: tuple[str, ...] = ()
+    """Why such a run is never GO, whatever is measured."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Tables whose answers are needed, in a fixed order."""
+        needed = {table for tests in self.tests.values() for table, _ in tests}
+        return (*(suite for suite in SIMULATED if suite in needed), *sorted(needed - set(SIMULATED)))
+
+    @property
+    def given(self) -> str:
+        """What shares of decisions are given, such as ``given that context-helps is kept``; empty where all is simulated."""
+        left = [name for name in self.left_out if name not in SIMULATED] or list(self.left_out)
+        return f"given that {', '.join(left)} {'is' if len(left) == 1 else 'are'} kept" if left else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """How often a policy ended how, over simulated runs with ``n`` samples each."""
+
+    profile: str
+    n: int
+    runs: int
+    decisions: Mapping[Decision, float]
+    """Share of runs."""
+    outcomes: Mapping[str, Mapping[Outcome, float]]
+    """Rule id to the share of runs with each outcome, the worst of its tests; MEASURED is a warning."""
+    alone: Mapping[str, float] = field(default_factory=dict)
+    """Rule id to the share of runs in which it alone kept the run from GO."""
+
+    def share(self, decision: Decision) -> float:
+        """Returns the share of runs that ended so."""
+        return self.decisions.get(decision, 0.0)
+
+    @property
+    def decided(self) -> float:
+        """The share of runs that ended GO or NO-GO."""
+        return self.share(Decision.GO) + self.share(Decision.NO_GO)
+
+    def error(self, decision: Decision) -> float:
+        """Returns the Monte Carlo standard error of a share: that of (k + 1) / (runs + 2), so that it is never 0."""
+        share = (self.share(decision) * self.runs + 1.0) / (self.runs + 2.0)
+        return math.sqrt(share * (1.0 - share) / self.runs)
+
+    def of_models(self, models: int) -> Power:
+        """Returns the power of a run about several such models, which are taken as independent: all have to be GO."""
+        go = self.share(Decision.GO) ** models
+        no_go = 1.0 - (1.0 - self.share(Decision.NO_GO)) ** models
+        several = {Decision.GO: go, Decision.NO_GO: no_go, Decision.INCONCLUSIVE: max(1.0 - go - no_go, 0.0)}
+        return replace(self, decisions=several)
+
+
+def plan(policy: Policy, truth: Truth) -> Planned:
+    """Returns what a simulated run of the suites that a policy asks for judges; of ``corruptions`` where it asks for none."""
+    asked = policy.coverage.suites or SIMULATED[:1]
+    answered = [suite for suite in asked if truth.settings(suite)]
+    every = {test: table for suite in answered for test, table in _tests(suite, truth, policy).items()}
+    others = [test for suite in asked if suite not in answered for test in suite_tests(suite)]
+    others += [test for suite in asked if suite not in answered for task in TASKS for test in suite_tests(suite, task)]
+    found: dict[str, tuple[tuple[str, JudgedTest], ...]] = {}
+    left_out: dict[str, str] = {}
+    idle: dict[str, str] = {}
+    shortfalls = []
+    for rule in policy.rules:
+        met = {test: table for test, table in every.items() if rule.applies(test)}
+        own = tuple((table, test) for test, table in met.items() if not truth.lacks(test.metric))
+        if rule.treatment.tier is Tier.WARN:
+            idle[rule.id] = "only warns"
+        elif is_relative(rule) and not truth.has_baseline:
+            idle[rule.id] = "compares with an earlier run, and there is none"
+            if rule.treatment.on_not_applicable is OnNotApplicable.INCONCLUSIVE:
+                shortfalls.append(f"rule {rule.id} asks for --vlm-baseline")
+        elif met:
+            if own:
+                found[rule.id] = own
+            else:
+                left_out[rule.id] = truth.lacks(rule.metric)
+        elif rule.where.category and any(rule.bounds(test) for test in every):
+            of = ", ".join(truth.categories) or "none"
+            left_out[rule.id] = f"is about the category {' or '.join(rule.where.category)}, and {truth.name} has {of}"
+        elif any(rule.bounds(test) for test in others):
+            left_out[rule.id] = "is about a suite that is not simulated here"
+        else:
+            idle[rule.id] = f"no test of a run on {truth.dataset} is in its scope"
+            measured = any(test.metric == rule.metric for test in every)
+            if measured and policy.coverage.rules is Extent.WHOLE:
+                shortfalls.append(f"rule {rule.id} meets no test, and coverage asks that all rules do")
+    left_out |= {suite: _why_unanswered(suite) for suite in asked if suite not in answered}
+    whole = [test for test in every if not test.category]
+    return Planned(policy.planned(whole), found, left_out, idle, tuple(shortfalls))
+
+
+def _why_unanswered(suite: str) -> str:
+    if suite == observatory.SUITE:
+        return "profiles answer questions; models at the Observatory's tasks are simulated where a policy asks for no other suite"
+    return "a suite that the policy asks for, and of which no answers are drawn"
+
+
+def _tests(suite: str, truth: Truth, policy: Policy) -> dict[JudgedTest, str]:
+    """Returns the tests of a run of one suite, with the table that each is judged from."""
+    found: dict[JudgedTest, str] = {}
+    whole = () if suite in ("patches", "resolution") else (CLEAN_NAME, NO_IMAGE_NAME)
+    for dataset, asked in truth.datasets.items():
+        table = dataset if asked.task else suite
+        own = []
+        for name in (*whole, *truth.settings(suite)):
+            cell = Cell(truth.name, dataset, Setting.parse(name))
+            tried = not asked.task and attempts_of(cell, policy, always=False) is not None
+            own += judged_tests(cell, asked, baseline=truth.has_baseline, attempts=tried)
+        sweeps = [test for test in sorted(suite_tests(suite, asked.task), key=str) if _is_summary(test.metric, truth)]
+        own += [replace(test, model=truth.name, dataset=dataset) for test in sweeps]
+        found |= dict.fromkeys(own, table)
+        for category in truth.categories:
+            part = {replace(test, category=category, strata=len(truth.categories)): f"{table}/{category}" for test in own}
+            found |= {test: where for test, where in part.items() if _by_category(test, suite)}
+    return found
+
+
+def _is_summary(metric: str, truth: Truth) -> bool:
+    """Whether a run of one model has a test of a metric over several settings: one of a family, or of a twin, it has not."""
+    plain = metric.removesuffix(MACRO)
+    if plain not in metrics.names(scope="sweep") or needs_twin(plain):
+        return False
+    return truth.has_baseline or metrics.get(plain).suite != BASELINE
+
+
+def _by_category(test: JudgedTest, suite: str) -> bool:
+    """Whether a run judges a metric by category too: metrics of cells from their scores, and those of curves over sizes."""
+    if test.metric not in metrics.names():
+        return False
+    about = metrics.get(test.metric)
+    return about.suite != BASELINE and (about.scope == "cell" or suite == about.suite == "resolution")
+
+
+@dataclass(eq=False)
+class Simulation:
+    """Draws runs of one truth and judges them by one policy."""
+
+    policy: Policy
+    truth: Truth
+    today: date
+
+    @cached_property
+    def planned(self) -> Planned:
+        """What is simulated."""
+        return plan(self.policy, self.truth)
+
+    def run(self, n: int, runs: int, rng: np.random.Generator, progress: Callable[[int], None] = lambda _: None) -> Power:
+        """Simulates ``runs`` runs with ``n`` samples each."""
+        decisions: Counter[Decision] = Counter()
+        outcomes: dict[str, Counter[Outcome]] = {name: Counter() for name in self.planned.tests}
+        alone: Counter[str] = Counter()
+        for number in range(runs):
+            found = self.outcomes(self.truth.draw(n, self.planned.tables, rng))
+            decisions[decide(found.values(), shortfalls=len(self.planned.shortfalls))] += 1
+            for name, outcome in found.items():
+                outcomes[name][outcome] += 1
+            against = [name for name, outcome in found.items() if outcome in _AGAINST]
+            if len(against) == 1:
+                alone[against[0]] += 1
+            progress(number + 1)
+        return Power(
+            self.truth.name,
+            n,
+            runs,
+            {one: decisions[one] / runs for one in Decision},
+            {name: {one: count / runs for one, count in counted.items()} for name, counted in outcomes.items()},
+            {name: count / runs for name, count in alone.items()},
+        )
+
+    def outcomes(self, tables: Mapping[str, ScoreTable]) -> dict[str, Outcome]:
+        """Returns what each rule concludes of drawn scores: the worst of its tests."""
+        rules = {rule.id: rule for rule in self.planned.policy.rules}
+        known: dict[tuple[object, ...], Estimate] = {}
+        return {
+            name: min(self._decisive(rules[name], tests, tables, known), key=_WORST_FIRST.index)
+            for name, tests in self.planned.tests.items()
+        }
+
+    def _decisive(
+        self,
+        rule: Rule,
+        tests: Sequence[tuple[str, JudgedTest]],
+        tables: Mapping[str, ScoreTable],
+        known: dict[tuple[object, ...], Estimate],
+    ) -> Iterator[Outcome]:
+        """Yields outcomes of the tests that can decide a rule: of each suite the furthest from PASS, and the nearest to FAIL.
+
+        All tests of a rule are judged at the same risk, so that the p-values at its bound, which come from one pass over all
+        settings, put them in order.
+        """
+        for name, test, place, found in _telling(rule, tests, tables):
+            point = rule.treatment.judge is Judge.POINT
+            real = partial(self._estimate, name, test, tables, known, point=point)
+            estimate = found.estimate(place, rule, test, tables[name], real) if found and found.exact else real()
+            yield self._judged(rule, test, estimate, tables[name])
+
+    def decisive(self, name: str, tables: Mapping[str, ScoreTable]) -> list[Estimate]:
+        """Returns the estimates of the tests that can decide a rule, by its id."""
+        rule = next(rule for rule in self.planned.policy.rules if rule.id == name)
+        return [self._estimate(table, test, tables, {}) for table, test, *_ in _telling(rule, self.planned.tests[name], tables)]
+
+    def _judged(self, rule: Rule, test: JudgedTest, estimate: Estimate, table: ScoreTable) -> Outcome:
+        found = self.planned.policy.outcome(rule, test, estimate, today=self.today)
+        if found is Outcome.PASS and isinstance(table, TaskTable) and test.setting == CLEAN_NAME and table.unseen:
+            refused = replace(estimate, valid=False, reason=table.unseen)
+            return self.planned.policy.outcome(rule, test, refused, today=self.today)
+        return found
+
+    def _estimate(
+        self,
+        name: str,
+        test: JudgedTest,
+        tables: Mapping[str, ScoreTable],
+        known: dict[tuple[object, ...], Estimate],
+        *,
+        point: bool = False,
+    ) -> Estimate:
+        about, table = (name, test.metric, test.setting, point), tables[name]
+        if about not in known:
+            bare = _bare(test.metric, point=point) if test.metric in metrics.names() else None
+            if isinstance(table, TaskTable):
+                found = table.estimate(test, bare)
+            else:
+                cell = metrics.get(test.metric).scope == "cell"
+                found = metrics.estimate(bare or test.metric, table, setting=test.setting if cell else None)
+            known[about] = replace(found, at=_remembering(found))
+        return known[about]
+
+    def samples_to_decide(
+        self,
+        n: int,
+        runs: int,
+        rng: np.random.Generator,
+        *,
+        most: int = _MOST_SAMPLES,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> tuple[int, int | None]:
+        """Returns between which sizes 80 % of runs are decided: ``(too few, enough)``; None for more than ``most``.
+
+        By doubling from ``n``, or halving, then by two steps between; each size has ``runs`` runs, so that the ends are rough.
+        """
+
+        def enough(size: int) -> bool:
+            progress(f"{size} samples")
+            return self.run(size, runs, rng).decided >= DECIDED
+
+        low, high = n, n
+        if enough(n):
+            while low > 25 and enough(low // 2):
+                low //= 2
+            low, high = low // 2, low
+        else:
+            while not enough(high * 2):
+                high *= 2
+                if high * 2 > most:
+                    return high, None
+            low, high = high, high * 2
+        for _ in range(2):
+            middle = round(math.sqrt(low * high))
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return low, high
+
+
+_AGAINST = {Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.ERROR}
+
+
+def _remembering(estimate: Estimate) -> Callable[[float], tuple[float, float]] | None:
+    known = {estimate.confidence: (estimate.low, estimate.high)}
+    at = estimate.at
+    if at is None:
+        return None
+
+    def remembered(level: float) -> tuple[float, float]:
+        if level not in known:
+            known[level] = at(level)
+        return known[level]
+
+    return remembered
+
+
+@cache
+def _bare(metric: str, *, point: bool) -> metrics.Metric:
+    """Returns a metric without what nobody reads here: its note, which may cost a cross-validation; of a point its interval."""
+    about = replace(metrics.get(metric), note=None)
+    return replace(about, interval=None) if point else about
+
+
+class _PValues(NamedTuple):
+    """How surely each test of a rule breaks its upper bound, and keeps it; shape (m,) each."""
+
+    above: Array
+    """P-values of "at most the bound": small ones break it."""
+    below: Array
+    """P-values of "at least the bound": small ones keep it."""
+    exact: bool
+    """Whether the real interval ends beyond the bound just where its tail is larger; otherwise only their order counts."""
+
+    def estimate(self, place: int, rule: Rule, test: JudgedTest, table: ScoreTable, real: Callable[[], Estimate]) -> Estimate:
+        """Returns an estimate whose intervals lie on the side of the bound on which the real ones do, with ends that say no more.
+
+        Where a p-value and a tail are so near that rounding could tell, it is the real interval.
+        """
+        about, bound = metrics.get(test.metric), rule.bound.high
+        if about.gate and about.gate(table, test.setting):
+            return real()
+        above, below = float(self.above[place]), float(self.below[place])
+
+        def at(level: float) -> tuple[float, float]:
+            tail = one_sided(level)
+            if min(abs(above - tail), abs(below - tail)) <= _NEAR * tail:
+                return real().interval(level)
+            return bound + (1.0 if above < tail else -2.0), bound + (-1.0 if below < tail else 2.0)
+
+        return Estimate(values(test.metric, table, test.setting), table.samples, at=at)
+
+
+def _telling(
+    rule: Rule, tests: Sequence[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]
+) -> Iterator[tuple[str, JudgedTest, int, _PValues | None]]:
+    """Yields the tests that can decide a rule: suite, test, its place among those of the suite, and p-values where it has any."""
+    for suite in dict.fromkeys(suite for suite, _ in tests):
+        own = [test for where, test in tests if where == suite]
+        point = rule.treatment.judge is Judge.POINT
+        found = None if point else _p_values(rule, tables[suite], [test.setting for test in own])
+        places = range(len(own)) if found is None else sorted({int(found.below.argmax()), int(found.above.argmin())})
+        yield from ((suite, own[place], place, found) for place in places)
+
+
+def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValues | None:
+    """Returns the p-values of tests of 0/1 scores at the upper bound of a rule, for a metric that has them; otherwise None."""
+    if rule.metric not in {*_LOSSES, *_LARGEST, "relative_corruption_error"} or math.isfinite(rule.bound.low):
+        return None
+    names = _LARGEST[rule.metric](table.by_setting) if rule.metric in _LARGEST else settings
+    if not names or not (_whole(table.clean) and _whole(_now(table, names))):
+        return None
+    if rule.metric == "relative_corruption_error":
+        gained = table.clean - table.scores(NO_IMAGE_NAME)
+        told = _whole(gained) and table.clusters.independent
+        lost = table.clean[:, None] - _now(table, names)
+        return _PValues(*ratio_p_values(lost, gained, rule.bound.high), exact=True) if told else None
+    losses = _LOSSES["accuracy_drop" if rule.metric in _LARGEST else rule.metric](table, names)
+    return _of_losses(rule, losses, table.clusters) if _whole(losses) else None
+
+
+def _of_losses(rule: Rule, losses: Array, clusters: Clusters) -> _PValues | None:
+    bound = rule.bound.high
+    if not -1.0 < bound < 1.0:
+        return None
+    if rule.metric == "harmful_flip_rate":
+        more = losses.sum(axis=0)  # of a proportion of independent samples, the count alone says how sure
+        return _PValues(-more, more, exact=False) if clusters.independent else None
+    of = BoundedMeanTest.of_losses if rule.metric == "drop_increase" else TangoTest.of
+    test: BoundTest = of(losses, clusters)
+    above, below = test.p_above(bound), test.p_below(bound)
+    if rule.metric in _LARGEST:  # one is shown to be above it, or all to be below
+        return _PValues(above.min(keepdims=True) * above.size, below.max(keepdims=True), exact=True)
+    return _PValues(above, below, exact=rule.metric != "drop_increase")
+
+
+def _whole(scores: Array) -> bool:
+    return bool((scores == scores.round()).all())
+
+
+def _now(table: ScoreTable, names: Sequence[str]) -> Array:
+    import numpy as np
+
+    return np.stack([table.scores(name) for name in names], axis=1)
+
+
+def _earlier(table: ScoreTable, names: Sequence[str]) -> Array:
+    import numpy as np
+
+    return np.stack([(table.baseline_by_setting or {})[name] for name in names], axis=1)
+
+
+def values(metric: str, table: ScoreTable, setting: str) -> float:
+    """Returns the value of a metric on a table, NaN where it is undefined; ``setting`` counts for metrics of a cell."""
+    about = metrics.get(metric)
+    key = setting if about.scope == "cell" else None
+    value = about.function(*(table.argument(need, key) for need in about.needs))
+    return float(value)

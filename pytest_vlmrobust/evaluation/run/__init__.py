@@ -1,0 +1,1 @@
+"""Running: from a plan to answers with scores. Knows nothing of verdicts."""

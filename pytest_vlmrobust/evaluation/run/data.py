@@ -1,0 +1,223 @@
+"""Data: what a run asks from, by the names in test ids; nothing is read before it is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Protocol
+
+from pytest_vlmrobust.core.errors import DatasetError, UsageError, VlmRobustError
+from pytest_vlmrobust.datasets import DATASETS, Collection, Dataset, dataset_id, resolve, resolve_collection
+from pytest_vlmrobust.evaluation.tasks import TASKS, TaskDataset, task_dataset
+
+QUESTIONS = ("shapes", "words")
+COLLECTIONS = ("faces", "words")
+"""The embedded data that a run asks from when none is named; collections at the size that suits its models."""
+UNHINTED = {"semi_guided": "unguided"}
+"""Task to the one that asks the same without the hint, about the same pictures."""
+SMALL = "_160"
+_SMALL_EDGE = 400
+"""Pictures up to this long edge, in pixels, are accompanied by small ones."""
+
+
+class TaskData(Protocol):
+    """Which data sets tasks make of collections."""
+
+    @property
+    def tasks(self) -> Mapping[str, str]:
+        """The task of every data set that is made of a collection."""
+        ...
+
+    def unhinted(self, name: str) -> str:
+        """Returns the data set that asks the same as ``name`` and tells nothing."""
+        ...
+
+    def lacking(self, name: str) -> str:
+        """Returns why the task of ``name`` asks nothing of its collection, and what to do; an empty string where it does."""
+        ...
+
+
+@dataclass
+class RunData:
+    """The data sets of questions, the collections of identities, and the data sets that tasks make of collections.
+
+    Args:
+        named: as typed after ``--vlm-dataset``; the embedded ones where nothing is.
+        data_dir: where names of benchmarks are looked up.
+        small: of the embedded collections, take those with small pictures.
+
+    Raises:
+        UsageError: on first use, two data sets that would share a name.
+    """
+
+    named: Sequence[str]
+    data_dir: Path | None = None
+    small: bool = False
+    _opened: dict[str, Collection | None] = field(default_factory=dict)
+
+    @cached_property
+    def questions(self) -> dict[str, str]:
+        """What the user called each data set of questions, by its name in test ids."""
+        if not self.named:
+            return {name: name for name in QUESTIONS}
+        return self._distinct(typed for typed in self.named if self._asks_questions(typed))
+
+    @cached_property
+    def collections(self) -> dict[str, str]:
+        """What the user called each collection of identities, by its name in test ids."""
+        if not self.named:
+            return {f"{name}{SMALL if self.small else ''}": f"{name}{SMALL if self.small else ''}" for name in COLLECTIONS}
+        return self._distinct(typed for typed in self.named if self._collection(typed) is not None)
+
+    @property
+    def typed(self) -> dict[str, str]:
+        """Everything that is asked from, as the user called it, by its name in test ids."""
+        return {**self.questions, **self.collections}
+
+    def of_tasks(self, tasks: Iterable[str]) -> dict[str, str]:
+        """Returns the data sets that tasks make of the collections: name in test ids to task."""
+        return {f"{collection}.{task}": task for collection in self.collections for task in tasks}
+
+    @cached_property
+    def tasks(self) -> dict[str, str]:
+        """The task of every data set that can be made of a collection; data sets of questions have none."""
+        return self.of_tasks(TASKS)
+
+    @cached_property
+    def factories(self) -> dict[str, Callable[[], Dataset]]:
+        """What opens each data set, by its name in test ids."""
+        found: dict[str, Callable[[], Dataset]] = {
+            short: partial(resolve, typed, data_dir=self.data_dir) for short, typed in self.questions.items()
+        }
+        for short, typed in self.collections.items():
+            found.update({f"{short}.{task}": partial(self._of_task, typed, task) for task in TASKS})
+        return found
+
+    def open(self, name: str) -> Dataset:
+        """Returns the data set that stands as ``name`` in test ids.
+
+        Raises:
+            VlmRobustError: it cannot be found or opened.
+        """
+        return self.factories[name]()
+
+    def check(self) -> None:
+        """Looks for everything that was named, without reading it.
+
+        Raises:
+            VlmRobustError: something of it does not exist.
+        """
+        for typed in self.questions.values():
+            try:
+                resolve(typed, data_dir=self.data_dir)
+            except DatasetError:
+                self._refuse_task(typed)
+                raise
+        for typed in self.collections.values():
+            self._collection(typed)
+
+    def unhinted(self, name: str) -> str:
+        """Returns the data set that asks the same as ``name`` and tells nothing.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return unhinted(name, self.tasks)
+
+    def lacking(self, name: str) -> str:
+        """Returns why the task of ``name`` asks nothing of its collection, and what to do; an empty string where it does.
+
+        Raises:
+            VlmRobustError: the collection cannot be read.
+        """
+        return "" if name not in self.tasks else self._made(name).lacking
+
+    def notes(self, names: Iterable[str]) -> list[str]:
+        """Returns what a reader should know about data sets that tasks make of collections, each note once.
+
+        Those that cannot be read are left out: the tests that need them say why.
+        """
+        found: dict[str, None] = {}
+        for name in names:
+            if name in self.tasks:
+                with contextlib.suppress(VlmRobustError):
+                    found |= dict.fromkeys(self._made(name).notes)
+        return list(found)
+
+    def _made(self, name: str) -> TaskDataset:
+        task = self.tasks[name]
+        return self._of_task(self.collections[name.removesuffix(f".{task}")], task)
+
+    def _refuse_task(self, typed: str) -> None:
+        """Refuses what was meant as one task of a collection.
+
+        Raises:
+            UsageError: it was.
+        """
+        name, _, task = typed.rpartition(".")
+        collection = self._collection(name) if name else None
+        meant = task if task in TASKS else next(iter(difflib.get_close_matches(task, TASKS, n=1)), "")
+        if collection is None or not meant:
+            return
+        lacking = self._of_task(name, meant).lacking
+        raise UsageError(
+            f"--vlm-dataset {typed!r}: no data set has this name. {name!r} is a collection of identities, and which tasks are "
+            f"asked of it stands in the vlm_tasks marks of a suite. Give --vlm-dataset={name}, and choose tests with "
+            f"-k {collection.name}.{meant}{f'. But nothing can be asked there. {lacking}' if lacking else ''}"
+        )
+
+    def _of_task(self, typed: str, task: str) -> TaskDataset:
+        collection = self._collection(typed)
+        if collection is None:
+            raise UsageError(f"{typed!r} is no collection of identities")
+        return task_dataset(task, collection, self._other(collection))
+
+    def _other(self, collection: Collection) -> Collection:
+        """Returns the embedded collection of the other domain, with pictures of about the same size."""
+        edge = collection.native_long_edge
+        name = ("faces" if collection.domain == "word" else "words") + (SMALL if edge and edge <= _SMALL_EDGE else "")
+        found = self._collection(name)
+        if found is None:
+            raise UsageError(f"the embedded collection {name!r} is not registered")
+        return found
+
+    def _collection(self, typed: str) -> Collection | None:
+        """Returns the collection of that name, the same each time: it may have read pictures and embedded them."""
+        if typed not in self._opened:
+            self._opened[typed] = resolve_collection(typed, data_dir=self.data_dir)
+        return self._opened[typed]
+
+    def _asks_questions(self, typed: str) -> bool:
+        """A name may be both: ``words`` has questions about pages, and is a collection of words."""
+        return typed in DATASETS.names() or self._collection(typed) is None
+
+    def _distinct(self, names: Iterable[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in names:
+            short = dataset_id(name)
+            if short in found:
+                raise UsageError(
+                    f"--vlm-dataset {name!r} and {found[short]!r} would both be called {short!r} in test ids. "
+                    "Give each dataset once, or rename one of the files"
+                )
+            found[short] = name
+        return found
+
+
+def unhinted(name: str, tasks: Mapping[str, str]) -> str:
+    """Returns the data set that asks the same as ``name`` and tells nothing; ``tasks`` says what is asked in which one.
+
+    Raises:
+        UsageError: there is none.
+    """
+    own = tasks.get(name, "")
+    if own not in UNHINTED:
+        raise UsageError(
+            f"what a hint gains cannot be told on {name!r}: nothing asks the same without the hint. "
+            f"Expected a task among {', '.join(UNHINTED)}"
+        )
+    return f"{name.removesuffix(own)}{UNHINTED[own]}"

@@ -1,0 +1,271 @@
+"""Testimony: what an evaluator found, as the evidence of a run keeps it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE
+from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.record import Example, Picture, Record, Reply
+from pytest_vlmrobust.core.sample import IMAGE_MARK, PictureDigests, Sample
+from pytest_vlmrobust.datasets import corpus_metric
+from pytest_vlmrobust.datasets.protocol import Dataset
+from pytest_vlmrobust.evaluation.judge.answers import Thumbnails
+from pytest_vlmrobust.store import Answer, Evidence, StoredCell
+from pytest_vlmrobust.store.journal import FILE_NAME
+
+from .results import UNASKED, CellResult
+from .views import of_view
+
+
+class Source(Protocol):
+    """Who can say what answers are about: the evaluator."""
+
+    def dataset(self, name: str) -> Dataset:
+        """Returns the data set called ``name``."""
+        ...
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        """Returns what tells the pictures of its samples from others, by id, of those that were shown as they are."""
+        ...
+
+    def model_fingerprint(self, model: str) -> Mapping[str, Any]:
+        """Returns what determines the answers of a model."""
+        ...
+
+
+@dataclass(eq=False)
+class Testimony:
+    """Puts the result of every cell into the evidence; called by the evaluator."""
+
+    evidence: Evidence
+    source: Source
+    _known: set[tuple[str, str]] = field(default_factory=set)
+
+    def __call__(self, result: CellResult) -> None:
+        """Stores the answers of a cell; before the first one of a model and a data set, what they are.
+
+        With the clean cell goes what tells pictures from others: by then it is known, whatever made or remembered them.
+
+        Raises:
+            StoreError: the evidence cannot be written.
+        """
+        model, name = result.cell.model, result.cell.dataset
+        if (model, name) not in self._known:
+            dataset = self.source.dataset(name)
+            self.evidence.put_model(model, self.source.model_fingerprint(model))
+            self.evidence.put_samples(name, dataset.digest, result.samples, corpus_metric(dataset))
+            self.evidence.put_spaces(model, name, result.samples)
+            self._known.add((model, name))
+        if result.cell.setting == CLEAN:
+            self.evidence.put_pictures(name, self.source.pictures(name))
+        rows = zip(result.keys, result.predictions, result.scores, strict=True)
+        self.evidence.put_cell(StoredCell(result.cell, result.views, tuple(Answer(*row) for row in rows), result.notes))
+
+
+# Examples: a few samples of a cell as evidence, with what was asked, what was seen and what came back.
+#
+# Which ones is decided by the answers alone: of the samples that show what is to be shown, the first of each category, then the
+# second of each, and so on.
+
+
+NEWLY_WRONG = "newly_wrong"
+WHOLE_ONLY = "whole_only"
+PATCH_ONLY = "patch_only"
+MOST = {NEWLY_WRONG: 3, WHOLE_ONLY: 4, PATCH_ONLY: 4}
+"""How many samples of a kind a cell shows."""
+RIGHT = 0.5
+"""The score from which a graded answer is shown as right."""
+LONGEST = 500
+"""Characters of a question and of an answer that are kept."""
+
+
+def examples(clean: CellResult, result: CellResult, album: Thumbnails) -> tuple[Example, ...]:
+    """Returns samples that a setting turned wrong; of patches, those that only the whole picture or only a patch answers.
+
+    Args:
+        clean: the same samples without perturbation.
+        result: the cell.
+        album: where thumbnails come from.
+    """
+    setting = result.cell.setting
+    if setting in (CLEAN, NO_IMAGE):
+        return ()
+    if result.views == 1:
+        lost = [index for index, (before, after) in enumerate(_pairs(clean, result)) if after < before]
+        chosen = spread(lost, result.samples, MOST[NEWLY_WRONG])
+        return tuple(_perturbed(index, clean, result, album) for index in chosen)
+    whole = [index for index, (before, after) in enumerate(_pairs(clean, result)) if before >= RIGHT > after]
+    patch = [index for index, (before, after) in enumerate(_pairs(clean, result)) if before < RIGHT <= after]
+    return tuple(
+        _in_patches(kind, index, clean, result, album)
+        for kind, found in ((WHOLE_ONLY, whole), (PATCH_ONLY, patch))
+        for index in spread(found, result.samples, MOST[kind])
+    )
+
+
+def spread(indices: Iterable[int], samples: Sequence[Sample], most: int) -> list[int]:
+    """Returns at most ``most`` of the indices: the first of each category, then the second of each, and so on."""
+    met: Counter[str] = Counter()
+    ranked = []
+    for index in indices:
+        category = samples[index].category
+        ranked.append((met[category], index))
+        met[category] += 1
+    return [index for _, index in sorted(ranked)[:most]]
+
+
+def patch_name(view: int, views: int) -> str:
+    """Returns how a patch is called: its row and column, counted from 1.
+
+    >>> patch_name(3, 9)
+    'patch 2,1'
+    """
+    row, column = divmod(view, math.isqrt(views))
+    return f"patch {row + 1},{column + 1}"
+
+
+def _pairs(clean: CellResult, result: CellResult) -> Iterable[tuple[float, float]]:
+    return zip(clean.values.tolist(), result.values.tolist(), strict=True)
+
+
+def _perturbed(index: int, clean: CellResult, result: CellResult, album: Thumbnails) -> Example:
+    setting, sample = result.cell.setting, result.samples[index]
+    replies = [_reply(about, *_answer(one, index, 0)) for about, one in ((str(CLEAN), clean), (str(setting), result))]
+    changed = range(len(sample.images)) if sample.perturbed is None else sample.perturbed
+    pictures = [
+        *_pictures(str(CLEAN), sample, album.files(sample, CLEAN)),
+        *_pictures(str(setting), sample, album.files(sample, setting), shown=changed),
+    ]
+    return _example(NEWLY_WRONG, sample, replies, pictures)
+
+
+def _in_patches(kind: str, index: int, clean: CellResult, result: CellResult, album: Thumbnails) -> Example:
+    sample, views = result.samples[index], result.views
+    answers = {str(CLEAN): _answer(clean, index, 0)}
+    answers |= {patch_name(view, views): _answer(result, index, view) for view in range(views)}
+    seen = {str(CLEAN): album.files(sample, CLEAN)}
+    files = album.files(sample, result.cell.setting)
+    seen |= {patch_name(view, views): of_view(files, view, views) for view in range(views)}
+    asked = {about: answer for about, answer in answers.items() if answer[1] is not UNASKED}
+    pictures = [
+        picture for about, (_, score) in asked.items() for picture in _pictures(about, sample, seen[about], frame=_frame(score))
+    ]
+    return _example(kind, sample, [_reply(about, *answer) for about, answer in asked.items()], pictures)
+
+
+def _answer(result: CellResult, index: int, view: int) -> tuple[Prediction, Score]:
+    at = index * result.views + view
+    return result.predictions[at], result.scores[at]
+
+
+def _reply(about: str, prediction: Prediction, score: Score) -> Reply:
+    said = prediction.text or prediction.error
+    return Reply(about, said[:LONGEST], score.answer or "", score.rule, float(score.value), score.state)
+
+
+def _frame(score: Score) -> str:
+    if math.isnan(score.value):
+        return ""
+    return "right" if score.value >= RIGHT else "wrong"
+
+
+def _pictures(
+    about: str, sample: Sample, files: Sequence[str], *, shown: Iterable[int] | None = None, frame: str = ""
+) -> list[Picture]:
+    """Returns the pictures of one view that there are thumbnails of; ``shown`` are those worth showing, all by default."""
+    names = image_names(sample)
+    chosen = range(len(files)) if shown is None else shown
+    return [
+        Picture(files[index], f"{about}, {names[index]}" if len(names) > 1 else about, frame)
+        for index in chosen
+        if index < len(files) and files[index]
+    ]
+
+
+def image_names(sample: Sample) -> list[str]:
+    """Returns how the images of a sample are called: by the option that shows them, else by their number from 1."""
+    marked = [*[""] * sample.question.count(IMAGE_MARK), *(n for n, text in sample.options.items() for _ in range(_marks(text)))]
+    options = marked if len(marked) == len(sample.images) else [""] * len(sample.images)
+    return [option or f"picture {number}" for number, option in enumerate(options, 1)]
+
+
+def _marks(text: str) -> int:
+    return text.count(IMAGE_MARK)
+
+
+def _example(kind: str, sample: Sample, replies: Sequence[Reply], pictures: Sequence[Picture]) -> Example:
+    target = sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
+    return Example(
+        sample=sample.id,
+        kind=kind,
+        question=_worded(sample.question),
+        options={letter: _worded(text, numbered=False) for letter, text in sample.options.items()},
+        target=target[:LONGEST],
+        category=sample.category,
+        replies=tuple(replies),
+        pictures=tuple(pictures),
+    )
+
+
+def _worded(text: str, *, numbered: bool = True) -> str:
+    """Returns a text in which words stand where an image was shown."""
+    parts = text.split(IMAGE_MARK)
+    marks = [f"[picture {number}]" if numbered else "[picture]" for number in range(1, len(parts))]
+    return "".join(part + mark for part, mark in zip(parts, [*marks, ""], strict=True))[:LONGEST]
+
+
+# Runs: what earlier runs of a store left on disk, and how fast they were.
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How long an answer took, perturbing included, in one process."""
+
+    seconds: float
+    """For each answer: the median over cells, so that the one that waited for weights to load counts little."""
+    cells: int
+    """How many cells it was measured in."""
+    run: str
+    dataset: str
+    """The data set of those cells."""
+
+
+def newest_runs(places: Iterable[Path]) -> list[Path]:
+    """Returns the directories of runs that have a journal, the newest first: by the time in their names, then by its change.
+
+    Args:
+        places: directories that hold one directory for each run; those that are not there hold none.
+    """
+    journals = (path for place in places for path in place.glob(f"*/{FILE_NAME}"))
+    dated = sorted(journals, key=lambda path: (path.parent.name.rpartition("-")[0], path.stat().st_mtime_ns), reverse=True)
+    return [path.parent for path in dated]
+
+
+def measured_rate(runs: Iterable[tuple[str, Sequence[Record]]], model: str, dataset: str) -> Rate | None:
+    """Returns how fast the newest run was that asked this model: about this data set, else about another; ``None`` without one.
+
+    Only cells count of which every answer was inferred while nothing else was.
+
+    Args:
+        runs: name and records of each run, the newest first.
+        model: its name in test ids.
+        dataset: likewise.
+    """
+    rates = [rate for name, records in runs for rate in _rates(name, records, model)]
+    return next((rate for rate in rates if rate.dataset == dataset), next(iter(rates), None))
+
+
+def _rates(run: str, records: Iterable[Record], model: str) -> list[Rate]:
+    found: dict[str, list[float]] = {}
+    for record in records:
+        alone = record.n_inferred == record.n_requested > 0 == record.n_recalled
+        if record.test == "cell" and record.model == model and alone and record.seconds > 0.0:
+            found.setdefault(record.dataset, []).append(record.seconds / record.n_inferred)
+    return [Rate(median(each), len(each), run, dataset) for dataset, each in found.items()]

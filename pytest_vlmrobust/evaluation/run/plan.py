@@ -1,0 +1,280 @@
+"""The plan: from what was asked for to cells, in one order that depends on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from pytest_vlmrobust import metrics, perturbations
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
+from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction
+from pytest_vlmrobust.evaluation.judge.families import families, twin
+from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS, SETS
+from pytest_vlmrobust.perturbations.registry import REGISTRY
+
+from .evaluator import Evaluator
+from .evidence import Rate
+from .resolutions import PREPROCESSING, preprocessing
+
+BASELINES = (CLEAN, NO_IMAGE)
+
+
+LADDER = "ladder"
+"""Stands for twelve rungs up to the size of a data set's pictures, where all have one, and for the published ladder elsewhere."""
+RUNGS = 12
+PATCHES = "patches"
+"""Stands for the grids that a run cuts pictures into."""
+GRIDS = (2, 3)
+"""The published grids that a run uses where nothing is said."""
+
+
+def expand_settings(
+    names: Iterable[str], native_long_edge: int | None = None, grids: Sequence[int] = GRIDS
+) -> tuple[Setting, ...]:
+    """Returns the settings that ``names`` stand for: a setting, or a set of them.
+
+    Sets are those of perturbations, such as ``robustbench``, and three that depend on the run: ``ladder``, ``preprocessing``
+    and ``patches``.
+
+    Args:
+        names: of sets and settings.
+        native_long_edge: the long edge in pixels that all pictures of the data set share, for ``ladder`` and ``preprocessing``.
+        grids: patches on a side, for ``patches``.
+
+    Raises:
+        UnknownName: neither a set nor a perturbation has that name.
+        SettingError: a setting that cannot be parsed, or a level that is not offered.
+    """
+    found: dict[Setting, None] = {}
+    for name in names:
+        for member in _members(name, native_long_edge, grids):
+            setting = Setting.parse(member)
+            if setting not in BASELINES:
+                _check(setting)
+            found[setting] = None
+    return tuple(found)
+
+
+def read_grids(text: str) -> tuple[int, ...]:
+    """Reads grids, patches on a side: ``2,3``.
+
+    Raises:
+        UsageError: something that is no grid.
+    """
+    offered = {str(n): n for n in OFFERED_GRIDS}
+    parts = [part.strip() for part in text.split(",")]
+    if wrong := [part for part in parts if part not in offered]:
+        raise UsageError(
+            f"--vlm-patches {text!r}: {wrong[0]!r} is no grid. Expected patches on a side, one or several of "
+            f"{', '.join(offered)}, separated by commas"
+        )
+    return tuple(dict.fromkeys(offered[part] for part in parts))
+
+
+def _check(setting: Setting) -> None:
+    try:
+        perturbations.get(setting)
+    except UnknownName as error:
+        if error.name == str(setting):  # no part of something longer: it may have been meant as a set
+            raise UnknownName(
+                "setting, or set of settings", error.name, [*SETS, LADDER, PREPROCESSING, *REGISTRY.names()]
+            ) from None
+        raise
+
+
+def ladder(native_long_edge: int) -> list[str]:
+    """Returns twelve rungs, a twelfth of the native size apart, each once.
+
+    >>> ladder(160)[:3], ladder(160)[-1]
+    (['resolution:13', 'resolution:27', 'resolution:40'], 'resolution:160')
+    """
+    edges = (max(1, round(native_long_edge * step / RUNGS)) for step in range(1, RUNGS + 1))
+    return list(dict.fromkeys(f"resolution:{edge}" for edge in edges))
+
+
+def _members(name: str, native_long_edge: int | None, grids: Sequence[int]) -> list[str]:
+    if name == LADDER:
+        return perturbations.names("resolution") if native_long_edge is None else ladder(native_long_edge)
+    if name == PREPROCESSING:
+        return preprocessing(native_long_edge)
+    if name == PATCHES:
+        return [f"{PATCHES}:{n}" for n in grids]
+    return perturbations.names(name) if name in SETS else [name]
+
+
+def plan_cells(models: Sequence[str], settings: Mapping[str, Sequence[Setting]]) -> list[Cell]:
+    """Returns the cells, model by model, so that a model is loaded once; baselines first, so that drops can be told at once.
+
+    Args:
+        models: by their names in test ids.
+        settings: data set to its settings.
+    """
+    return [
+        Cell(model, dataset, setting)
+        for model in models
+        for dataset, own in settings.items()
+        for setting in [*(s for s in BASELINES if s in own), *(s for s in own if s not in BASELINES)]
+    ]
+
+
+def plan_sweeps(
+    models: Mapping[str, ModelRef],
+    datasets: Sequence[str],
+    names: Sequence[str],
+    splits: Sequence[str] = ("",),
+    *,
+    baseline: bool = False,
+) -> list[SweepMetric]:
+    """Returns the summary metrics of every sweep, model by model.
+
+    A metric that compares a thinking model with its twin is planned for models that have one in the run, and for no other; one
+    that compares with an earlier run only where the run has a ``baseline``.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    twins = {name: needs_twin(name) for name in names}
+    return [
+        SweepMetric(model, dataset, name, split)
+        for model in models
+        for dataset in datasets
+        for name in names
+        for split in splits
+        if not twins[name] or twin(models, model)
+        if baseline or not needs_baseline(name)
+    ]
+
+
+def needs_baseline(metric: str) -> bool:
+    """Returns whether a summary metric compares with an earlier run.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    return metrics.Needs.BASELINE_BY_SETTING in metrics.get(metric).needs
+
+
+def needs_twin(metric: str) -> bool:
+    """Returns whether a metric compares a thinking model with the same model without thinking.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    return metrics.Needs.BASE_BY_SETTING in metrics.get(metric).needs
+
+
+def plan_families(
+    models: Mapping[str, ModelRef], datasets: Sequence[str], names: Sequence[str], splits: Sequence[str]
+) -> list[FamilyMetric]:
+    """Returns the properties of every family of models in the run; none where no family has two sizes.
+
+    Raises:
+        UnknownName: no property of families has that name.
+    """
+    for name in names:
+        if name not in metrics.FAMILY_METRICS:
+            raise UnknownName("metric of a family", name, metrics.FAMILY_METRICS)
+    return [
+        FamilyMetric(family, dataset, name, split)
+        for family in families(models)
+        for dataset in datasets
+        for name in names
+        for split in splits
+    ]
+
+
+# Forecast: what a run will ask, what of it the store already holds, and what the rest costs where that is known.
+
+
+_EXAMPLES = 400
+"""Stored answers that the mean number of tokens is taken over."""
+RateOf = Callable[[str, str], Rate | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Mean numbers of tokens of an answer's prompt, as far as a backend says."""
+
+    prompt: float
+    visual: float | None
+    answers: int
+    """How many stored answers they are means of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What one model will be asked about one data set."""
+
+    model: str
+    dataset: str
+    cells: int
+    samples: int
+    passes: int
+    """Forward passes: one for each view, and so n * n for a sample under ``patches:n``."""
+    held: int | None
+    """Those whose answers the store holds; ``None`` where the files of the model cannot be read, so that nobody knows."""
+    unrendered: int
+    """Those whose pixels were never made: whether an answer to the same pixels is there shows only then."""
+    rate: Rate | None = None
+    tokens: Tokens | None = None
+    problem: str = ""
+    """Why something of it is not known."""
+
+    @property
+    def missing(self) -> int:
+        """Forward passes to be made, at most."""
+        return self.passes - (self.held or 0)
+
+
+def forecasts(evaluator: Evaluator, cells: Iterable[Cell], rate_of: RateOf) -> list[Forecast]:
+    """Returns a line for each model and data set, in the order of ``cells``; no weights are loaded and no pixels are read.
+
+    Raises:
+        DatasetError: a data set cannot be read.
+        StoreError: the store cannot be read.
+    """
+    grouped: dict[tuple[str, str], list[Cell]] = {}
+    for cell in dict.fromkeys(cells):
+        grouped.setdefault((cell.model, cell.dataset), []).append(cell)
+    return [_forecast(evaluator, model, dataset, own, rate_of) for (model, dataset), own in grouped.items()]
+
+
+def _forecast(evaluator: Evaluator, model: str, dataset: str, cells: list[Cell], rate_of: RateOf) -> Forecast:
+    from .views import view_count
+
+    samples = len(evaluator.samples(dataset))
+    passes = sum(samples * view_count(cell.setting) for cell in cells)
+    held: int | None = 0
+    unrendered, problem = passes, ""
+    try:
+        held, unrendered = _held(evaluator, cells)
+    except VlmRobustError as error:
+        held, problem = None, str(error)
+    answers = evaluator.store.examples(model, dataset, _EXAMPLES)
+    return Forecast(
+        model, dataset, len(cells), samples, passes, held, unrendered, rate_of(model, dataset), mean_tokens(answers), problem
+    )
+
+
+def _held(evaluator: Evaluator, cells: Iterable[Cell]) -> tuple[int, int]:
+    """Returns how many views have an answer in the store, and of how many the pixels are not known."""
+    held = unrendered = 0
+    for cell in cells:
+        keys = [asking.key for asking in evaluator.asked(cell)]
+        known = evaluator.store.has({key for key in keys if key is not None})
+        held += sum(key in known for key in keys)
+        unrendered += keys.count(None)
+    return held, unrendered
+
+
+def mean_tokens(answers: Iterable[Prediction]) -> Tokens | None:
+    """Returns the mean numbers of tokens that backends noted on answers; ``None`` where none did."""
+    noted = [answer.details for answer in answers if "prompt_tokens" in answer.details]
+    if not noted:
+        return None
+    visual = [float(details["visual_tokens"]) for details in noted if "visual_tokens" in details]
+    return Tokens(
+        fmean(float(details["prompt_tokens"]) for details in noted), sum(visual) / len(noted) if visual else None, len(noted)
+    )

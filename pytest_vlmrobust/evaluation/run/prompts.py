@@ -1,0 +1,247 @@
+"""The text that goes with an image: one template per kind of answer, one instruction per prompt mode.
+
+Questions and options are laid out as VLMEvalKit does; the instructions of the direct and the chain-of-thought mode are
+those of VLM-RobustBench, appendix C.3. A thinking model is asked like a direct one: it
+thinks by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.backends.protocol import Backend
+from pytest_vlmrobust.core.boxes import PIXELS, RESIZED_PIXELS, Box, BoxSpace, Localisation, box_space
+from pytest_vlmrobust.core.sample import Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+# How boxes are told and asked for in a prompt, in the coordinates that the model speaks.
+
+
+_UNITS = {
+    PIXELS: "pixels",
+    RESIZED_PIXELS: "pixels",
+    "thousandths": "thousandths of its width and height",
+    "fractions": "fractions of its width and height",
+}
+_EDGES = {"xy": ("x1", "y1", "x2", "y2"), "yx": ("y1", "x1", "y2", "x2")}
+_ORDINALS = ("first", "second")
+_VIEWER = "Left and right are as you see them in the picture.\n"
+_COT = (
+    "Think step by step before answering. The last part of your response should be JSON of the following form, "
+    "without other words after it: "
+)
+
+
+def box_task(sample: Sample) -> str:
+    """Returns what comes after the pictures: their size, how boxes are written, those that are told, and what to find.
+
+    Raises:
+        ValueError: the sample does not say what is asked for.
+    """
+    about = _about(sample)
+    told = f"In the {_ORDINALS[about.given_in]} picture: {_json(about.given, about)}\n" if about.given else ""
+    sided = any(name.startswith(("left", "right")) for name in (*about.given, *about.boxes))
+    viewer = _VIEWER if sided else ""
+    return f"{_coordinates(about)}\n{viewer}{told}Find the box of each of these in the second picture: {', '.join(about.boxes)}."
+
+
+def box_instruction(sample: Sample) -> Mapping[str, str]:
+    """Returns how to answer, by prompt mode.
+
+    Raises:
+        ValueError: the sample does not say what is asked for.
+    """
+    about = _about(sample)
+    edges = ", ".join(f'"{edge}": ...' for edge in _EDGES[about.spoken.order])
+    form = "{" + ", ".join(f'"{name}": {{{edges}}}' for name in about.boxes) + "}"
+    number = "a fraction" if _base(about.spoken) == "fractions" else "a whole number"
+    rest = f"Each ... is {number}. Leave out what you do not find; if you find nothing, answer []."
+    return {
+        "direct": f"Answer with JSON of this form only: {form}\n{rest} Do not explain.",
+        "cot": f"{_COT}{form}\n{rest}",
+    }
+
+
+def _about(sample: Sample) -> Localisation:
+    if sample.localisation is None or not sample.localisation.boxes:
+        raise ValueError(f"sample {sample.id!r} asks for boxes and has no localisation that says which")
+    return sample.localisation
+
+
+def _coordinates(about: Localisation) -> str:
+    space = about.spoken
+    measured = _UNITS[_base(space)] == "pixels"
+    width, height = (round(space.width), round(space.height)) if measured else about.size
+    order = "x before y" if space.order == "xy" else "y before x"
+    return (
+        f"Each picture is {width} pixels wide and {height} pixels high. A box is written in {_UNITS[_base(space)]}, {order}: "
+        f"x is 0 at the left edge and {space.width:g} at the right edge, y is 0 at the top edge and {space.height:g} at the "
+        "bottom edge; x1 and y1 are the top left corner, x2 and y2 the bottom right corner."
+    )
+
+
+def _json(boxes: Mapping[str, Box], about: Localisation) -> str:
+    return "{" + ", ".join(f'"{name}": {_box(box, about)}' for name, box in boxes.items()) + "}"
+
+
+def _box(box: Box, about: Localisation) -> str:
+    """Returns a box as JSON; one without extent as the point that it is."""
+    space = about.spoken
+    numbers = _spelled(space.write(box, about.size), space)
+    is_point = (box[0], box[1]) == (box[2], box[3])
+    edges = tuple(space.order) if is_point else _EDGES[space.order]
+    return "{" + ", ".join(f'"{edge}": {number}' for edge, number in zip(edges, numbers, strict=False)) + "}"
+
+
+def _spelled(numbers: Iterable[float], space: BoxSpace) -> list[str]:
+    return [f"{number:.3f}" if _base(space) == "fractions" else str(round(number)) for number in numbers]
+
+
+def _base(space: BoxSpace) -> str:
+    return space.name.removesuffix("_yx")
+
+
+_TOKENS_AROUND, _TOKENS_OF_A_BOX = 48, 48
+"""A box in JSON, keys and four numbers of four digits, takes about 40 tokens where each digit is one."""
+_CHOICE_INSTRUCTIONS = {
+    "direct": (
+        "Please select the correct answer from the options above. Respond with only the letter of the correct option. "
+        "Do not explain. Answer:"
+    ),
+    "cot": (
+        "Answer the preceding multiple choice question. The last line of your response should be of the following format: "
+        "'Answer: $LETTER' (without quotes) where LETTER is one of options. Think step by step before answering."
+    ),
+}
+_YES_NO_INSTRUCTIONS = {
+    "direct": "Please answer yes or no.",
+    "cot": (
+        "Think step by step before answering. The last line of your response should be of the following format: "
+        "'Answer: $WORD' (without quotes) where WORD is yes or no."
+    ),
+}
+_OPEN_INSTRUCTIONS = {
+    "direct": "Answer the question using a single word or phrase.",
+    "cot": (
+        "Think step by step before answering. The last line of your response should be of the following format: "
+        "'Answer: $ANSWER' (without quotes) where ANSWER is a single word or phrase."
+    ),
+}
+
+
+def prompt(sample: Sample, mode: str) -> str:
+    """Returns the text for a sample in a prompt mode (``direct``, ``cot`` or ``thinking``).
+
+    An instruction of the sample takes the place of the direct one; in the chain-of-thought mode it is said before. Boxes are
+    told and asked for in the space of the sample's ``localisation``.
+
+    Raises:
+        ValueError: a sample that asks for boxes does not say which.
+    """
+    asked_like = "direct" if mode == "thinking" else mode
+    if sample.task == "boxes":
+        about = box_task(sample)
+        question = _with_hint(sample, sample.question)
+        return f"{question}\n{about}\n{_instruction(sample, box_instruction(sample), asked_like)}"
+    if sample.task == "choice":
+        question = _with_hint(sample, f"Question: {sample.question}")
+        return f"{question}\nOptions:\n{_listed(sample.options)}{_instruction(sample, _CHOICE_INSTRUCTIONS, asked_like)}"
+    instructions = _YES_NO_INSTRUCTIONS if sample.task == "yes_no" else _OPEN_INSTRUCTIONS
+    return f"{_with_hint(sample, sample.question)}\n{_instruction(sample, instructions, asked_like)}"
+
+
+def _instruction(sample: Sample, instructions: Mapping[str, str], mode: str) -> str:
+    if not sample.instruction:
+        return instructions[mode]
+    return sample.instruction if mode == "direct" else f"{sample.instruction}\n{instructions[mode]}"
+
+
+def scorable_choices(sample: Sample, mode: str) -> tuple[str, ...]:
+    """Returns the answers whose log-probabilities decide, or nothing where the model has to write: first, or for its scorer."""
+    if mode != "direct" or sample.scorer not in ("", sample.task):
+        return ()
+    if sample.task == "choice":
+        return tuple(sample.options)
+    return ("Yes", "No") if sample.task == "yes_no" else ()
+
+
+def answer_limit(sample: Sample, mode: str, limit: int) -> int:
+    """Returns how many tokens an answer may have: ``limit``, or what boxes take where nothing else is to be written."""
+    if mode != "direct" or sample.localisation is None:
+        return limit
+    return min(limit, _TOKENS_AROUND + _TOKENS_OF_A_BOX * len(sample.localisation.boxes))
+
+
+def _with_hint(sample: Sample, text: str) -> str:
+    return f"Hint: {sample.hint}\n{text}" if sample.hint else text
+
+
+def _listed(options: Mapping[str, str]) -> str:
+    return "".join(f"{letter}. {text}\n" for letter, text in options.items())
+
+
+# Spaces: the coordinates in which one model is told boxes and answers with them.
+
+
+def in_space_of(sample: Sample, convention: str, backend: Backend) -> Sample:
+    """Returns a sample that asks for boxes with the space of a model's convention; any other one as it is.
+
+    What its processor makes of a picture is asked of the backend only where the convention depends on it.
+    """
+    about = sample.localisation
+    if about is None:
+        return sample
+    seen = _seen(backend, about.size) if convention.startswith(RESIZED_PIXELS) else None
+    return dataclasses.replace(sample, localisation=dataclasses.replace(about, space=box_space(convention, about.size, seen)))
+
+
+def _seen(backend: Backend, size: tuple[int, int]) -> tuple[int, int] | None:
+    ask = getattr(backend, "seen_size", None)  # a backend without a processor of its own has none
+    found: tuple[int, int] | None = ask(*size) if callable(ask) else None
+    return found
+
+
+# What the prompts of a box task tell about the boxes that they ask for: computed from the samples, no model is asked.
+
+
+_Named: TypeAlias = tuple[tuple[str, Box], ...]
+_UNKNOWN = (float("nan"),) * 4
+
+
+def told_overlaps(samples: Sequence[Sample]) -> NDArray[np.float64] | None:
+    """Returns the mean overlap that each prompt alone foretells, shape (N,), read-only; None where no boxes are asked for.
+
+    The same from equal samples, whoever keeps them; see :func:`pytest_vlmrobust.metrics.told_overlap`.
+    """
+    asked = [(sample.group or sample.id, about) for sample in samples if (about := sample.localisation)]
+    if not asked or len(asked) != len(samples):
+        return None
+    told = tuple(_shares(about.given, about.size) for _, about in asked)
+    return _overlaps(told, tuple(_shares(about.boxes, about.size) for _, about in asked), tuple(group for group, _ in asked))
+
+
+@lru_cache(maxsize=64)
+def _overlaps(told: tuple[_Named, ...], asked: tuple[_Named, ...], groups: tuple[str, ...]) -> NDArray[np.float64]:
+    found = metrics.told_overlap(_by_name(told), _by_name(asked), groups)
+    found.flags.writeable = False
+    return found
+
+
+def _shares(boxes: Mapping[str, Box], size: tuple[int, int]) -> _Named:
+    """Returns boxes as fractions of a picture."""
+    width, height = size
+    return tuple((name, (x1 / width, y1 / height, x2 / width, y2 / height)) for name, (x1, y1, x2, y2) in sorted(boxes.items()))
+
+
+def _by_name(boxes: Iterable[_Named]) -> dict[str, list[Box]]:
+    """Returns the boxes of all samples by name, NaN where a sample has none."""
+    each = [dict(one) for one in boxes]
+    return {name: [one.get(name, _UNKNOWN) for one in each] for name in sorted({name for one in each for name in one})}

@@ -1,0 +1,134 @@
+"""Preprocessed: small pictures that are padded or enlarged before a model sees them, the settings of Res-Bench's Table 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.perturbations.registry import REGISTRY
+
+from .results import CellResult
+
+PREPROCESSING = "preprocessing"
+"""The family of such steps, and what stands for the settings of Table 3 in a mark."""
+PADDED = {2: (3, 4, 6, 7, 8, 9, 11, 12), 4: (6, 7, 8, 9, 11, 12)}
+"""Twelfths of the size that a picture has before and after padding: 224 and 448 of 1344 pixels, as published."""
+ENLARGED = {2: (4, 8), 4: (8,)}
+"""The same of enlarging, published for super-resolution."""
+TWELFTHS = 12
+_PUBLISHED_EDGE = 1344
+_PADDING = ("pad_white", "pad_zero")
+_PLAIN_ENLARGING = ("upscale_lanczos", "upscale_bicubic")
+
+
+def preprocessing(native_long_edge: int | None = None) -> list[str]:
+    """Returns the settings of Table 3, such as ``resolution:224+pad_white:448``: padding first, then enlarging.
+
+    Enlarging is plain interpolation, and super-resolution where a network of the user's own is registered for it.
+
+    Args:
+        native_long_edge: the long edge in pixels of all pictures of a data set; the published 1344 where nothing is said.
+
+    >>> preprocessing(160)[:2]
+    ['resolution:27+pad_white:40', 'resolution:27+pad_white:53']
+    """
+    edge = native_long_edge or _PUBLISHED_EDGE
+    found = [
+        f"resolution:{twelfths(edge, before)}+{name}:{twelfths(edge, after)}"
+        for names, sizes in ((_PADDING, PADDED), ((*_PLAIN_ENLARGING, *_networks()), ENLARGED))
+        for name in names
+        for before, larger in sizes.items()
+        for after in larger
+        if twelfths(edge, after) > twelfths(edge, before)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def twelfths(edge: int, count: int) -> int:
+    """Returns so many twelfths of a long edge in whole pixels, at least one."""
+    return max(1, round(edge * count / TWELFTHS))
+
+
+def is_preprocessed(setting: Setting) -> bool:
+    """Whether a setting is a rung of the resolution ladder with one step of preprocessing after it."""
+    if setting in (CLEAN, NO_IMAGE) or len(setting.steps) != 2:
+        return False
+    return perturbations.info(str(setting)).family == f"ladder+{PREPROCESSING}"
+
+
+def _networks() -> list[str]:
+    """Returns perturbations of the family that are not built in: super-resolution networks of the user's own."""
+    built_in = (*_PADDING, *_PLAIN_ENLARGING)
+    return [name for name, record in REGISTRY.loaded().items() if record.family == PREPROCESSING and name not in built_in]
+
+
+# Rungs: what a model received of a resolution, which its processor may have undone, or small pictures never had.
+
+
+LADDER_FAMILY = "ladder"
+_LADDERS = ("resolution", "resolution_lanczos")
+_DETAILS = ("image_grid_thw", "visual_tokens")
+"""What backends say about a picture after their processor, the most telling first."""
+
+
+def received(result: CellResult) -> str:
+    """Returns what reached the model of the pictures of a cell; an empty string when it does not say."""
+    kinds = list(dict.fromkeys(_seen(result) or ()))
+    more = f" and {len(kinds) - 1} more" if len(kinds) > 1 else ""
+    return f"{kinds[0]}{more}" if kinds else ""
+
+
+def same_pictures(results: Sequence[CellResult]) -> str:
+    """Returns why a ladder says nothing: all its rungs showed the very same pictures. An empty string where some differ."""
+    alike = list(_by_pictures(results).values())
+    if len(alike) != 1 or len(alike[0]) == 1:
+        return ""
+    return f"all {len(alike[0])} rungs showed the very same pictures, as where none is larger than the lowest rung"
+
+
+def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
+    """Returns which rungs were one: the same pictures, or received by the model as one size, for every picture.
+
+    Where the model does not say what it received, that is said.
+    """
+    alike = list(_by_pictures(results).values())
+    by_grid: dict[tuple[str, ...], list[CellResult]] = {}
+    for rungs in alike:
+        by_grid.setdefault(_seen(rungs[0]) or (), []).append(rungs[0])
+    found = [
+        f"{_named(rungs)} showed the very same pictures, as where none is larger than the lowest of these"
+        for rungs in alike
+        if len(rungs) > 1
+    ]
+    if unknown := by_grid.pop((), []):
+        found.append(f"the model does not say at which size it received {_named(unknown)}: whether these differ is unknown")
+    found += [
+        f"{_named(rungs)} reached the model as one size ({seen[0]}): limits of its processor on size undid them"
+        for seen, rungs in by_grid.items()
+        if len(rungs) > 1
+    ]
+    return tuple(found)
+
+
+def _named(results: Sequence[CellResult]) -> str:
+    return ", ".join(str(result.cell.setting) for result in results)
+
+
+def _by_pictures(results: Sequence[CellResult]) -> dict[tuple[str, ...], list[CellResult]]:
+    """Returns the rungs by the keys of their answers, which tell pictures apart: equal ones asked about the same pixels."""
+    found: dict[tuple[str, ...], list[CellResult]] = {}
+    for result in results:
+        if result.cell.setting.name in _LADDERS:
+            known = result.keys if all(result.keys) else (str(result.cell.setting),)
+            found.setdefault(known, []).append(result)
+    return found
+
+
+def _seen(result: CellResult) -> tuple[str, ...] | None:
+    """Returns what the model received for each answer, ``None`` when it does not say."""
+    for name in _DETAILS:
+        found = [prediction.details.get(name) for prediction in result.predictions]
+        if all(value is not None for value in found):
+            return tuple(f"{name.replace('_', ' ')} {value}" for value in found)
+    return None

@@ -1,0 +1,197 @@
+"""What was answered in one cell, and what it scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.judge.floor import floor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+# Guesses: what an answer without the pictures counts for where none can be read.
+#
+# A model that says "I cannot see an image" is right to do so. Counted as 0, its refusals would make the visual gain larger, and
+# shares of it smaller, than for a model that guesses; left out, the questions that are left would be a selection. So each counts
+# what is had without looking: by a guess, or by the answer that is right most often, where that is better.
+
+
+BLIND_UNPARSED = "blind_unparsed_rate"
+
+
+def is_guess(setting: Setting, sample: Sample, score: Score) -> bool:
+    """Whether a score counts as a guess: an unreadable answer to a question whose pictures were left out.
+
+    A question that has no pictures is asked as it is, also without them: its answer is wrong where it cannot be read.
+    """
+    return setting == NO_IMAGE and score.state == "unparsed" and bool(sample.images)
+
+
+def counted(setting: Setting, samples: Sequence[Sample], scores: Sequence[Score]) -> list[float]:
+    """Returns what the scores of a cell count for in metrics: their values, and what :func:`floor` gives in place of a guess.
+
+    Args:
+        setting: of the cell.
+        samples: what was asked.
+        scores: of each sample those of all its views in a row; NaN where an inference failed, which is no guess.
+    """
+    if setting != NO_IMAGE:
+        return [score.value for score in scores]
+    guessed = [is_guess(setting, sample, score) for sample, score in zip(samples, scores, strict=True)]
+    unseen = floor(samples).scores.tolist() if any(guessed) else [math.nan] * len(samples)
+    return [worth if guess else score.value for guess, worth, score in zip(guessed, unseen, scores, strict=True)]
+
+
+def said_of_guesses(results: Sequence[CellResult]) -> tuple[str, ...]:
+    """Returns, a sentence for each cell, how many answers without the pictures count as guesses; nothing where none do."""
+    return tuple(
+        f"{result.n_guessed} of {result.n_requested} answers of {result.cell.model} without the pictures could not be read and "
+        "count as guesses"
+        for result in results
+        if result.n_guessed
+    )
+
+
+def reads_blind(names: Sequence[str]) -> bool:
+    """Whether one of some metrics compares with answers without the pictures."""
+    known = set(metrics.names())
+    return any(metrics.Needs.NO_IMAGE in metrics.get(name).needs for name in names if name in known)
+
+
+# Stopping: a sample that one patch answers rightly needs no further patch where only its best one counts.
+#
+# No score is above 1, so that the best patch of each sample, and whatever is a function of it, is what it is without stopping.
+
+
+OPTION = "--vlm-patch-stop"
+NEEDS_ALL = f"needs every patch: run without {OPTION}"
+HIGHEST = 1.0
+"""The score that nothing exceeds."""
+UNASKED_STATE = "unasked"
+UNASKED = Score(math.nan, "not asked: an earlier patch was right", None, UNASKED_STATE)
+"""The score of a patch that was not asked about: nothing is known of it."""
+NOT_PREDICTED = Prediction("", UNASKED_STATE)
+
+
+def turns(samples: int, views: int, *, stop: bool) -> Sequence[range]:
+    """Returns which views to ask about together, as indices into those of all samples in a row: all at once, or by position.
+
+    >>> turns(3, 2, stop=True)
+    [range(0, 6, 2), range(1, 6, 2)]
+    """
+    return [range(view, samples * views, views) for view in range(views)] if stop else [range(samples * views)]
+
+
+def best_is_enough(metric: str) -> bool:
+    """Whether a metric is a function of each sample's best patch, or reads no patches."""
+    record = metrics.get(metric)
+    return record.best_patch_is_enough or metrics.Needs.PATCHES not in record.needs
+
+
+def undefined(samples: int) -> Estimate:
+    """Returns the estimate of what a part of the patches says nothing about."""
+    return Estimate(math.nan, samples, valid=False, reason=NEEDS_ALL)
+
+
+def positions(result: CellResult) -> tuple[float, ...]:
+    """Returns the share of right answers that each patch gives alone; nothing for a single view, or where some were not asked."""
+    return metrics.patch_contribution(result.by_view) if result.views > 1 and not result.n_unasked else ()
+
+
+def savings(result: CellResult) -> tuple[str, ...]:
+    """Returns how much stopping saved, where it did."""
+    if not result.n_unasked:
+        return ()
+    total = result.n_requested + result.n_unasked
+    counted = f"{result.n_requested} of {total} patches were asked about, {result.n_unasked} after a right one were not"
+    share = f"{result.n_unasked / total:.0%}"
+    return (f"{result.cell.setting}: {counted} ({share} saved); the share of each position {NEEDS_ALL}",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellResult:
+    """The answers and scores of one cell, in the order of ``samples``; of each sample those to all its views in a row.
+
+    A view that was not asked about, because an earlier one was right, has the score ``UNASKED``.
+    """
+
+    cell: Cell
+    samples: tuple[Sample, ...]
+    predictions: tuple[Prediction, ...]
+    scores: tuple[Score, ...]
+    n_requested: int
+    n_inferred: int
+    seconds: float
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Sample id to what the setting could not do to its pictures."""
+    views: int = 1
+    """How often each sample was asked about."""
+    keys: tuple[str, ...] = ()
+    """The name of each answer in the store; empty for a view that was not asked about."""
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Scores as numbers, shape (N,): of several views the best one's. NaN where an inference failed."""
+        best: NDArray[np.float64] = self.attempts.max(axis=1)  # which keeps NaN: a missing view might have been the best one
+        return best
+
+    @property
+    def by_view(self) -> NDArray[np.float64]:
+        """Scores as numbers, shape (N, views); NaN where an inference failed or none was made.
+
+        What cannot be read counts 0, and without the pictures what a guess does: see :mod:`guesses`.
+        """
+        import numpy as np
+
+        return np.array(counted(self.cell.setting, self.samples, self.scores), float).reshape(len(self.samples), self.views)
+
+    @property
+    def attempts(self) -> NDArray[np.float64]:
+        """As ``by_view``, with 0 where no inference was made: right for the best view of each sample, and for nothing else."""
+        import numpy as np
+
+        unasked = [score.state == UNASKED_STATE for score in self.scores]
+        return np.where(np.reshape(unasked, (len(self.samples), self.views)), 0.0, self.by_view)
+
+    @property
+    def n_unasked(self) -> int:
+        """How many views were not asked about."""
+        return self.count(UNASKED_STATE)
+
+    @property
+    def n_guessed(self) -> int:
+        """How many answers without the pictures count as guesses, because they cannot be read."""
+        pairs = zip(self.samples, self.scores, strict=True) if self.views == 1 else ()
+        return sum(is_guess(self.cell.setting, sample, score) for sample, score in pairs)
+
+    @property
+    def n_unparsed(self) -> int:
+        """How many answers count as wrong, because they cannot be read."""
+        return self.count("unparsed") - self.n_guessed
+
+    @property
+    def texts(self) -> tuple[int, int]:
+        """How many answers say whether the model can be read, and how many of them cannot be.
+
+        Of several views those up to each sample's first right one, asked or not: stopping there changes neither number.
+        """
+        import numpy as np
+
+        states = np.reshape([score.state for score in self.scores], (len(self.samples), self.views))
+        right = self.by_view == HIGHEST
+        counted = (np.cumsum(right, axis=1) - right == 0) & (states != "error")
+        return int(counted.sum()), int((counted & (states == "unparsed")).sum())
+
+    def count(self, state: str) -> int:
+        """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``, ``unasked``)."""
+        return sum(score.state == state for score in self.scores)

@@ -1,0 +1,262 @@
+"""Views: from a sample and a setting to the pixels that are sent, remembered by what they are a function of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.errors import ImageError
+from pytest_vlmrobust.core.fingerprint import derive_seed, fingerprint, pixels_digest
+from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
+from pytest_vlmrobust.store import Pictures, Store
+from pytest_vlmrobust.store.run_directory import file_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+T = TypeVar("T")
+KnownDigests: TypeAlias = Callable[[Iterable[str]], Mapping[str, Sequence[str]]]
+"""From recipes to the digests of the pixels that they gave before, of those that did."""
+
+_RUNG = "resolution"
+"""The setting that shows pictures at a long edge in pixels."""
+_SOURCE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """The pixels of one sample under one setting, and their digests.
+
+    Of a setting that makes several views of a picture (``patches:3``), view after view, in each all pictures of the sample.
+    """
+
+    images: tuple[NDArray[np.uint8], ...]
+    digests: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What the setting could not do to these pictures."""
+
+
+@cache
+def code_digest() -> str:
+    """Returns the SHA-256 of the code and libraries that turn a source picture into a view.
+
+    A recipe remembers which pixels it gave; it may do so only as long as nothing that makes pixels has changed.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(Path(perturbations.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    for package in ("numpy", "opencv-python", "opencv-python-headless", "pillow"):
+        digest.update(f"{package} {_installed(package)}\n".encode())
+    return digest.hexdigest()
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except ModuleNotFoundError:
+        return ""
+
+
+class ViewMaker:
+    """Makes views; safe to use from several threads."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._sources: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
+        self._held = 0
+        self._lock = Lock()
+
+    def recipe(self, sample: Sample, setting: Setting) -> str:
+        """Returns the fingerprint of everything the view is a function of; cheaper than the view."""
+        if setting == NO_IMAGE:
+            return "no image"
+        shown, setting = _begun(sample, setting)
+        steps = perturbations.fingerprint(setting)
+        seed = derive_seed(self._seed, sample.seeded_by or sample.id) if depends_on_seed(setting) else 0
+        chosen = [] if sample.perturbed is None else [list(sample.perturbed)]
+        return fingerprint([code_digest(), steps, seed, [source.identity() for source in shown], *chosen])
+
+    def view(self, sample: Sample, setting: Setting) -> View:
+        """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
+
+        Raises:
+            ImageError: a source picture cannot be read, or the setting cannot be done to it.
+        """
+        if setting == NO_IMAGE:
+            return View((), ())
+        shown, setting = _begun(sample, setting)
+        sources = tuple(self._source(source) for source in shown)
+        if setting == CLEAN:
+            return View(sources, tuple(pixels_digest(image) for image in sources))
+        perturb = perturbations.get(str(setting))
+        seed = derive_seed(self._seed, sample.seeded_by or sample.id)
+        chosen = range(len(sources)) if sample.perturbed is None else sample.perturbed
+        rendered = {}
+        for index in chosen:
+            try:
+                rendered[index] = perturb.render(sources[index], seed=seed)
+            except ImageError as error:
+                where = getattr(shown[index], "where", "")  # file and row, of a picture that comes from a file
+                raise ImageError(f"{f'{where}: ' if where else ''}sample {sample.id!r}: {error}") from error
+        count = view_count(setting)
+        images = tuple(
+            source if index not in rendered else rendered[index].image if count == 1 else rendered[index].image[view]
+            for view in range(count)
+            for index, source in enumerate(sources)
+        )
+        return View(
+            images=images,
+            digests=tuple(pixels_digest(image) for image in images),
+            notes=tuple(dict.fromkeys(note for one in rendered.values() for note in one.notes)),
+        )
+
+    def picture_digests(self, samples: Sequence[Sample], known: KnownDigests) -> dict[str, PictureDigests]:
+        """Returns what tells the pictures of samples from others, by sample id; no picture is read for it.
+
+        Args:
+            samples: those are left out whose clean view was not made before.
+            known: gives the digests of the pixels of recipes, as far as they are known.
+
+        Raises:
+            ImageError: a source picture cannot be found.
+        """
+        recipes = {sample.id: self.recipe(sample, CLEAN) for sample in samples}
+        pixels = known(set(recipes.values()))
+        return {
+            sample.id: PictureDigests(fingerprint([one.identity() for one in sample.images]), fingerprint(list(shown)))
+            for sample in samples
+            if (shown := pixels.get(recipes[sample.id]))
+        }
+
+    def _source(self, source: ImageSource) -> NDArray[np.uint8]:
+        """Returns the source picture, kept for the other settings as long as memory allows."""
+        name = source.identity()
+        with self._lock:
+            if name in self._sources:
+                self._sources.move_to_end(name)
+                return self._sources[name]
+        image = source.load()
+        image.flags.writeable = False
+        with self._lock:
+            if name not in self._sources:
+                self._sources[name] = image
+                self._held += image.nbytes
+            while self._held > _SOURCE_BYTES and len(self._sources) > 1:
+                self._held -= self._sources.popitem(last=False)[1].nbytes
+        return image
+
+
+def _begun(sample: Sample, setting: Setting) -> tuple[tuple[ImageSource, ...], Setting]:
+    """Returns the pictures that a setting begins with, and what of it is left to do to them.
+
+    Where somebody made the pictures of a rung beforehand, its step is done: whatever else a setting does begins with these.
+    """
+    first, *rest = setting.steps
+    rung = first.level if first.name == _RUNG else None
+    made = sample.sizes.get(int(rung)) if rung and rung.isdecimal() else None
+    return (sample.images, setting) if made is None else (made, Setting(tuple(rest)) if rest else CLEAN)
+
+
+def view_count(setting: Setting) -> int:
+    """Returns how many times a sample is asked about under a setting: n * n under ``patches:n``, else once."""
+    return 1 if setting in (CLEAN, NO_IMAGE) else perturbations.info(setting).views
+
+
+def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:
+    """Returns the part that belongs to one of ``count`` views: images, or their digests."""
+    size = len(things) // count
+    return things[view * size : (view + 1) * size]
+
+
+def depends_on_seed(setting: Setting) -> bool:
+    """Whether the pictures of a setting are drawn by chance, so that another seed makes others."""
+    return setting not in (CLEAN, NO_IMAGE) and bool(perturbations.info(str(setting)).stochastic)
+
+
+# Pipeline: views are made on threads while the model works; a bounded number of them waits in memory.
+
+
+AHEAD = 32
+"""Views that may wait, and as many that may be used again: at 1344 x 1008 pixels up to 260 MB."""
+
+
+class Pipeline:
+    """Makes views in order, ahead of whoever takes them."""
+
+    def __init__(self, maker: ViewMaker, *, threads: int) -> None:
+        self._maker = maker
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="vlm-views")
+
+    def views(self, wanted: Sequence[tuple[Sample, Setting, str]]) -> Iterator[View]:
+        """Yields the view of each (sample, setting, recipe), in order; equal recipes in a row are made once.
+
+        Raises:
+            ImageError: a source picture cannot be read; raised when its turn comes.
+        """
+        waiting: deque[Future[View]] = deque()
+        recent: dict[str, Future[View]] = {}
+        rest = iter(wanted)
+        while True:
+            for sample, setting, recipe in islice(rest, AHEAD - len(waiting)):
+                if recipe not in recent:
+                    if len(recent) >= AHEAD:
+                        recent.clear()
+                    recent[recipe] = self._pool.submit(self._maker.view, sample, setting)
+                waiting.append(recent[recipe])
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+
+    def close(self) -> None:
+        """Stops the threads; views not yet begun are dropped."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+# Album: thumbnails of the views of single samples, made again only where there is none yet.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Album:
+    """Finds and makes thumbnails; without ``pictures`` there are none, and with ``read_only`` no new ones."""
+
+    views: ViewMaker
+    store: Store
+    pictures: Pictures | None = None
+    read_only: bool = False
+
+    def files(self, sample: Sample, setting: Setting) -> tuple[str, ...]:
+        """Returns the file of each picture of a view, view after view as in ``View``; empty names where there is no thumbnail.
+
+        Nothing at all where the view has no pictures, or what they were is not known and may not be found out.
+
+        Raises:
+            ImageError: a source picture cannot be read.
+            StoreError: a thumbnail cannot be written.
+        """
+        if self.pictures is None:
+            return ()
+        recipe = self.views.recipe(sample, setting)
+        digests = self.store.get_digests([recipe]).get(recipe, ())
+        missing = not digests or not all(map(self.pictures.has, digests))
+        if missing and not self.read_only:
+            digests = self._made(self.pictures, sample, setting)
+        return tuple(file_name(digest) if self.pictures.has(digest) else "" for digest in digests)
+
+    def _made(self, pictures: Pictures, sample: Sample, setting: Setting) -> tuple[str, ...]:
+        view = self.views.view(sample, setting)
+        for digest, image in zip(view.digests, view.images, strict=True):
+            pictures.add(digest, image)
+        return view.digests

@@ -1,0 +1,205 @@
+"""Pictures of tasks: a collage of k x k, one fitted to a size, and one moved on its canvas, put together when loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.boxes import Box
+from pytest_vlmrobust.core.fingerprint import fingerprint
+from pytest_vlmrobust.core.sample import ImageSource
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+# Fitting: a picture brought to a given size without distortion.
+
+
+VERSION = 1
+"""Changes whenever a pixel changes."""
+_WHITE = 255
+
+
+def fitted(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Returns a picture scaled to fit (Lanczos, as the released code does) and, where its shape is another, centred on white.
+
+    Args:
+        picture: RGB, uint8, shape (H, W, 3).
+        size: width and height that are wanted, in pixels.
+
+    Returns:
+        RGB, uint8, shape (height, width, 3); the very pixels of a picture that has the size.
+    """
+    import numpy as np
+
+    height, width = picture.shape[:2]
+    if (width, height) == size:
+        return picture
+    scale = min(size[0] / width, size[1] / height)
+    inner = (max(1, round(width * scale)), max(1, round(height * scale)))
+    whole = np.full((size[1], size[0], 3), _WHITE, np.uint8)
+    left, top = (size[0] - inner[0]) // 2, (size[1] - inner[1]) // 2
+    whole[top : top + inner[1], left : left + inner[0]] = scaled(picture, inner)
+    return whole
+
+
+def scaled(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Returns a picture (RGB, uint8, shape (H, W, 3)) at exactly ``size``, width and height in pixels (Lanczos)."""
+    import numpy as np
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A picture in another size, made when loaded."""
+
+    image: ImageSource
+    size: tuple[int, int]
+    """Width and height in pixels."""
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns RGB pixels, uint8, shape (height, width, 3).
+
+        Raises:
+            ImageError: the picture cannot be read.
+        """
+        return fitted(self.image.load(), self.size)
+
+    def identity(self) -> str:
+        """Returns what the pixels are a function of; Pillow, which scales them, is part of it.
+
+        Raises:
+            ImageError: as ``load``.
+        """
+        from PIL import __version__
+
+        return fingerprint(["fitted", VERSION, __version__, list(self.size), self.image.identity()])
+
+
+# Collage: k x k pictures as one, put together when loaded.
+
+
+SMALLEST_EDGE = 160
+"""A cell is not made smaller than this, in pixels: a picture that fits is shown as it is."""
+
+
+def cell_size(size: tuple[int, int], side: int) -> tuple[int, int]:
+    """Returns width and height of a cell in a collage of ``side`` x ``side`` pictures of ``size``, in pixels.
+
+    As in the paper the collage is about as large as one picture: a cell's long edge is the picture's divided by ``side``,
+    rounded down, so that four pictures of 1024 px make a collage of 1024 px. It is not less than 160 px, or the picture's own
+    edge where that is shorter, so that four of 160 px make one of 320 px, unscaled.
+
+    >>> cell_size((1024, 1024), 2), cell_size((160, 160), 2), cell_size((1024, 512), 4)
+    ((512, 512), (160, 160), (256, 128))
+    """
+    edge = max(size)
+    scaled = max(edge // side, min(edge, SMALLEST_EDGE))
+    return max(1, size[0] * scaled // edge), max(1, size[1] * scaled // edge)
+
+
+@dataclass(frozen=True, slots=True)
+class Collage:
+    """``side`` x ``side`` pictures, row by row, without gaps, in cells of ``cell`` (width, height) pixels.
+
+    A picture of another size than its cell is fitted into it, see ``fitted``.
+    """
+
+    parts: tuple[ImageSource, ...]
+    side: int
+    cell: tuple[int, int]
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns the collage: RGB, uint8, shape (side * cell height, side * cell width, 3).
+
+        Raises:
+            ImageError: one of the pictures cannot be read.
+        """
+        import numpy as np
+
+        cells = [fitted(part.load(), self.cell) for part in self.parts]
+        rows = (cells[start : start + self.side] for start in range(0, len(cells), self.side))
+        return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
+
+    def identity(self) -> str:
+        """Returns what the pixels are a function of; Pillow, which scales them, is part of it.
+
+        Raises:
+            ImageError: as ``load``.
+        """
+        from PIL import __version__
+
+        facts = [VERSION, __version__, self.side, list(self.cell)]
+        return fingerprint(["collage", *facts, *(part.identity() for part in self.parts)])
+
+
+# Moved pictures: the same picture smaller and elsewhere on a canvas of its own size, put together when loaded.
+
+
+SCALES = (0.6, 0.8)
+"""Smallest and largest size of a moved picture, as a share of its own.
+
+A larger one has less room to move in, and what is small becomes hard to see in a smaller one.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where a picture goes on a canvas of its own size; whole pixels, so that boxes move exactly as the pixels do."""
+
+    canvas: tuple[int, int]
+    """Width and height of the picture, and of the canvas."""
+    size: tuple[int, int]
+    """Width and height of the picture on it."""
+    corner: tuple[int, int]
+    """Left and top edge of the picture on it."""
+
+    def box(self, box: Box) -> Box:
+        """Returns where a box of the picture is on the canvas."""
+        x, y = (small / whole for small, whole in zip(self.size, self.canvas, strict=True))
+        left, top = self.corner
+        return box[0] * x + left, box[1] * y + top, box[2] * x + left, box[3] * y + top
+
+
+def drawn_move(canvas: tuple[int, int], rng: np.random.Generator) -> Move:
+    """Returns a move to a size in ``SCALES`` and a place with all of the picture on the canvas, every one equally likely."""
+    scale = rng.uniform(*SCALES)
+    width, height = (max(1, round(edge * scale)) for edge in canvas)
+    left, top = (int(rng.integers(0, room + 1)) for room in (canvas[0] - width, canvas[1] - height))
+    return Move(canvas, (width, height), (left, top))
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A picture after a move. Around it, its outermost pixels go on to the edges: plain paper stays plain, and no frame shows."""
+
+    image: ImageSource
+    move: Move
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns RGB pixels, uint8, of the shape of the picture.
+
+        Raises:
+            ImageError: the picture cannot be read.
+        """
+        import numpy as np
+
+        small = scaled(self.image.load(), self.move.size)
+        (width, height), (left, top) = self.move.canvas, self.move.corner
+        below, right = height - top - small.shape[0], width - left - small.shape[1]
+        return np.pad(small, ((top, below), (left, right), (0, 0)), mode="edge")
+
+    def identity(self) -> str:
+        """Returns what the pixels are a function of; Pillow, which scales them, is part of it.
+
+        Raises:
+            ImageError: as ``load``.
+        """
+        from PIL import __version__
+
+        place = [list(self.move.canvas), list(self.move.size), list(self.move.corner)]
+        return fingerprint(["moved", VERSION, __version__, place, self.image.identity()])

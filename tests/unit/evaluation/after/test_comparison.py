@@ -1,0 +1,101 @@
+"""Two runs side by side, from their evidence alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.core.errors import DatasetError, UnknownName, UsageError
+from pytest_vlmrobust.evaluation.after.comparison import compare
+from pytest_vlmrobust.metrics.statistics.paired import TangoTest
+from tests.unit.evaluation.conftest import World
+from tests.unit.evaluation.judge.test_baseline import measured, wrong
+
+
+def test_a_run_compared_with_itself_changed_nothing(world: World) -> None:
+    run = measured(world, "one")
+    found = compare(run, run)
+    assert [(one.setting, one.drop.value, one.broken, one.fixed) for one in found.cells] == [
+        (name, 0.0, (), ()) for name in ("clean", "flip_h", "flip_v", "no_image")
+    ]
+    (sweep,) = found.sweeps
+    assert (sweep.settings, sweep.drop.value, found.only_before, found.only_after) == (2, 0.0, (), ())
+
+
+def test_the_worst_comes_first_with_its_interval_and_samples(world: World) -> None:
+    world.model.answer = wrong("flip_h", 5)
+    before = measured(world, "before")
+    world.model.answer, world.model.version = wrong("flip_v", 1, 3), "2"
+    after = measured(world, "after")
+    found = compare(before, after)
+    first, *_, last = found.cells
+    assert (first.name, first.then, first.n) == ("model-data-flip_v", 1.0, 6)
+    assert first.now == pytest.approx(2 / 3)
+    assert (first.broken, first.fixed) == (("q1", "q3"), ())
+    test = TangoTest(np.array([2.0]), np.array([0.0]), np.array([6.0]), math.inf)
+    assert (first.drop.low, first.drop.high) == (test.lower(0.05)[0], test.upper(0.05)[0])
+    assert first.increase is not None
+    assert first.increase.value == pytest.approx(1 / 3)
+    assert (last.name, last.fixed) == ("model-data-flip_h", ("q5",))
+    assert last.drop.value == pytest.approx(-1 / 6)
+    assert found.sweeps[0].drop.value == pytest.approx(1 / 12)
+
+
+def test_clean_cells_have_no_drop_that_could_grow(world: World) -> None:
+    run = measured(world, "one")
+    assert {one.setting: one.increase is None for one in compare(run, run).cells}["clean"]
+
+
+def test_without_a_clean_cell_the_loss_is_still_known(world: World) -> None:
+    run = measured(world, "one", ("flip_v",))
+    (only,) = compare(run, run).cells
+    assert (only.drop.value, only.increase) == (0.0, None)
+
+
+def test_cells_of_one_run_are_named(world: World) -> None:
+    before, after = measured(world, "before", ("clean", "flip_h")), measured(world, "after", ("clean", "flip_v"))
+    found = compare(before, after)
+    assert [one.setting for one in found.cells] == ["clean"]
+    assert (found.only_before, found.only_after, found.sweeps) == (("model-data-flip_h",), ("model-data-flip_v",), ())
+
+
+def test_it_is_json(world: World) -> None:
+    run = measured(world, "one", ("clean",))
+    data = json.loads(json.dumps(compare(run, run).to_dict(), allow_nan=False))
+    assert data["comparison_version"] == 1
+    assert data["models"] == {"model": "model"}
+    assert set(data["cells"][0]) == {
+        *("model", "dataset", "setting", "n", "then", "now", "baseline_drop", "drop_increase", "broken", "fixed")
+    }
+
+
+def test_what_cannot_be_compared_is_refused(world: World) -> None:
+    one = measured(world, "one", ("clean",))
+    with pytest.raises(UsageError, match="have no cell in common"):
+        compare(one, measured(world, "two", ("flip_v",)))
+    with pytest.raises(UnknownName, match=r"--model: unknown model 'modle'\. Did you mean 'model'\?"):
+        compare(one, one, model="modle")
+    world.samples.pop()
+    with pytest.raises(DatasetError, match="cannot be compared on data"):
+        compare(one, measured(world, "three", ("clean",)))
+
+
+def test_runs_about_other_pictures_are_refused(world: World) -> None:
+    before = measured(world, "before")
+    world.samples[2] = replace(world.samples[2], images=world.samples[0].images)
+    with pytest.raises(DatasetError, match=r"1 show other pictures there \(q2\)"):
+        compare(before, measured(world, "after"))
+
+
+def test_that_pictures_could_not_be_compared_is_said(world: World) -> None:
+    before, after = measured(world, "before", ("flip_v",)), measured(world, "after", ("clean", "flip_v"))
+    assert compare(after, after).notes == ()
+    words = "does not say which pictures of data it showed (an older release, or no clean cell): whether they are the same"
+    for pair, lacking in (((before, after), [before]), ((after, before), [before]), ((before, before), [before])):
+        found = compare(*pair)
+        assert [note.startswith(f"{run} {words}") for note, run in zip(found.notes, lacking, strict=True)] == [True]
+        assert found.to_dict()["notes"] == list(found.notes)

@@ -1,0 +1,391 @@
+"""What in a policy can be honoured and is probably not meant."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.errors import PolicyError
+from pytest_vlmrobust.evaluation.after.policy_lint import lint, tighter_than_noise
+from pytest_vlmrobust.evaluation.judge.scopes import KnownNames, known_metrics, known_tests, shipped_tests
+from pytest_vlmrobust.policies import JudgedTest, Policy, Scope, load_policy
+
+TODAY = date(2027, 1, 1)
+WAIVER = "{{id: W1, owner: jo, reason: known, expires: {expires}, metric: {metric}, where: {where}, cap: 60pp}}"
+RULE = "{id: low, metric: accuracy_drop, where: {level: low}, max: 5pp}"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Path:
+    return tmp_path / "p.yaml"
+
+
+def policy_of(path: Path, *rules: str, waivers: tuple[str, ...] = ()) -> Policy:
+    lines = ["version: 1", "rules:", *(f"  - {rule}" for rule in rules)]
+    lines += ["waivers:", *(f"  - {waiver}" for waiver in waivers)] if waivers else []
+    path.write_text("\n".join(lines) + "\n")
+    return load_policy([path], known_metrics=known_metrics(), root=path.parent)
+
+
+def said(policy: Policy, samples: int | None = None) -> list[str]:
+    return [str(finding) for finding in lint(policy, today=TODAY, samples=samples)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        (
+            "{id: a, metric: accuracy_drop, where: {setting: glas_blur}, max: 5pp}",
+            "rule a: setting 'glas_blur' matches no setting that is known. Did you mean 'glass_blur'? A gate refuses it",
+        ),
+        (
+            "{id: a, metric: accuracy_drop, where: {setting: 'fog:lwo'}, max: 5pp}",
+            "rule a: setting 'fog:lwo' matches no setting that is known. Did you mean 'fog:low'? A gate refuses it",
+        ),
+        (
+            "{id: a, metric: accuracy_drop, where: {family: blurr}, max: 5pp}",
+            "rule a: family 'blurr' matches no family that is known. Did you mean 'blur'? A gate refuses it",
+        ),
+        (
+            "{id: a, metric: accuracy_drop, unless: {level: 'hi?'}, max: 5pp}",
+            "rule a: level 'hi?' matches no level that is known. A gate refuses it",
+        ),
+        (
+            "{id: a, metric: pcri, where: {family: blur}, within: [-0.1, 0.1]}",
+            "rule a meets no test: pcri is measured nowhere that its scope admits. See vlmrobust explain pcri",
+        ),
+        (
+            "{id: a, metric: accuracy_drop, where: {setting: clean}, max: 5pp}",
+            "rule a meets no test: accuracy_drop is measured nowhere that its scope admits. See vlmrobust explain accuracy_drop",
+        ),
+        (
+            "{id: a, metric: accuracy_drop, where: {setting: '*_blur'}, unless: {family: [blur, observatory]}, max: 5pp}",
+            "rule a meets no test: accuracy_drop is measured nowhere that its scope admits. See vlmrobust explain accuracy_drop",
+        ),
+        (
+            "{id: a, metric: catastrophic_rate, max: 5%}",
+            "rule a meets no test: no shipped suite measures catastrophic_rate: name it in vlm_metrics of a suite of your own",
+        ),
+    ],
+)
+def test_a_rule_that_nothing_can_meet(write: Path, rule: str, sentence: str) -> None:
+    assert said(policy_of(write, rule)) == [f"p.yaml:3: {sentence}"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "{id: a, metric: accuracy_drop, where: {model: anything, dataset: mine, category: count}, max: 5pp}",
+        "{id: a, metric: accuracy_drop, where: {setting: 'resolution:300'}, max: 5pp}",
+        "{id: a, metric: accuracy_drop, where: {level: '31?'}, max: 5pp}",
+        "{id: a, metric: accuracy_drop, where: {setting: 'fog:low+flip_h'}, max: 5pp}",
+        "{id: a, metric: accuracy_drop, where: {family: blur}, unless: {dataset: mine, setting: '*_blur'}, max: 5pp}",
+        "{id: a, metric: accuracy_drop, where: {family: [blur+binary, 'weather+*']}, max: 5pp}",
+        "{id: a, metric: accuracy_drop, where: {setting: ['*+invert', 'fog:*+flip_h']}, max: 5pp}",
+        "{id: a, metric: identity_drop, where: {setting: observatory_ood}, max: 5pp}",
+        "{id: a, metric: baseline_drop, where: {setting: fog}, max: 2pp}",
+        "{id: a, metric: drop_increase, max: 2pp}",
+        "{id: a, metric: resolution_accuracy.macro, min: 50%, judge: point}",
+    ],
+)
+def test_a_rule_that_something_may_meet(write: Path, rule: str) -> None:
+    assert said(policy_of(write, rule)) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        (
+            "metric: accuracy_drop, max: 100pp",
+            "rule a (accuracy_drop <= 1) can never fail: no value of accuracy_drop lies beyond",
+        ),
+        (
+            "metric: visual_gain, min: -1.0",
+            "rule a (visual_gain >= -1) can never fail: no value of visual_gain lies beyond. Tight",
+        ),
+        ("metric: accuracy, within: [0, 100%]", "rule a (accuracy in 0..1) can never fail: no value of accuracy lies beyond"),
+        ("metric: transfer_retention, min: 0", "rule a (transfer_retention >= 0) can never fail"),
+        (
+            "metric: accuracy, min: 100%",
+            (
+                "rule a (accuracy >= 1) can hardly ever pass: it admits nothing but the end of what accuracy can be, and judges "
+                "the interval, which is wider. Loosen it, or judge: point"
+            ),
+        ),
+        ("metric: harmful_flip_rate, max: 0", "rule a (harmful_flip_rate <= 0) can hardly ever pass"),
+    ],
+)
+def test_a_bound_that_decides_nothing(write: Path, rule: str, sentence: str) -> None:
+    (found,) = said(policy_of(write, f"{{id: a, {rule}}}"))
+    assert found.startswith(f"p.yaml:3: {sentence}")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "metric: accuracy_drop, max: 99pp",
+        "metric: relative_corruption_error, max: 900%",
+        "metric: accuracy, min: 100%, judge: point",
+        "metric: accuracy_drop, within: [-100pp, 5pp]",
+    ],
+)
+def test_a_bound_that_may_decide(write: Path, rule: str) -> None:
+    assert said(policy_of(write, f"{{id: a, {rule}}}")) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "where"),
+    [
+        (
+            "metric: pcri_excess, min: -0.1",
+            {"options": 2},
+            "at patches:3 among 2 options: no outcome gives a value outside -0.004",
+        ),
+        (
+            "metric: pcri_excess, min: -0.1",
+            {"options": 2, "clean": 0.6},
+            "at patches:3 among 2 options: no outcome gives a value outside -0.004",
+        ),
+        (
+            "metric: pcri_excess, min: -0.01, where: {setting: 'patches:4'}",
+            {"options": 2},
+            "at patches:4 among 2 options: no outcome gives a value outside -0.000",
+        ),
+    ],
+)
+def test_a_bound_that_no_outcome_could_break_at_hand_is_refused(
+    write: Path, rule: str, facts: dict[str, float], where: str
+) -> None:
+    policy = policy_of(write, f"{{id: a, {rule}}}")
+    (finding,) = lint(policy, today=TODAY, **facts)  # type: ignore[arg-type]
+    assert finding.refused
+    assert f"can never fail {where}" in finding.text
+    assert not [one for one in lint(policy, today=TODAY) if one.refused]
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "where"),
+    [
+        (
+            "metric: pcri_excess, min: -0.1",
+            {"options": 4, "clean": 0.6},
+            "at patches:3 among 4 options at a clean accuracy of 0.6",
+        ),
+        (
+            "metric: pcri_matched, min: -0.1",
+            {"clean": 0.95},
+            "at patches:2 at a clean accuracy of 0.95: no outcome gives a value",
+        ),
+        (
+            "metric: rci, min: -0.30",
+            {"clean": 0.8},
+            "at patches:2 at a clean accuracy of 0.8: no outcome gives a value outside -0.250",
+        ),
+        (
+            "metric: accuracy_drop, max: 90pp",
+            {"clean": 0.8},
+            "at a clean accuracy of 0.8: no outcome gives a value outside -0.200",
+        ),
+    ],
+)
+def test_a_bound_that_a_good_model_cannot_break_is_noted(write: Path, rule: str, facts: dict[str, float], where: str) -> None:
+    """A model that is right more often has less to be distracted from; other models break such a bound."""
+    (finding,) = lint(policy_of(write, f"{{id: a, {rule}}}"), today=TODAY, **facts)  # type: ignore[arg-type]
+    assert (finding.refused, finding.noted) == (False, True)
+    assert finding.text.startswith("this model cannot break rule a (")
+    assert where in finding.text
+    assert lint(policy_of(write, f"{{id: a, tier: warn, {rule}}}"), today=TODAY, **facts) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts"),
+    [
+        ("metric: pcri_excess, min: -0.1", {"options": math.inf, "clean": 0.6}),
+        ("metric: pcri_excess, min: -0.1, where: {setting: 'patches:2'}", {"options": 4, "clean": 0.6}),
+        ("metric: pcri_matched, min: -0.1", {"options": 2, "clean": 0.9}),
+        ("metric: pcri, within: [-1, 0.5]", {"clean": 0.8}),
+        ("metric: accuracy_drop, max: 20pp", {"clean": 0.8}),
+        ("metric: accuracy, where: {setting: clean}, min: 80%", {"options": 2, "clean": 0.9}),
+    ],
+)
+def test_a_bound_that_some_outcome_breaks_is_not(write: Path, rule: str, facts: dict[str, float]) -> None:
+    policy = policy_of(write, f"{{id: a, {rule}}}")
+    assert lint(policy, today=TODAY, **facts) == []  # type: ignore[arg-type]
+
+
+def test_a_rule_that_only_warns_is_not_refused(write: Path) -> None:
+    policy = policy_of(write, "{id: a, metric: accuracy_drop, max: 100pp, tier: warn}")
+    (finding,) = lint(policy, today=TODAY)
+    assert not finding.refused
+
+
+@pytest.mark.parametrize("name", ["pcri_split", "pcri_placebo"])
+def test_what_no_run_measures_cannot_be_gated(write: Path, name: str) -> None:
+    with pytest.raises(PolicyError, match=rf"p\.yaml:\d: rules\[1\]\.metric is '{name}', which no run measures: it needs"):
+        policy_of(write, f"{{id: a, metric: {name}, min: 0}}")
+
+
+def test_a_budget_that_admits_everything(write: Path) -> None:
+    write.write_text(f"version: 1\nbudgets: {{max_unparsed_rate: 100%, max_error_rate: 99%}}\nrules: [{RULE}]\n")
+    policy = load_policy([write], known_metrics=known_metrics(), root=write.parent)
+    assert said(policy) == ["p.yaml:2: budget max_unparsed_rate of 100% can never be broken: no rate is above it. Lower it"]
+
+
+def test_a_budget_that_a_later_file_loosens(write: Path) -> None:
+    policy_of(write, RULE)
+    later = write.with_name("q.yaml")
+    for share, expected in (("99%", ["5% becomes 99% (looser)"]), ("4%", [])):
+        later.write_text(f"version: 1\nbudgets: {{max_unparsed_rate: {share}}}\n")
+        policy = load_policy([write, later], known_metrics=known_metrics(), root=write.parent)
+        prefix = "q.yaml:2: budget max_unparsed_rate (built-in default) is replaced by q.yaml:2: "
+        assert said(policy) == [f"{prefix}{change}. Look whether that is meant" for change in expected]
+
+
+def test_a_rule_that_a_later_file_loosens(write: Path) -> None:
+    policy_of(write, RULE)
+    later = write.with_name("q.yaml")
+    for bound, expected in (("9pp", ["accuracy_drop <= 0.05 becomes <= 0.09 (looser)"]), ("4pp", [])):
+        later.write_text(f"version: 1\nrules:\n  - {RULE.replace('5pp', bound)}\n")
+        policy = load_policy([write, later], known_metrics=known_metrics(), root=write.parent)
+        prefix = "q.yaml:3: rule low of p.yaml:3 is replaced by q.yaml:3: "
+        assert said(policy) == [f"{prefix}{change}. Look whether that is meant" for change in expected]
+
+
+@pytest.mark.parametrize(
+    ("metric", "rule", "cap", "everything"),
+    [
+        ("accuracy_drop", "max: 5pp", "100pp", True),
+        ("accuracy_drop", "max: 5pp", "99pp", False),
+        ("accuracy", "min: 50%", "0", True),
+        ("accuracy", "min: 50%", "1%", False),
+        ("visual_gain", "min: 50%", "-100%", True),
+        ("relative_corruption_error", "max: 50%", "9900%", False),
+    ],
+)
+def test_a_waiver_that_covers_every_breach(write: Path, metric: str, rule: str, cap: str, *, everything: bool) -> None:
+    waiver = WAIVER.format(expires="2027-03-01", metric=metric, where="{model: m}").replace("60pp", cap)
+    found = said(policy_of(write, f"{{id: a, metric: {metric}, {rule}}}", waivers=(waiver,)))
+    sentence = f"p.yaml:5: waiver W1 of jo covers every breach: {metric} is never worse than its cap of "
+    assert [text.startswith(sentence) for text in found] == [True] * everything
+
+
+def test_of_two_rules_on_the_same_tests_the_looser_never_decides(write: Path) -> None:
+    looser = "{id: loose, metric: accuracy_drop, where: {level: low}, max: 10pp}"
+    expected = (
+        "rule loose (accuracy_drop 0.1) never decides: rule low (p.yaml:{}) asks as much or more of the same tests. "
+        "Remove one of them"
+    )
+    assert said(policy_of(write, RULE, looser)) == [f"p.yaml:4: {expected.format(3)}"]
+    assert said(policy_of(write, looser, RULE)) == [f"p.yaml:3: {expected.format(4)}"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "{id: b, metric: accuracy_drop, where: {level: mid}, max: 10pp}",
+        "{id: b, metric: accuracy_drop, where: {level: low}, max: 10pp, judge: point}",
+        "{id: b, metric: accuracy_drop, where: {level: low}, unless: {setting: fog}, max: 10pp}",
+        "{id: b, metric: harmful_flip_rate, where: {level: low}, max: 10pp}",
+        "{id: b, metric: accuracy_drop, where: {level: low}, within: [-3pp, 10pp]}",
+    ],
+)
+def test_two_rules_that_may_both_decide(write: Path, other: str) -> None:
+    assert said(policy_of(write, RULE, other)) == []
+
+
+@pytest.mark.parametrize(
+    ("expires", "metric", "where", "sentences"),
+    [
+        ("2027-03-01", "accuracy_drop", "{setting: fog}", []),
+        (
+            "2027-03-01",
+            "accuracy_drop",
+            "{setting: 'fog:high'}",
+            ["covers nothing: no rule that blocks is about accuracy_drop there."],
+        ),
+        ("2027-03-01", "accuracy", "{setting: fog}", ["covers nothing: no rule that blocks is about accuracy there. Remove it"]),
+        (
+            "2026-12-31",
+            "accuracy_drop",
+            "{setting: fog}",
+            ["expired on 2026-12-31, so that breaches fail again: renew or remove it"],
+        ),
+        ("2027-01-01", "accuracy_drop", "{setting: fog}", ["expires on 2027-01-01, in 0 days: mend what it covers, or renew it"]),
+        ("2027-01-31", "accuracy_drop", "{setting: fog}", ["expires on 2027-01-31, in 30 days"]),
+        ("2027-02-01", "accuracy_drop", "{setting: fog}", []),
+        ("2031-12-31", "accuracy_drop", "{setting: fog}", []),
+        (
+            "2032-01-03",
+            "accuracy_drop",
+            "{setting: fog}",
+            ["expires on 2032-01-03, in 5 years: as good as never. Give it a day on"],
+        ),
+        ("9999-12-31", "accuracy_drop", "{setting: fog}", ["expires on 9999-12-31, in 7972 years: as good as never"]),
+        (
+            "2027-03-01",
+            "accuracy_drop",
+            "{setting: [fog, fogg]}",
+            ["setting 'fogg' matches no setting that is known. Did you mean 'fog'? A gate refuses it"],
+        ),
+    ],
+)
+def test_waivers(write: Path, expires: str, metric: str, where: str, sentences: list[str]) -> None:
+    waiver = WAIVER.format(expires=expires, metric=metric, where=where)
+    found = said(policy_of(write, RULE, waivers=(waiver,)))
+    assert len(found) == len(sentences)
+    for sentence, text in zip(sentences, found, strict=True):
+        assert text.startswith("p.yaml:5: waiver W1 of jo")
+        assert sentence in text
+
+
+def test_a_waiver_of_a_rule_that_only_warns_covers_nothing(write: Path) -> None:
+    waiver = WAIVER.format(expires="2027-03-01", metric="accuracy_drop", where="{setting: fog}")
+    (found,) = said(policy_of(write, RULE.replace("max", "tier: warn, max"), waivers=(waiver,)))
+    assert "covers nothing" in found
+
+
+def test_samples_that_decide_too_little(write: Path) -> None:
+    policy = policy_of(write, RULE, "{id: own, metric: worst_case_drop, where: {model: m, dataset: mine}, max: 34pp}")
+    assert said(policy, samples=2000) == []
+    (found,) = said(policy, samples=100)
+    assert found.startswith("p.yaml:3: 100 independent samples hardly decide rule low (accuracy_drop <= 0.05, p.yaml:3)")
+    assert found.endswith("; about 400 would do")  # under the 42 low settings of the shipped suite
+    assert len(said(policy, samples=10)) == 2
+
+
+def test_bounds_within_the_noise_of_the_same_model(write: Path) -> None:
+    policy = policy_of(
+        write,
+        RULE,
+        "{id: worst, metric: worst_case_drop, max: 34pp}",
+        "{id: pcri, metric: pcri, min: -10%}",
+        "{id: clean, metric: clean_accuracy, min: 80%}",
+    )
+    floors = {"accuracy_drop": 0.06, "worst_case_drop": 0.06, "clean_accuracy": 0.5}
+    (found,) = tighter_than_noise(policy.rules, floors)
+    assert str(found) == (
+        "p.yaml:3: rule low (accuracy_drop 0.05) is tighter than the noise of 0.06 that was measured: "
+        "the same model may break it by chance. Loosen it, or make inference repeatable"
+    )
+    assert tighter_than_noise(policy.rules, {"accuracy_drop": 0.05}) == []
+    assert tighter_than_noise(policy.rules, {}) == []
+
+
+def test_what_the_shipped_suites_measure() -> None:
+    tests = shipped_tests()
+    low = {test.setting for test in tests if (test.metric, test.level, test.dataset) == ("accuracy_drop", "low", "any")}
+    assert len(low) == 42
+    assert {test.setting for test in tests if test.metric == "identity_drop"} == {"observatory_id", "observatory_ood"}
+    assert {test.dataset for test in tests if test.metric == "split_position_gap"} == {"any.pointing"}
+    assert {test.level for test in tests if test.metric == "pcri"} == {"2", "3", "4", "5"}
+    assert tests < known_tests()
+
+
+def test_names_of_the_run_are_known() -> None:
+    planned = [JudgedTest("m", "d", "accuracy_drop", "mine:7", "own", "7")]
+    scope = Scope(setting=("mine",), family=("own",), level=("7",))
+    assert KnownNames.of(planned).unknown_globs(scope) == []
+    assert len(KnownNames.of().unknown_globs(scope)) == 2  # there may be a size of 7 pixels

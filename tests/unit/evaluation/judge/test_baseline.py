@@ -1,0 +1,243 @@
+"""An earlier run that cells are compared with: the same samples or nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.cell import Setting, SweepMetric
+from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.policies import load_policy
+from pytest_vlmrobust.store import Evidence
+from tests.unit.evaluation.conftest import TODAY, MemoryImage, World, cell, picture, sample
+
+SETTINGS = ("clean", "no_image", "flip_h", "flip_v")
+RULES = """
+version: 1
+defaults: {judge: point}
+rules:
+  - {id: loss, metric: baseline_drop, max: 10pp}
+  - {id: mean, metric: mean_baseline_drop, max: 10pp}
+"""
+
+
+def wrong(setting: str, *numbers: int) -> Callable[[Request], str | Prediction]:
+    """Answers B (right) but for some samples under a setting."""
+    ids = {f"q{number}" for number in numbers}
+    return lambda request: "A" if request.setting == setting and request.sample_id in ids else "B"
+
+
+def measured(world: World, run: str, settings: tuple[str, ...] = SETTINGS) -> Path:
+    return world.measured(run, settings)
+
+
+def judged(world: World, baseline: Path) -> Judge:
+    file = world.directory / "policy.yaml"
+    file.write_text(RULES, encoding="utf-8")
+    policy = load_policy([file], known_metrics=known_metrics(), root=world.directory)
+    found = Baseline.open(baseline)
+    world.kept.append(found.evidence)
+    return Judge(world.witnessed("now"), dict.fromkeys(world.refs, policy), TODAY, baseline=found)
+
+
+def measure(record: Record, metric: str) -> Measure:
+    (found,) = [one for one in record.measures if one.metric == metric]
+    return found
+
+
+def test_the_same_answers_lose_nothing(world: World) -> None:
+    record = judged(world, measured(world, "then")).cell(cell("flip_v"))
+    assert measure(record, "baseline_drop").value == measure(record, "drop_increase").value == 0.0
+    assert (record.broken, record.fixed, record.outcome) == ((), (), Outcome.PASS)
+
+
+def test_what_broke_and_what_was_fixed_is_named(world: World) -> None:
+    world.model.answer = wrong("flip_v", 0)
+    then = measured(world, "then")
+    world.model.answer, world.model.version = wrong("flip_v", 2, 4), "2"
+    record = judged(world, then).cell(cell("flip_v"))
+    assert (record.broken, record.fixed) == (("q2", "q4"), ("q0",))
+    assert measure(record, "baseline_drop").value == pytest.approx(1 / 6)
+    assert (record.outcome, measure(record, "baseline_drop").rule) == (Outcome.FAIL, "loss")
+
+
+def test_a_loss_of_the_clean_cell_is_no_growth_of_a_drop(world: World) -> None:
+    then = measured(world, "then")
+    world.model.version = "2"
+    world.model.answer = lambda request: "A" if request.sample_id == "q1" else "B"
+    record = judged(world, then).cell(cell("flip_v"))
+    assert measure(record, "baseline_drop").value == pytest.approx(1 / 6)
+    assert measure(record, "drop_increase").value == 0.0
+
+
+def test_the_mean_over_settings_is_judged(world: World) -> None:
+    then = measured(world, "then")
+    world.model.answer, world.model.version = wrong("flip_v", 0, 1, 2), "2"
+    settings = [Setting.parse(name) for name in ("flip_h", "flip_v")]
+    record = judged(world, then).sweep(SweepMetric("model", "data", "mean_baseline_drop"), settings)
+    assert measure(record, "mean_baseline_drop").value == pytest.approx(0.25)
+    assert record.outcome is Outcome.FAIL
+
+
+def test_a_setting_that_was_not_measured_then_is_not_applicable(world: World) -> None:
+    judge = judged(world, measured(world, "then", ("clean", "no_image", "flip_h")))
+    record = judge.cell(cell("flip_v"))
+    found = measure(record, "baseline_drop")
+    assert found.outcome is Outcome.NOT_APPLICABLE
+    assert math.isnan(found.value)
+    assert "the baseline did not measure data under flip_v" in found.reason
+    settings = [Setting.parse(name) for name in ("flip_h", "flip_v")]
+    mean = judge.sweep(SweepMetric("model", "data", "mean_baseline_drop"), settings)
+    assert mean.outcome is Outcome.NOT_APPLICABLE
+    assert "the baseline did not measure flip_v" in mean.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda samples: samples[:-1], "1 are only there \\(q5\\)"),
+        (lambda samples: [*samples, sample(9)], "1 are not in the baseline \\(q9\\)"),
+        (
+            lambda samples: [dataclasses.replace(samples[0], question="Another one?"), *samples[1:]],
+            "1 ask something else there \\(q0\\)",
+        ),
+    ],
+    ids=["fewer", "more", "changed"],
+)
+def test_other_samples_are_refused(world: World, change: Callable[[list[object]], list[object]], words: str) -> None:
+    then = measured(world, "then")
+    world.samples[:] = change(list(world.samples))  # type: ignore[assignment]
+    with pytest.raises(DatasetError, match=f"the baseline cannot be compared on data: .*{words}.*the same --vlm-sample"):
+        judged(world, then).cell(cell("flip_v"))
+
+
+class Elsewhere(MemoryImage):
+    """The same pixels under another identity, as a picture has that was packed otherwise."""
+
+    def identity(self) -> str:
+        return f"elsewhere {super().identity()}"
+
+
+class Decoded(MemoryImage):
+    """Other pixels under the same identity, as a picture has that another release of a decoder reads."""
+
+    def load(self) -> NDArray[np.uint8]:
+        return super().load() ^ np.uint8(1)
+
+
+def test_exchanged_pictures_are_refused_and_named(world: World) -> None:
+    then = measured(world, "then")
+    world.samples[1], world.samples[4] = (
+        dataclasses.replace(world.samples[one], images=world.samples[other].images) for one, other in ((1, 4), (4, 1))
+    )
+    judge = judged(world, then)
+    words = (
+        r"of 6 samples here, 2 show other pictures there \(q1, q4\)\. Expected .* the same pictures, and the same --vlm-sample\. "
+        "Where questions or pictures were changed on purpose, run the earlier model on them and compare with that run"
+    )
+    settings = [Setting.parse("flip_v")]
+    with pytest.raises(DatasetError, match=words):
+        judge.cell(cell("flip_v"))
+    with pytest.raises(DatasetError, match=words):
+        judge.cell(cell("clean"))
+    with pytest.raises(DatasetError, match=words):
+        judge.sweep(SweepMetric("model", "data", "mean_baseline_drop"), settings)
+
+
+@pytest.mark.parametrize("kind", [Elsewhere, Decoded])
+def test_the_same_pictures_may_lie_elsewhere_or_be_decoded_otherwise(world: World, kind: type[MemoryImage]) -> None:
+    then = measured(world, "then")
+    world.samples[:] = [
+        dataclasses.replace(one, images=(kind(picture(number)),), category="renamed") for number, one in enumerate(world.samples)
+    ]
+    record = judged(world, then).cell(cell("flip_v"))
+    assert (measure(record, "baseline_drop").value, record.outcome) == (0.0, Outcome.PASS)
+
+
+def test_part_of_the_samples_has_the_same_digests_as_all(world: World) -> None:
+    everything = world.witnessed("all")
+    everything.result(cell("clean"))
+    del world.samples[3:]
+    part = world.witnessed("part")
+    part.result(cell("clean"))
+    assert {name: everything.pictures("data")[name] for name in ("q0", "q1", "q2")} == part.pictures("data")
+
+
+def test_digests_of_pictures_are_known_once_they_were_shown_and_cost_no_reading(world: World) -> None:
+    evaluator = world.witnessed("run")
+    evaluator.result(cell("no_image"))
+    assert evaluator.pictures("data") == world.kept[0].pictures("data") == {}
+    evaluator.result(cell("clean"))
+    loaded = [one.images[0].loaded for one in world.samples]  # type: ignore[attr-defined]
+    assert len(evaluator.pictures("data")) == 6
+    assert evaluator.pictures("data") is evaluator.pictures("data")
+    assert world.kept[0].pictures("data") == evaluator.pictures("data")
+    assert [one.images[0].loaded for one in world.samples] == loaded  # type: ignore[attr-defined]
+
+
+def test_a_baseline_that_does_not_say_what_it_showed_is_compared_all_the_same(world: World) -> None:
+    then = measured(world, "then")
+    with sqlite3.connect(then / "predictions.sqlite") as evidence:
+        evidence.execute("drop table pictures")
+    evidence.close()
+    world.samples[0] = dataclasses.replace(world.samples[0], images=world.samples[1].images)
+    judge = judged(world, then)
+    assert judge.baseline is not None
+    assert judge.baseline.without_pictures == ("data",)
+    assert judge.cell(cell("flip_v")).outcome is Outcome.PASS
+
+
+def test_the_order_of_samples_does_not_matter(world: World) -> None:
+    world.model.answer = wrong("flip_v", 0)
+    then = measured(world, "then")
+    world.samples.reverse()
+    record = judged(world, then).cell(cell("flip_v"))
+    assert (measure(record, "baseline_drop").value, record.broken, record.fixed) == (0.0, (), ())
+
+
+def test_a_failed_inference_is_neither_broken_nor_fixed(world: World) -> None:
+    then = measured(world, "then")
+    world.model.version = "2"
+    world.model.answer = lambda r: failed_prediction("down") if (r.setting, r.sample_id) == ("flip_v", "q1") else "B"
+    record = judged(world, then).cell(cell("flip_v"))
+    assert math.isnan(measure(record, "baseline_drop").value)
+    assert (record.broken, record.fixed) == ((), ())
+
+
+def test_models_are_matched_by_name_or_because_there_is_only_one(world: World) -> None:
+    world.refs = {name: dataclasses.replace(world.refs["model"], name=name) for name in ("a", "b")}
+    both = Baseline.open(measured(world, "two", ("clean",)))
+    assert both.model("b") == "b"
+    with pytest.raises(UsageError, match=r"the baseline has no model 'c'.* It has: a, b"):
+        both.model("c")
+    world.refs = {"a": world.refs["a"]}
+    assert Baseline.open(measured(world, "one", ("clean",))).model("c") == "a"
+
+
+def test_a_directory_without_evidence_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"holds no predictions\.sqlite: expected the directory of a run"):
+        Baseline.open(tmp_path)
+    Evidence.open(tmp_path).close()
+    with pytest.raises(UsageError, match="the run measured nothing that could be compared with"):
+        Baseline.open(tmp_path)
+
+
+def test_the_comparison_is_planned_only_with_a_baseline() -> None:
+    names = {test.metric for test in judged_tests(cell("flip_v"))}
+    more = {test.metric for test in judged_tests(cell("flip_v"), baseline=True)}
+    assert more - names == {"baseline_drop", "drop_increase"}

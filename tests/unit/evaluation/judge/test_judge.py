@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.cell import Setting, SweepMetric
+from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.measurements import Asked, judged_tests
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.policies import JudgedTest, Policy, load_policy
+from tests.unit.evaluation.conftest import MemoryImage, World, cell, sample
+
+Made = Callable[..., Judge]
+TODAY = date(2026, 6, 1)
+FLIPS = [Setting.parse("flip_h"), Setting.parse("flip_v")]
+
+
+@pytest.fixture
+def judge(world: World, tmp_path: Path) -> Made:
+    """Makes a judge over the world with the rules of a thresholds file."""
+    file = tmp_path / "policy.yaml"
+
+    def made(*rules: str, more: str = "", reference: str | None = None, judge: str = "point") -> Judge:
+        listed = "".join(f"  - {rule}\n" for rule in rules)
+        file.write_text(f"version: 1\nrules:\n{listed}defaults: {{judge: {judge}}}\n{more}", encoding="utf-8")
+        policy = load_policy([file], known_metrics=known_metrics(), root=tmp_path)
+        return Judge(world.evaluator(), dict.fromkeys(world.refs, policy), TODAY, reference)
+
+    return made
+
+
+def answers(**wrong: Sequence[int]) -> Callable[[Request], str | Prediction]:
+    """Answers B (right), but A (wrong) about samples by number under a setting; ``_`` stands for ``:`` nowhere."""
+    listed = {name: {f"q{number}" for number in numbers} for name, numbers in wrong.items()}
+    return lambda request: "A" if request.sample_id in listed.get(request.setting, set()) else "B"
+
+
+def measure(record: Record, metric: str, category: str = "") -> Measure:
+    (found,) = [one for one in record.measures if (one.metric, one.category) == (metric, category)]
+    return found
+
+
+DROP = "{id: drop, metric: accuracy_drop, max: 20pp}"
+
+
+def test_a_cell_that_keeps_its_bound(world: World, judge: Made) -> None:
+    world.model.answer = answers(no_image=range(6), flip_v=[3])
+    record = judge(DROP).cell(cell("flip_v"))
+    assert (record.test, record.id, record.setting, record.family, record.level) == (
+        "cell",
+        "model-data-flip_v",
+        "flip_v",
+        "binary",
+        "",
+    )
+    assert record.outcome is Outcome.PASS
+    drop = measure(record, "accuracy_drop")
+    assert drop.value == pytest.approx(1 / 6)
+    assert drop.low < drop.value < drop.high
+    assert (drop.n, drop.threshold, drop.rule, drop.source) == (6, "0.2", "drop", "policy.yaml:3")
+    assert measure(record, "relative_corruption_error").value == pytest.approx(1 / 6)
+    assert (record.n, record.n_requested, record.n_unparsed, record.n_errors) == (6, 6, 0, 0)
+    assert record.worst == ("q3",)
+    assert len(record.policy_sha256) == 64
+
+
+def test_a_broken_bound_says_by_how_much(world: World, judge: Made) -> None:
+    world.model.answer = answers(flip_v=[1, 2, 3])
+    record = judge(DROP).cell(cell("flip_v"))
+    assert record.outcome is Outcome.FAIL
+    assert record.reason == "accuracy_drop 0.500 > 0.200 (rule drop, policy.yaml:3)"
+
+
+def test_levels_and_families_reach_the_rules(judge: Made) -> None:
+    rules = (
+        "{id: low, metric: accuracy_drop, where: {level: low}, max: 1pp}",
+        "{id: blur, metric: accuracy, where: {family: blur}, min: 1%}",
+    )
+    record = judge(*rules).cell(cell("gaussian_blur:low"))
+    assert (record.family, record.level) == ("blur", "low")
+    assert {one.rule for one in record.measures if one.rule} == {"low", "blur"}
+    assert judge(*rules).cell(cell("fog:mid")).outcome is Outcome.MEASURED
+
+
+@pytest.mark.parametrize("setting", ["clean", "no_image"])
+def test_a_baseline_is_measured_by_its_accuracy_alone(world: World, judge: Made, setting: str) -> None:
+    world.model.answer = answers(no_image=range(6))
+    record = judge(DROP, "{id: bad, metric: accuracy_drop, where: {category: even}, max: 5pp}").cell(cell(setting))
+    assert [one.metric for one in record.measures] == ["accuracy"]
+    assert record.outcome is Outcome.MEASURED
+
+
+def test_without_a_rule_nothing_passes(judge: Made) -> None:
+    record = judge("{id: other, metric: worst_case_drop, max: 5pp}").cell(cell("flip_v"))
+    assert record.outcome is Outcome.MEASURED
+    assert "no rule applies" in record.reason
+
+
+def test_an_undefined_value_never_passes(world: World, judge: Made) -> None:
+    """Without any benefit of seeing, the relative error has no meaning."""
+    rule = "{id: r, metric: relative_corruption_error, max: 100%}"
+    record = judge(rule).cell(cell("flip_v"))
+    value = measure(record, "relative_corruption_error")
+    assert math.isnan(value.value)
+    assert record.outcome in (Outcome.NOT_APPLICABLE, Outcome.INCONCLUSIVE)
+    assert value.outcome is record.outcome
+    assert record.reason
+
+
+def test_failed_inferences_never_pass(world: World, judge: Made) -> None:
+    world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
+    generous = "budgets: {max_error_rate: 50%}\n"
+    record = judge(DROP, more=generous).cell(cell("flip_v"))
+    assert math.isnan(measure(record, "accuracy_drop").value)
+    assert record.outcome is Outcome.INCONCLUSIVE
+    assert (record.n, record.n_errors) == (5, 1)
+    assert math.isnan(record.categories["even"])
+    assert record.categories["odd"] == 1.0
+
+
+def test_the_error_budget_is_an_error_of_the_gate(world: World, judge: Made) -> None:
+    world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
+    record = judge(DROP).cell(cell("flip_v"))
+    assert record.outcome is Outcome.ERROR
+    rate = measure(record, "error_rate")
+    assert rate.value == pytest.approx(1 / 6)
+    assert (rate.n, rate.rule) == (6, "max_error_rate")
+    assert "1 of 6 inferences without an answer" in record.reason
+
+
+def test_the_budget_of_unreadable_answers_is_a_failure_of_the_model(world: World, judge: Made) -> None:
+    world.model.answer = lambda request: "I could not possibly say." if request.sample_id == "q2" else "B"
+    record = judge("{id: drop, metric: accuracy_drop, max: 90pp}").cell(cell("flip_v"))
+    assert record.outcome is Outcome.FAIL
+    rate = measure(record, "unparsed_rate")
+    assert rate.value == pytest.approx(1 / 6)
+    assert (rate.n, rate.threshold) == (6, "0.05")
+    assert record.n_unparsed == 1
+
+
+def test_when_no_inference_worked_nothing_was_measured(world: World, judge: Made) -> None:
+    world.model.answer = lambda _request: failed_prediction("down")
+    record = judge(DROP).cell(cell("flip_v"))
+    assert record.outcome is Outcome.ERROR
+    assert "no sample was scored" in record.reason
+
+
+def test_newly_wrong_samples_are_named_first_ones_only(world: World, judge: Made) -> None:
+    world.samples = [sample(i) for i in range(8)]
+    world.model.answer = answers(clean=[0], flip_v=range(8))
+    assert judge(DROP).cell(cell("flip_v")).worst == ("q1", "q2", "q3", "q4", "q5")
+    assert judge(DROP).cell(cell("clean")).worst == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "changed_by"),
+    [("flip_h", "left_right"), ("flip_h", "flip_h"), ("hue_shift:high", "hue_shift:high"), ("invert+flip_h", "left_right")],
+)
+def test_the_label_preserving_drop_leaves_changed_answers_out(world: World, judge: Made, setting: str, changed_by: str) -> None:
+    for i in (0, 1):
+        world.samples[i] = dataclasses.replace(world.samples[i], changed_by=frozenset({changed_by}))
+    world.model.answer = answers(**{setting: [0, 1, 2]})
+    record = judge(DROP, "{id: kept, metric: label_preserving_drop, max: 30pp}").cell(cell(setting))
+    assert measure(record, "accuracy_drop").value == pytest.approx(3 / 6)
+    kept = measure(record, "label_preserving_drop")
+    assert kept.value == pytest.approx(1 / 4)
+    assert (kept.n, kept.outcome) == (4, Outcome.PASS)
+
+
+def test_where_every_answer_stays_right_there_is_no_second_drop(world: World, judge: Made) -> None:
+    world.samples = [dataclasses.replace(one, changed_by=frozenset({"left_right", "hue_shift:high"})) for one in world.samples]
+    for name in ("invert", "hue_shift:low", "clean", "no_image"):
+        metrics = {one.metric for one in judge(DROP).cell(cell(name)).measures}
+        assert "label_preserving_drop" not in metrics
+
+
+def test_where_every_answer_changes_the_drop_does_not_apply(world: World, judge: Made) -> None:
+    world.samples = [dataclasses.replace(one, changed_by=frozenset({"flip_h"})) for one in world.samples]
+    record = judge("{id: kept, metric: label_preserving_drop, max: 30pp}").cell(cell("flip_h"))
+    kept = measure(record, "label_preserving_drop")
+    assert math.isnan(kept.value)
+    assert (kept.n, kept.outcome) == (0, Outcome.NOT_APPLICABLE)
+    assert "the setting changes the answer of every sample" in kept.reason
+
+
+def test_categories_are_judged_where_a_rule_is_about_them(world: World, judge: Made) -> None:
+    world.model.answer = answers(flip_v=[1, 3])
+    record = judge(DROP.replace("20pp", "40pp"), "{id: odd, metric: accuracy_drop, where: {category: odd}, max: 50pp}").cell(
+        cell("flip_v")
+    )
+    assert record.outcome is Outcome.FAIL
+    assert measure(record, "accuracy_drop").outcome is Outcome.PASS
+    odd = measure(record, "accuracy_drop", "odd")
+    assert odd.value == pytest.approx(2 / 3)
+    assert (odd.n, odd.rule) == (3, "odd")
+    assert {one.category for one in record.measures} == {"", "odd"}
+    assert record.categories == {"even": 1.0, "odd": pytest.approx(1 / 3)}
+
+
+def test_a_category_has_a_label_preserving_drop_of_its_own(world: World, judge: Made) -> None:
+    world.samples[1] = dataclasses.replace(world.samples[1], changed_by=frozenset({"flip_v"}))
+    world.model.answer = answers(flip_v=[1])
+    record = judge("{id: odd, metric: label_preserving_drop, where: {category: odd}, max: 5pp}").cell(cell("flip_v"))
+    odd = measure(record, "label_preserving_drop", "odd")
+    assert (odd.value, odd.n, odd.outcome) == (0.0, 2, Outcome.PASS)
+
+
+def test_samples_without_a_category_are_in_none(world: World, judge: Made) -> None:
+    world.samples[0] = dataclasses.replace(world.samples[0], category="")
+    record = judge(DROP, "{id: odd, metric: accuracy_drop, where: {category: odd}, max: 50pp}").cell(cell("flip_v"))
+    assert sorted((one.metric, one.category) for one in record.measures if one.rule) == [
+        ("accuracy_drop", ""),
+        ("accuracy_drop", "odd"),
+    ]
+
+
+def test_a_waived_breach(world: World, judge: Made) -> None:
+    world.model.answer = answers(flip_v=[1, 2, 3])
+    waiver = (
+        "waivers:\n  - {id: W1, owner: jo, reason: known, expires: 2026-06-01, metric: accuracy_drop, "
+        "where: {setting: flip_v}, cap: 60pp}\n"
+    )
+    record = judge(DROP, more=waiver).cell(cell("flip_v"))
+    assert record.outcome is Outcome.WAIVED
+    assert measure(record, "accuracy_drop").waiver == "W1"
+    late = dataclasses.replace(judge(DROP, more=waiver), today=date(2026, 6, 2)).cell(cell("flip_v"))
+    assert late.outcome is Outcome.FAIL
+    assert "expired on 2026-06-01" in late.reason
+
+
+def test_a_sweep(world: World, judge: Made) -> None:
+    world.model.answer = answers(flip_h=[0], flip_v=[1, 2], no_image=range(6))
+    record = judge("{id: worst, metric: worst_case_drop, max: 20pp}").sweep(
+        SweepMetric("model", "data", "worst_case_drop"), [Setting.parse("clean"), *FLIPS]
+    )
+    assert (record.test, record.id, record.metric, record.setting) == (
+        "sweep",
+        "model-data-worst_case_drop",
+        "worst_case_drop",
+        "",
+    )
+    assert record.outcome is Outcome.FAIL
+    assert measure(record, "worst_case_drop").value == pytest.approx(2 / 6)
+    assert (record.n, record.n_requested) == (6, 18)  # answers to the clean and two perturbed questions
+
+
+def test_a_sweep_with_failed_inferences_never_passes(world: World, judge: Made) -> None:
+    world.model.answer = lambda request: (
+        failed_prediction("down")
+        if (request.sample_id, request.setting)
+        == (
+            "q1",
+            "flip_v",
+        )
+        else "B"
+    )
+    rule = "{id: worst, metric: worst_case_drop, max: 90pp}"
+    about = SweepMetric("model", "data", "worst_case_drop")
+    record = judge(rule).sweep(about, FLIPS)
+    assert record.outcome is Outcome.ERROR
+    assert record.n_errors == 1
+    generous = judge(rule, more="budgets: {max_error_rate: 50%}\n").sweep(about, FLIPS)
+    assert generous.outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_sweep_and_its_cells_share_their_answers(world: World, judge: Made) -> None:
+    made = judge(DROP)
+    first = made.sweep(SweepMetric("model", "data", "worst_case_drop"), FLIPS)
+    assert first.n_inferred == 6 * 4  # clean, no_image and the two settings
+    for setting in FLIPS:
+        assert made.cell(cell(str(setting))).n_inferred == 0
+
+
+def test_inferences_are_counted_where_they_were_made(judge: Made) -> None:
+    made = judge(DROP)
+    assert made.cell(cell("flip_h")).n_inferred == 6 * 3  # it needs clean and no_image as well
+    assert made.cell(cell("clean")).n_inferred == 0
+    again = judge(DROP).cell(cell("flip_h"))
+    assert (again.n_inferred, again.n_recalled) == (0, 6 * 3)
+
+
+def test_each_model_is_judged_by_its_own_policy(world: World, judge: Made) -> None:
+    world.refs["other"] = dataclasses.replace(world.refs["model"], name="other")
+    world.model.answer = answers(flip_v=[1, 2, 3])
+    strict, loose = judge(DROP), judge("{id: drop, metric: accuracy_drop, max: 90pp}")
+    policies: dict[str, Policy] = {"model": strict.policies["model"], "other": loose.policies["other"]}
+    both = Judge(world.evaluator(), policies, TODAY)
+    first, second = (both.cell(cell("flip_v", model)) for model in ("model", "other"))
+    assert (first.outcome, second.outcome) == (Outcome.FAIL, Outcome.PASS)
+    assert first.policy_sha256 != second.policy_sha256
+
+
+def test_records_are_json(world: World, judge: Made) -> None:
+    world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
+    record = judge(DROP).cell(cell("flip_v"))
+    read = Record.from_json(record.to_json())
+    assert read.to_json() == record.to_json()
+    assert all(type(one.value) is float for one in record.measures)
+
+
+def test_what_a_setting_could_not_do_is_told_step_by_step_also_when_recalled(world: World, judge: Made) -> None:
+    world.samples[0] = sample(0, images=(MemoryImage(np.zeros((40, 400, 3), np.uint8)),))
+    inferred, recalled = [judge(DROP).cell(cell("resolution:24+pad_zero:112")) for _ in range(2)]
+    assert inferred.notes == (
+        "5 of 6 samples, such as q1: resolution:24: the long edge has 16 pixels, fewer than 24: left as it is",
+    )
+    assert (recalled.notes, recalled.n_inferred) == (inferred.notes, 0)
+    assert Record.from_json(recalled.to_json()).notes == recalled.notes
+
+
+def test_an_interval_rule_says_what_it_is_about_and_how_many_samples_it_lacks(world: World, judge: Made) -> None:
+    world.model.answer = answers(flip_v=[3])
+    record = judge(DROP, judge="interval").cell(cell("flip_v"))
+    drop = measure(record, "accuracy_drop")
+    assert (record.outcome, drop.target) == (Outcome.INCONCLUSIVE, "population")
+    least, most = drop.samples_needed_least, drop.samples_needed
+    assert least is not None
+    assert most is not None
+    assert 6 < least < most
+    assert re.search(r"; about [1-9]\d* to [1-9]\d* samples would decide it$", record.reason)
+    assert measure(Record.from_json(record.to_json()), "accuracy_drop") == drop
+
+
+def test_planned_tests_are_judged_by_the_metrics_that_they_measure(world: World, judge: Made) -> None:
+    record = judge(DROP).cell(cell("flip_v"))
+    tests = judged_tests(cell("flip_v"), Asked.of(world.evaluator(), "data"))
+    assert {one.metric for one in record.measures} == {test.metric for test in tests}
+    assert {(test.family, test.level, test.setting) for test in tests} == {("binary", "", "flip_v")}
+    assert [test.metric for test in judged_tests(cell("clean"))] == ["accuracy", "corpus_score"]
+    assert judged_tests(SweepMetric("m", "d", "mean_drop")) == [JudgedTest("m", "d", "mean_drop")]

@@ -1,0 +1,216 @@
+"""Simulated runs are judged as real ones are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.verdict import Decision, Outcome
+from pytest_vlmrobust.evaluation.power.simulation import Simulation, margins, plan, profiles
+from pytest_vlmrobust.policies import Bound, Coverage, OnInconclusive, Policy, Rule, Scope, Tier, Treatment
+
+TODAY = date(2030, 1, 1)
+NOTHING = profiles.nothing_lost()
+
+
+def rule(metric: str, low: float = -np.inf, high: float = np.inf, **facts: object) -> Rule:
+    return Rule(facts.pop("id", metric), metric, Bound(low, high), "p.yaml:1", **facts)  # type: ignore[arg-type]
+
+
+def policy(*rules: Rule, suites: tuple[str, ...] = ()) -> Policy:
+    return Policy(rules=rules, coverage=Coverage(suites=suites))
+
+
+def simulated(truth: profiles.Profile, *rules: Rule, n: int = 300, runs: int = 30):  # type: ignore[no-untyped-def]
+    return Simulation(policy(*rules), truth, TODAY).run(n, runs, np.random.default_rng(0))
+
+
+def test_a_model_far_inside_is_go_and_one_far_outside_no_go() -> None:
+    inside = simulated(NOTHING, rule("mean_drop", high=0.10), runs=5)
+    assert inside.share(Decision.GO) == 1.0
+    worse = margins.shifted(profiles.typical(), "mean_drop", 0.20)
+    assert simulated(worse, rule("mean_drop", high=0.10), runs=5).share(Decision.NO_GO) == 1.0
+
+
+def test_at_the_bound_a_verdict_is_wrong_about_as_often_as_it_says() -> None:
+    """A proportion of .85 at the bound of .85: each of PASS and FAIL in 5 % of runs; 200 runs have an error of 1.5 %."""
+    at_the_bound = replace(NOTHING, clean=0.85)
+    found = simulated(at_the_bound, rule("clean_accuracy", low=0.85), n=853, runs=200).outcomes["clean_accuracy"]
+    assert found[Outcome.PASS] == pytest.approx(0.05, abs=0.045)
+    assert found[Outcome.FAIL] == pytest.approx(0.05, abs=0.045)
+
+
+def test_risk_is_shared_by_all_tests_that_a_run_plans() -> None:
+    planned = plan(policy(rule("accuracy_drop", high=0.1, where=Scope(level=("low",)))), NOTHING)
+    assert planned.policy.shared_by == {"accuracy_drop": 42}
+
+
+EVERY = (
+    rule("accuracy_drop", high=0.05, where=Scope(level=("low",)), id="drop-low"),
+    rule("accuracy_drop", high=0.12, id="drop"),
+    rule("relative_corruption_error", high=0.3),
+    rule("relative_corruption_error", high=0.8, id="only-breaches", treatment=Treatment(on_inconclusive=OnInconclusive.WARN)),
+    rule("harmful_flip_rate", high=0.1),
+    rule("baseline_drop", high=0.04),
+    rule("drop_increase", high=0.06),
+    rule("worst_case_drop", high=0.4),
+    rule("worst_at_low", high=0.1),
+)
+
+
+class Plain(Simulation):
+    """Judges every test of every rule by its real interval."""
+
+    def _decisive(self, rule, tests, tables, known):  # type: ignore[no-untyped-def]
+        return [self._judged(rule, test, self._estimate(suite, test, tables, known), tables[suite]) for suite, test in tests]
+
+
+@pytest.mark.parametrize(
+    ("truth", "n"),
+    [(profiles.typical(), 300), (profiles.published()["MMMU-Pro/Qwen3-VL-4B"], 200)],
+    ids=["typical", "little-gain"],
+)
+def test_what_is_not_judged_says_nothing_else_than_what_is(truth: profiles.Profile, n: int) -> None:
+    """Of many settings at most two are judged, and by p-values: judged one by one, by their intervals, they conclude the same."""
+    kinds = ("glass_blur", "fog", "jpeg_compression", "upsample")
+    few = [f"{name}:{level}" for name in kinds for level in ("low", "mid", "high")]
+    own = replace(truth, churn=0.01, lost=0.02, drops={name: truth.drops[name] for name in few})
+    rng, seen = np.random.default_rng(0), set()
+    quick, plain = (kind(policy(*EVERY), own, TODAY) for kind in (Simulation, Plain))
+    for _ in range(3):
+        tables = own.draw(n, ("corruptions",), rng)
+        found = quick.outcomes(tables)
+        assert found == plain.outcomes(tables)
+        seen |= set(found.values())
+    assert {Outcome.FAIL, Outcome.INCONCLUSIVE} <= seen
+
+
+def test_a_model_that_never_looks_is_not_above_the_commonest_letter() -> None:
+    blind = replace(NOTHING, clean=0.25, blind=0.25)
+    above = simulated(blind, rule("accuracy_above_chance", low=0.05), n=853, runs=20)
+    assert above.share(Decision.NO_GO) > 0.9  # its true value is -2 pp, with a standard error of 2 pp
+    assert simulated(NOTHING, rule("accuracy_above_chance", low=0.05), runs=5).share(Decision.GO) == 1.0
+
+
+def test_rules_that_are_not_simulated_are_said() -> None:
+    rules = (
+        rule("mean_drop", high=0.1),
+        rule("clean_accuracy", low=0.5, id="warns", treatment=Treatment(tier=Tier.WARN)),
+        rule("clean_accuracy", low=0.5, id="other", where=Scope(dataset=("MMMU*",))),
+        rule("baseline_drop", high=0.1),
+        rule("identity_drop", high=0.1),
+    )
+    more = (
+        rule("fixation_rate", high=0.5, id="pointing", where=Scope(dataset=("*.pointing",))),
+        rule("fixation_rate", high=0.5, id="elsewhere", where=Scope(dataset=("MMMU*",))),
+        rule("accuracy_drop", high=0.1, id="of-a-part", where=Scope(category=("ocr",))),
+        rule("corpus_score", low=0.1),
+        rule("pcri_matched", low=-0.1, id="another-suite"),
+    )
+    planned = plan(policy(*rules, *more, suites=("corruptions", "observatory")), NOTHING)
+    assert set(planned.tests) == {"mean_drop"}
+    assert planned.left_out == {
+        "identity_drop": "is about a suite that is not simulated here",
+        "pointing": "is about a suite that is not simulated here",
+        "of-a-part": "is about the category ocr, and nothing-lost has none",
+        "corpus_score": "the number that a benchmark publishes for all of its answers is not simulated",
+        "observatory": "profiles answer questions; models at the Observatory's tasks are simulated where a policy asks for no "
+        "other suite",
+    }
+    assert planned.given == "given that identity_drop, pointing, of-a-part, corpus_score are kept"
+    assert set(planned.idle) == {"warns", "other", "baseline_drop", "elsewhere", "another-suite"}
+    assert planned.shortfalls == (
+        "rule other meets no test, and coverage asks that all rules do",
+        "rule baseline_drop asks for --vlm-baseline",
+    )
+
+
+MATCHED = rule("pcri_matched", low=-0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("neutral-independent", Outcome.PASS),
+        ("neutral-identical", Outcome.PASS),
+        ("neutral-guesses", Outcome.PASS),
+        ("neutral-unshaken", Outcome.INCONCLUSIVE),  # docs/patches.md: what luck may explain is never FAIL, nor PASS
+        ("needs-context", Outcome.PASS),
+        ("distracted", Outcome.FAIL),
+    ],
+)
+def test_patches_are_compared_with_as_many_attempts(name: str, outcome: Outcome) -> None:
+    truth = profiles.viewed(name)
+    found = Simulation(policy(MATCHED, suites=("patches",)), truth, TODAY)
+    assert [test.setting for _, test in found.planned.tests["pcri_matched"]] == ["patches:2", "patches:3"]
+    assert found.run(853, 10, np.random.default_rng(0)).outcomes["pcri_matched"].get(outcome, 0.0) >= 0.9
+
+
+def test_a_rule_on_patches_is_kept_and_broken_by_three_standard_errors() -> None:
+    """As a single bound on a ratio: Phi(3 - 1.645) = .91 to pass, and for FAIL two grids share the risk, Phi(3 - 1.96) = .85."""
+    own = policy(MATCHED, suites=("patches",))
+    moved = margins.Margins(own, 853, np.random.default_rng(0))
+    for breaks, outcome in ((False, Outcome.PASS), (True, Outcome.FAIL)):
+        (found,) = moved.profiles(profiles.typical(), breaks=breaks, rule="pcri_matched")
+        shares = Simulation(own, found, TODAY).run(853, 30, np.random.default_rng(1)).outcomes["pcri_matched"]
+        assert shares.get(outcome, 0.0) > 0.6, (breaks, shares)
+
+
+def test_what_keeps_one_bound_by_three_standard_errors_keeps_the_others_too() -> None:
+    loose, tight = rule("mean_drop", high=0.05, id="loose"), rule("mean_drop", high=0.03, id="tight")
+    moved = margins.Margins(policy(loose, tight), 853, np.random.default_rng(0))
+    (found,) = moved.profiles(profiles.typical(), breaks=False, rule="tight")
+    assert found.name == "keeps-3se:tight"
+    with pytest.raises(UsageError, match="what moves it there brings nearer tight"):
+        moved.profiles(profiles.typical(), breaks=False, rule="loose")
+
+
+def test_several_models_all_have_to_be_go() -> None:
+    one = simulated(replace(NOTHING, clean=0.87), rule("clean_accuracy", low=0.85), n=853, runs=100)
+    three = one.of_models(3)
+    assert three.share(Decision.GO) == pytest.approx(one.share(Decision.GO) ** 3)
+    assert sum(three.decisions.values()) == pytest.approx(1.0)
+
+
+def test_more_samples_decide_and_the_range_says_how_many() -> None:
+    """By the normal approximation (1.645 + 0.842)^2 * .87 * .13 / .02^2 = 1,748 samples decide .87 against .85."""
+    simulation = Simulation(policy(rule("clean_accuracy", low=0.85)), replace(NOTHING, clean=0.87), TODAY)
+    low, high = simulation.samples_to_decide(400, 60, np.random.default_rng(0))
+    assert high is not None
+    assert 700 <= low < high <= 3600
+
+
+BOUNDS = {
+    "clean_accuracy": (0.7, np.inf),
+    "visual_gain": (0.3, np.inf),
+    "mean_drop": (-np.inf, 0.1),
+    "worst_case_drop": (-np.inf, 0.4),
+    "mean_harmful_flip_rate": (-np.inf, 0.1),
+}
+
+
+@pytest.mark.parametrize("metric", BOUNDS)
+def test_profiles_lie_three_standard_errors_from_a_bound(metric: str) -> None:
+    """The bound is 3 standard errors away, so that a one-sided 5 % interval decides with probability Phi(3 - 1.645) = .91.
+
+    A guarded mean is bounded half a standard error further off: Phi(3 - 1.645 - 0.5) = .80. The largest of 133 drops fails at a
+    shared risk, with Phi(3 - 3.37) = .36.
+    """
+    low, high = BOUNDS[metric]
+    own = rule(metric, low, high)
+    moved = margins.Margins(policy(own), 853, np.random.default_rng(0))
+    for breaks, outcome in ((False, Outcome.PASS), (True, Outcome.FAIL)):
+        (found,) = moved.profiles(profiles.typical(), breaks=breaks, rule=metric)
+        share = simulated(found, own, n=853, runs=30).outcomes[metric].get(outcome, 0.0)
+        assert share > (0.1 if metric == "worst_case_drop" and breaks else 0.55), (breaks, share)
+
+
+def test_a_rule_that_nothing_moves_is_refused() -> None:
+    with pytest.raises(UsageError, match="no simulated rule that profiles can be moved against"):
+        margins.Margins(policy(rule("mean_drop", high=0.1)), 100, np.random.default_rng(0)).profiles(
+            profiles.typical(), breaks=True, rule="nope"
+        )

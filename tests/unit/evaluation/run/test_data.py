@@ -1,0 +1,111 @@
+"""What a run asks from, by the names in test ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_vlmrobust.core.cell import CLEAN, Cell
+from pytest_vlmrobust.core.errors import DatasetError, UsageError
+from pytest_vlmrobust.evaluation.judge.required_cells import needed_cells
+from pytest_vlmrobust.evaluation.run.data import RunData
+from pytest_vlmrobust.evaluation.tasks import TASKS
+
+
+def test_without_names_the_embedded_data_are_asked() -> None:
+    assert list(RunData(()).questions) == ["shapes", "words"]
+    assert list(RunData(()).collections) == ["faces", "words"]
+    assert list(RunData((), small=True).collections) == ["faces_160", "words_160"]
+
+
+def test_a_name_may_mean_questions_and_identities() -> None:
+    data = RunData(("words",))
+    assert (list(data.questions), list(data.collections)) == (["words"], ["words"])
+
+
+def test_a_collection_alone_asks_no_questions() -> None:
+    data = RunData(("faces_160",))
+    assert (data.questions, list(data.collections)) == ({}, ["faces_160"])
+    assert list(data.of_tasks(["matching", "pointing"]).items()) == [
+        ("faces_160.matching", "matching"),
+        ("faces_160.pointing", "pointing"),
+    ]
+
+
+def test_questions_alone_make_no_task(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text("")
+    assert RunData((str(file), "shapes")).tasks == {}
+
+
+def test_the_other_domain_has_pictures_of_the_same_size() -> None:
+    dataset = RunData(("faces_160",)).open("faces_160.matching")
+    sizes = {image.load().shape for image in dataset.samples()[0].images}
+    assert sizes == {(160, 160, 3)}
+
+
+def test_a_collection_is_opened_once_for_all_its_tasks() -> None:
+    data = RunData(("faces_160",))
+    first, second = data.open("faces_160.matching"), data.open("faces_160.guided")
+    assert getattr(first, "collection", None) is getattr(second, "collection", 1)
+
+
+def test_every_task_can_be_opened_by_name() -> None:
+    assert set(RunData(("words_160",)).factories) == {f"words_160.{task}" for task in TASKS}
+
+
+def test_two_names_that_would_look_alike_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "shapes.tsv"
+    with pytest.raises(UsageError, match="'shapes' in test ids"):
+        _ = RunData(("shapes", str(folder))).questions
+
+
+def test_what_does_not_exist_is_said_by_check() -> None:
+    with pytest.raises(DatasetError, match="'shaeps' was not found"):
+        RunData(("shaeps",)).check()
+
+
+def folder_of(path: Path, *, boxed: bool) -> Path:
+    path.mkdir()
+    boxes = ',"20,30,40,40","50,30,70,40","40,40,50,60","30,70,60,80"' if boxed else ",,,,"
+    lines = ["file,identity,left_eye,right_eye,nose,mouth"]
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 256, (96, 96, 3), np.uint8)
+        Image.fromarray(pixels).save(path / f"{number}.png")
+        lines.append(f"{number}.png,p{number}{boxes}")
+    (path / "faces.csv").write_text("\n".join(lines))
+    return path
+
+
+def test_what_a_folder_lacks_is_known_of_each_task(tmp_path: Path) -> None:
+    data = RunData((str(folder_of(tmp_path / "bare", boxed=False)), str(folder_of(tmp_path / "boxed", boxed=True)), "shapes"))
+    lacking = {name for name in (*data.tasks, "shapes") if data.lacking(name)}
+    boxes = ("guided", "semi_guided", "unguided", "guided_published", "semi_guided_published")
+    large = {f"{folder}.{task}" for folder in ("bare", "boxed") for task in ("pointing_3x3", "pointing_4x4")}
+    assert lacking == {f"bare.{task}" for task in boxes} | large
+    assert str(tmp_path / "bare" / "faces.csv") in data.lacking("bare.guided")
+    assert "'boxed' has 3 identities. Add pictures of others until it has 8" in data.lacking("boxed.pointing_3x3")
+
+
+def test_of_what_is_lacking_nothing_is_asked(tmp_path: Path) -> None:
+    data = RunData((str(folder_of(tmp_path / "bare", boxed=False)),))
+    assert needed_cells(Cell("m", "bare.guided", CLEAN), [], {}, data) == []
+    assert needed_cells(Cell("m", "bare.matching", CLEAN), [], {}, data) != []
+
+
+@pytest.mark.parametrize("typed", ["guided", "guidde"])
+def test_a_task_is_not_named_with_its_collection(tmp_path: Path, typed: str) -> None:
+    folder = folder_of(tmp_path / "bare", boxed=False)
+    with pytest.raises(UsageError) as caught:
+        RunData((f"{folder}.{typed}",)).check()
+    text = str(caught.value)
+    assert text.startswith(f"--vlm-dataset '{folder}.{typed}': no data set has this name. '{folder}' is a collection of")
+    assert f"Give --vlm-dataset={folder}, and choose tests with -k bare.guided. But nothing can be asked there. bare.g" in text
+    assert "Write the boxes (left_eye, right_eye, nose, mouth) into" in text
+    with pytest.raises(UsageError, match=r"choose tests with -k faces_160\.guided$"):
+        RunData((f"faces_160.{typed}",)).check()
+    with pytest.raises(DatasetError, match=r"'faces_160\.v2' was not found"):
+        RunData(("faces_160.v2",)).check()

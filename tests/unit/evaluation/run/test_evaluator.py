@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.cell import Setting
+from pytest_vlmrobust.core.errors import BackendError, DatasetError, ImageError, OfflineError, UnknownName
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
+from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Progress
+from pytest_vlmrobust.store import Store
+from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample
+
+EVERYONE = [f"q{i}" for i in range(6)]
+
+
+def only_wrong(*names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "A")
+
+
+def test_every_sample_is_asked_and_scored(world: World) -> None:
+    world.model.answer = lambda request: {"q1": "A", "q2": "no idea"}.get(request.sample_id, "B")
+    result = world.evaluator().result(cell("invert"))
+    assert world.model.asked_about == EVERYONE
+    assert [one.id for one in result.samples] == EVERYONE
+    assert result.values.tolist() == [1, 0, 0, 1, 1, 1]
+    assert (result.count("scored"), result.count("unparsed"), result.count("error")) == (5, 1, 0)
+    assert (result.n_requested, result.n_inferred) == (6, 6)
+
+
+def test_what_is_sent(world: World) -> None:
+    world.evaluator().result(cell("invert"))
+    request = world.model.asked[3]
+    assert np.array_equal(request.images[0], 255 - picture(3))
+    assert request.text.startswith("Question: Number 3?\nOptions:\nA. cat\n")
+    assert (request.choices, request.sample_id, request.setting) == (("A", "B"), "q3", "invert")
+    assert request.max_new_tokens == 2048
+
+
+def test_without_image_nothing_is_shown(world: World) -> None:
+    world.evaluator().result(cell("no_image"))
+    assert {request.images for request in world.model.asked} == {()}
+
+
+def test_a_model_that_writes_first_is_offered_no_letters(world: World) -> None:
+    world.refs["model"] = ModelRef("model", "scripted", "", prompt_mode="cot")
+    world.evaluator().result(cell("clean"))
+    assert world.model.asked[0].choices == ()
+
+
+def test_asking_twice_infers_once(world: World) -> None:
+    evaluator = world.evaluator()
+    assert evaluator.result(cell("invert")) is evaluator.result(cell("invert"))
+    assert len(world.model.asked) == 6
+
+
+def test_another_run_finds_everything_in_the_store_and_makes_no_view(world: World) -> None:
+    first = world.evaluator().result(cell("invert"))
+    world.samples = [sample(i) for i in range(6)]
+    evaluator = world.evaluator(owner="later")
+    again = evaluator.result(cell("invert"))
+    assert len(world.model.asked) == 6
+    assert again.predictions == first.predictions
+    assert (again.n_inferred, evaluator.inferred, evaluator.recalled) == (0, 0, 6)
+    assert {image.loaded for one in world.samples for image in one.images if isinstance(image, MemoryImage)} == {0}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_run_that_was_interrupted_resumes_where_it_stopped(world: World, seed: int) -> None:
+    def interrupted(request: Request) -> str:
+        if request.sample_id == "q5":
+            raise KeyboardInterrupt
+        return "B"
+
+    world.model.answer = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        world.evaluator(seed=seed).result(cell("gaussian_noise:low"))
+    world.model.answer = lambda _request: "B"
+    world.model.asked.clear()
+    result = world.evaluator(owner="after", seed=seed).result(cell("gaussian_noise:low"))
+    assert world.model.asked_about == ["q4", "q5"]  # the batch that was lost, and nothing else
+    assert (result.n_inferred, result.values.tolist()) == (2, [1.0] * 6)
+
+
+def test_two_workers_never_infer_the_same(world: World) -> None:
+    def slow(_request: Request) -> str:
+        time.sleep(0.01)
+        return "B"
+
+    world.model.answer = slow
+    world.samples = [sample(i) for i in range(12)]
+    evaluators = [world.evaluator(owner=f"worker {i}") for i in range(2)]
+    inferred: list[int] = []
+    threads = [threading.Thread(target=lambda e=e: inferred.append(e.result(cell("invert")).n_inferred)) for e in evaluators]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(world.model.asked_about) == sorted(f"q{i}" for i in range(12))
+    assert sum(inferred) == 12
+
+
+def test_a_failed_inference_is_no_answer_and_is_tried_again(world: World) -> None:
+    world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
+    result = world.evaluator().result(cell("clean"))
+    assert result.count("error") == 1
+    assert math.isnan(result.values[2])
+    world.model.asked.clear()
+    world.model.answer = lambda _request: "B"
+    assert world.evaluator(owner="later").result(cell("clean")).values.tolist() == [1.0] * 6
+    assert world.model.asked_about == ["q2"]
+
+
+def test_offline_says_how_many_answers_are_missing(world: World) -> None:
+    world.samples = world.samples[:4]
+    world.evaluator().result(cell("clean"))
+    world.samples = [sample(i) for i in range(6)]
+    with pytest.raises(OfflineError) as caught:
+        world.evaluator(offline=True).result(cell("clean"))
+    assert str(caught.value) == (
+        "model-data-clean: 2 of 6 answers are not in the store, and --vlm-offline forbids asking the model. "
+        "Run once without --vlm-offline"
+    )
+
+
+def test_offline_answers_come_from_the_store(world: World) -> None:
+    for name in ("clean", "no_image", "gaussian_noise:low"):
+        world.evaluator().result(cell(name))
+    world.model.asked.clear()
+    for name in ("clean", "no_image", "gaussian_noise:low"):
+        assert world.evaluator(offline=True).result(cell(name)).values.tolist() == [1.0] * 6
+    assert not world.model.asked
+
+
+CHANGES = {
+    "question": {"question": "How many?"},
+    "hint": {"hint": "Look."},
+    "options": {"options": {"A": "cat", "B": "hen"}},
+    "pixels": {"images": (MemoryImage(picture(99)),)},
+    "another picture more": {"images": (MemoryImage(picture(1)), MemoryImage(picture(2)))},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_sample_is_asked_again(world: World, change: str) -> None:
+    world.evaluator().result(cell("clean"))
+    world.model.asked.clear()
+    world.samples[1] = dataclasses.replace(world.samples[1], **CHANGES[change])  # type: ignore[arg-type]  # fields by name
+    assert world.evaluator(owner="later").result(cell("clean")).n_inferred == 1
+    assert world.model.asked_about == ["q1"]
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        ModelRef("model", "scripted", "", prompt_mode="cot"),
+        ModelRef("model", "scripted", "", generation={"max_new_tokens": 7}),
+    ],
+)
+def test_a_model_that_is_asked_in_another_way_is_asked_again(world: World, ref: ModelRef) -> None:
+    world.evaluator().result(cell("clean"))
+    world.refs["model"] = ref
+    assert world.evaluator(owner="later").result(cell("clean")).n_inferred == 6
+
+
+def test_another_model_is_asked_for_itself(world: World) -> None:
+    world.evaluator().result(cell("clean"))
+    world.model.version = "2"
+    assert world.evaluator(owner="later").result(cell("clean")).n_inferred == 6
+
+
+def test_another_seed_asks_again_only_where_pixels_change(world: World) -> None:
+    for name in ("invert", "gaussian_noise:low"):
+        world.evaluator(seed=1).result(cell(name))
+    assert world.evaluator(seed=2).result(cell("invert")).n_inferred == 0
+    assert world.evaluator(seed=2).result(cell("gaussian_noise:low")).n_inferred == 6
+
+
+def test_a_new_target_or_category_needs_no_new_answer(world: World) -> None:
+    world.evaluator().result(cell("clean"))
+    world.samples[1] = dataclasses.replace(world.samples[1], target="A", category="new")
+    result = world.evaluator(owner="later").result(cell("clean"))
+    assert result.n_inferred == 0
+    assert result.values.tolist() == [1, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 6])
+def test_identical_pixels_and_questions_share_an_answer(world: World, batch_size: int) -> None:
+    twin = dataclasses.replace(world.samples[0], id="twin")
+    world.samples = [world.samples[0], twin, world.samples[1]]
+    result = world.evaluator(batch_size=batch_size).result(cell("invert"))
+    assert len(world.model.asked) == result.n_inferred == 2
+    assert result.predictions[0] == result.predictions[1]
+
+
+def test_settings_that_give_the_same_pixels_share_their_answers(world: World) -> None:
+    evaluator = world.evaluator()
+    evaluator.result(cell("clean"))
+    assert evaluator.result(cell("flip_v+flip_v")).n_inferred == 0
+    assert evaluator.result(cell("flip_v")).n_inferred == 6
+
+
+def test_a_smaller_sample_is_found_in_what_a_larger_one_stored(world: World) -> None:
+    world.evaluator().result(cell("clean"))
+    result = world.evaluator(sample="50%").result(cell("clean"))
+    assert (len(result.samples), result.n_inferred) == (3, 0)
+
+
+def test_a_dataset_without_samples_measures_nothing(world: World) -> None:
+    world.samples = []
+    with pytest.raises(DatasetError, match="dataset 'data' has no samples: a gate over nothing measures nothing"):
+        world.evaluator().result(cell("clean"))
+
+
+def test_a_broken_picture_spoils_only_the_batches_from_its_own_on(world: World) -> None:
+    world.samples[3] = sample(3, images=(MemoryImage(picture(3), broken=True),))
+    with pytest.raises(ImageError, match="cannot be decoded"):
+        world.evaluator().result(cell("clean"))
+    assert world.model.asked_about == ["q0", "q1"]
+    assert len(Store.open(world.directory)) == 2
+
+
+def test_progress_counts_what_was_recalled_and_what_was_inferred(world: World) -> None:
+    world.samples = world.samples[:3]
+    world.evaluator().result(cell("clean"))
+    world.samples = [sample(i) for i in range(6)]
+    evaluator, seen = world.evaluator(owner="later"), list[Progress]()
+    evaluator.listener = seen.append
+    evaluator.result(cell("clean"))
+    assert [(one.done, one.total, one.inferred) for one in seen] == [(5, 6, 2), (6, 6, 3)]
+
+
+def test_the_dataset_is_read_once(world: World) -> None:
+    read: list[int] = []
+    evaluator = world.evaluator()
+
+    def opened() -> MemoryDataset:
+        read.append(1)
+        return MemoryDataset(world.samples)
+
+    evaluator.datasets = {"data": opened}
+    for name in ("clean", "invert"):
+        evaluator.result(cell(name))
+    assert len(read) == 1
+
+
+class Heavy(ScriptedBackend):
+    """A backend whose weights are in memory from its first inference until it is closed."""
+
+    loaded: set[str]
+
+    def infer(self, requests: object) -> list[Prediction]:
+        self.loaded.add(self.name)
+        assert self.loaded == {self.name}
+        return super().infer(requests)  # type: ignore[arg-type]  # handed on as it came
+
+    def close(self) -> None:
+        self.loaded.discard(self.name)
+
+
+def test_one_model_is_resident_at_a_time(world: World) -> None:
+    loaded: set[str] = set()
+
+    def opened(ref: ModelRef) -> Heavy:
+        backend = Heavy(world.model, version=ref.name, name=ref.name)
+        backend.loaded = loaded
+        return backend
+
+    world.refs["other"] = ModelRef("other", "scripted", "")
+    evaluator = world.evaluator()
+    evaluator.open_backend = opened
+    for model in ("model", "other", "model"):
+        for name in ("clean", "invert"):
+            evaluator.result(cell(name, model))
+    evaluator.result(cell("flip_v"))
+    assert loaded == {"model"}
+    evaluator.close()
+    assert not loaded
+
+
+class Lost(ScriptedBackend):
+    """A backend whose model does not load."""
+
+    def infer(self, requests: object) -> list[Prediction]:
+        raise BackendError("no weights")
+
+
+def test_a_letter_that_its_log_probabilities_do_not_give_is_refused(world: World) -> None:
+    world.model.answer = lambda _request: Prediction("B", "letter_logits", logprobs={"A": -0.1, "B": -2.0})
+    evaluator = world.evaluator()
+    with pytest.raises(BackendError, match=r"model-data-clean: the backend answered with the letter 'B', and its log-probabili"):
+        evaluator.result(cell("clean"))
+    assert len(evaluator.store) == 0
+    world.model.answer = lambda _request: Prediction("B", "letter_logits", logprobs={"A": -2.0, "B": -2.0})
+    assert evaluator.result(cell("clean")).n_inferred == 6
+
+
+def test_a_model_that_does_not_load_gives_its_leases_back(world: World) -> None:
+    evaluator = world.evaluator()
+    evaluator.open_backend = lambda ref: Lost(world.model, version="1", name=ref.name)
+    with pytest.raises(BackendError, match="no weights"):
+        evaluator.result(cell("clean"))
+    assert world.evaluator(owner="another").result(cell("clean")).n_inferred == 6  # at once, without waiting for a lease
+
+
+def test_the_table_pairs_clean_blind_and_perturbed(world: World) -> None:
+    wrong = {"no_image": only_wrong(*EVERYONE), "invert": only_wrong("q1", "q4")}
+    world.model.answer = lambda request: wrong.get(request.setting, {}).get(request.sample_id, "B")
+    world.samples[1] = dataclasses.replace(world.samples[1], group="together")
+    table = world.evaluator().table("model", "data", [Setting.parse("invert"), Setting.parse("flip_v")])
+    assert table.clean is not None
+    assert table.clean.tolist() == [1.0] * 6
+    assert table.scores("invert").tolist() == [1, 0, 1, 1, 0, 1]
+    assert table.no_image is not None
+    assert table.no_image.tolist() == [0.0] * 6
+    assert table.groups is not None
+    assert list(table.groups) == ["q0", "together", "q2", "q3", "q4", "q5"]
+    assert table.reference_by_setting is not None
+    assert {name: list(scores) for name, scores in table.reference_by_setting.items()} == dict.fromkeys(
+        ("invert", "flip_v"), [0.0] * 6
+    )
+
+
+def test_another_model_may_be_the_reference(world: World) -> None:
+    world.refs["other"] = ModelRef("other", "scripted", "")
+    evaluator = world.evaluator()
+
+    def opened(ref: ModelRef) -> ScriptedBackend:
+        return ScriptedBackend(lambda _request: "A" if ref.name == "other" else "B", version=ref.name, name=ref.name)
+
+    evaluator.open_backend = opened
+    table = evaluator.table("model", "data", [Setting.parse("invert")], reference="other")
+    assert table.reference_by_setting is not None
+    assert list(table.reference_by_setting["invert"]) == [0.0] * 6
+    assert table.scores("invert").tolist() == [1.0] * 6
+
+
+def test_the_seed_is_the_published_one() -> None:
+    assert EvaluationOptions().seed == 1234
+
+
+def test_an_unknown_scorer_is_refused_before_anything_is_asked(world: World) -> None:
+    world.samples[4] = dataclasses.replace(world.samples[4], scorer="exactt")
+    evaluator = world.evaluator()
+    with pytest.raises(UnknownName, match=r"dataset 'data', sample 'q4': unknown scorer 'exactt'\. Did you mean 'exact'\?"):
+        evaluator.result(cell("clean"))
+    assert world.model.asked == []
