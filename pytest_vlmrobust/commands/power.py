@@ -157,7 +157,7 @@ def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[Truth, in
 
 def _usual(policy: Policy) -> list[str]:
     """Returns the profiles of a table where none are named."""
-    from pytest_vlmrobust.evaluation.power.simulation import observers, profiles
+    from pytest_vlmrobust.evaluation.power import observers, profiles
 
     if _of_tasks(policy):
         return list(observers.OBSERVERS)
@@ -182,7 +182,7 @@ def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
 
 
 def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[Truth, int]]:
-    from pytest_vlmrobust.evaluation.power.simulation import profiles
+    from pytest_vlmrobust.evaluation.power import profiles
 
     if _of_tasks(policy):
         return [_observing(name, options)]
@@ -209,7 +209,7 @@ def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple
 
 def _synthetic(name: str, dataset: str) -> Any:
     """Returns a profile that no table publishes as such, or None where ``name`` is that of none."""
-    from pytest_vlmrobust.evaluation.power.simulation import profiles
+    from pytest_vlmrobust.evaluation.power import profiles
 
     if name in (NOTHING_LOST, EQUAL, EQUAL_CHURN):
         churn = {NOTHING_LOST: None, EQUAL: 0.0, EQUAL_CHURN: 0.01}[name]
@@ -222,8 +222,8 @@ def _synthetic(name: str, dataset: str) -> Any:
 def _at_margins(policy: Policy, name: str, dataset: str, n: int, seed: int) -> list[Any]:
     import numpy as np
 
+    from pytest_vlmrobust.evaluation.power import profiles
     from pytest_vlmrobust.evaluation.power.margins import Margins
-    from pytest_vlmrobust.evaluation.power.simulation import profiles
 
     _note("moving profiles against the bounds")("")
     margins = Margins(policy, n, np.random.default_rng([seed, n]))

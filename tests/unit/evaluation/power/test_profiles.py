@@ -15,7 +15,8 @@ from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.after.docket import Docket
-from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan, profiles
+from pytest_vlmrobust.evaluation.power import profiles
+from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
 from pytest_vlmrobust.policies import Bound, Coverage, Policy, Rule, Scope
 from tests.unit.evaluation.conftest import TODAY, World, sample
 

@@ -14,8 +14,9 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.after.policy_lint import too_tight_for
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, thresholds_file
+from pytest_vlmrobust.evaluation.power import profiles
 from pytest_vlmrobust.evaluation.power.sample_size import TooFew, not_told, sentences, undecidable
-from pytest_vlmrobust.evaluation.power.simulation import Simulation, profiles
+from pytest_vlmrobust.evaluation.power.simulation import Simulation
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import (
     Bound,

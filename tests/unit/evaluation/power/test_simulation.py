@@ -10,7 +10,8 @@ import pytest
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.verdict import Decision, Outcome
-from pytest_vlmrobust.evaluation.power.simulation import Simulation, margins, plan, profiles
+from pytest_vlmrobust.evaluation.power import margins, profiles
+from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
 from pytest_vlmrobust.policies import Bound, Coverage, OnInconclusive, Policy, Rule, Scope, Tier, Treatment
 
 TODAY = date(2030, 1, 1)
