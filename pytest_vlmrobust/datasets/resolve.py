@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import file_digest
@@ -17,6 +18,9 @@ from .benchmarks import UNKNOWN, Benchmark, benchmark_of, benchmarks
 from .collection import COLLECTIONS, Collection
 from .faces_folder_table import TABLES, tables_in
 from .protocol import Dataset
+
+if TYPE_CHECKING:
+    from .files import Contents, Reader
 
 # The names of data sets that need no path: embedded ones, those of a ``conftest.py``, and those of installed packages.
 
@@ -41,10 +45,24 @@ def names() -> list[str]:
 
 
 DATA_VARIABLES = ("VLMROBUST_DATA", "LMUData")
-SUFFIXES = (".tsv", ".jsonl")
 HUB = "hf:"
 _LONGEST_ID = 60
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_TSV = ".tsv"
+
+
+def _read_jsonl(file: Path, name: str) -> Contents:
+    from .jsonl import read_jsonl
+
+    return read_jsonl(file, name)
+
+
+FORMATS: dict[str, Reader] = {".jsonl": _read_jsonl}
+"""Suffix of a file to what reads it. ``.tsv`` is not among them: how one is read depends on its benchmark."""
+
+
+def _is_data(path: Path) -> bool:
+    return path.suffix.lower() in {_TSV, *FORMATS}
 
 
 def dataset_id(name_or_path: str) -> str:
@@ -57,7 +75,7 @@ def dataset_id(name_or_path: str) -> str:
     ('MMBench_DEV_EN', 'POPE', 'shapes')
     """
     last = Path(name_or_path.removeprefix(HUB)).absolute().name
-    stem = last[: -len(Path(last).suffix)] if Path(last).suffix.lower() in SUFFIXES else last
+    stem = last[: -len(Path(last).suffix)] if _is_data(Path(last)) else last
     safe = _UNSAFE.sub("-", stem).strip("-.")[:_LONGEST_ID]
     whole = name_or_path.encode("utf-8", "surrogatepass")
     return safe or f"dataset-{hashlib.sha256(whole).hexdigest()[:8]}"
@@ -120,17 +138,15 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
             _refuse_compat(compat, str(path))
             return open_hub(str(path), name, [])
     file = _only_file(path) if path.is_dir() else path
-    if file.suffix.lower() == ".tsv":
+    if file.suffix.lower() == _TSV:
         from .vlmevalkit_tsv import read_tsv
 
         benchmark, variant = _record_for(file, name)
         read = partial(read_tsv, compat=compat, benchmark=benchmark)
         return FileDataset(name, file, read, variant=compat + variant, benchmark=benchmark)
-    if file.suffix.lower() == ".jsonl":
-        from .jsonl import read_jsonl
-
+    if read_rows := FORMATS.get(file.suffix.lower()):
         _refuse_compat(compat, str(file))
-        return FileDataset(name, file, read_jsonl)
+        return FileDataset(name, file, read_rows)
     whole = f" To mean a collection of identities, give its folder: {file.parent}" if file.name in TABLES else ""
     raise DatasetError(f"{file} is no data set: expected a .tsv, a .jsonl, or a folder that holds exactly one of them.{whole}")
 
@@ -151,7 +167,7 @@ def _refuse_compat(compat: str, what: str) -> None:
 
 
 def _only_file(folder: Path) -> Path:
-    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+    found = sorted(path for path in folder.iterdir() if _is_data(path) and path.is_file())
     if len(found) == 1:
         return found[0]
     if found:
@@ -184,7 +200,7 @@ def find(typed: str, data_dir: Path | None) -> Path | None:
 
 
 def _candidates(typed: str, data_dir: Path | None) -> list[Path]:
-    names = [f"{typed}.tsv", f"{typed}_local.tsv", f"{typed}.jsonl", typed]
+    names = [f"{typed}{_TSV}", f"{typed}_local{_TSV}", *(f"{typed}{suffix}" for suffix in FORMATS), typed]
     return [Path(typed).expanduser(), *(folder / name for folder in _data_folders(data_dir) for name in names)]
 
 
@@ -229,7 +245,7 @@ def _of_benchmark(typed: str) -> str:
 def _names_in(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
-    return sorted({path.stem for path in folder.iterdir() if path.suffix.lower() in SUFFIXES or path.is_dir()})
+    return sorted({path.stem for path in folder.iterdir() if _is_data(path) or path.is_dir()})
 
 
 def _nearest(typed: str, known: Iterable[str]) -> str:
