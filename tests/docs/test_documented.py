@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from dataclasses import fields
@@ -129,3 +130,14 @@ def test_keys_of_a_scope(key: str) -> None:
 @pytest.mark.parametrize("need", [Needs.CLEAN, Needs.PERTURBED, Needs.NO_IMAGE, Needs.PERTURBED_BY_SETTING])
 def test_what_a_metric_may_need(need: Needs) -> None:
     assert f"`{need.value}`" in page("metrics.md")
+
+
+def test_the_tour_of_the_architecture_leads_to_functions_that_exist() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    tour = page.split("## Follow one cell")[1].split("\n## ")[0]
+    assert re.findall(r"^(\d+)\.", tour, re.MULTILINE) == [str(number) for number in range(1, 11)]
+    places = re.findall(r"\]\((pytest_vlmrobust/[\w/]+\.py)\)\s+`(\w+)`", tour)
+    assert len(places) >= 10
+    for file, name in places:
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}, f"{file}: {name}"
