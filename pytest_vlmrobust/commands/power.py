@@ -11,8 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 
 from .arguments import Commands, counting, say
 

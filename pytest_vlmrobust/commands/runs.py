@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.cell import NO_IMAGE_NAME
+from pytest_vlmrobust.core.decision import EXIT_CODES
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.ranking import BY
-from pytest_vlmrobust.core.verdict import EXIT_CODES
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import Commands, complain, in_color, say, show, width

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .verdict import Outcome
+from .decision import Outcome
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -278,12 +278,17 @@ class Record:
         return Outcome.MEASURED if self.not_asked and not ruled else self.outcome
 
     @property
+    def is_gated(self) -> bool:
+        """Whether a gated test left it: that is all but what failed in a test that is not, or while tests were collected."""
+        return self.test != CHECK
+
+    @property
     def key(self) -> str:
         """What makes two records be about the same test: a test that ran again replaces its record.
 
         What failed beside the gate is told apart from what a test measured: a gated test may have both.
         """
-        return self.nodeid if self.nodeid and self.test != CHECK else f"{self.test} {self.id}"
+        return self.nodeid if self.nodeid and self.is_gated else f"{self.test} {self.id}"
 
     def to_json(self) -> str:
         """Returns the record as one line of JSON; NaN becomes ``null``."""

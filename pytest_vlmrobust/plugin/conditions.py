@@ -202,7 +202,7 @@ def _idle_summaries(gate: Gate) -> list[str]:
 
 def _is_complete(gate: Gate) -> bool:
     """Whether all tests were to run, and did without an error: what a run lacks otherwise is said, and why."""
-    from pytest_vlmrobust.core.verdict import Outcome
+    from pytest_vlmrobust.core.decision import Outcome
 
     failed = any(record.outcome is Outcome.ERROR for record in gate.records)
     return is_whole(gate) and not failed and len(gate.records) >= gate.selected

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK
-from pytest_vlmrobust.core.verdict import Outcome
 
 if TYPE_CHECKING:
     from .gate import Gate

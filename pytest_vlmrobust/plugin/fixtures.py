@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vlmrobust.core.decision import NotDecided, Outcome, ThresholdExceeded
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 from pytest_vlmrobust.core.record import FAMILY, Record
-from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
 
 from .outcome import failed_record
 from .stash import GATE, RECORD

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
-from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 
 from .conditions import asks_for_all_samples, samples_asked, shortfalls
 from .docket import keep_baseline, write_docket

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import did_you_mean
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
-from pytest_vlmrobust.core.verdict import Outcome
 
 RERUN = {"failed": Outcome.FAIL, "errors": Outcome.ERROR, "inconclusive": Outcome.INCONCLUSIVE}
 """What ``--vlm-rerun`` selects by."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vlmrobust.core.decision import NotDecided, Outcome, ThresholdExceeded
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
 
 from .collection import FIXTURES, is_gated
 from .stash import GATE, RECORD

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError, UsageError
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.core.words import quantity
 
 from .options import RERUN

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK
-from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 from pytest_vlmrobust.core.words import on_one_line, quantity
 
 from .conditions import policy_warnings

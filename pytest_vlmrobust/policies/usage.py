@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields, replace
 from datetime import date
 from enum import StrEnum
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import did_you_mean
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.core.words import quantity
 
 from .budgets import Coverage, Extent

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Decision
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.verdict import Decision
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.store import last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET

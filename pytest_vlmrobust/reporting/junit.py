@@ -9,8 +9,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import WARNING, Outcome
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.verdict import WARNING, Outcome
 from pytest_vlmrobust.core.words import on_one_line
 
 from .explanation import Command, explain
@@ -77,7 +77,7 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.verdict": str(facts.decision(records)),
         **{f"vlm.verdict.{name}": str(one) for name, one in apart(records, facts).items()},
         "vlm.stopped": facts.stopped,
-        "vlm.shortfalls": "; ".join(facts.lacks(records)),
+        "vlm.shortfalls": "; ".join(facts.all_shortfalls(records)),
         "vlm.n_cells": str(sum(record.test == "cell" for record in records)),
         "vlm.n_inferred": str(sum(record.n_inferred for record in records)),
     }

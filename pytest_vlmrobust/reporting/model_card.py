@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BY_VALUE, CHECK, Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.core.words import quantity
 
 from .wording import RunFacts, apart, because, counted, headline, not_asked, replaced, row, selection, warnings_of

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.core.words import printable
 
 from .wording import RunFacts
@@ -101,7 +101,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         "planned": facts.planned,
         "selected": facts.selected,
         "missing": facts.missing(records),
-        "shortfalls": facts.lacks(records),
+        "shortfalls": facts.all_shortfalls(records),
         "stopped": facts.stopped,
         "decisions": {name: str(decision) for name, decision in facts.decisions(records).items()},
         "repeatability": [about.to_dict() for about in facts.repeatability],

@@ -6,8 +6,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.core.words import on_one_line, printable, quantity
 
 from .comparison import noise_lines

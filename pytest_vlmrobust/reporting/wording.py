@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Decision, Outcome, RunScope
 from pytest_vlmrobust.core.ranking import Ranking
-from pytest_vlmrobust.core.record import CHECK, Measure, Record
-from pytest_vlmrobust.core.verdict import WARNING, Decision, Outcome, decide
+from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.metrics import rci_correlation
 
@@ -59,15 +59,6 @@ def _line(setting: str, first: str, second: str, one: dict[str, float], other: d
     return f"RCI of {setting} over {len(shared)} data sets, {first} against {second}: correlation {said}"
 
 
-SEVERITY = (
-    Outcome.FAIL,
-    Outcome.ERROR,
-    Outcome.INCONCLUSIVE,
-    Outcome.NOT_APPLICABLE,
-    Outcome.WAIVED,
-    Outcome.PASS,
-    Outcome.MEASURED,
-)
 _WARNED = re.compile(f"(?:^|; ){re.escape(WARNING)}")
 """Where a warning begins in the reason of a measure, which may hold several."""
 _NOT_APPLICABLE = " does not apply: "
@@ -76,20 +67,12 @@ QUIET = (Outcome.PASS, Outcome.MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What is known about a run beside its records."""
+class RunFacts(RunScope):
+    """What is known about a run beside its records: what its decision depends on, and what reports show."""
 
     policies: Mapping[str, str] = field(default_factory=dict)
     """Model to the files and the hash of its policy."""
-    planned: int = 0
-    """Gated tests that the suites hold."""
-    selected: int = 0
-    """Those of them that were to run."""
     warnings: Sequence[str] = ()
-    shortfalls: Sequence[str] = ()
-    """What the policy asks of a run and this one lacks, a sentence each: with any, it is not GO."""
-    stopped: str = ""
-    """What ended pytest before its end, or in a failure that no record tells of; empty where nothing did."""
     pictures: Path | None = None
     """The folder of thumbnails that examples name; ``None`` where there is none."""
     origins: Mapping[str, object] = field(default_factory=dict)
@@ -100,63 +83,12 @@ class RunFacts:
     """How pytest was called; ``None`` where nobody knows."""
     kept: str = "results.json"
     """The file that has what is too much for a screen."""
-    tests: Mapping[str, str] = field(default_factory=dict)
-    """The model of each test that was to run, by its node id; none where nobody knows."""
     ranking: Ranking | None = None
     """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
-    models: Sequence[str] = ()
-    """What the run gates: with a model that no rule judged, it is not GO."""
 
     def ranked(self, ranking: Ranking | None, problem: str) -> RunFacts:
         """Returns the facts with the models side by side, or with a warning that says why they are not."""
         return replace(self, ranking=ranking, warnings=[*self.warnings, *filter(None, [problem])])
-
-    def lost(self, records: Sequence[Record]) -> list[str]:
-        """Returns the node ids of tests that were to run and left no record, of a run that knows its tests."""
-        ended = {record.key for record in records}
-        return [nodeid for nodeid in self.tests if nodeid not in ended]
-
-    def missing(self, records: Sequence[Record]) -> int:
-        """Returns how many tests were to run and left no record."""
-        return max(0, self.selected - sum(record.test != CHECK for record in records))
-
-    def lacks(self, records: Sequence[Record]) -> list[str]:
-        """Returns, a sentence for each, what GO asks for and the run lacks: of the policy's, and a verdict about each model."""
-        advice = "and GO asks for a verdict about each model: add a rule that applies to it, or run without it"
-        return [*self.shortfalls, *(f"no rule judged {name}, {advice}" for name in self.unjudged(records))]
-
-    def unjudged(self, records: Sequence[Record]) -> list[str]:
-        """Returns the models of the run about which there is no verdict of any kind."""
-        judged = {self._owner(record) for record in records if record.deciding is not Outcome.MEASURED}
-        return [name for name in self.models if name not in judged]
-
-    def decision(self, records: Sequence[Record]) -> Decision:
-        """Returns the decision of the run that these are the records of."""
-        outcomes = (record.deciding for record in records)
-        lacks = len(self.lacks(records))
-        return decide(outcomes, missing=self.missing(records), shortfalls=lacks, stopped=bool(self.stopped))
-
-    def decisions(self, records: Sequence[Record]) -> dict[str, Decision]:
-        """Returns the decision about each model of the run, and about each family of models that was judged.
-
-        What belongs to none of them (a failure beside the gate, what the policy asks of the whole run) counts for each.
-        """
-        lost = Counter(self.tests[nodeid] for nodeid in self.lost(records))
-        others = max(0, self.missing(records) - lost.total())
-        owners = [self._owner(record) for record in records]
-        return {
-            name: decide(
-                (record.deciding for record, owner in zip(records, owners, strict=True) if owner in {name, ""}),
-                missing=lost[name] + others,
-                shortfalls=len(self.shortfalls),
-                stopped=bool(self.stopped),
-            )
-            for name in dict.fromkeys([*self.models, *filter(None, owners)])
-        }
-
-    def _owner(self, record: Record) -> str:
-        """Returns the model that a record is about; of a test whose worker died, as it was planned."""
-        return record.model or self.tests.get(record.nodeid, "")
 
 
 def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
@@ -168,9 +100,7 @@ def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
         )
     if facts.missing(records):
         lines.append(f"stopped early: {facts.missing(records)} of {quantity(facts.selected, 'selected test')} left no verdict")
-    if facts.stopped:
-        lines.append(f"not GO: {facts.stopped}")
-    return [*lines, *(f"not GO: {lacking}" for lacking in facts.lacks(records))]
+    return [*lines, *(f"not GO: {obstacle}" for obstacle in facts.obstacles(records))]
 
 
 def apart(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
@@ -203,7 +133,7 @@ EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPL
 def worst_first(records: Iterable[Record]) -> list[Record]:
     """Returns records by severity of their outcome, then by the size of the drop."""
     return sorted(
-        records, key=lambda record: (SEVERITY.index(record.deciding), bool(record.not_asked), -_drop(record), record.id)
+        records, key=lambda record: (WORST_FIRST.index(record.deciding), bool(record.not_asked), -_drop(record), record.id)
     )
 
 
@@ -231,7 +161,7 @@ def row(record: Record) -> tuple[str, str, str, str, str]:
 def counted(records: Iterable[Record]) -> str:
     """Returns how many records have each outcome, worst first."""
     counts = Counter(record.outcome for record in records)
-    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in SEVERITY if counts[outcome])
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST if counts[outcome])
 
 
 def noted(records: Iterable[Record], most: int = 8) -> list[str]:

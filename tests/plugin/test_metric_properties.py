@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_vlmrobust.cli import main
-from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.shipped import shipped
 
 from .conftest import Project, make_project

@@ -17,7 +17,7 @@ import numpy as np
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.evaluation.judge.families import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.comparison import moves, noise_lines, unmeasured
 from pytest_vlmrobust.reporting.wording import RunFacts, not_asked, noted, selection, warnings_of

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.reporting.wording import SEVERITY, RunFacts, replaced_in
+from pytest_vlmrobust.reporting.wording import RunFacts, replaced_in
 
 from .words import mapping, objects, spelled
 
@@ -92,7 +92,7 @@ def _rules(records: Iterable[Record], said: Iterable[Mapping[str, Any]]) -> list
 
 
 def _rank(rule: RuleUse) -> int:
-    return min((SEVERITY.index(outcome) for outcome in rule.outcomes), default=len(SEVERITY))
+    return min((WORST_FIRST.index(outcome) for outcome in rule.outcomes), default=len(WORST_FIRST))
 
 
 def _known_rule(said: Mapping[str, Any]) -> RuleUse:

@@ -14,8 +14,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Example, Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 
 from .words import MARKS, shown
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record, Reply
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.reporting import Command, RunFacts, write_report
 from pytest_vlmrobust.reporting.html import drawing, render_html, samples
 from pytest_vlmrobust.reporting.html.page import contradictions

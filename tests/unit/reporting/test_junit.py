@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import Command, RunFacts
 from pytest_vlmrobust.reporting.junit import LOST, junit_xml, names_of, properties, suite_properties, visible
 

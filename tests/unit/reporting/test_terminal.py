@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import Command, RunFacts, render_terminal
 
 from .conftest import record

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
-from pytest_vlmrobust.policies.policy import WORST_FIRST
 from pytest_vlmrobust.reporting.explanation import explain
 from pytest_vlmrobust.reporting.files import summary
 from pytest_vlmrobust.reporting.html import render_html
@@ -14,7 +13,6 @@ from pytest_vlmrobust.reporting.model_card import model_card
 from pytest_vlmrobust.reporting.results import cells_csv
 from pytest_vlmrobust.reporting.terminal import render_terminal
 from pytest_vlmrobust.reporting.wording import (
-    SEVERITY,
     RunFacts,
     because,
     counted,
@@ -28,11 +26,6 @@ from pytest_vlmrobust.reporting.wording import (
 )
 
 from .conftest import record
-
-
-def test_every_outcome_has_its_place_and_reports_agree_with_policies() -> None:
-    assert sorted(SEVERITY) == sorted(Outcome)
-    assert SEVERITY == WORST_FIRST
 
 
 def test_the_worst_comes_first_then_the_largest_drop_then_the_name() -> None:

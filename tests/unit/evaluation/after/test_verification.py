@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.cell import Cell, Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.after.docket import Docket, DocketTest
 from pytest_vlmrobust.evaluation.after.verification import Verification, verify
 from pytest_vlmrobust.evaluation.judge.judge import Judge
