@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 # Counting: how many there are of something, in words that fit the number.
 
@@ -20,6 +21,21 @@ def quantity(count: int, one: str, several: str = "") -> str:
     ('1 test', '0 tests', '2 tests are open')
     """
     return f"{count} {one if count == 1 else several or f'{one}s'}"
+
+
+def first_few(names: Iterable[str], most: int) -> str:
+    """Returns the first names, and how many more there are where not all are shown.
+
+    Args:
+        names: any number of them.
+        most: how many to show.
+
+    >>> first_few("abcd", 2), first_few("ab", 2), first_few([], 2)
+    ('a, b and 2 more', 'a, b', '')
+    """
+    every = list(names)
+    rest = len(every) - most
+    return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 # Printing: text of models, data and endpoints as it may be shown, on a terminal, in a report or in a log.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,50 @@ def _line(title: str, text: str) -> str:
 # Rerun: the command lines that run tests again.
 
 
+_FLAGS = frozenset(
+    [
+        "-x",
+        "--exitfirst",
+        "--lf",
+        "--last-failed",
+        "--ff",
+        "--failed-first",
+        "--nf",
+        "--new-first",
+        "--sw",
+        "--stepwise",
+        "--sw-skip",
+        "--stepwise-skip",
+        "--co",
+        "--collect-only",
+        "--vlm-plan",
+        "--vlm-update-baseline",
+        "--vlm-aa",
+    ]
+)
+_VALUED = frozenset(
+    [
+        "-k",
+        "-m",
+        "-n",
+        "--numprocesses",
+        "--dist",
+        "--maxprocesses",
+        "--deselect",
+        "--maxfail",
+        "--lfnf",
+        "--junitxml",
+        "--junit-xml",
+        "--basetemp",
+        "--vlm-report",
+        "--vlm-rerun",
+        "--vlm-aa-sample",
+    ]
+)
+_GLUED = re.compile(r"-[kmn][^-].*")
+"""What chooses tests, shares them out, or writes over what the run being looked at has written: no part of running one again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """How pytest was called: what a command line needs that runs some of the same tests again."""
@@ -88,6 +133,18 @@ class Command:
         return {"options": list(self.options), "paths": list(self.paths), "root": str(self.root), "here": str(self.here)}
 
     @classmethod
+    def of(cls, words: Sequence[str | os.PathLike[str]], positional: Sequence[str], root: Path, here: Path) -> Command:
+        """Returns how pytest was called, without what chose tests and what a second run would write over.
+
+        Args:
+            words: what stood after ``pytest``.
+            positional: which of them pytest took for paths and test ids, in their order.
+            root: the directory that node ids start from.
+            here: the directory where pytest was called.
+        """
+        return cls(*_split(words, positional), *_seen_from_both(root, here))
+
+    @classmethod
     def read(cls, data: object) -> Command | None:
         """Returns what :meth:`to_dict` wrote; ``None`` in place of anything else, for a manifest may hold anything."""
         if not isinstance(data, Mapping):
@@ -97,3 +154,38 @@ class Command:
             return cls(options, paths, Path(data["root"]), Path(data["here"]))
         except (KeyError, TypeError):
             return None
+
+
+def _seen_from_both(one: Path, other: Path) -> tuple[Path, Path]:
+    """Returns two directories as they are seen from the nearest one that holds both, so that no report says where that is.
+
+    >>> [str(path) for path in _seen_from_both(Path("/home/me/gate"), Path("/home/me/gate/suites"))]
+    ['.', 'suites']
+    """
+    both = os.path.commonpath([one, other])
+    return one.relative_to(both), other.relative_to(both)
+
+
+def _split(words: Sequence[str | os.PathLike[str]], positional: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the options among the words of a command line, and its paths and test ids.
+
+    Args:
+        words: what stood after ``pytest``.
+        positional: which of them pytest took for paths and test ids, in their order.
+    """
+    options: list[str] = []
+    rest = list(positional)
+    for word in _kept_words(iter(map(str, words))):
+        if rest and word == rest[0]:
+            rest.pop(0)
+        else:
+            options.append(word)
+    return tuple(options), tuple(positional)
+
+
+def _kept_words(words: Iterator[str]) -> Iterator[str]:
+    for word in words:
+        if word in _VALUED:
+            next(words, "")
+        elif word not in _FLAGS and word.partition("=")[0] not in _VALUED and not _GLUED.fullmatch(word):
+            yield word

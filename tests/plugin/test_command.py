@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vlmrobust.plugin.command import split
+from pathlib import Path
+
+from pytest_vlmrobust.reporting import Command
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,30 @@ def sentences(found: Iterable[TooFew]) -> list[tuple[str, str]]:
     return said
 
 
+def sample_warnings(
+    policies: Mapping[str, Policy],
+    planned: Mapping[str, Iterable[JudgedTest]],
+    sizes: Mapping[str, tuple[int, int]],
+    *,
+    today: date,
+) -> list[str]:
+    """Returns, a sentence for each, the rules that the samples of a run hardly decide, with the models that they are about.
+
+    Args:
+        policies: of the models.
+        planned: model to what it will be judged by.
+        sizes: data set to its numbers of source pictures and of questions.
+        today: what waivers are dated against.
+    """
+    pictures = {dataset: count for dataset, (count, _) in sizes.items()}
+    questions = {dataset: count for dataset, (_, count) in sizes.items()}
+    models: dict[str, list[str]] = {}
+    for name, tests in planned.items():
+        for _, sentence in sentences(undecidable(policies[name], tests, pictures, today=today, questions=questions)):
+            models.setdefault(sentence, []).append(name)
+    return [f"{', '.join(names)}: {sentence}" for sentence, names in models.items()]
+
+
 def _is_decided_by_samples(rule: Rule) -> bool:
     treatment = rule.treatment
     blocks = treatment.tier is Tier.BLOCK and treatment.on_inconclusive is not OnInconclusive.WARN
