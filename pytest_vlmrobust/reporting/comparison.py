@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.comparison import CellChange, Comparison, Repeatability, SweepChange
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.words import on_one_line, quantity
+from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
 
 from .writing import code, inert, write_text
 
@@ -71,14 +71,14 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def _row(change: CellChange) -> tuple[str, ...]:
-    growth = ("", "") if change.increase is None else (_number(change.increase.value), _interval(change.increase))
-    accuracies = (_number(change.then), _number(change.now))
+    growth = ("", "") if change.increase is None else (number(change.increase.value), _interval(change.increase))
+    accuracies = (number(change.then), number(change.now))
     counts = (str(len(change.broken)), str(len(change.fixed)))
-    return (change.name, str(change.n), *accuracies, _number(change.drop.value), _interval(change.drop), *growth, *counts)
+    return (change.name, str(change.n), *accuracies, number(change.drop.value), _interval(change.drop), *growth, *counts)
 
 
 def _sweep_row(change: SweepChange) -> tuple[str, ...]:
-    return (change.name, str(change.settings), str(change.drop.n), _number(change.drop.value), _interval(change.drop))
+    return (change.name, str(change.settings), str(change.drop.n), number(change.drop.value), _interval(change.drop))
 
 
 def _below(comparison: Comparison) -> list[str]:
@@ -87,8 +87,7 @@ def _below(comparison: Comparison) -> list[str]:
     lines = [f"{quantity(hidden, 'more cell stands', 'more cells stand')} in {JSON_FILE}"] if hidden > 0 else []
     for cells, run in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
         if cells:
-            more = f" and {len(cells) - _LEFT_OUT} more" if len(cells) > _LEFT_OUT else ""
-            lines.append(f"only in {run}: {', '.join(cells[:_LEFT_OUT])}{more}")
+            lines.append(f"only in {run}: {first_few(cells, _LEFT_OUT)}")
     lines += [f"{one.name}: {one.drop.reason}" for one in comparison.cells if math.isnan(one.drop.value)]
     lines += comparison.notes
     level = f"intervals: {comparison.confidence:.0%}, paired by sample, samples of one source picture taken together"
@@ -131,15 +130,11 @@ def _markdown_table(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> l
     return [*lines, *(f"| {code(first)} | {' | '.join(map(inert, rest))} |" for first, *rest in rows), ""]
 
 
-def _number(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.3f}"
-
-
 def _interval(estimate: Estimate) -> str:
-    return "" if math.isnan(estimate.low) else f"[{estimate.low:.3f}, {estimate.high:.3f}]"
+    return interval(estimate.low, estimate.high)
 
 
-# Noise: what an A/A comparison says, in words.
+# What an A/A comparison says.
 
 
 def noise_lines(about: Repeatability) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shlex
@@ -11,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
-from pytest_vlmrobust.core.words import on_one_line, printable, quantity
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, printable, quantity
 
 _WIDTH = 28
 _MOST = 5
@@ -30,29 +29,23 @@ def explain(record: Record, again: str = "") -> str:
     counts += f", {quantity(record.n_guessed, 'guess', 'guesses')}" if record.n_guessed else ""
     lines.append(_line("answers", counts))
     changes = {"newly wrong": record.worst, "broken since the baseline": record.broken, "fixed since the baseline": record.fixed}
-    lines += [_line(title, _listed(ids)) for title, ids in changes.items() if ids]
+    lines += [_line(title, first_few(ids, _MOST)) for title, ids in changes.items() if ids]
     lines += [_line("again", again)] if again else []
     return "\n".join(lines)
 
 
-def _listed(ids: Sequence[str]) -> str:
-    """Returns the first names, and how many there are where not all of them are shown."""
-    return f"{', '.join(ids[:_MOST])}, … {len(ids)} in all" if len(ids) > _MOST else ", ".join(ids)
-
-
 def _measured(measure: Measure) -> str:
-    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    interval = "" if math.isnan(measure.low) else f" [{measure.low:.3f}, {measure.high:.3f}]"
     bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
-    judged = f" {BY_VALUE}" if measure.judge == "value" else interval
-    return _line(measure.called, f"{value}{judged}  n={measure.n}{bound}")
+    beside = measure.beside(interval(measure.low, measure.high))
+    value = f"{number(measure.value)} {beside}".rstrip()
+    return _line(measure.called, f"{value}  n={measure.n}{bound}")
 
 
 def _line(title: str, text: str) -> str:
     return f"    {printable(title):<{_WIDTH}} {printable(text)}"
 
 
-# Rerun: the command lines that run tests again.
+# The command lines that run tests again.
 
 
 _FLAGS = frozenset(

@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.record import BY_VALUE, CHECK, Measure, Record
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
+from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 
 from .wording import RunFacts, apart, because, counted, headline, not_asked, replaced, row, selection, warnings_of
 from .writing import inert
@@ -99,9 +99,8 @@ def _head(*titles: str) -> list[str]:
 
 
 def _row(record: Record, name: str, measure: Measure) -> str:
-    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
-    cells = (record.dataset, name, value, measure.beside(interval), str(measure.n), str(record.outcome), _decided(record))
+    beside = measure.beside(interval(measure.low, measure.high))
+    cells = (record.dataset, name, number(measure.value), beside, str(measure.n), str(record.outcome), _decided(record))
     return f"| {' | '.join(map(inert, cells))} |"
 
 
@@ -129,17 +128,12 @@ def _broken(records: Sequence[Record]) -> list[str]:
         for one in breaches:
             about = (str(one.outcome), dataclasses.replace(one, category="").called, one.rule, one.threshold)
             having.setdefault(about, {})[f"{record.id} ({one.category})" if one.category else record.id] = None
-    lines = [f"- {_breach(*about)}: {inert(_listed(list(ids)))}" for about, ids in having.items()]
+    lines = [f"- {_breach(*about)}: {inert(first_few(ids, _HARDEST))}" for about, ids in having.items()]
     return ["Broken rules and budgets:", "", *lines, ""] if lines else []
 
 
 def _breach(outcome: str, metric: str, rule: str, threshold: str) -> str:
     return inert(f"{outcome}: {metric}{f', {rule}, bound {threshold}' if rule else ''}")
-
-
-def _listed(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - _HARDEST} more" if len(ids) > _HARDEST else ""
-    return f"{', '.join(ids[:_HARDEST])}{more}"
 
 
 def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
@@ -148,7 +142,7 @@ def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
     found += [f"waived: {record.id}: {record.reason}" for record in waived]
     if said := [record.id for record in records for _ in warnings_of(record)]:
         words = "verdict comes with a warning", "verdicts come with a warning"
-        found.append(f"{quantity(len(said), *words)}, of a rule that warns and does not block: {_listed(said)}")
+        found.append(f"{quantity(len(said), *words)}, of a rule that warns and does not block: {first_few(said, _HARDEST)}")
     counts = Counter(record.outcome for record in records)
     open_ones = {
         Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
@@ -165,6 +159,6 @@ def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
         found.append(quantity(guessed, one, "answers without the pictures could not be read and count as guesses"))
     if failed := sum(record.n_errors for record in cells):
         found.append(f"{failed} of {quantity(answers, 'inference')} failed and have no score")
-    if beside := sum(record.test == CHECK for record in records):
-        found.append(quantity(beside, "test beside the gate failed", "tests beside the gate failed"))
+    if others := sum(not record.is_gated for record in records):
+        found.append(quantity(others, "non-gate test failed", "non-gate tests failed"))
     return [*(inert(one) for one in found), _ADVICE]

@@ -15,12 +15,12 @@ from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Decision, Outcome, RunScope
 from pytest_vlmrobust.core.ranking import Ranking
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 from pytest_vlmrobust.metrics import rci_correlation
 
 from .explanation import Command
 
-# Across models: whether two reference models say the same about data sets.
+# Agreement of two reference models about data sets.
 
 
 INDEX = "rci"
@@ -153,9 +153,8 @@ def row(record: Record) -> tuple[str, str, str, str, str]:
     measure = headline(record)
     if measure is None:
         return "", "", "", "", ""
-    interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
-    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    return measure.called, value, measure.beside(interval), measure.threshold, str(measure.n)
+    beside = measure.beside(interval(measure.low, measure.high))
+    return measure.called, number(measure.value), beside, measure.threshold, str(measure.n)
 
 
 def counted(records: Iterable[Record]) -> str:
@@ -174,7 +173,7 @@ def noted(records: Iterable[Record], most: int = 8) -> list[str]:
     for record in sorted(records, key=lambda record: record.setting != CLEAN_NAME):  # what they say explains the others
         for note in record.notes:
             having.setdefault(note, []).append(record.id)
-    lines = [f"{ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}: {note}" for note, ids in having.items()]
+    lines = [f"{first_few(ids, 1)}: {note}" for note, ids in having.items()]
     more = [f"{quantity(len(lines) - most, 'more note stands', 'more notes stand')} in results.json"] if len(lines) > most else []
     clean = {note for record in records if record.setting == CLEAN_NAME for note in record.notes}
     first = sum(note in clean for note in list(having)[:most])
@@ -227,7 +226,7 @@ def because(decision: Decision, records: Sequence[Record], facts: RunFacts | Non
     facts = facts or RunFacts()
     stopped = f", {facts.stopped}" if facts.stopped else ""
     passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
-    unmeasured = "test could not measure or failed beside the gate", "tests could not measure or failed beside the gate"
+    unmeasured = "test ended in an error", "tests ended in an error"
     reasons = {
         Decision.GO: f"{passed}, {quantity(waived, 'is waived', 'are waived')}, none failed{_warnings(records)}",
         Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),

@@ -18,13 +18,12 @@ import numpy as np
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.families import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP
 from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
-from pytest_vlmrobust.metrics.completeness import listed
 from pytest_vlmrobust.policies import Judge, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
 
 from . import profiles
@@ -165,7 +164,7 @@ def sentences(found: Iterable[TooFew]) -> list[tuple[str, str]]:
     said = []
     for (source, _), of_rule in by_rule.items():
         datasets = list(dict.fromkeys(one.dataset for one in of_rule))
-        names = f"{listed(datasets, _NAMES)}: " if all(datasets) else ""
+        names = f"{first_few(datasets, _NAMES)}: " if all(datasets) else ""
         fewest = min(of_rule, key=lambda one: one.samples)
         several = "at the fewest, " if len({one.samples for one in of_rule}) > 1 else ""
         said.append((source, f"{names}{several}{fewest}"))

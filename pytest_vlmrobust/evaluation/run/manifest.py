@@ -66,7 +66,7 @@ def measured_facts(
             name: {**_model_origin(ref), "fingerprint": _or_error(partial(_fingerprint, open_backend, ref))}
             for name, ref in models.items()
         },
-        "datasets": {name: _or_error(lambda name=name: data.open(name).digest) for name in datasets},
+        "datasets": {name: _or_error(partial(_digest, data, name)) for name in datasets},
         "outcomes": dict(Counter(str(record.outcome) for record in records)),
     }
 
@@ -74,6 +74,10 @@ def measured_facts(
 def _model_origin(ref: ModelRef) -> dict[str, object]:
     """Returns where a model is from and how it is asked."""
     return {"backend": ref.backend, "location": ref.location, "revision": ref.revision, "prompt_mode": ref.prompt_mode}
+
+
+def _digest(data: RunData, name: str) -> str:
+    return data.open(name).digest
 
 
 def _fingerprint(open_backend: Callable[[ModelRef], Backend], ref: ModelRef) -> dict[str, object]:

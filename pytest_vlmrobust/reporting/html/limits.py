@@ -31,11 +31,11 @@ class Limit:
 def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     """Returns what limits the evidence of a run, grave things first; never says that nothing does."""
     found = [Limit(line, grave=True) for line in selection(records, facts)]
-    beside = [f"{one.id}: {one.reason}" for one in records if one.test == CHECK]
+    others = [f"{one.id}: {one.reason}" for one in records if not one.is_gated]
     found += _counted(
-        beside,
-        "test beside the gate failed",
-        "tests beside the gate failed",
+        others,
+        "non-gate test failed",
+        "non-gate tests failed",
         ": the run is not GO, whatever the gate found",
         grave=True,
     )
@@ -151,7 +151,7 @@ def _about_samples_only(records: Iterable[Record]) -> list[Limit]:
     )
 
 
-# Noise: what the answers that were asked for twice say, as the page shows it.
+# Answers that were asked for twice.
 
 
 @dataclass(frozen=True, slots=True)

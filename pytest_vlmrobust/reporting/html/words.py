@@ -25,7 +25,7 @@ class Mark(NamedTuple):
 
 MARKS = {
     Outcome.FAIL: Mark("✕", "fail", "broke its bound"),
-    Outcome.ERROR: Mark("!", "error", "could not be measured, or failed beside the gate"),
+    Outcome.ERROR: Mark("!", "error", "could not be measured, or is a non-gate test that failed"),
     Outcome.INCONCLUSIVE: Mark("?", "open", "the evidence does not decide"),
     Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric says nothing here"),
     Outcome.WAIVED: Mark("⚑", "waived", "breaks or does not keep its bound, and a waiver covers it"),
@@ -115,7 +115,7 @@ def by_outcome(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
     return [(outcome, counts[outcome]) for outcome in WORST_FIRST if counts[outcome]]
 
 
-# Reading: values out of a manifest, which is a file and may hold anything.
+# Values of a manifest, which is a file and may hold anything.
 
 
 def mapping(value: object) -> Mapping[str, Any]:

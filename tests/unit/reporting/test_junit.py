@@ -38,9 +38,7 @@ ALL = [
     named("budget", Outcome.ERROR),
     named("waived", Outcome.WAIVED, reason="known"),
     named("none", Outcome.NOT_APPLICABLE, reason="no gain"),
-    Record(
-        CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a test beside the gate failed: no", nodeid="tests/test_b.py::test_x"
-    ),
+    Record(CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a non-gate test failed: no", nodeid="tests/test_b.py::test_x"),
 ]
 
 

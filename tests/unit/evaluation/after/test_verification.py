@@ -237,12 +237,12 @@ def test_what_was_never_measured_is_said_and_not_compared(run: Path) -> None:
     failed = Record(
         "cell", "x", "model", "data", outcome=Outcome.ERROR, reason="out of memory", nodeid="suite.py::test_cell[flip_v]"
     )
-    beside = Record(CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a test beside the gate failed", nodeid="t")
+    beside = Record(CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a non-gate test failed", nodeid="t")
     records = [failed if record.nodeid == failed.nodeid else record for record in read_journal(run)]
     found = verify(run, [*records, beside])
     assert (found.differences, found.records) == ((), len(TESTS) - 1)
     assert found.notes == (
-        "t: not computed again: a test beside the gate failed",
+        "t: not computed again: a non-gate test failed",
         "suite.py::test_cell[flip_v]: not computed again, for nothing was measured: out of memory",
     )
 
