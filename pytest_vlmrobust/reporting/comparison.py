@@ -96,8 +96,8 @@ def _below(comparison: Comparison) -> list[str]:
 
 def _changed(change: CellChange) -> str:
     parts = [(ids, what) for ids, what in ((change.broken, "newly broken"), (change.fixed, "newly fixed")) if ids]
-    said = [f"{len(ids)} {what} ({', '.join(ids[:_IDS])}{', …' if len(ids) > _IDS else ''})" for ids, what in parts]
-    return f"{change.name}: {'; '.join(said)}"
+    changes = [f"{len(ids)} {what} ({', '.join(ids[:_IDS])}{', …' if len(ids) > _IDS else ''})" for ids, what in parts]
+    return f"{change.name}: {'; '.join(changes)}"
 
 
 def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Estimate]]) -> None:
@@ -146,15 +146,15 @@ def noise_lines(about: Repeatability) -> list[str]:
     share = f"{about.rate:.2%}, 90 % interval {about.low:.2%} to {about.high:.2%}"
     reworded = quantity(about.reworded, "was worded differently", "were worded differently")
     counted = f"{about.flipped} of {quantity(about.repeated, 'answer')} flipped ({share}), {reworded}{failed}"
-    moved = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in moves(about))
+    noise = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in noise_by_metric(about))
     return [
         f"{name} {counted}; {quantity(about.cells, 'cell')}, {about.conditions}",
-        f"     noise of {quantity(about.samples, 'sample')} between two runs: {moved}",
+        f"     noise of {quantity(about.samples, 'sample')} between two runs: {noise}",
         *(f"     {sentence}" for sentence in about.beside),
     ]
 
 
-def moves(about: Repeatability) -> list[tuple[str, float, float]]:
+def noise_by_metric(about: Repeatability) -> list[tuple[str, float, float]]:
     """Returns each metric with its noise, measured and at most; what moves least comes first, however a file ordered them."""
     found = [(metric, value, about.noise_high[metric]) for metric, value in about.noise.items()]
     return sorted(found, key=lambda move: (move[2], move[0]))
@@ -176,7 +176,7 @@ def noise_table(found: Sequence[Repeatability]) -> list[str]:
     """Returns the comparisons as lines of Markdown, a row each, and the rules that noise alone may break; nothing without any."""
     if not found:
         return []
-    metrics = list(dict.fromkeys(metric for about in found for metric, _, _ in moves(about)))
+    metrics = list(dict.fromkeys(metric for about in found for metric, _, _ in noise_by_metric(about)))
     header = ["A/A", "asked again", "flipped", "90 % interval", *(f"noise of {metric}" for metric in metrics)]
     lines = [f"| {' | '.join(map(inert, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
     lines += [f"| {' | '.join(_flip_row(about, metrics))} |" for about in found]
@@ -189,6 +189,6 @@ def _flip_row(about: Repeatability, metrics: Iterable[str]) -> list[str]:
     name = code(f"{about.model}-{about.dataset}")
     if not about.measured:
         return [name, "not measured", "", "", *("" for _ in metrics)]
-    moved = [f"{about.noise[metric]:.3f}, at most {about.noise_high[metric]:.3f}" for metric in metrics]
+    noise = [f"{about.noise[metric]:.3f}, at most {about.noise_high[metric]:.3f}" for metric in metrics]
     counts = [str(about.repeated), f"{about.flipped} ({about.rate:.2%})"]
-    return [name, *counts, f"{about.low:.2%} to {about.high:.2%}", *moved]
+    return [name, *counts, f"{about.low:.2%} to {about.high:.2%}", *noise]

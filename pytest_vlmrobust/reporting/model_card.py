@@ -13,7 +13,18 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
 from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 
-from .wording import RunFacts, apart, because, counted, headline, not_asked, replaced, row, selection, warnings_of
+from .wording import (
+    RunFacts,
+    decision_sentence,
+    decisions_by_model,
+    headline,
+    not_asked,
+    outcome_counts,
+    policy_replacements,
+    row,
+    selection,
+    warnings_of,
+)
 from .writing import inert
 
 FILE_NAME = "model_card.md"
@@ -35,13 +46,18 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
         origins: the manifest of the run; what it lacks is not said.
     """
     decision = facts.decision(records)
-    lines = ["## Robustness", "", f"**{decision}**: {inert(because(decision, records, facts))}. {counted(records)}.", ""]
+    lines = [
+        "## Robustness",
+        "",
+        f"**{decision}**: {inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.",
+        "",
+    ]
     lines += [*_gated(records, origins), ""]
-    decisions = apart(records, facts)
+    decisions = decisions_by_model(records, facts)
     for model in dict.fromkeys([*(record.model for record in records if record.model), *decisions]):
         own = [record for record in records if record.model == model]
-        said = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []
-        lines += [f"### {inert(model)}", "", *said, *_numbers(own), *_broken(own), *_hardest(own)]
+        verdict = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []
+        lines += [f"### {inert(model)}", "", *verdict, *_numbers(own), *_broken(own), *_hardest(own)]
     return "\n".join([*lines, "### Limits", "", *(f"- {limit}" for limit in _limits(records, facts))]) + "\n"
 
 
@@ -114,8 +130,8 @@ def _decided(record: Record) -> str:
     if measure is None or record.outcome is Outcome.MEASURED or measure.outcome is not record.outcome:
         return ""
     name, value, _, bound, _ = row(record)
-    said = f"{name} {value}, bound {bound}" if bound else f"{name} {value}"
-    return f"{said}, {BY_VALUE}" if measure.judge == "value" else said
+    text = f"{name} {value}, bound {bound}" if bound else f"{name} {value}"
+    return f"{text}, {BY_VALUE}" if measure.judge == "value" else text
 
 
 def _broken(records: Sequence[Record]) -> list[str]:
@@ -137,12 +153,12 @@ def _breach(outcome: str, metric: str, rule: str, threshold: str) -> str:
 
 
 def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
-    found = [*selection(records, facts), *replaced(facts.origins), *facts.warnings]
+    found = [*selection(records, facts), *policy_replacements(facts.origins), *facts.warnings]
     waived = [record for record in records if record.outcome is Outcome.WAIVED]
     found += [f"waived: {record.id}: {record.reason}" for record in waived]
-    if said := [record.id for record in records for _ in warnings_of(record)]:
+    if warned := [record.id for record in records for _ in warnings_of(record)]:
         words = "verdict comes with a warning", "verdicts come with a warning"
-        found.append(f"{quantity(len(said), *words)}, of a rule that warns and does not block: {first_few(said, _HARDEST)}")
+        found.append(f"{quantity(len(warned), *words)}, of a rule that warns and does not block: {first_few(warned, _HARDEST)}")
     counts = Counter(record.outcome for record in records)
     open_ones = {
         Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),

@@ -53,10 +53,10 @@ def _line(setting: str, first: str, second: str, one: dict[str, float], other: d
     if len(shared) < 2:
         return ""
     found = rci_correlation({name: one[name] for name in shared}, {name: other[name] for name in shared})
-    said = (
+    correlation = (
         "undefined, one side is constant" if math.isnan(found.pearson) else f"{found.pearson:.2f}, of ranks {found.spearman:.2f}"
     )
-    return f"RCI of {setting} over {len(shared)} data sets, {first} against {second}: correlation {said}"
+    return f"RCI of {setting} over {len(shared)} data sets, {first} against {second}: correlation {correlation}"
 
 
 _WARNED = re.compile(f"(?:^|; ){re.escape(WARNING)}")
@@ -103,13 +103,13 @@ def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
     return [*lines, *(f"not GO: {obstacle}" for obstacle in facts.obstacles(records))]
 
 
-def apart(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
+def decisions_by_model(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
     """Returns the decision about each model where there are several; with one, the run's is all there is to say."""
     found = facts.decisions(records)
     return found if len(found) > 1 else {}
 
 
-def replaced(origins: Mapping[str, object]) -> list[str]:
+def policy_replacements(origins: Mapping[str, object]) -> list[str]:
     """Returns what later thresholds files do to earlier ones beside tightening them, a sentence for each model and change.
 
     Args:
@@ -117,10 +117,10 @@ def replaced(origins: Mapping[str, object]) -> list[str]:
     """
     policies = origins.get("policies")
     known = policies.items() if isinstance(policies, Mapping) else ()
-    return [f"policy of {name}: {sentence}" for name, policy in known for sentence in replaced_in(policy)]
+    return [f"policy of {name}: {sentence}" for name, policy in known for sentence in replacements_in(policy)]
 
 
-def replaced_in(policy: object) -> list[str]:
+def replacements_in(policy: object) -> list[str]:
     """Returns what the manifest says about a policy that later files replace; nothing in place of anything else."""
     found = policy.get("replaced") if isinstance(policy, Mapping) else None
     return list(map(str, found)) if isinstance(found, list | tuple) else []
@@ -148,7 +148,7 @@ def headline(record: Record) -> Measure | None:
 def row(record: Record) -> tuple[str, str, str, str, str]:
     """Returns metric, value, interval, bound and n of a record's headline; empty where nothing was measured.
 
-    Where the value alone was judged, that is said in place of the interval.
+    Where the value alone was judged, that stands in place of the interval.
     """
     measure = headline(record)
     if measure is None:
@@ -157,16 +157,16 @@ def row(record: Record) -> tuple[str, str, str, str, str]:
     return measure.called, number(measure.value), beside, measure.threshold, str(measure.n)
 
 
-def counted(records: Iterable[Record]) -> str:
+def outcome_counts(records: Iterable[Record]) -> str:
     """Returns how many records have each outcome, worst first."""
     counts = Counter(record.outcome for record in records)
     return ", ".join(f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST if counts[outcome])
 
 
-def noted(records: Iterable[Record], most: int = 8) -> list[str]:
+def note_lines(records: Iterable[Record], most: int = 8) -> list[str]:
     """Returns the notes of records, a line for each of the first ``most`` and one for the rest, and what holds across models.
 
-    A note that several tests have is said once.
+    A note that several tests have stands once.
     """
     records = list(records)
     having: dict[str, list[str]] = {}
@@ -182,22 +182,22 @@ def noted(records: Iterable[Record], most: int = 8) -> list[str]:
 
 def warnings_of(record: Record) -> list[str]:
     """Returns what rules that only warn found broken or undecided in a test, a sentence for each."""
-    return [said for measure in record.measures for said in _WARNED.split(measure.reason)[1:]]
+    return [warning for measure in record.measures for warning in _WARNED.split(measure.reason)[1:]]
 
 
-def warned(records: Iterable[Record], most: int = 8) -> list[str]:
+def warning_lines(records: Iterable[Record], most: int = 8) -> list[str]:
     """Returns what rules that only warn found broken or undecided, a line for each of the first ``most`` and one for the rest.
 
     What could not be measured comes last.
     """
-    found = [(record, said) for record in records if not record.not_asked for said in warnings_of(record)]
+    found = [(record, warning) for record in records if not record.not_asked for warning in warnings_of(record)]
     found.sort(key=lambda one: _NOT_APPLICABLE in one[1])
-    lines = [f"{record.id}: {said}" for record, said in found]
+    lines = [f"{record.id}: {warning}" for record, warning in found]
     more = [f"{quantity(len(lines) - most, 'more warning stands', 'more warnings stand')} in results.json"]
     return [*lines[:most], *(more if len(lines) > most else [])]
 
 
-def since_baseline(records: Iterable[Record]) -> list[str]:
+def baseline_summary(records: Iterable[Record]) -> list[str]:
     """Returns how many samples changed since the run that this one was compared with; nothing where there was none."""
     asked = [(record, one) for record in records for one in record.measures if one.metric == "baseline_drop" and not one.category]
     cells = [record for record, drop in asked if math.isfinite(drop.value)]
@@ -208,9 +208,9 @@ def since_baseline(records: Iterable[Record]) -> list[str]:
         _changed(record.fixed for record in cells),
     )
     broke = f"{quantity(broken, 'answer')} newly broken in {quantity(breaking, 'cell')}"
-    said = f"{broke}, {fixed} newly fixed in {fixing}, over {quantity(len(cells), 'cell')}"
+    changes = f"{broke}, {fixed} newly fixed in {fixing}, over {quantity(len(cells), 'cell')}"
     left = f"; {quantity(len(asked) - len(cells), 'cell')} could not be compared" if len(cells) < len(asked) else ""
-    return [f"since the baseline: {said}{left}"]
+    return [f"since the baseline: {changes}{left}"]
 
 
 def not_asked(records: Iterable[Record]) -> list[str]:
@@ -220,7 +220,7 @@ def not_asked(records: Iterable[Record]) -> list[str]:
     return [f"{model}-{dataset}: {quantity(count, *words)}: {why}" for (model, dataset, why), count in found.items()]
 
 
-def because(decision: Decision, records: Sequence[Record], facts: RunFacts | None = None) -> str:
+def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunFacts | None = None) -> str:
     """Returns the sentence behind a decision."""
     counts = Counter(record.outcome for record in records)
     facts = facts or RunFacts()
@@ -252,7 +252,7 @@ def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
         Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
         Outcome.NOT_APPLICABLE: ("test does not apply", "tests do not apply"),
     }
-    points = [quantity(counts[outcome], *said) for outcome, said in words.items() if counts[outcome]]
+    points = [quantity(counts[outcome], *noun) for outcome, noun in words.items() if counts[outcome]]
     points += ["GO asks for more than this run has"] if facts.shortfalls else []
     points += [f"no rule judged {unjudged}"] if unjudged else []
     return " and ".join(points) or "no rule applied"
