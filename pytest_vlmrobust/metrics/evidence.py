@@ -10,8 +10,8 @@ import numpy as np
 
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.words import first_few
 
-from .completeness import listed
 from .estimation import estimate
 from .scores import Scores, SettingLike
 from .statistics.clusters import one_sided
@@ -155,5 +155,5 @@ def _complete(table: ScoreTable) -> Scores:
     """
     lacking = [name for name, scores in {"clean": table.clean, **table.by_setting}.items() if np.isnan(scores).any()]
     if lacking or not table.samples:
-        raise UsageError(f"the drops cannot be tested: {'missing scores in ' + listed(lacking) if lacking else 'no samples'}")
+        raise UsageError(f"the drops cannot be tested: {'missing scores in ' + first_few(lacking) if lacking else 'no samples'}")
     return table.matrix()

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.words import percent, points
 
-from .completeness import percent, points
 from .record import Circumstances, Needs
 from .scores import Scores, as_scores, clusters_of, require_equal_lengths
 from .statistics.clusters import Clusters, one_sided

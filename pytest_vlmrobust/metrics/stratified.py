@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.words import first_few
 
-from .completeness import listed
 from .scores import paired, require_equal_lengths
 from .statistics.clusters import Clusters, one_sided
 from .statistics.groups import Strata
@@ -67,10 +67,10 @@ def _codes(
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
     drawn = Counter(strata)
     if unknown := [name for name in drawn if name not in population]:
-        raise ValueError(f"population lacks the strata {listed(unknown)}: say how many samples each has")
+        raise ValueError(f"population lacks the strata {first_few(unknown)}: say how many samples each has")
     if empty := [name for name, size in population.items() if size and name not in drawn]:
-        raise ValueError(f"no sample of {listed(empty)} was drawn: nothing is known about these strata. Draw from each")
+        raise ValueError(f"no sample of {first_few(empty)} was drawn: nothing is known about these strata. Draw from each")
     if small := [f"{name} ({drawn[name]} of {population[name]})" for name in drawn if drawn[name] > population[name]]:
-        raise ValueError(f"more samples than members: {listed(small)}. Expected the size of the whole stratum")
+        raise ValueError(f"more samples than members: {first_few(small)}. Expected the size of the whole stratum")
     names = {name: code for code, name in enumerate(drawn)}
     return np.array([names[name] for name in strata], dtype=np.intp), np.array([float(population[name]) for name in drawn])

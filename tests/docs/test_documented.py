@@ -13,10 +13,10 @@ import pytest
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.backends import models_file
 from pytest_vlmrobust.backends.generation import Generation
-from pytest_vlmrobust.core import errors, verdict
+from pytest_vlmrobust.core import decision, errors
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.datasets import faces_folder_table, jsonl
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.plugin.options import Settings
@@ -44,7 +44,7 @@ def page(name: str) -> str:
     return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [*classes(errors, Exception), *classes(verdict, Exception)])
+@pytest.mark.parametrize("name", [*classes(errors, Exception), *classes(decision, Exception)])
 def test_errors(name: str) -> None:
     assert f"`{name}`" in TEXT
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 
 from .conftest import Project
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pytest_vlmrobust.backends import backends
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
-from pytest_vlmrobust.evaluation import leases
+from pytest_vlmrobust.evaluation.run import leases
 
 leases.NOTICE_SECONDS = 0.0  # so that whoever waits says so at once
 look = leases.Wait.lapsed

@@ -20,10 +20,10 @@ from pytest_vlmrobust.core.cell import (
     Setting,
     SweepMetric,
 )
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.evaluation.run.data import TaskData
 from pytest_vlmrobust.evaluation.run.evidence import examples

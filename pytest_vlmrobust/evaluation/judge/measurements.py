@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
+from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING, is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import BLIND_UNPARSED, CellResult, said_of_guesses
@@ -23,7 +23,6 @@ from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Budgets, JudgedTest
-from pytest_vlmrobust.policies.policy import WORST_FIRST
 
 from . import observatory
 from .answers import Measured

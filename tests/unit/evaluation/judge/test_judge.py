@@ -12,9 +12,9 @@ import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import Asked, judged_tests
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics

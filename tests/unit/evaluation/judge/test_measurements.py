@@ -15,11 +15,11 @@ from pytest_vlmrobust.backends import AnswerKey
 from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Cell, Planned, Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import (
