@@ -208,6 +208,31 @@ class Metric:
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What reports, policies and docs read about a quantity that no registered formula gives: it needs more than scores."""
+
+    name: str
+    about: str
+    """What a docstring would say: one sentence, what to beware of, and paragraphs ``Formula: ...`` and ``Returns: ...``."""
+    reads: str
+    """What it is computed from, in words."""
+    unit: str = "fraction"
+    better: Better = "none"
+    bounds: tuple[float, float] = (float("-inf"), float("inf"))
+    scope: Scope = "cell"
+    suite: str = ""
+    reference: str = ""
+    validity: str = ""
+    interval: str = ""
+    """What its interval is, in words; empty where it has none."""
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of what is said about it."""
+        return self.about.strip().partition("\n")[0]
+
+
 def _spelled(needs: Sequence[Needs]) -> str:
     return ", ".join(f"Needs.{need.name}" for need in needs)
 

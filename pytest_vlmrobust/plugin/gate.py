@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+    from pytest_vlmrobust.evaluation.judge.context import Asked
     from pytest_vlmrobust.evaluation.judge.judge import Judge
-    from pytest_vlmrobust.evaluation.judge.measurements import Asked
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
     from pytest_vlmrobust.policies import JudgedTest, Policy
@@ -374,7 +374,7 @@ class Gate:
 
     def judged(self, planned: Planned) -> list[JudgedTest]:
         """Returns what a planned test may be judged by; no data are read for it."""
-        from pytest_vlmrobust.evaluation.judge.measurements import Asked
+        from pytest_vlmrobust.evaluation.judge.context import Asked
 
         return self._judged(planned, Asked(self.data.tasks.get(planned.dataset, "")))
 
@@ -387,7 +387,7 @@ class Gate:
 
     def _will_be_judged(self) -> Mapping[str, list[JudgedTest]]:
         """Returns, by model, what its planned tests will be judged by: they share the risk of the rules on it."""
-        from pytest_vlmrobust.evaluation.judge.measurements import Asked
+        from pytest_vlmrobust.evaluation.judge.context import Asked
 
         tasks = self.data.tasks
         names = dict.fromkeys(planned.dataset for planned in self.plan)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
-from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity
@@ -22,7 +21,6 @@ from pytest_vlmrobust.store import Evidence, StoredCell, read_manifest
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from .answers import Questions
-from .measurements import baseline_metrics
 from .replay import Rescored, scored_again
 
 if TYPE_CHECKING:
@@ -233,27 +231,6 @@ class _Pairing:
     samples: Sequence[Sample]
     pictures: Mapping[str, PictureDigests]
     places: tuple[int, ...]
-
-
-def baseline_estimates(
-    baseline: Baseline, cell: Cell, table: ScoreTable, now: Questions, confidence: float
-) -> list[tuple[str, Estimate]]:
-    """Returns what a cell lost since the baseline, paired by sample; not applicable where the baseline did not measure it.
-
-    Raises:
-        DatasetError: the baseline asked other samples, or about other pictures.
-    """
-    clean = Cell(cell.model, cell.dataset, CLEAN)
-    lacking = [one for one in (cell, clean) if not baseline.measured(one)]
-    if lacking:
-        reason = f"the baseline did not measure {lacking[0].dataset} under {lacking[0].setting}"
-        return [(name, Estimate(float("nan"), 0, valid=False, reason=reason)) for name in baseline_metrics(cell.setting)]
-    scores = {str(one.setting): baseline.scores(one, now) for one in (clean, cell)}
-    paired = replace(table, baseline_by_setting=scores)
-    return [
-        (name, metrics.estimate(name, paired, setting=str(cell.setting), confidence=confidence))
-        for name in baseline_metrics(cell.setting)
-    ]
 
 
 def baseline_scores(baseline: Baseline, model: str, dataset: str, now: Questions, table: ScoreTable) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
+from .context import family_and_level
 from .families import families, twin
-from .measurements import family_and_level
 
 # Attempts: as many answers about the whole picture as there are patches, so that luck is the same on both sides of PCRI.
 #
