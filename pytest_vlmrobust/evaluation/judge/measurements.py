@@ -161,20 +161,6 @@ LABEL_PRESERVING_DROP = "label_preserving_drop"
 PREPROCESSING_GAIN = "preprocessing_gain"
 
 
-UNMEASURED = {
-    metrics.Needs.PATCHES_AGAIN: "a second pass over the patches",
-    metrics.Needs.PLACEBO_PATCHES: "answers to the patches of other pictures",
-}
-"""What metrics may need and no run asks a model for: their formulas are offered to whoever has such scores."""
-
-
-def unmeasured_metrics() -> dict[str, str]:
-    """Returns the metrics that no run measures, with what would have to be asked for."""
-    records = {name: metrics.get(name) for name in metrics.names()}
-    lacking = {name: [UNMEASURED[need] for need in record.needs if need in UNMEASURED] for name, record in records.items()}
-    return {name: needs[0] for name, needs in lacking.items() if needs}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
     """What is known of a dataset before a model answers: it says which metrics its tests have.

@@ -136,12 +136,10 @@ def known_metrics() -> dict[str, MetricFacts]:
         OBSERVATORY,
         PREPROCESSING_GAIN,
         UNPARSED_INCREASE,
-        unmeasured_metrics,
     )
     from .observatory import COVERAGE, DISTANCE, FIXATION
 
     records = {name: metrics.get(name) for name in metrics.names()}
-    lacking = unmeasured_metrics()
     facts = {
         name: MetricFacts(
             record.unit,
@@ -150,7 +148,6 @@ def known_metrics() -> dict[str, MetricFacts]:
             record.interval is not None,
             split=record.suite in (OBSERVATORY, BASELINE),
             bounds=record.bounds,
-            unmeasured=lacking.get(name, ""),
         )
         for name, record in records.items()
     }
