@@ -48,11 +48,6 @@ _WITHOUT_COMPARISON = "accuracy"
 UNPARSED_INCREASE = "unparsed_increase"
 LABEL_PRESERVING_DROP = "label_preserving_drop"
 PREPROCESSING_GAIN = "preprocessing_gain"
-UNMEASURED = {
-    Needs.PATCHES_AGAIN: "a second pass over the patches",
-    Needs.PLACEBO_PATCHES: "answers to the patches of other pictures",
-}
-"""What metrics may need and no run asks a model for: their formulas are offered to whoever has such scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +83,6 @@ class Quantity:
         return self.facts.suite == BASELINE
 
     @property
-    def unmeasured(self) -> str:
-        """What it needs that no run asks a model for; empty where it is measured."""
-        needs = self.facts.needs if isinstance(self.facts, Metric) else ()
-        return next((UNMEASURED[need] for need in needs if need in UNMEASURED), "")
-
-    @property
     def policy_facts(self) -> MetricFacts:
         """What rules on it are checked against."""
         return MetricFacts(
@@ -103,7 +92,6 @@ class Quantity:
             bool(self.facts.interval),
             split=self.facts.suite in (OBSERVATORY, BASELINE),
             bounds=self.facts.bounds,
-            unmeasured=self.unmeasured,
         )
 
 

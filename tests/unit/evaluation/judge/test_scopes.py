@@ -55,7 +55,6 @@ def test_bounds_are_checked_against_what_each_metric_can_be() -> None:
         "relative_corruption_error",
         "mean_relative_corruption_error",
         "pcri_excess",
-        "pcri_placebo",
         "resolution_slope",
         "resolution_slope.macro",
         "scale_gain",
