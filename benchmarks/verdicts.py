@@ -46,8 +46,8 @@ import populations
 from populations import SHARES, UNEQUAL, WORLDS, Array, Draw, Layout, Measure, World
 from scipy import stats
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.statistics import paired
 from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment

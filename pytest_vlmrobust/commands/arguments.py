@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pytest_vlmrobust.core.words import printable
 
-# Parsing: what the arguments of several commands have in common.
+# Arguments that several commands have.
 
 
 class Commands(Protocol):
@@ -31,7 +31,7 @@ def counting(noun: str) -> Callable[[str], int]:
     return count
 
 
-# Printing: how commands speak.
+# Output of commands.
 
 
 _BREAK = "\n"

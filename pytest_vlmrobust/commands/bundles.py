@@ -53,11 +53,11 @@ def _verify(options: argparse.Namespace) -> int:
         try:
             differences += _compared(unpacked)
         except VlmRobustError as error:
-            said = _located(str(error), folder, options.bundle)
+            reason = _with_bundle(str(error), folder, options.bundle)
             if not differences:
-                raise StoreError(said) from error
-            differences.append(f"nothing could be computed again: {said}")
-        return _told([_located(one, folder, options.bundle) for one in differences])
+                raise StoreError(reason) from error
+            differences.append(f"nothing could be computed again: {reason}")
+        return _print_differences([_with_bundle(one, folder, options.bundle) for one in differences])
 
 
 def _compared(unpacked: Path) -> list[str]:
@@ -103,12 +103,12 @@ def _damaged(unpacked: Path, names: str) -> Iterator[None]:
         ) from error
 
 
-def _located(said: str, folder: str, bundle: Path) -> str:
+def _with_bundle(sentence: str, folder: str, bundle: Path) -> str:
     """Returns a sentence with the bundle in the place of the folder that it was unpacked into."""
-    return said.replace(f"{folder}/", f"{bundle}: ").replace(folder, str(bundle))
+    return sentence.replace(f"{folder}/", f"{bundle}: ").replace(folder, str(bundle))
 
 
-def _told(differences: Sequence[str]) -> int:
+def _print_differences(differences: Sequence[str]) -> int:
     """Says what differs, and returns the exit code of a verification."""
     for difference in differences:
         say(f"DIFFERS  {difference}")

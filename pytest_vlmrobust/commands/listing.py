@@ -20,7 +20,7 @@ def add(commands: Commands) -> None:
     _add_show(commands)
 
 
-# Known: `vlmrobust list` and `vlmrobust explain`.
+# `vlmrobust list` and `vlmrobust explain`.
 
 
 def _add_names(commands: Commands) -> None:
@@ -84,7 +84,7 @@ _LISTS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-# Gallery: `vlmrobust show`.
+# `vlmrobust show`.
 
 
 def _add_show(commands: Commands) -> None:

@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
     _add_check(commands)
 
 
-# Rules: `vlmrobust check`.
+# `vlmrobust check`.
 
 
 _FEWEST = 2
@@ -34,7 +34,7 @@ _FEWEST = 2
 class _Noise(NamedTuple):
     """What an A/A measurement says about rules, line by line, and what of it is a warning."""
 
-    said: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -81,7 +81,7 @@ def _check(options: argparse.Namespace) -> int:
     show(f"\n{render_policy(policy, width=width(), color=in_color())}")
     if relative := [rule.id for rule in policy.rules if is_relative(rule)]:
         say(f"note: {', '.join(relative)}: compared with an earlier run, and not applicable without --vlm-baseline RUN")
-    for line in noise.said:
+    for line in noise.lines:
         say(line)
     findings = lint(
         policy,
@@ -95,8 +95,8 @@ def _check(options: argparse.Namespace) -> int:
     if options.samples and (unknown := not_told(policy)):
         rules = ", ".join(f"{rule.id} ({rule.metric})" for rule in unknown)
         say(f"note: not checked at this size: {rules}")
-    said = [finding for finding in findings if not (finding.refused or finding.noted)]
-    warnings = [*map(str, [*said, *lacks_basics(policy)]), *noise.warnings]
+    printed = [finding for finding in findings if not (finding.refused or finding.noted)]
+    warnings = [*map(str, [*printed, *lacks_basics(policy)]), *noise.warnings]
     for finding in warnings:
         say(f"warning: {finding}")
     if refused := [finding for finding in findings if finding.refused]:
@@ -149,7 +149,7 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
     return _Noise((*known, *notes), (*noise_warnings(found), *unknown))
 
 
-# Shipping: `vlmrobust init`.
+# `vlmrobust init`.
 
 
 def _add_init(commands: Commands) -> None:

@@ -11,8 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 
 from .arguments import Commands, counting, say
 
@@ -131,8 +131,8 @@ def _rows(policy: Policy, name: str, options: argparse.Namespace) -> tuple[list[
         simulation = Simulation(policy, truth, _today())
         rng = np.random.default_rng([options.seed, place])
         if not simulation.planned.tests:
-            said = {**simulation.planned.left_out, **simulation.planned.idle}
-            why = "; ".join(f"{rule} {reason}" for rule, reason in said.items()) or "it has no rules"
+            reasons = {**simulation.planned.left_out, **simulation.planned.idle}
+            why = "; ".join(f"{rule} {reason}" for rule, reason in reasons.items()) or "it has no rules"
             continue
         found = simulation.run(n, options.runs, rng, _progress(f"{name}, {truth.name}", options.runs)).of_models(options.models)
         needed = None if options.no_search or options.table else _needed(simulation, n, options, rng)
@@ -286,8 +286,8 @@ def _say_row(row: _Row, options: argparse.Namespace) -> None:
     say("  " + ", ".join(f"{one.value} {_share(power, one)}" for one in _SHOWN) + given)
     if row.needed is not None:
         low, high = row.needed
-        said = f"between {low} and {high} samples" if high else f"more than {low} samples, if any number does"
-        say(f"  80 % of runs end GO or NO-GO with {said}")
+        needed = f"between {low} and {high} samples" if high else f"more than {low} samples, if any number does"
+        say(f"  80 % of runs end GO or NO-GO with {needed}")
     widest = max(map(len, power.outcomes), default=4)
     say(f"  {'rule':<{widest}}  PASS  FAIL  INCONCLUSIVE  NOT_APPLICABLE  WARNED  keeps from GO alone")
     for name, found in power.outcomes.items():
@@ -320,10 +320,10 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
         shares = " | ".join(f"{power.share(one):.2f}" for one in _SHOWN)
         say(f"| {power.profile} | {row.simulation.truth.dataset} | {power.n} | {shares} | {_culprits(power)} |")
     left = {name: why for row in rows for name, why in row.simulation.planned.left_out.items()}
-    never = {said for row in rows for said in row.simulation.planned.shortfalls}
+    never = {reason for row in rows for reason in row.simulation.planned.shortfalls}
     say("")
-    for said in sorted(never):
-        say(f"Never GO without more: {said}.")
+    for reason in sorted(never):
+        say(f"Never GO without more: {reason}.")
     if left:
         say(f"Not simulated, and taken as kept: {'; '.join(f'{one} ({why})' for one, why in sorted(left.items()))}.")
     if rows:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.cell import NO_IMAGE_NAME
+from pytest_vlmrobust.core.decision import EXIT_CODES
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.ranking import BY
-from pytest_vlmrobust.core.verdict import EXIT_CODES
 from pytest_vlmrobust.core.words import quantity
 
 from .arguments import Commands, complain, in_color, say, show, width
@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
     _add_export(commands)
 
 
-# Written: `vlmrobust report` and `vlmrobust junit`, from what a run left.
+# `vlmrobust report` and `vlmrobust junit`.
 
 
 def _add_files(commands: Commands) -> None:
@@ -50,8 +50,8 @@ def _report(options: argparse.Namespace) -> int:
     run = read_run(options.run_directory)
     out = options.out or options.run_directory
     write_report(out, run.records, _with_ranking(run), None)
-    if said := add_step_summary(summary(run.records, run.facts)):
-        complain(said)
+    if problem := add_step_summary(summary(run.records, run.facts)):
+        complain(problem)
     say(f"{run.decision}: {len(run.records)} of {run.facts.selected} records, {out / 'report.html'}")
     return EXIT_CODES[run.decision]
 
@@ -86,7 +86,7 @@ def _junit(options: argparse.Namespace) -> int:
     return 0
 
 
-# Changes: `vlmrobust compare`.
+# `vlmrobust compare`.
 
 
 def _add_compare(commands: Commands) -> None:
@@ -109,7 +109,7 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
-# Exports: `vlmrobust export`.
+# `vlmrobust export`.
 
 
 def _add_export(commands: Commands) -> None:
@@ -146,7 +146,7 @@ def _nel(options: argparse.Namespace) -> None:
 _FORMATS: dict[str, Callable[[argparse.Namespace], None]] = {"nel": _nel}
 
 
-# Ranks: `vlmrobust rank`.
+# `vlmrobust rank`.
 
 
 def _add_rank(commands: Commands) -> None:

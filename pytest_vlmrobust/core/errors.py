@@ -22,7 +22,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from .words import printable
+from .words import first_few, printable
 
 _LONGEST = 20_000
 """Characters of a message: it may quote what others wrote."""
@@ -137,7 +137,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _shortened(names: list[str], most: int = 20) -> str:
-    if not names:
-        return "(nothing is registered)"
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f", … and {rest} more" if rest > 0 else "")
+    return first_few(names, most) or "(nothing is registered)"

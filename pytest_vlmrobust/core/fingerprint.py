@@ -35,7 +35,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-# Randomness is an argument: every generator is derived from what it is for.
+# Seeded generators, each derived from its purpose.
 
 
 AUGMENTATION_SEED = 1234

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .verdict import Outcome
+from .decision import Outcome
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-# Types of fields: whether what was read from a file is what a dataclass says.
+# Whether what was read from a file has the types that a dataclass declares.
 
 
 _EACH = ("tuple[", ", ...]")
@@ -80,7 +80,7 @@ SCHEMA_VERSION = 1
 FAMILY = "family"
 """The kind of a record about several models of one family."""
 CHECK = "check"
-"""The kind of a record that is about no cell and no sweep: what failed beside the gate, in a test, its teardown or a file."""
+"""The kind of a record of a failure outside the gated tests: another test, a teardown, or a file that cannot be collected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ class Record:
     """What is known about one test after it ran."""
 
     test: str
-    """``cell``, ``sweep``, ``family``, or ``check``: what failed beside the gate (a test, its teardown, a file that cannot be
-    collected), so that the run is not GO."""
+    """``cell``, ``sweep``, ``family``, or ``check``: a failure outside the gated tests (another test, a teardown, a file that
+    cannot be collected), so that the run is not GO."""
     id: str
     """The parametrised part of the test id: ``tiny-shapes-fog:mid``."""
     model: str
@@ -278,12 +278,17 @@ class Record:
         return Outcome.MEASURED if self.not_asked and not ruled else self.outcome
 
     @property
+    def is_gated(self) -> bool:
+        """Whether a gated test left it: that is all but what failed in a test that is not, or while tests were collected."""
+        return self.test != CHECK
+
+    @property
     def key(self) -> str:
         """What makes two records be about the same test: a test that ran again replaces its record.
 
-        What failed beside the gate is told apart from what a test measured: a gated test may have both.
+        A failure outside the gated tests is kept apart from what a test measured: a test with a failing teardown has both.
         """
-        return self.nodeid if self.nodeid and self.test != CHECK else f"{self.test} {self.id}"
+        return self.nodeid if self.nodeid and self.is_gated else f"{self.test} {self.id}"
 
     def to_json(self) -> str:
         """Returns the record as one line of JSON; NaN becomes ``null``."""

@@ -1,11 +1,13 @@
-"""Words: numbers of things that fit their noun, and text of models and data as it may be shown."""
+"""Words that all messages and reports share: counts, lists, numbers, and text of models and data as it may be shown."""
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from collections.abc import Iterable
 
-# Counting: how many there are of something, in words that fit the number.
+# Counts and lists.
 
 
 def quantity(count: int, one: str, several: str = "") -> str:
@@ -22,7 +24,61 @@ def quantity(count: int, one: str, several: str = "") -> str:
     return f"{count} {one if count == 1 else several or f'{one}s'}"
 
 
-# Printing: text of models, data and endpoints as it may be shown, on a terminal, in a report or in a log.
+def first_few(names: Iterable[str], most: int = 5) -> str:
+    """Returns the first names, and how many more there are where not all are shown.
+
+    Args:
+        names: any number of them.
+        most: how many to show.
+
+    >>> first_few("abcd", 2), first_few("ab", 2), first_few([], 2)
+    ('a, b and 2 more', 'a, b', '')
+    """
+    every = list(names)
+    rest = len(every) - most
+    return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+# Numbers.
+
+
+def number(value: float) -> str:
+    """Returns a number with three decimals, ``undefined`` for NaN.
+
+    >>> number(0.1234), number(math.nan)
+    ('0.123', 'undefined')
+    """
+    return "undefined" if math.isnan(value) else f"{value:.3f}"
+
+
+def interval(low: float, high: float) -> str:
+    """Returns an interval with three decimals, an empty string where there is none.
+
+    >>> interval(0.01, 0.25), interval(math.nan, math.nan)
+    ('[0.010, 0.250]', '')
+    """
+    return "" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]"
+
+
+def points(fraction: float) -> str:
+    """Returns a fraction in percentage points.
+
+    >>> points(0.263)
+    '26.3 pp'
+    """
+    return f"{100 * fraction:.1f} pp"
+
+
+def percent(fraction: float) -> str:
+    """Returns a fraction in percent.
+
+    >>> percent(0.263)
+    '26.3 %'
+    """
+    return f"{100 * fraction:.1f} %"
+
+
+# Text of models, data and endpoints, as it may be shown on a terminal, in a report or in a log.
 
 
 LONGEST = 2000

@@ -12,6 +12,7 @@ from pathlib import Path
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.registry import Registry
+from pytest_vlmrobust.core.words import first_few
 
 from .benchmarks import UNKNOWN, Benchmark, benchmark_of, benchmarks
 from .collection import COLLECTIONS, Collection
@@ -240,8 +241,7 @@ def _nearest(typed: str, known: Iterable[str]) -> str:
 
 
 def _list(names: list[str], most: int = 20) -> str:
-    shown = ", ".join(names[:most]) or "(nothing)"
-    return shown + (f", … and {len(names) - most} more" if len(names) > most else "")
+    return first_few(names, most) or "(nothing)"
 
 
 # From what the user typed to a collection of identities: a registered name, or a folder of one's own.

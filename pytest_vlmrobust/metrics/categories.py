@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.words import first_few
 
-from .completeness import listed, types
+from .completeness import types
 from .corruption import corruption_errors, mean_drop
 from .estimation import estimate
 from .scores import BySetting, against_clean, parsed, require_equal_lengths
@@ -98,7 +99,7 @@ def corruption_error_by_category(
     settings = {str(parsed(key)): None for key in perturbed_by_setting}
     of_type = {name: list(_by_category(dict.fromkeys(one), category_of_setting)) for name, one in types(settings).items()}
     if split := [f"{name} ({' and '.join(found)})" for name, found in of_type.items() if len(found) > 1]:
-        raise ValueError(f"the levels of {listed(split)} are in different categories: a perturbation has one")
+        raise ValueError(f"the levels of {first_few(split)} are in different categories: a perturbation has one")
     grouped = _by_category(errors, {name: found[0] for name, found in of_type.items()})
     return {category: sum(part.values()) / len(part) for category, part in grouped.items()}
 
@@ -133,7 +134,7 @@ def estimates_by_category(
 
 def _by_category(by_key: Mapping[str, T], category_of: Mapping[str, str]) -> dict[str, dict[str, T]]:
     if missing := [key for key in by_key if key not in category_of]:
-        raise ValueError(f"category_of_setting lacks {listed(missing)}: give each setting its category")
+        raise ValueError(f"category_of_setting lacks {first_few(missing)}: give each setting its category")
     found: dict[str, dict[str, T]] = {}
     for key, value in by_key.items():
         found.setdefault(category_of[key], {})[key] = value

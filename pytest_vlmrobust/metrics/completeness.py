@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.cell import LEVELS
+from pytest_vlmrobust.core.words import first_few
 
 from .record import LABELS, Coverage, Metric, Needs
 from .registry import REGISTRY, names
@@ -15,23 +16,6 @@ from .scores import Scores, SettingLike, parsed
 from .table import ScoreTable
 
 # Fragments of the sentences in an estimate's reason.
-
-
-def listed(names: Sequence[str], most: int = 5) -> str:
-    """Returns the first names, and how many more there are."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def points(fraction: float) -> str:
-    """Returns a fraction in percentage points."""
-    return f"{100 * fraction:.1f} pp"
-
-
-def percent(fraction: float) -> str:
-    """Returns a fraction in per cent."""
-    return f"{100 * fraction:.1f} %"
-
 
 _NOUNS = {
     Needs.CLEAN: "clean scores",
@@ -120,12 +104,12 @@ def what_is_missing(record: Metric, table: ScoreTable, setting: str | None, read
         return f"there are no {absent}"
     for need, (_, unmeasured) in _OTHERS.items():
         if need in record.needs and (lacking := [name for name in table.by_setting if name not in table.argument(need, None)]):
-            return f"{unmeasured} {listed(lacking)}"
+            return f"{unmeasured} {first_few(lacking)}"
     gaps = {name: int(_missing(array).sum()) for name, array in read.items()}
     if not any(gaps.values()):
         return ""
     count = table.samples - complete_samples(read, table.samples)
-    where = listed([f"{missing} in {name}" for name, missing in gaps.items() if missing])
+    where = first_few([f"{missing} in {name}" for name, missing in gaps.items() if missing])
     return f"scores of {count} of {table.samples} samples are missing: {where}"
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.words import first_few, points
 
 from . import observatory, validity
-from .completeness import listed, points
 from .intervals import Bounds
 from .observatory import GAP_MOVES, group_gap, position_gap, transfer_retention
 from .record import Better, Needs
@@ -278,7 +278,7 @@ def _losses(parameters: Sequence[float], means: Sequence[float]) -> str:
     ordered = sorted(zip(parameters, means, strict=True))
     steps = [(one - other, size, larger) for (size, one), (larger, other) in itertools.pairwise(ordered)]
     lost = [f"{points(loss)} from {size:g} to {larger:g}" for loss, size, larger in steps if loss > ROUNDING]
-    return f"loses {listed(lost)}" if lost else ""
+    return f"loses {first_few(lost)}" if lost else ""
 
 
 FAMILY_METRICS: Mapping[str, FamilyProperty] = {

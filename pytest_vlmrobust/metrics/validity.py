@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, percent, points, quantity
 
-from .completeness import listed, low_settings, percent, points, triples, types
+from .completeness import low_settings, triples, types
 from .intervals import visual_gain_interval
 from .scores import ROUNDING, Scores, drops
 from .statistics.multiple import cross_validated_maximum
@@ -119,7 +119,7 @@ def reference_makes_errors(table: ScoreTable, setting: str | None) -> str:  # no
         for name, settings in types(table.by_setting).items()
         if not sum(float((1.0 - reference[one]).sum()) for one in settings if one in reference) > ROUNDING
     ]
-    return f"the reference model makes no error under {listed(perfect)}: the ratio is undefined" if perfect else ""
+    return f"the reference model makes no error under {first_few(perfect)}: the ratio is undefined" if perfect else ""
 
 
 def worst_setting(table: ScoreTable) -> str:
@@ -139,7 +139,7 @@ def constant_types(table: ScoreTable) -> str:
         for name, settings in triples(table.by_setting).items()
         if float(np.ptp(drops(table.clean, table.matrix(settings)))) < ROUNDING
     ]
-    return f"left out {listed(constant)}: the same drop at each level" if constant else ""
+    return f"left out {first_few(constant)}: the same drop at each level" if constant else ""
 
 
 def _left_out(names: Sequence[str] | None, noun: str) -> str:

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vlmrobust.core.decision import NotDecided, Outcome, ThresholdExceeded
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 from pytest_vlmrobust.core.record import FAMILY, Record
-from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
 
-from .outcome import failed_record
-from .stash import GATE, RECORD
+from .outcome import RECORD, failed_record
+from .run import RUN
+from .selection import selected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_vlmrobust.core.cell import Setting
-
-    from .gate import Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +54,26 @@ class GatedTest:
 @pytest.fixture
 def vlm_cell(request: pytest.FixtureRequest) -> GatedTest:
     """One cell (model x dataset x setting), evaluated and judged; call ``.check()`` on it."""
-    gate = request.config.stash[GATE]
-    return _gated(request, "cell", lambda: gate.judge.cell(request.param))
+    run = request.config.stash[RUN]
+    return _gated(request, "cell", lambda: run.judge.cell(request.param))
 
 
 @pytest.fixture
 def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
     """One summary metric of a sweep, computed over the settings of the test's mark and judged; call ``.check()`` on it."""
-    gate = request.config.stash[GATE]
-    return _gated(request, "sweep", lambda: gate.judge.sweep(request.param, _settings(request, gate)))
+    run = request.config.stash[RUN]
+    return _gated(request, "sweep", lambda: run.judge.sweep(request.param, _settings(request)))
 
 
 @pytest.fixture
 def vlm_family(request: pytest.FixtureRequest) -> GatedTest:
     """One property of a family of models of different sizes, judged; call ``.check()`` on it."""
-    gate = request.config.stash[GATE]
-    return _gated(request, FAMILY, lambda: gate.judge.family(request.param, _settings(request, gate)))
+    run = request.config.stash[RUN]
+    return _gated(request, FAMILY, lambda: run.judge.family(request.param, _settings(request)))
 
 
-def _settings(request: pytest.FixtureRequest, gate: Gate) -> tuple[Setting, ...]:
-    from .collection import settings_of
-
-    return settings_of(gate, request.node, request.param.dataset, request.param.split)
+def _settings(request: pytest.FixtureRequest) -> tuple[Setting, ...]:
+    return request.config.stash[RUN].settings_of(selected(request.node))
 
 
 def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
@@ -92,7 +89,7 @@ def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Reco
     node = request.node
     try:
         record = dataclasses.replace(measure(), nodeid=node.nodeid)
-        again = command.one(record) if (command := request.config.stash[GATE].command) else ""
+        again = command.one(record) if (command := request.config.stash[RUN].command) else ""
         if record.outcome is Outcome.ERROR:
             node.stash[RECORD] = record
             raise BackendError(explain(record, again))

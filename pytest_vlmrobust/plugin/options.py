@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.core.errors import did_you_mean
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
-from pytest_vlmrobust.core.verdict import Outcome
 
 RERUN = {"failed": Outcome.FAIL, "errors": Outcome.ERROR, "inconclusive": Outcome.INCONCLUSIVE}
 """What ``--vlm-rerun`` selects by."""
@@ -134,6 +135,28 @@ class Settings:
             )
         return settings
 
+    def check(self) -> None:
+        """Refuses options that contradict each other, and to replace a baseline where nobody looks.
+
+        Raises:
+            UsageError: a baseline is to be updated in continuous integration or without a place for it, or a model is to be asked
+                again and must not be asked.
+        """
+        if self.vlm_update_baseline and os.environ.get("CI"):
+            raise UsageError(
+                "--vlm-update-baseline is refused where the environment variable CI is set: a gate must not move its own bar. "
+                "Run it by hand, look at the report, and commit the baseline"
+            )
+        if self.vlm_update_baseline and not self.vlm_baseline:
+            raise UsageError("--vlm-update-baseline needs --vlm-baseline DIR, which says where the baseline is")
+        if self.vlm_aa and self.vlm_offline:
+            raise UsageError("--vlm-aa asks the model again, and --vlm-offline forbids asking it: leave one of them out")
+
+
+def data_directory(settings: Settings) -> str:
+    """Returns where benchmark names are looked up, from the option or the environment; an empty string where nobody says."""
+    return settings.vlm_data or next((os.environ[name] for name in ENVIRONMENT_DATA if os.environ.get(name)), "")
+
 
 def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[str, Any]) -> Any:
     given = config.getoption(name)
@@ -148,6 +171,13 @@ def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[s
         except ValueError:
             raise pytest.UsageError(f"ini value {name} = {value!r}: expected a whole number ({metadata['help']})") from None
     return str(value)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Registers our Hypothesis profiles before Hypothesis looks for the one asked for; only then are they imported."""
+    if str(config.getoption("hypothesis_profile", None)).startswith("vlm-"):
+        import pytest_vlmrobust.testing  # noqa: F401
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import contextlib
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.decision import ENDS_AS_FAILURE, EXIT_CODES, Decision, NotDecided, Outcome, ThresholdExceeded
+from pytest_vlmrobust.core.errors import StoreError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.verdict import NotDecided, Outcome, ThresholdExceeded
 
-from .collection import FIXTURES, is_gated
-from .stash import GATE, RECORD
+from .run import RUN, Run
+from .selection import FIXTURES, about_of, is_gated
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.cell import Planned
-
-    from .gate import Gate
 
 _ATTRIBUTE = "vlm_record"
 """Extra attributes of a report travel from xdist's workers to its controller."""
@@ -25,7 +24,8 @@ _EXPLAINED = "vlm_explained"
 """Likewise: whether the record says all about a failure that there is to say."""
 _PHASES = ("setup", "call", "teardown")
 _OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
-_FAILING = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.ERROR)
+RECORD: pytest.StashKey[Record] = pytest.StashKey()
+"""Where a test keeps what was measured."""
 
 
 def failed_record(test: str, about: Planned, reason: str, nodeid: str) -> Record:
@@ -60,7 +60,7 @@ def pytest_runtest_makereport(
         measured = item.stash.get(RECORD, None)
         record = measured or _unmeasured(item, report)
         setattr(report, _ATTRIBUTE, record.to_json())
-        setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in _FAILING))
+        setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in ENDS_AS_FAILURE))
     return report
 
 
@@ -76,9 +76,8 @@ def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseE
 
 
 def _unmeasured(item: pytest.Item, report: pytest.TestReport) -> Record:
-    params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
-    fixture = next(name for name in FIXTURES if name in params)
-    return failed_record(fixture.removeprefix("vlm_"), params[fixture], _last_line(report), item.nodeid)
+    fixture = next(name for name in FIXTURES if name in getattr(item, "fixturenames", ()))
+    return failed_record(fixture.removeprefix("vlm_"), about_of(item), _last_line(report), item.nodeid)
 
 
 def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -89,43 +88,57 @@ def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
 class Collector:
     """Collects the records of the tests that ended; one per run, registered as a plugin because the hook has no config."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._uncollected: list[Record] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remembers what cannot be collected: the tests of such a file are unknown, and pytest may go on without them."""
         if report.failed:
-            self._uncollected.append(_beside(report, "cannot be collected"))
+            self._uncollected.append(_failed_outside(report, "cannot be collected"))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
         """Begins the run with its first test; one that ends in its collection leaves nothing."""
-        self._gate.begin()
+        with _or_exit():
+            self._run.begin()
         while self._uncollected:
-            self._gate.finished(self._uncollected.pop(0))
+            self._take(self._uncollected.pop(0))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Takes the record off a report; under xdist, this is where it reaches the controller."""
         line = getattr(report, _ATTRIBUTE, None)
         if line is not None:
-            self._gate.finished(Record.from_json(line))
+            self._take(Record.from_json(line))
         if report.failed and report.when not in _PHASES:
-            self._gate.finished(_lost(report))
+            self._take(_lost(report))
         elif report.failed and not getattr(report, _EXPLAINED, False):
-            failed = _beside(report, "a test beside the gate failed")
-            if failed.key not in self._gate.by_test:  # of a test that fails twice, the first reason
-                self._gate.finished(failed)
+            failed = _failed_outside(report, "a non-gate test failed")
+            if failed.key not in self._run.by_test:  # of a test that fails twice, the first reason
+                self._take(failed)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Notes that pytest was ended: by a person, by ``pytest.exit``, or by a number of failures."""
-        self._gate.stopped = f"pytest was interrupted ({_first_line(excinfo.value)})"
+        self._run.stop(f"pytest was interrupted ({_first_line(excinfo.value)})")
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Notes that pytest itself failed."""
-        self._gate.stopped = f"pytest met an internal error ({_first_line(excinfo.value)})"
+        self._run.stop(f"pytest met an internal error ({_first_line(excinfo.value)})")
+
+    def _take(self, record: Record) -> None:
+        with _or_exit():
+            self._run.finished(record)
+
+
+@contextlib.contextmanager
+def _or_exit() -> Iterator[None]:
+    """Ends pytest where the run cannot write down what it finds."""
+    try:
+        yield
+    except StoreError as error:
+        pytest.exit(str(error), returncode=EXIT_CODES[Decision.INCOMPLETE])
 
 
 def _first_line(error: BaseException) -> str:
@@ -139,7 +152,7 @@ def _lost(report: pytest.TestReport) -> Record:
     return Record(test="cell", id=about, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
 
 
-def _beside(report: pytest.TestReport | pytest.CollectReport, what: str) -> Record:
+def _failed_outside(report: pytest.TestReport | pytest.CollectReport, what: str) -> Record:
     """Returns the record of a failure that is no verdict: with one, no evidence says GO.
 
     That is a test that gates nothing, such as a property of a metric, or what a gated test does beside its verdict.
@@ -152,8 +165,8 @@ def _beside(report: pytest.TestReport | pytest.CollectReport, what: str) -> Reco
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str | Mapping[str, Any]] | None:
     """Leaves the terminal to the progress display: a passing gated test prints nothing of its own."""
-    gate = config.stash[GATE]
-    shown = gate.display is not None and gate.display.live and config.get_verbosity() <= 0
+    display = config.stash[RUN].display
+    shown = display is not None and display.live and config.get_verbosity() <= 0
     if shown and getattr(report, _ATTRIBUTE, None) and report.passed:
         return "passed", "", ""
     return None

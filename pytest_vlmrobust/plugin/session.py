@@ -2,101 +2,109 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import time
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_vlmrobust.core.errors import VlmRobustError
 
-from .command import command_at_worker, command_of
-from .gate import Gate
 from .options import Settings
-from .planning import without_workers
+from .outcome import Collector
 from .progress import ProgressDisplay
-from .repeating import check_repeating
-from .rerun import Rerun, find_rerun
-from .stash import GATE
+from .run import MAIN, RUN, Run, Selection
 
+if TYPE_CHECKING:
+    from pytest_vlmrobust.reporting import Command
 
-def usage_error(error: VlmRobustError) -> pytest.UsageError:
-    """Returns what makes pytest print one line and exit with 4."""
-    return pytest.UsageError(str(error))
+MARKERS = (
+    "vlm_settings(*names): settings, or sets of them such as robustbench, of a vlm_cell or vlm_sweep test",
+    "vlm_metrics(*names): summary metrics of a vlm_sweep or vlm_family test",
+    "vlm_splits(*names): settings, or sets of them, that each summary metric is taken over one by one",
+    "vlm_tasks(*names): what is asked of collections of identities, in place of questions",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the marks and reads the settings; what the user named is checked at once when a model is."""
-    config.addinivalue_line(
-        "markers", "vlm_settings(*names): settings, or sets of them such as robustbench, of a vlm_cell or vlm_sweep test"
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    run = _open_run(config)
+    config.stash[RUN] = run
+    if not run.settings.vlm:
+        return
+    if run.settings.vlm_plan:
+        _plan_in_one_process(config)
+    # what a data set notes about itself must reach the reader, and not end a run whose other warnings are errors
+    config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
+    config.pluginmanager.register(Collector(run), "vlmrobust-collector")
+    try:
+        _make_report_directory(run)
+        run.settings.check()
+        run.check()
+        run.choose_rerun(None if run.controls else config.workerinput["vlm_rerun"])  # type: ignore[attr-defined]  # xdist's
+    except VlmRobustError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Frees what was opened."""
+    run = config.stash.get(RUN, None)
+    if run is not None:
+        run.close()
+
+
+def _open_run(config: pytest.Config) -> Run:
+    """Returns the run of this process; a worker of xdist is told its name, and how pytest was called, by its controller."""
+    settings = Settings.from_config(config)
+    sent = getattr(config, "workerinput", {})
+    worker = str(sent.get("workerid", MAIN))
+    gates = bool(settings.vlm)
+    return Run(
+        settings,
+        config.invocation_params.dir,
+        run_id=str(sent.get("vlm_run_id") or _new_name()),
+        worker=worker,
+        command=_command(config, sent) if gates else None,
+        display=ProgressDisplay.for_run(config, reports=worker == MAIN) if gates else None,
+        selection=Selection(narrowed="--lf" if config.getoption("lf", default=False) else ""),
     )
-    config.addinivalue_line("markers", "vlm_metrics(*names): summary metrics of a vlm_sweep or vlm_family test")
-    config.addinivalue_line(
-        "markers", "vlm_splits(*names): settings, or sets of them, that each summary metric is taken over one by one"
-    )
-    config.addinivalue_line("markers", "vlm_tasks(*names): what is asked of collections of identities, in place of questions")
-    from .outcome import Collector
-
-    given = getattr(config, "workerinput", {})
-    gate = Gate(Settings.from_config(config), config.rootpath, config.invocation_params.dir, str(given.get("workerid", "main")))
-    gate.run_id = str(given.get("vlm_run_id", gate.run_id))  # one run, one directory, whoever works on it
-    config.stash[GATE] = gate
-    gate.narrowed = "--lf" if config.getoption("lf", default=False) else ""
-    if gate.settings.vlm:
-        gate.command = command_of(config) if gate.controls else command_at_worker(given["vlm_command"])
-        if gate.settings.vlm_plan:
-            without_workers(config)
-        # what a data set notes about itself must reach the reader, and not end a run whose other warnings are errors
-        config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
-        check_report_directory(gate)
-        check_baseline(gate)
-        config.pluginmanager.register(Collector(gate), "vlmrobust-collector")
-        gate.display = ProgressDisplay.for_run(config, reports=gate.controls)
-        try:
-            check_repeating(gate)
-            gate.check()
-            gate.rerun = find_rerun(gate) if gate.controls else Rerun.at_worker(given["vlm_rerun"])
-        except VlmRobustError as error:
-            raise usage_error(error) from None
 
 
-def check_report_directory(gate: Gate) -> None:
+def _command(config: pytest.Config, sent: Mapping[str, Any]) -> Command | None:
+    from pytest_vlmrobust.reporting import Command
+
+    if sent:
+        return Command.read(sent["vlm_command"])
+    called = config.invocation_params
+    return Command.of(called.args, config.option.file_or_dir, config.rootpath, called.dir)
+
+
+def _new_name() -> str:
+    """Returns the name of a run: by universal time, so that the newest one sorts last.
+
+    Two runs share none, not even those that one process, or two containers, start in one second.
+    """
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+
+
+def _plan_in_one_process(config: pytest.Config) -> None:
+    """Makes this process plan alone: workers of xdist would each plan the same, and their controller knows no tests."""
+    if hasattr(config.option, "tx"):
+        config.option.dist, config.option.tx, config.option.numprocesses = "no", [], 0
+
+
+def _make_report_directory(run: Run) -> None:
     """Makes the report directory now: to find out at the end of a long run that it cannot be written would be late.
 
     Raises:
         pytest.UsageError: it cannot be made.
     """
-    if gate.settings.vlm_report and gate.controls:
-        directory = gate.invocation / gate.settings.vlm_report
+    if run.settings.vlm_report and run.controls:
+        directory = run.directories.report
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise pytest.UsageError(f"--vlm-report {str(directory)!r}: cannot make the directory: {error.strerror}") from None
-
-
-def check_baseline(gate: Gate) -> None:
-    """Refuses to replace a baseline where nobody looks.
-
-    Raises:
-        pytest.UsageError: in continuous integration, or without a place for it.
-    """
-    if not gate.settings.vlm_update_baseline:
-        return
-    if os.environ.get("CI"):
-        raise pytest.UsageError(
-            "--vlm-update-baseline is refused where the environment variable CI is set: a gate must not move its own bar. "
-            "Run it by hand, look at the report, and commit the baseline"
-        )
-    if not gate.settings.vlm_baseline:
-        raise pytest.UsageError("--vlm-update-baseline needs --vlm-baseline DIR, which says where the baseline is")
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Frees what was opened."""
-    gate = config.stash.get(GATE, None)
-    if gate is not None:
-        gate.close()
-
-
-def ids_of(names: Sequence[object]) -> list[str]:
-    """Returns test ids; never parsed back."""
-    return [str(name) for name in names]

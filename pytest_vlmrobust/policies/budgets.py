@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.verdict import Outcome, Verdict
 from pytest_vlmrobust.core.words import quantity
 
 from .rules import Bound, decimals_needed, plain_decimal

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
+from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
-from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.words import quantity
 
 from .rules import Bound, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver, decimals_needed

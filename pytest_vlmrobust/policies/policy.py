@@ -9,26 +9,15 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Any
 
+from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 
 from .budgets import Budgets, Coverage
 from .judge import judge_rule, outcome_of
 from .replacement import Replacement
 from .rules import Bound, JudgedTest, Rule, Scope, Waiver
-
-WORST_FIRST = (
-    Outcome.FAIL,
-    Outcome.ERROR,
-    Outcome.INCONCLUSIVE,
-    Outcome.NOT_APPLICABLE,
-    Outcome.WAIVED,
-    Outcome.PASS,
-    Outcome.MEASURED,
-)
-"""The order in which one verdict outranks another on the same test."""
 
 
 @dataclass(frozen=True, slots=True)

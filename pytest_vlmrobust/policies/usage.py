@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields, replace
 from datetime import date
 from enum import StrEnum
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import did_you_mean
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, quantity
 
 from .budgets import Coverage, Extent
 from .load import meant, slips
@@ -263,9 +263,7 @@ def _named(test: JudgedTest, field: str) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    shown = list(names)
-    rest = len(shown) - _MOST
-    return (", ".join(shown[:_MOST]) or "none") + (f" and {rest} more" if rest > 0 else "")
+    return first_few(names, _MOST) or "none"
 
 
 def _near(globs: Iterable[str], names: Sequence[str]) -> str:

@@ -96,19 +96,19 @@ def not_derived(run: RunFiles) -> list[str]:
 
     That is the decision, files that are made of records alone, and of the page what it claims at its top.
     """
-    said = []
+    problems = []
     claimed = run.manifest.get("decision", str(run.decision))
     if claimed != str(run.decision):
-        said.append(f"the run decided {claimed}, and its records give {run.decision}")
+        problems.append(f"the run decided {claimed}, and its records give {run.decision}")
     for name, text in derived(run).items():
         path = run.directory / name
         if path.is_file() and path.read_bytes() != _encoded(text):
-            said.append(f"{name} is not what the records give")
+            problems.append(f"{name} is not what the records give")
     page = run.directory / REPORT
     if page.is_file():
         text = page.read_text(encoding="utf-8", errors="replace")
-        said += [f"{REPORT}: {claim}" for claim in contradictions(text, run.records, run.decision)]
-    return said
+        problems += [f"{REPORT}: {claim}" for claim in contradictions(text, run.records, run.decision)]
+    return problems
 
 
 def _stage(run: Path, staged: Path) -> None:
@@ -160,7 +160,7 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
             sink.write(chunk)
 
 
-# Unpacking: what is in a bundle that somebody sent, and nothing else, as far as it is what its hashes say.
+# Unpacking a bundle that somebody sent: only files that its hashes name.
 
 
 LARGEST = 8 * 2**30
@@ -235,11 +235,11 @@ def _read_sums(bundle: Path, folder: Path) -> dict[str, str]:
 
 
 def _changed(folder: Path, expected: Mapping[str, str]) -> list[str]:
-    said = []
+    problems = []
     for name, digest in expected.items():
         path = folder / name
         if not path.is_file():
-            said.append(f"{name} is missing")
+            problems.append(f"{name} is missing")
         elif file_digest(path) != digest:
-            said.append(f"{name} was changed: its SHA-256 is not the one in {SUMS}")
-    return said
+            problems.append(f"{name} was changed: its SHA-256 is not the one in {SUMS}")
+    return problems

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.comparison import CellChange, Comparison, Repeatability, SweepChange
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.words import on_one_line, quantity
+from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
 
 from .writing import code, inert, write_text
 
@@ -71,14 +71,14 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 
 def _row(change: CellChange) -> tuple[str, ...]:
-    growth = ("", "") if change.increase is None else (_number(change.increase.value), _interval(change.increase))
-    accuracies = (_number(change.then), _number(change.now))
+    growth = ("", "") if change.increase is None else (number(change.increase.value), _interval(change.increase))
+    accuracies = (number(change.then), number(change.now))
     counts = (str(len(change.broken)), str(len(change.fixed)))
-    return (change.name, str(change.n), *accuracies, _number(change.drop.value), _interval(change.drop), *growth, *counts)
+    return (change.name, str(change.n), *accuracies, number(change.drop.value), _interval(change.drop), *growth, *counts)
 
 
 def _sweep_row(change: SweepChange) -> tuple[str, ...]:
-    return (change.name, str(change.settings), str(change.drop.n), _number(change.drop.value), _interval(change.drop))
+    return (change.name, str(change.settings), str(change.drop.n), number(change.drop.value), _interval(change.drop))
 
 
 def _below(comparison: Comparison) -> list[str]:
@@ -87,8 +87,7 @@ def _below(comparison: Comparison) -> list[str]:
     lines = [f"{quantity(hidden, 'more cell stands', 'more cells stand')} in {JSON_FILE}"] if hidden > 0 else []
     for cells, run in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
         if cells:
-            more = f" and {len(cells) - _LEFT_OUT} more" if len(cells) > _LEFT_OUT else ""
-            lines.append(f"only in {run}: {', '.join(cells[:_LEFT_OUT])}{more}")
+            lines.append(f"only in {run}: {first_few(cells, _LEFT_OUT)}")
     lines += [f"{one.name}: {one.drop.reason}" for one in comparison.cells if math.isnan(one.drop.value)]
     lines += comparison.notes
     level = f"intervals: {comparison.confidence:.0%}, paired by sample, samples of one source picture taken together"
@@ -97,8 +96,8 @@ def _below(comparison: Comparison) -> list[str]:
 
 def _changed(change: CellChange) -> str:
     parts = [(ids, what) for ids, what in ((change.broken, "newly broken"), (change.fixed, "newly fixed")) if ids]
-    said = [f"{len(ids)} {what} ({', '.join(ids[:_IDS])}{', …' if len(ids) > _IDS else ''})" for ids, what in parts]
-    return f"{change.name}: {'; '.join(said)}"
+    changes = [f"{len(ids)} {what} ({', '.join(ids[:_IDS])}{', …' if len(ids) > _IDS else ''})" for ids, what in parts]
+    return f"{change.name}: {'; '.join(changes)}"
 
 
 def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[tuple[str, ...], Estimate]]) -> None:
@@ -131,15 +130,11 @@ def _markdown_table(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> l
     return [*lines, *(f"| {code(first)} | {' | '.join(map(inert, rest))} |" for first, *rest in rows), ""]
 
 
-def _number(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.3f}"
-
-
 def _interval(estimate: Estimate) -> str:
-    return "" if math.isnan(estimate.low) else f"[{estimate.low:.3f}, {estimate.high:.3f}]"
+    return interval(estimate.low, estimate.high)
 
 
-# Noise: what an A/A comparison says, in words.
+# What an A/A comparison says.
 
 
 def noise_lines(about: Repeatability) -> list[str]:
@@ -151,15 +146,15 @@ def noise_lines(about: Repeatability) -> list[str]:
     share = f"{about.rate:.2%}, 90 % interval {about.low:.2%} to {about.high:.2%}"
     reworded = quantity(about.reworded, "was worded differently", "were worded differently")
     counted = f"{about.flipped} of {quantity(about.repeated, 'answer')} flipped ({share}), {reworded}{failed}"
-    moved = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in moves(about))
+    noise = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in noise_by_metric(about))
     return [
         f"{name} {counted}; {quantity(about.cells, 'cell')}, {about.conditions}",
-        f"     noise of {quantity(about.samples, 'sample')} between two runs: {moved}",
+        f"     noise of {quantity(about.samples, 'sample')} between two runs: {noise}",
         *(f"     {sentence}" for sentence in about.beside),
     ]
 
 
-def moves(about: Repeatability) -> list[tuple[str, float, float]]:
+def noise_by_metric(about: Repeatability) -> list[tuple[str, float, float]]:
     """Returns each metric with its noise, measured and at most; what moves least comes first, however a file ordered them."""
     found = [(metric, value, about.noise_high[metric]) for metric, value in about.noise.items()]
     return sorted(found, key=lambda move: (move[2], move[0]))
@@ -181,7 +176,7 @@ def noise_table(found: Sequence[Repeatability]) -> list[str]:
     """Returns the comparisons as lines of Markdown, a row each, and the rules that noise alone may break; nothing without any."""
     if not found:
         return []
-    metrics = list(dict.fromkeys(metric for about in found for metric, _, _ in moves(about)))
+    metrics = list(dict.fromkeys(metric for about in found for metric, _, _ in noise_by_metric(about)))
     header = ["A/A", "asked again", "flipped", "90 % interval", *(f"noise of {metric}" for metric in metrics)]
     lines = [f"| {' | '.join(map(inert, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
     lines += [f"| {' | '.join(_flip_row(about, metrics))} |" for about in found]
@@ -194,6 +189,6 @@ def _flip_row(about: Repeatability, metrics: Iterable[str]) -> list[str]:
     name = code(f"{about.model}-{about.dataset}")
     if not about.measured:
         return [name, "not measured", "", "", *("" for _ in metrics)]
-    moved = [f"{about.noise[metric]:.3f}, at most {about.noise_high[metric]:.3f}" for metric in metrics]
+    noise = [f"{about.noise[metric]:.3f}, at most {about.noise_high[metric]:.3f}" for metric in metrics]
     counts = [str(about.repeated), f"{about.flipped} ({about.rate:.2%})"]
-    return [name, *counts, f"{about.low:.2%} to {about.high:.2%}", *moved]
+    return [name, *counts, f"{about.low:.2%} to {about.high:.2%}", *noise]

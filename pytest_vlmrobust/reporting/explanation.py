@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
-from pytest_vlmrobust.core.words import on_one_line, printable, quantity
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, printable, quantity
 
 _WIDTH = 28
 _MOST = 5
@@ -29,29 +29,67 @@ def explain(record: Record, again: str = "") -> str:
     counts += f", {quantity(record.n_guessed, 'guess', 'guesses')}" if record.n_guessed else ""
     lines.append(_line("answers", counts))
     changes = {"newly wrong": record.worst, "broken since the baseline": record.broken, "fixed since the baseline": record.fixed}
-    lines += [_line(title, _listed(ids)) for title, ids in changes.items() if ids]
+    lines += [_line(title, first_few(ids, _MOST)) for title, ids in changes.items() if ids]
     lines += [_line("again", again)] if again else []
     return "\n".join(lines)
 
 
-def _listed(ids: Sequence[str]) -> str:
-    """Returns the first names, and how many there are where not all of them are shown."""
-    return f"{', '.join(ids[:_MOST])}, … {len(ids)} in all" if len(ids) > _MOST else ", ".join(ids)
-
-
 def _measured(measure: Measure) -> str:
-    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    interval = "" if math.isnan(measure.low) else f" [{measure.low:.3f}, {measure.high:.3f}]"
     bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
-    judged = f" {BY_VALUE}" if measure.judge == "value" else interval
-    return _line(measure.called, f"{value}{judged}  n={measure.n}{bound}")
+    beside = measure.beside(interval(measure.low, measure.high))
+    value = f"{number(measure.value)} {beside}".rstrip()
+    return _line(measure.called, f"{value}  n={measure.n}{bound}")
 
 
 def _line(title: str, text: str) -> str:
     return f"    {printable(title):<{_WIDTH}} {printable(text)}"
 
 
-# Rerun: the command lines that run tests again.
+# The command lines that run tests again.
+
+
+_FLAGS = frozenset(
+    [
+        "-x",
+        "--exitfirst",
+        "--lf",
+        "--last-failed",
+        "--ff",
+        "--failed-first",
+        "--nf",
+        "--new-first",
+        "--sw",
+        "--stepwise",
+        "--sw-skip",
+        "--stepwise-skip",
+        "--co",
+        "--collect-only",
+        "--vlm-plan",
+        "--vlm-update-baseline",
+        "--vlm-aa",
+    ]
+)
+_VALUED = frozenset(
+    [
+        "-k",
+        "-m",
+        "-n",
+        "--numprocesses",
+        "--dist",
+        "--maxprocesses",
+        "--deselect",
+        "--maxfail",
+        "--lfnf",
+        "--junitxml",
+        "--junit-xml",
+        "--basetemp",
+        "--vlm-report",
+        "--vlm-rerun",
+        "--vlm-aa-sample",
+    ]
+)
+_GLUED = re.compile(r"-[kmn][^-].*")
+"""What chooses tests, shares them out, or writes over what the run being looked at has written: no part of running one again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +126,18 @@ class Command:
         return {"options": list(self.options), "paths": list(self.paths), "root": str(self.root), "here": str(self.here)}
 
     @classmethod
+    def of(cls, words: Sequence[str | os.PathLike[str]], positional: Sequence[str], root: Path, here: Path) -> Command:
+        """Returns how pytest was called, without what chose tests and what a second run would write over.
+
+        Args:
+            words: what stood after ``pytest``.
+            positional: which of them pytest took for paths and test ids, in their order.
+            root: the directory that node ids start from.
+            here: the directory where pytest was called.
+        """
+        return cls(*_split(words, positional), *_seen_from_both(root, here))
+
+    @classmethod
     def read(cls, data: object) -> Command | None:
         """Returns what :meth:`to_dict` wrote; ``None`` in place of anything else, for a manifest may hold anything."""
         if not isinstance(data, Mapping):
@@ -97,3 +147,38 @@ class Command:
             return cls(options, paths, Path(data["root"]), Path(data["here"]))
         except (KeyError, TypeError):
             return None
+
+
+def _seen_from_both(one: Path, other: Path) -> tuple[Path, Path]:
+    """Returns two directories as they are seen from the nearest one that holds both, so that no report says where that is.
+
+    >>> [str(path) for path in _seen_from_both(Path("/home/me/gate"), Path("/home/me/gate/suites"))]
+    ['.', 'suites']
+    """
+    both = os.path.commonpath([one, other])
+    return one.relative_to(both), other.relative_to(both)
+
+
+def _split(words: Sequence[str | os.PathLike[str]], positional: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the options among the words of a command line, and its paths and test ids.
+
+    Args:
+        words: what stood after ``pytest``.
+        positional: which of them pytest took for paths and test ids, in their order.
+    """
+    options: list[str] = []
+    rest = list(positional)
+    for word in _kept_words(iter(map(str, words))):
+        if rest and word == rest[0]:
+            rest.pop(0)
+        else:
+            options.append(word)
+    return tuple(options), tuple(positional)
+
+
+def _kept_words(words: Iterator[str]) -> Iterator[str]:
+    for word in words:
+        if word in _VALUED:
+            next(words, "")
+        elif word not in _FLAGS and word.partition("=")[0] not in _VALUED and not _GLUED.fullmatch(word):
+            yield word

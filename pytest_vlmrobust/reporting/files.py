@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Decision
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.verdict import Decision
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.store import last_records, read_manifest, write_manifest
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
@@ -27,15 +27,15 @@ from .ranking import write_ranking
 from .wording import (
     EXPLAINED,
     RunFacts,
-    apart,
-    because,
-    counted,
-    noted,
-    replaced,
+    baseline_summary,
+    decision_sentence,
+    decisions_by_model,
+    note_lines,
+    outcome_counts,
+    policy_replacements,
     row,
     selection,
-    since_baseline,
-    warned,
+    warning_lines,
     worst_first,
 )
 from .writing import code, inert, write_text
@@ -67,11 +67,11 @@ def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, ma
 def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     """Returns the run in Markdown: the decision, the counts, what limits the evidence, and a table, worst first."""
     decision = facts.decision(records)
-    lines = [f"# {decision}", "", f"{inert(because(decision, records, facts))}. {counted(records)}.", ""]
-    if each := apart(records, facts):
+    lines = [f"# {decision}", "", f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.", ""]
+    if each := decisions_by_model(records, facts):
         lines += [*(f"- {inert(name)}: **{one}**" for name, one in each.items()), ""]
     lines += [f"**{inert(limit)}**\n" for limit in selection(records, facts)]
-    lines += [f"{inert(line)}\n" for line in (*replaced(facts.origins), *since_baseline(records))]
+    lines += [f"{inert(line)}\n" for line in (*policy_replacements(facts.origins), *baseline_summary(records))]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
     for record in worst_first(records)[:most]:
         cells = (str(record.outcome), code(record.id), *map(inert, row(record)))
@@ -80,16 +80,16 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         lines += ["", f"{quantity(len(records) - most, 'more test stands', 'more tests stand')} in results.json."]
     if reasons := [one for one in worst_first(records)[:most] if one.deciding in EXPLAINED]:
         lines += ["", *(f"- {one.outcome} {code(one.id)}: {inert(one.reason)}" for one in reasons)]
-    if warnings := warned(worst_first(records)):
+    if warnings := warning_lines(worst_first(records)):
         lines += ["", *(f"- warning: {inert(line)}" for line in warnings)]
     if noise := noise_table(facts.repeatability):
         lines += ["", *noise]
-    if notes := noted(worst_first(records)):
+    if notes := note_lines(worst_first(records)):
         lines += ["", *(f"- {inert(note)}" for note in notes)]
     return "\n".join(lines) + "\n"
 
 
-# Runs: what the directory of a run holds for those who report on it, also after it was killed.
+# Reading a run's directory, also after it was killed.
 
 
 _STORE = Path("..", "..")

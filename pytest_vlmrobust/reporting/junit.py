@@ -9,12 +9,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import WARNING, Outcome
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.verdict import WARNING, Outcome
 from pytest_vlmrobust.core.words import on_one_line
 
 from .explanation import Command, explain
-from .wording import RunFacts, apart, replaced, warnings_of
+from .wording import RunFacts, decisions_by_model, policy_replacements, warnings_of
 
 FILE_NAME = "junit.xml"
 LOST = "the run ended before this test left a verdict"
@@ -75,20 +75,22 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.policy_sha256": " ".join(str(policies[name].get("sha256", "")) for name in sorted(policies)),
         "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
         "vlm.verdict": str(facts.decision(records)),
-        **{f"vlm.verdict.{name}": str(one) for name, one in apart(records, facts).items()},
+        **{f"vlm.verdict.{name}": str(one) for name, one in decisions_by_model(records, facts).items()},
         "vlm.stopped": facts.stopped,
-        "vlm.shortfalls": "; ".join(facts.lacks(records)),
+        "vlm.shortfalls": "; ".join(facts.all_shortfalls(records)),
         "vlm.n_cells": str(sum(record.test == "cell" for record in records)),
         "vlm.n_inferred": str(sum(record.n_inferred for record in records)),
     }
-    found |= {f"vlm.policy.replaces.{number}": on_one_line(said) for number, said in enumerate(replaced(origins), 1)}
+    found |= {
+        f"vlm.policy.replaces.{number}": on_one_line(sentence) for number, sentence in enumerate(policy_replacements(origins), 1)
+    }
     for about in facts.repeatability:
         found |= _repeated(about)
     return {name: value for name, value in found.items() if value}
 
 
 def _warnings(record: Record) -> list[str]:
-    return [on_one_line(said) for said in warnings_of(record)]
+    return [on_one_line(warning) for warning in warnings_of(record)]
 
 
 def _repeated(about: Repeatability) -> dict[str, str]:
@@ -176,8 +178,8 @@ def _case(record: Record, beside: Record | None, command: Command | None) -> ET.
     elif record.outcome is Outcome.NOT_APPLICABLE:
         _add_result(node, "skipped", record.reason, record.reason, type="pytest.skip")
     if warnings := _warnings(record):
-        said = "\n".join(f"{WARNING}{warning}" for warning in warnings)
-        ET.SubElement(node, "system-out").text = visible(said)  # many readers show no properties
+        text = "\n".join(f"{WARNING}{warning}" for warning in warnings)
+        ET.SubElement(node, "system-out").text = visible(text)  # many readers show no properties
     return node
 
 

@@ -9,11 +9,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
-from pytest_vlmrobust.core.record import BY_VALUE, CHECK, Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
+from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 
-from .wording import RunFacts, apart, because, counted, headline, not_asked, replaced, row, selection, warnings_of
+from .wording import (
+    RunFacts,
+    decision_sentence,
+    decisions_by_model,
+    headline,
+    not_asked,
+    outcome_counts,
+    policy_replacements,
+    row,
+    selection,
+    warnings_of,
+)
 from .writing import inert
 
 FILE_NAME = "model_card.md"
@@ -35,13 +46,18 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
         origins: the manifest of the run; what it lacks is not said.
     """
     decision = facts.decision(records)
-    lines = ["## Robustness", "", f"**{decision}**: {inert(because(decision, records, facts))}. {counted(records)}.", ""]
+    lines = [
+        "## Robustness",
+        "",
+        f"**{decision}**: {inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.",
+        "",
+    ]
     lines += [*_gated(records, origins), ""]
-    decisions = apart(records, facts)
+    decisions = decisions_by_model(records, facts)
     for model in dict.fromkeys([*(record.model for record in records if record.model), *decisions]):
         own = [record for record in records if record.model == model]
-        said = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []
-        lines += [f"### {inert(model)}", "", *said, *_numbers(own), *_broken(own), *_hardest(own)]
+        verdict = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []
+        lines += [f"### {inert(model)}", "", *verdict, *_numbers(own), *_broken(own), *_hardest(own)]
     return "\n".join([*lines, "### Limits", "", *(f"- {limit}" for limit in _limits(records, facts))]) + "\n"
 
 
@@ -99,9 +115,8 @@ def _head(*titles: str) -> list[str]:
 
 
 def _row(record: Record, name: str, measure: Measure) -> str:
-    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
-    cells = (record.dataset, name, value, measure.beside(interval), str(measure.n), str(record.outcome), _decided(record))
+    beside = measure.beside(interval(measure.low, measure.high))
+    cells = (record.dataset, name, number(measure.value), beside, str(measure.n), str(record.outcome), _decided(record))
     return f"| {' | '.join(map(inert, cells))} |"
 
 
@@ -115,8 +130,8 @@ def _decided(record: Record) -> str:
     if measure is None or record.outcome is Outcome.MEASURED or measure.outcome is not record.outcome:
         return ""
     name, value, _, bound, _ = row(record)
-    said = f"{name} {value}, bound {bound}" if bound else f"{name} {value}"
-    return f"{said}, {BY_VALUE}" if measure.judge == "value" else said
+    text = f"{name} {value}, bound {bound}" if bound else f"{name} {value}"
+    return f"{text}, {BY_VALUE}" if measure.judge == "value" else text
 
 
 def _broken(records: Sequence[Record]) -> list[str]:
@@ -129,7 +144,7 @@ def _broken(records: Sequence[Record]) -> list[str]:
         for one in breaches:
             about = (str(one.outcome), dataclasses.replace(one, category="").called, one.rule, one.threshold)
             having.setdefault(about, {})[f"{record.id} ({one.category})" if one.category else record.id] = None
-    lines = [f"- {_breach(*about)}: {inert(_listed(list(ids)))}" for about, ids in having.items()]
+    lines = [f"- {_breach(*about)}: {inert(first_few(ids, _HARDEST))}" for about, ids in having.items()]
     return ["Broken rules and budgets:", "", *lines, ""] if lines else []
 
 
@@ -137,18 +152,13 @@ def _breach(outcome: str, metric: str, rule: str, threshold: str) -> str:
     return inert(f"{outcome}: {metric}{f', {rule}, bound {threshold}' if rule else ''}")
 
 
-def _listed(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - _HARDEST} more" if len(ids) > _HARDEST else ""
-    return f"{', '.join(ids[:_HARDEST])}{more}"
-
-
 def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
-    found = [*selection(records, facts), *replaced(facts.origins), *facts.warnings]
+    found = [*selection(records, facts), *policy_replacements(facts.origins), *facts.warnings]
     waived = [record for record in records if record.outcome is Outcome.WAIVED]
     found += [f"waived: {record.id}: {record.reason}" for record in waived]
-    if said := [record.id for record in records for _ in warnings_of(record)]:
+    if warned := [record.id for record in records for _ in warnings_of(record)]:
         words = "verdict comes with a warning", "verdicts come with a warning"
-        found.append(f"{quantity(len(said), *words)}, of a rule that warns and does not block: {_listed(said)}")
+        found.append(f"{quantity(len(warned), *words)}, of a rule that warns and does not block: {first_few(warned, _HARDEST)}")
     counts = Counter(record.outcome for record in records)
     open_ones = {
         Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
@@ -165,6 +175,6 @@ def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
         found.append(quantity(guessed, one, "answers without the pictures could not be read and count as guesses"))
     if failed := sum(record.n_errors for record in cells):
         found.append(f"{failed} of {quantity(answers, 'inference')} failed and have no score")
-    if beside := sum(record.test == CHECK for record in records):
-        found.append(quantity(beside, "test beside the gate failed", "tests beside the gate failed"))
+    if others := sum(not record.is_gated for record in records):
+        found.append(quantity(others, "non-gate test failed", "non-gate tests failed"))
     return [*(inert(one) for one in found), _ADVICE]

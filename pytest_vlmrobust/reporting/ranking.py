@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.ranking import Board, FamilyDrops, Ranking, Standing
-from pytest_vlmrobust.core.words import on_one_line, quantity
+from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
 
 from .html.models import render_models
 from .writing import inert, render_table, write_text
@@ -80,8 +80,7 @@ def _family(drops: FamilyDrops, models: Sequence[str]) -> tuple[str, ...]:
 def _value(estimate: Estimate) -> str:
     if math.isnan(estimate.value):
         return "undefined"
-    interval = "" if math.isnan(estimate.low) else f" [{estimate.low:.3f}, {estimate.high:.3f}]"
-    return f"{estimate.value:.3f}{interval}"
+    return f"{number(estimate.value)} {interval(estimate.low, estimate.high)}".rstrip()
 
 
 def _title(board: Board) -> str:

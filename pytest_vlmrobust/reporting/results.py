@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.core.words import printable
 
 from .wording import RunFacts
@@ -101,7 +101,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         "planned": facts.planned,
         "selected": facts.selected,
         "missing": facts.missing(records),
-        "shortfalls": facts.lacks(records),
+        "shortfalls": facts.all_shortfalls(records),
         "stopped": facts.stopped,
         "decisions": {name: str(decision) for name, decision in facts.decisions(records).items()},
         "repeatability": [about.to_dict() for about in facts.repeatability],
@@ -172,9 +172,9 @@ def _measured(measure: Measure) -> dict[str, Any]:
 
 
 def _object(kind: type) -> dict[str, Any]:
-    hints, said = typing.get_type_hints(kind), descriptions(kind)
+    hints, texts = typing.get_type_hints(kind), descriptions(kind)
     names = [field.name for field in dataclasses.fields(kind)]
-    properties = {name: {**_type(hints[name]), "description": said[name]} for name in names}
+    properties = {name: {**_type(hints[name]), "description": texts[name]} for name in names}
     return {"type": "object", "required": names, "properties": properties}
 
 
@@ -197,9 +197,9 @@ def _type(hint: Any) -> dict[str, Any]:
 def descriptions(kind: type) -> Mapping[str, str]:
     """Returns what the source says about each field of a dataclass, in the text below it; needs the source at hand."""
     (body,) = [node for node in ast.parse(textwrap.dedent(inspect.getsource(kind))).body if isinstance(node, ast.ClassDef)]
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for node, after in zip(body.body, body.body[1:], strict=False):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
-            said[node.target.id] = " ".join(str(text).split())
-    return said
+            texts[node.target.id] = " ".join(str(text).split())
+    return texts

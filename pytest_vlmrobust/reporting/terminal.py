@@ -6,8 +6,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.core.words import on_one_line, printable, quantity
 
 from .comparison import noise_lines
@@ -15,15 +15,15 @@ from .wording import (
     EXPLAINED,
     QUIET,
     RunFacts,
-    apart,
-    because,
-    counted,
-    noted,
-    replaced,
+    baseline_summary,
+    decision_sentence,
+    decisions_by_model,
+    note_lines,
+    outcome_counts,
+    policy_replacements,
     row,
     selection,
-    since_baseline,
-    warned,
+    warning_lines,
     worst_first,
 )
 
@@ -85,7 +85,9 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
         _table(console, shown)
     if len(loud) > _LOUD_ROWS:
         console.print(
-            f"… and {counted(loud[_LOUD_ROWS:])} more; every row stands in {_plain(facts.kept)}", style="dim", soft_wrap=True
+            f"… and {outcome_counts(loud[_LOUD_ROWS:])} more; every row stands in {_plain(facts.kept)}",
+            style="dim",
+            soft_wrap=True,
         )
     if hidden := len(records) - len(shown) - len(loud[_LOUD_ROWS:]):
         console.print(f"… and {quantity(hidden, *_QUIET_WORDS)}", style="dim")
@@ -143,8 +145,8 @@ def _reasons(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
 
 def _reason(console: Console, record: Record, others: int, facts: RunFacts) -> None:
     """Prints the reason of one record, and the command that runs its test again."""
-    said = f"{_plain(record.id)}{f' and {others} more' if others else ''}: {_plain(record.reason)}"
-    console.print(f"[{STYLES[record.outcome]}]{record.outcome}[/] {said}", soft_wrap=True)
+    line = f"{_plain(record.id)}{f' and {others} more' if others else ''}: {_plain(record.reason)}"
+    console.print(f"[{STYLES[record.outcome]}]{record.outcome}[/] {line}", soft_wrap=True)
     if record.outcome in _RERUN and facts.command and (command := facts.command.one(record)):
         console.print(f"     {_typed(command)}", style="dim", soft_wrap=True)
 
@@ -158,9 +160,9 @@ def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None
 
 
 def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None:
-    for line in warned(ordered):
+    for line in warning_lines(ordered):
         console.print(f"[yellow]warning[/] {_plain(line)}", soft_wrap=True)
-    for note in noted(ordered):
+    for note in note_lines(ordered):
         console.print(f"[yellow]note[/] {_plain(note)}", soft_wrap=True)
     for line in (line for about in facts.repeatability for line in noise_lines(about)):
         console.print(_plain(line), soft_wrap=True)
@@ -170,22 +172,22 @@ def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None
 
 def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
     if records:
-        console.print(counted(records))
+        console.print(outcome_counts(records))
     inferred = sum(record.n_inferred for record in records)
     recalled = sum(record.n_recalled for record in records)
     console.print(f"{quantity(inferred, 'inference')}; {quantity(recalled, 'answer')} came from the store")
     for model, policy in facts.policies.items():
         console.print(f"policy of {_plain(model)}: {_plain(policy)}", soft_wrap=True)
-    for line in replaced(facts.origins):
+    for line in policy_replacements(facts.origins):
         console.print(_plain(line), style="yellow", soft_wrap=True)
-    for line in since_baseline(records):
+    for line in baseline_summary(records):
         console.print(line)
     for line in selection(records, facts):
         console.print(_plain(line), style="yellow", soft_wrap=True)
-    for model, decision in apart(records, facts).items():
+    for model, decision in decisions_by_model(records, facts).items():
         console.print(f"decision about {_plain(model)}: [{_DECISIONS[decision]}]{decision}[/]", soft_wrap=True)
     decision = facts.decision(records)
-    console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {_plain(because(decision, records, facts))}", soft_wrap=True)
+    console.print(f"[{_DECISIONS[decision]}]{decision}[/]  {_plain(decision_sentence(decision, records, facts))}", soft_wrap=True)
 
 
 def _plain(text: str) -> str:

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Decision, Outcome, RunScope
 from pytest_vlmrobust.core.ranking import Ranking
-from pytest_vlmrobust.core.record import CHECK, Measure, Record
-from pytest_vlmrobust.core.verdict import WARNING, Decision, Outcome, decide
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.words import first_few, interval, number, quantity
 from pytest_vlmrobust.metrics import rci_correlation
 
 from .explanation import Command
 
-# Across models: whether two reference models say the same about data sets.
+# Agreement of two reference models about data sets.
 
 
 INDEX = "rci"
@@ -53,21 +53,12 @@ def _line(setting: str, first: str, second: str, one: dict[str, float], other: d
     if len(shared) < 2:
         return ""
     found = rci_correlation({name: one[name] for name in shared}, {name: other[name] for name in shared})
-    said = (
+    correlation = (
         "undefined, one side is constant" if math.isnan(found.pearson) else f"{found.pearson:.2f}, of ranks {found.spearman:.2f}"
     )
-    return f"RCI of {setting} over {len(shared)} data sets, {first} against {second}: correlation {said}"
+    return f"RCI of {setting} over {len(shared)} data sets, {first} against {second}: correlation {correlation}"
 
 
-SEVERITY = (
-    Outcome.FAIL,
-    Outcome.ERROR,
-    Outcome.INCONCLUSIVE,
-    Outcome.NOT_APPLICABLE,
-    Outcome.WAIVED,
-    Outcome.PASS,
-    Outcome.MEASURED,
-)
 _WARNED = re.compile(f"(?:^|; ){re.escape(WARNING)}")
 """Where a warning begins in the reason of a measure, which may hold several."""
 _NOT_APPLICABLE = " does not apply: "
@@ -76,20 +67,12 @@ QUIET = (Outcome.PASS, Outcome.MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What is known about a run beside its records."""
+class RunFacts(RunScope):
+    """What is known about a run beside its records: what its decision depends on, and what reports show."""
 
     policies: Mapping[str, str] = field(default_factory=dict)
     """Model to the files and the hash of its policy."""
-    planned: int = 0
-    """Gated tests that the suites hold."""
-    selected: int = 0
-    """Those of them that were to run."""
     warnings: Sequence[str] = ()
-    shortfalls: Sequence[str] = ()
-    """What the policy asks of a run and this one lacks, a sentence each: with any, it is not GO."""
-    stopped: str = ""
-    """What ended pytest before its end, or in a failure that no record tells of; empty where nothing did."""
     pictures: Path | None = None
     """The folder of thumbnails that examples name; ``None`` where there is none."""
     origins: Mapping[str, object] = field(default_factory=dict)
@@ -100,63 +83,12 @@ class RunFacts:
     """How pytest was called; ``None`` where nobody knows."""
     kept: str = "results.json"
     """The file that has what is too much for a screen."""
-    tests: Mapping[str, str] = field(default_factory=dict)
-    """The model of each test that was to run, by its node id; none where nobody knows."""
     ranking: Ranking | None = None
     """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
-    models: Sequence[str] = ()
-    """What the run gates: with a model that no rule judged, it is not GO."""
 
     def ranked(self, ranking: Ranking | None, problem: str) -> RunFacts:
         """Returns the facts with the models side by side, or with a warning that says why they are not."""
         return replace(self, ranking=ranking, warnings=[*self.warnings, *filter(None, [problem])])
-
-    def lost(self, records: Sequence[Record]) -> list[str]:
-        """Returns the node ids of tests that were to run and left no record, of a run that knows its tests."""
-        ended = {record.key for record in records}
-        return [nodeid for nodeid in self.tests if nodeid not in ended]
-
-    def missing(self, records: Sequence[Record]) -> int:
-        """Returns how many tests were to run and left no record."""
-        return max(0, self.selected - sum(record.test != CHECK for record in records))
-
-    def lacks(self, records: Sequence[Record]) -> list[str]:
-        """Returns, a sentence for each, what GO asks for and the run lacks: of the policy's, and a verdict about each model."""
-        advice = "and GO asks for a verdict about each model: add a rule that applies to it, or run without it"
-        return [*self.shortfalls, *(f"no rule judged {name}, {advice}" for name in self.unjudged(records))]
-
-    def unjudged(self, records: Sequence[Record]) -> list[str]:
-        """Returns the models of the run about which there is no verdict of any kind."""
-        judged = {self._owner(record) for record in records if record.deciding is not Outcome.MEASURED}
-        return [name for name in self.models if name not in judged]
-
-    def decision(self, records: Sequence[Record]) -> Decision:
-        """Returns the decision of the run that these are the records of."""
-        outcomes = (record.deciding for record in records)
-        lacks = len(self.lacks(records))
-        return decide(outcomes, missing=self.missing(records), shortfalls=lacks, stopped=bool(self.stopped))
-
-    def decisions(self, records: Sequence[Record]) -> dict[str, Decision]:
-        """Returns the decision about each model of the run, and about each family of models that was judged.
-
-        What belongs to none of them (a failure beside the gate, what the policy asks of the whole run) counts for each.
-        """
-        lost = Counter(self.tests[nodeid] for nodeid in self.lost(records))
-        others = max(0, self.missing(records) - lost.total())
-        owners = [self._owner(record) for record in records]
-        return {
-            name: decide(
-                (record.deciding for record, owner in zip(records, owners, strict=True) if owner in {name, ""}),
-                missing=lost[name] + others,
-                shortfalls=len(self.shortfalls),
-                stopped=bool(self.stopped),
-            )
-            for name in dict.fromkeys([*self.models, *filter(None, owners)])
-        }
-
-    def _owner(self, record: Record) -> str:
-        """Returns the model that a record is about; of a test whose worker died, as it was planned."""
-        return record.model or self.tests.get(record.nodeid, "")
 
 
 def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
@@ -168,18 +100,16 @@ def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
         )
     if facts.missing(records):
         lines.append(f"stopped early: {facts.missing(records)} of {quantity(facts.selected, 'selected test')} left no verdict")
-    if facts.stopped:
-        lines.append(f"not GO: {facts.stopped}")
-    return [*lines, *(f"not GO: {lacking}" for lacking in facts.lacks(records))]
+    return [*lines, *(f"not GO: {obstacle}" for obstacle in facts.obstacles(records))]
 
 
-def apart(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
+def decisions_by_model(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
     """Returns the decision about each model where there are several; with one, the run's is all there is to say."""
     found = facts.decisions(records)
     return found if len(found) > 1 else {}
 
 
-def replaced(origins: Mapping[str, object]) -> list[str]:
+def policy_replacements(origins: Mapping[str, object]) -> list[str]:
     """Returns what later thresholds files do to earlier ones beside tightening them, a sentence for each model and change.
 
     Args:
@@ -187,10 +117,10 @@ def replaced(origins: Mapping[str, object]) -> list[str]:
     """
     policies = origins.get("policies")
     known = policies.items() if isinstance(policies, Mapping) else ()
-    return [f"policy of {name}: {sentence}" for name, policy in known for sentence in replaced_in(policy)]
+    return [f"policy of {name}: {sentence}" for name, policy in known for sentence in replacements_in(policy)]
 
 
-def replaced_in(policy: object) -> list[str]:
+def replacements_in(policy: object) -> list[str]:
     """Returns what the manifest says about a policy that later files replace; nothing in place of anything else."""
     found = policy.get("replaced") if isinstance(policy, Mapping) else None
     return list(map(str, found)) if isinstance(found, list | tuple) else []
@@ -203,7 +133,7 @@ EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPL
 def worst_first(records: Iterable[Record]) -> list[Record]:
     """Returns records by severity of their outcome, then by the size of the drop."""
     return sorted(
-        records, key=lambda record: (SEVERITY.index(record.deciding), bool(record.not_asked), -_drop(record), record.id)
+        records, key=lambda record: (WORST_FIRST.index(record.deciding), bool(record.not_asked), -_drop(record), record.id)
     )
 
 
@@ -218,33 +148,32 @@ def headline(record: Record) -> Measure | None:
 def row(record: Record) -> tuple[str, str, str, str, str]:
     """Returns metric, value, interval, bound and n of a record's headline; empty where nothing was measured.
 
-    Where the value alone was judged, that is said in place of the interval.
+    Where the value alone was judged, that stands in place of the interval.
     """
     measure = headline(record)
     if measure is None:
         return "", "", "", "", ""
-    interval = "" if math.isnan(measure.low) else f"[{measure.low:.3f}, {measure.high:.3f}]"
-    value = "undefined" if math.isnan(measure.value) else f"{measure.value:.3f}"
-    return measure.called, value, measure.beside(interval), measure.threshold, str(measure.n)
+    beside = measure.beside(interval(measure.low, measure.high))
+    return measure.called, number(measure.value), beside, measure.threshold, str(measure.n)
 
 
-def counted(records: Iterable[Record]) -> str:
+def outcome_counts(records: Iterable[Record]) -> str:
     """Returns how many records have each outcome, worst first."""
     counts = Counter(record.outcome for record in records)
-    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in SEVERITY if counts[outcome])
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST if counts[outcome])
 
 
-def noted(records: Iterable[Record], most: int = 8) -> list[str]:
+def note_lines(records: Iterable[Record], most: int = 8) -> list[str]:
     """Returns the notes of records, a line for each of the first ``most`` and one for the rest, and what holds across models.
 
-    A note that several tests have is said once.
+    A note that several tests have stands once.
     """
     records = list(records)
     having: dict[str, list[str]] = {}
     for record in sorted(records, key=lambda record: record.setting != CLEAN_NAME):  # what they say explains the others
         for note in record.notes:
             having.setdefault(note, []).append(record.id)
-    lines = [f"{ids[0]}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}: {note}" for note, ids in having.items()]
+    lines = [f"{first_few(ids, 1)}: {note}" for note, ids in having.items()]
     more = [f"{quantity(len(lines) - most, 'more note stands', 'more notes stand')} in results.json"] if len(lines) > most else []
     clean = {note for record in records if record.setting == CLEAN_NAME for note in record.notes}
     first = sum(note in clean for note in list(having)[:most])
@@ -253,22 +182,22 @@ def noted(records: Iterable[Record], most: int = 8) -> list[str]:
 
 def warnings_of(record: Record) -> list[str]:
     """Returns what rules that only warn found broken or undecided in a test, a sentence for each."""
-    return [said for measure in record.measures for said in _WARNED.split(measure.reason)[1:]]
+    return [warning for measure in record.measures for warning in _WARNED.split(measure.reason)[1:]]
 
 
-def warned(records: Iterable[Record], most: int = 8) -> list[str]:
+def warning_lines(records: Iterable[Record], most: int = 8) -> list[str]:
     """Returns what rules that only warn found broken or undecided, a line for each of the first ``most`` and one for the rest.
 
     What could not be measured comes last.
     """
-    found = [(record, said) for record in records if not record.not_asked for said in warnings_of(record)]
+    found = [(record, warning) for record in records if not record.not_asked for warning in warnings_of(record)]
     found.sort(key=lambda one: _NOT_APPLICABLE in one[1])
-    lines = [f"{record.id}: {said}" for record, said in found]
+    lines = [f"{record.id}: {warning}" for record, warning in found]
     more = [f"{quantity(len(lines) - most, 'more warning stands', 'more warnings stand')} in results.json"]
     return [*lines[:most], *(more if len(lines) > most else [])]
 
 
-def since_baseline(records: Iterable[Record]) -> list[str]:
+def baseline_summary(records: Iterable[Record]) -> list[str]:
     """Returns how many samples changed since the run that this one was compared with; nothing where there was none."""
     asked = [(record, one) for record in records for one in record.measures if one.metric == "baseline_drop" and not one.category]
     cells = [record for record, drop in asked if math.isfinite(drop.value)]
@@ -279,9 +208,9 @@ def since_baseline(records: Iterable[Record]) -> list[str]:
         _changed(record.fixed for record in cells),
     )
     broke = f"{quantity(broken, 'answer')} newly broken in {quantity(breaking, 'cell')}"
-    said = f"{broke}, {fixed} newly fixed in {fixing}, over {quantity(len(cells), 'cell')}"
+    changes = f"{broke}, {fixed} newly fixed in {fixing}, over {quantity(len(cells), 'cell')}"
     left = f"; {quantity(len(asked) - len(cells), 'cell')} could not be compared" if len(cells) < len(asked) else ""
-    return [f"since the baseline: {said}{left}"]
+    return [f"since the baseline: {changes}{left}"]
 
 
 def not_asked(records: Iterable[Record]) -> list[str]:
@@ -291,13 +220,13 @@ def not_asked(records: Iterable[Record]) -> list[str]:
     return [f"{model}-{dataset}: {quantity(count, *words)}: {why}" for (model, dataset, why), count in found.items()]
 
 
-def because(decision: Decision, records: Sequence[Record], facts: RunFacts | None = None) -> str:
+def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunFacts | None = None) -> str:
     """Returns the sentence behind a decision."""
     counts = Counter(record.outcome for record in records)
     facts = facts or RunFacts()
     stopped = f", {facts.stopped}" if facts.stopped else ""
     passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
-    unmeasured = "test could not measure or failed beside the gate", "tests could not measure or failed beside the gate"
+    unmeasured = "test ended in an error", "tests ended in an error"
     reasons = {
         Decision.GO: f"{passed}, {quantity(waived, 'is waived', 'are waived')}, none failed{_warnings(records)}",
         Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
@@ -323,7 +252,7 @@ def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
         Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
         Outcome.NOT_APPLICABLE: ("test does not apply", "tests do not apply"),
     }
-    points = [quantity(counts[outcome], *said) for outcome, said in words.items() if counts[outcome]]
+    points = [quantity(counts[outcome], *noun) for outcome, noun in words.items() if counts[outcome]]
     points += ["GO asks for more than this run has"] if facts.shortfalls else []
     points += [f"no rule judged {unjudged}"] if unjudged else []
     return " and ".join(points) or "no rule applied"

@@ -68,7 +68,7 @@ def _referred(found: re.Match[str]) -> str:
     return "".join(_NAMED.get(char, f"&#{ord(char)};") for char in text)
 
 
-# Tables: rows of text under a header, for a terminal.
+# Tables for a terminal.
 
 
 def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int, width: int, color: bool) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.metrics import Metric, ScoreTable
 from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment
 from pytest_vlmrobust.policies.judge import judge_rule

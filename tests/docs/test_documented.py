@@ -14,8 +14,8 @@ from pytest_vlmrobust.backends import models_file
 from pytest_vlmrobust.backends.generation import Generation
 from pytest_vlmrobust.core import errors, verdict
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.datasets import faces_folder_table, jsonl
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.plugin.options import Settings

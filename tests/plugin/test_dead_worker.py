@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 
 from .conftest import Project
 

@@ -178,7 +178,7 @@ def test_runs_of_one_process_and_one_second_share_no_directory(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project(pytester, ())
-    monkeypatch.setattr("pytest_vlmrobust.plugin.gate.time.strftime", lambda *_: "20260101-120000")
+    monkeypatch.setattr("pytest_vlmrobust.plugin.session.time.strftime", lambda *_: "20260101-120000")
     for name in ("model", "other"):
         project.script(name=name)
         project.run(models=(name,))

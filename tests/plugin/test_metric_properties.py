@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_vlmrobust.cli import main
-from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.shipped import shipped
 
 from .conftest import Project, make_project
@@ -115,8 +115,8 @@ def test_a_failed_check_makes_the_run_fail_and_no_evidence_says_go(pytester: pyt
     result = project.run("-k", "test_cell or test_sweep or upside_down-monotone or good-float", subprocess=True)
     assert result.ret == 1
     result.assert_outcomes(passed=TESTS + 1, failed=1)
-    failed = "FAILED  whatever the gate decides the run fails, for what failed beside it: *upside_down-monotone[]]"
-    reason = "ERROR suite/test_metric_properties.py::*upside_down-monotone[]]: a test beside the gate failed: *moved from*"
+    failed = "FAILED  non-gate tests failed, so that the run fails whatever the gate decides: *upside_down-monotone[]]"
+    reason = "ERROR suite/test_metric_properties.py::*upside_down-monotone[]]: a non-gate test failed: *moved from*"
     result.stdout.fnmatch_lines([reason, "INCOMPLETE  *", failed])
     assert "partial selection" not in result.stdout.str()
     (run,) = (project.path / ".vlmrobust" / "runs").iterdir()

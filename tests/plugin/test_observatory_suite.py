@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.verdict import EXIT_CODES, Decision
 from pytest_vlmrobust.datasets import resolve_collection
 from pytest_vlmrobust.evaluation.after.verification import verify
 from pytest_vlmrobust.evaluation.tasks import task_dataset

@@ -13,10 +13,10 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.commands.arguments import say
 from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest

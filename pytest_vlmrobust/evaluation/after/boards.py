@@ -13,7 +13,7 @@ from pytest_vlmrobust.core import ranking
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.ranking import QUANTITIES, Board, Difference, FamilyDrops, Standing
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.metrics.side_by_side import SideBySide
 from pytest_vlmrobust.metrics.statistics.multiple import Contest, place_intervals, places
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, largest_bounds
@@ -137,8 +137,7 @@ def _no_error_ratio(part: Part, settings: Sequence[str], request: Request) -> st
         weakest = request.models[int(clean.argmin())]
         return f"{_NO_REFERENCE}. VLM-RobustBench takes the one with the lowest clean accuracy, here {weakest}"
     perfect = part.table.perfect(settings, request.models.index(request.reference))
-    more = f" and {len(perfect) - 1} more" if len(perfect) > 1 else ""
-    return f"the reference model {request.reference} makes no error under {perfect[0]}{more}" if perfect else ""
+    return f"the reference model {request.reference} makes no error under {first_few(perfect, 1)}" if perfect else ""
 
 
 def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:

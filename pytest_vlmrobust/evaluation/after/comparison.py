@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.comparison import CellChange, Comparison, SweepChange
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UnknownName, UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, read_manifest
@@ -175,7 +176,7 @@ def _groups(samples: Sequence[Sample]) -> list[str]:
 # Entries: runs that are opened side by side, and whether they asked the same.
 
 
-_MOST = 3
+SHOWN = 3
 """Names in a message."""
 
 
@@ -223,7 +224,7 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
         "ask something else": {name for name in common if before[name] != after[name]},
         "show other pictures": {name for name in common & shown.keys() & own.keys() if not shown[name].same_as(own[name])},
     }
-    if said := [f"{len(ids)} {what} ({listed(sorted(ids))})" for what, ids in differ.items() if ids]:
+    if said := [f"{len(ids)} {what} ({first_few(sorted(ids), SHOWN)})" for what, ids in differ.items() if ids]:
         raise DatasetError(
             f"{dataset} is not the same in {first.where!r} and {entry.where!r}: of {len(ours)} samples, {'; '.join(said)}. "
             "Models are ranked on the same samples only: run them all with the same data set and the same --vlm-sample"
@@ -252,12 +253,6 @@ def not_the_same(entries: Sequence[Entry], datasets: Iterable[str]) -> list[str]
             each = ", ".join(f"{value} in {where}" for where, value in known.items())
             said.append(f"the runs have different {what} ({each}): perturbed pictures may differ")
     return said
-
-
-def listed(names: Sequence[str]) -> str:
-    """Returns the first names, and how many more there are."""
-    rest = len(names) - _MOST
-    return ", ".join(names[:_MOST]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _manifest(entry: Entry) -> Mapping[str, Any]:

@@ -11,10 +11,10 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.ranking import BY, Ranking
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 
-from .comparison import Entry, listed, not_the_same, places
+from .comparison import SHOWN, Entry, not_the_same, places
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,7 +158,7 @@ def _said(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
     missing = [f"{one} (not asked of {', '.join(names)})" for one, names in lacking.items() if names and str(one) not in others]
     said = {"": missing, "; sizes and patches are experiments of their own": others}
     return [
-        f"{dataset}: {len(names)} of {len(lacking)} settings do not count: {listed(names)}{why}"
+        f"{dataset}: {len(names)} of {len(lacking)} settings do not count: {first_few(names, SHOWN)}{why}"
         for why, names in said.items()
         if names
     ]
@@ -189,7 +189,7 @@ def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], l
     if several:
         left_out.append(
             f"{dataset}: {quantity(len(several), 'setting does', 'settings do')} not count: "
-            f"{listed(several)}; they show several pictures of a sample"
+            f"{first_few(several, SHOWN)}; they show several pictures of a sample"
         )
     by_setting = {name: _aligned(own, rows) for name, own in scores.items() if name not in several}
     groups = [sample.group or sample.id for sample in samples]

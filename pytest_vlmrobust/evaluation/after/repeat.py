@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from pytest_vlmrobust.core.cell import Cell
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, rng_for
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.record import Record
@@ -159,6 +160,36 @@ def noise(rate: float, samples: int) -> dict[str, float]:
     spread = math.sqrt(rate / samples)
     found = dict.fromkeys(DROPS, _Z95 * math.sqrt(2.0) * spread)
     return {**found, ACE: (RUNGS - 1) * math.sqrt(2.0 / math.pi) * spread}
+
+
+def repeat_run(
+    evaluator: Evaluator,
+    evidence: Evidence,
+    rules: Mapping[str, Iterable[Rule]],
+    records: Sequence[Record],
+    *,
+    most: int,
+    process: str,
+) -> list[Repeatability]:
+    """Asks again about each model and data set of a run; what could not be asked says why.
+
+    Args:
+        evaluator: of a run that asked the same.
+        evidence: the first answers.
+        rules: of the policy of each model.
+        records: of the run.
+        most: how many answers of each model and data set to ask for again.
+        process: what is said of the process that asks, where it is another one.
+    """
+    found = []
+    for model, dataset in dict.fromkeys((cell.model, cell.dataset) for cell in evidence.cells()):
+        try:
+            measured = measure(evaluator, evidence, (model, dataset), most=most, process=process)
+        except VlmRobustError as error:
+            found.append(Repeatability(model, dataset, problem=str(error)))
+        else:
+            found.append(set_beside(measured, rules[model], records))
+    return found
 
 
 # Noise beside thresholds: which rules of a policy an A/A comparison is about, and which of them it could break by itself.

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.core.words import quantity, without_halves
+from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.families import families
 from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -86,14 +86,8 @@ def repeated(run: Path) -> tuple[list[str], list[str]]:
     lines = Counter((record.key, record.to_json()) for record in records if record.seconds)
     wrong = [f"{key}: its record stands in {JOURNAL} {count} times" for (key, _), count in lines.items() if count > 1]
     more = [key for key, count in Counter(record.key for record in records).items() if count > 1]
-    said = f"ran again, of which the last record was compared: {named(more)}"
+    said = f"ran again, of which the last record was compared: {first_few(more)}"
     return wrong, [f"{quantity(len(more), 'test')} {said}"] if len(more) > len(wrong) else []
-
-
-def named(things: Iterable[str], most: int = 5) -> str:
-    """Returns the first names, and how many more there are."""
-    every = list(things)
-    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
 def _unlike(name: str, written: Any, derived: Any, source: str) -> Iterable[str]:
@@ -245,7 +239,7 @@ def _grouped(notes: Sequence[tuple[str, str]]) -> list[str]:
     having: dict[str, list[str]] = {}
     for test, said in notes:
         having.setdefault(said, []).append(test)
-    return [f"{of[0]}: {said}" if len(of) == 1 else f"{len(of)} tests: {said}: {named(of)}" for said, of in having.items()]
+    return [f"{of[0]}: {said}" if len(of) == 1 else f"{len(of)} tests: {said}: {first_few(of)}" for said, of in having.items()]
 
 
 def _compared(judge: Judge, test: DocketTest, record: Record) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_vlmrobust.core.cell import NO_IMAGE
+from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.core.verdict import Outcome, Verdict
 from pytest_vlmrobust.evaluation.run.results import BLIND_UNPARSED, CellResult, said_of_guesses
 from pytest_vlmrobust.policies import Budgets
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.words import percent
 from pytest_vlmrobust.metrics.accuracy import unseeing
-from pytest_vlmrobust.metrics.completeness import percent
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.scoring.grading import normalised
 

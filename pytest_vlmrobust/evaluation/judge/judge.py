@@ -21,9 +21,9 @@ from pytest_vlmrobust.core.cell import (
     Setting,
     SweepMetric,
 )
+from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure, Record
-from pytest_vlmrobust.core.verdict import WARNING, Outcome
 from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.data import TaskData
@@ -39,7 +39,6 @@ from pytest_vlmrobust.evaluation.run.results import (
 from pytest_vlmrobust.metrics.completeness import arrays_read
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
-from pytest_vlmrobust.policies.policy import WORST_FIRST
 
 from . import observatory
 from .answers import Measured, score_table

@@ -106,6 +106,20 @@ def needed_cells(  # noqa: PLR0917 - all of them parts of one run
     return _of_sweep(planned, settings, models, data, reference)
 
 
+def compared_cells(planned: Planned, settings: Sequence[Setting]) -> list[Cell]:
+    """Returns the cells that a test compares with an earlier run: its own, or those of a summary metric that is about both.
+
+    Args:
+        planned: what the test is about.
+        settings: those that its summary metric is taken over; nothing for a cell.
+    """
+    if isinstance(planned, Cell):
+        return [planned]
+    if isinstance(planned, FamilyMetric) or metrics.Needs.BASELINE_BY_SETTING not in metrics.get(planned.metric).needs:
+        return []
+    return [Cell(planned.model, planned.dataset, setting) for setting in settings]
+
+
 def _of_sweep(
     sweep: SweepMetric, settings: Sequence[Setting], models: Mapping[str, ModelRef], data: RunData, reference: str | None
 ) -> list[Cell]:

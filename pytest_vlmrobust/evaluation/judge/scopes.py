@@ -14,6 +14,7 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import PolicyError, SettingError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS as GRIDS
@@ -223,6 +224,31 @@ def suite_tests(name: str, task: str = "") -> frozenset[JudgedTest]:
 def whole_suite(name: str) -> frozenset[JudgedTest]:
     """Returns what the tests of one shipped suite are judged by, on questions and on tasks."""
     return frozenset(_tests_of(shipped("suites") / f"test_{name}.py"))
+
+
+def tests_of_suites(names: Iterable[str], models: Iterable[str], data: RunData, *, baseline: bool) -> dict[str, list[JudgedTest]]:
+    """Returns what each model will be judged by in the shipped suites of these names; other names are left out.
+
+    Args:
+        names: such as ``corruptions``.
+        models: by their names in test ids.
+        data: what the run asks from.
+        baseline: whether the run is compared with an earlier one.
+    """
+    from pytest_vlmrobust import metrics
+
+    from .measurements import BASELINE
+
+    wanted = set(names)
+    tests = [test for name in suite_names() if name in wanted for test in sorted(whole_suite(name), key=str)]
+    if not baseline:
+        comparing = {name for name in metrics.names() if metrics.get(name).suite == BASELINE}
+        tests = [test for test in tests if test.metric not in comparing]
+    tasks = {test.dataset.partition(".")[2] for test in tests}
+    datasets = {f"{ANY}.{task}" if task else ANY: data.of_tasks([task]) if task else data.questions for task in tasks}
+    return {
+        model: [replace(test, model=model, dataset=name) for test in tests for name in datasets[test.dataset]] for model in models
+    }
 
 
 def _tests_of(file: Path) -> Iterator[JudgedTest]:

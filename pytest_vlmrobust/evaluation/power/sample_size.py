@@ -17,14 +17,13 @@ import numpy as np
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
-from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.judge.families import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP
 from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
-from pytest_vlmrobust.metrics.completeness import listed
 from pytest_vlmrobust.policies import Judge, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
 
 from . import profiles
@@ -160,11 +159,35 @@ def sentences(found: Iterable[TooFew]) -> list[tuple[str, str]]:
     said = []
     for (source, _), of_rule in by_rule.items():
         datasets = list(dict.fromkeys(one.dataset for one in of_rule))
-        names = f"{listed(datasets, _NAMES)}: " if all(datasets) else ""
+        names = f"{first_few(datasets, _NAMES)}: " if all(datasets) else ""
         fewest = min(of_rule, key=lambda one: one.samples)
         several = "at the fewest, " if len({one.samples for one in of_rule}) > 1 else ""
         said.append((source, f"{names}{several}{fewest}"))
     return said
+
+
+def sample_warnings(
+    policies: Mapping[str, Policy],
+    planned: Mapping[str, Iterable[JudgedTest]],
+    sizes: Mapping[str, tuple[int, int]],
+    *,
+    today: date,
+) -> list[str]:
+    """Returns, a sentence for each, the rules that the samples of a run hardly decide, with the models that they are about.
+
+    Args:
+        policies: of the models.
+        planned: model to what it will be judged by.
+        sizes: data set to its numbers of source pictures and of questions.
+        today: what waivers are dated against.
+    """
+    pictures = {dataset: count for dataset, (count, _) in sizes.items()}
+    questions = {dataset: count for dataset, (_, count) in sizes.items()}
+    models: dict[str, list[str]] = {}
+    for name, tests in planned.items():
+        for _, sentence in sentences(undecidable(policies[name], tests, pictures, today=today, questions=questions)):
+            models.setdefault(sentence, []).append(name)
+    return [f"{', '.join(names)}: {sentence}" for sentence, names in models.items()]
 
 
 def _is_decided_by_samples(rule: Rule) -> bool:

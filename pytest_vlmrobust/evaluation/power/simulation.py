@@ -1,7 +1,7 @@
 """Power: how likely a policy says GO, NO-GO or INCONCLUSIVE of a model whose true behaviour is known.
 
 Answers are drawn from a :class:`~.profiles.Truth`, metrics are estimated and judged by the code of a real run
-(``metrics.estimate``, the policy with its risk shared by all planned tests, ``core.verdict.decide``), and decisions are counted.
+(``metrics.estimate``, the policy with its risk shared by all planned tests, ``core.decision.decide``), and decisions are counted.
 Inference never fails and every answer can be read; waivers hold as on the day of the simulation.
 """
 
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Setting
+from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome, decide
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 from pytest_vlmrobust.evaluation.judge import observatory
 from pytest_vlmrobust.evaluation.judge.families import MACRO
 from pytest_vlmrobust.evaluation.judge.measurements import BASELINE, judged_tests
@@ -31,7 +31,6 @@ from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, TangoTest
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_p_values
 from pytest_vlmrobust.policies import Extent, Judge, JudgedTest, OnNotApplicable, Policy, Rule, Tier
-from pytest_vlmrobust.policies.policy import WORST_FIRST
 
 from .observers import TASKS, TaskTable
 

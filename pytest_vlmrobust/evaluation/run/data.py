@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 from pytest_vlmrobust.core.errors import DatasetError, UsageError, VlmRobustError
-from pytest_vlmrobust.datasets import DATASETS, Collection, Dataset, dataset_id, resolve, resolve_collection
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.datasets import DATASETS, Collection, Dataset, dataset_id, resolve, resolve_collection, sampling
+from pytest_vlmrobust.datasets.files import DatasetWarning
 from pytest_vlmrobust.evaluation.tasks import TASKS, TaskDataset, task_dataset
 
 QUESTIONS = ("shapes", "words")
@@ -147,6 +150,46 @@ class RunData:
                 with contextlib.suppress(VlmRobustError):
                     found |= dict.fromkeys(self._made(name).notes)
         return list(found)
+
+    def lacking_of(self, names: Iterable[str]) -> dict[str, str]:
+        """Returns, of the data sets of which nothing can be asked, what their collections lack and what to do.
+
+        Those that cannot be read are left out: the tests that need them say why.
+        """
+        found = {}
+        for name in sorted(names):
+            with contextlib.suppress(VlmRobustError):
+                found[name] = self.lacking(name)
+        return {name: why for name, why in found.items() if why}
+
+    def sizes(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
+        """Returns how many source pictures and questions a run asks of data sets; those that cannot be read are left out.
+
+        Args:
+            names: of the data sets, in test ids.
+            sample: how much of each is asked, as after ``--vlm-sample``; empty for all.
+        """
+        chosen = {name: found for name in dict.fromkeys(names) if (found := self._chosen(name, sample))}
+        return {name: (len({one.group or one.id for one in samples}), len(samples)) for name, samples in chosen.items()}
+
+    def samples_asked(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
+        """Returns, of the data sets of which ``sample`` leaves samples out, how many are asked and how many there are."""
+        chosen = {name: self._chosen(name, sample) for name in dict.fromkeys(names)} if sample else {}
+        subsets = {name: found for name, found in chosen.items() if isinstance(found, sampling.Subset)}
+        return {name: (len(subset), subset.available) for name, subset in subsets.items()}
+
+    def categories(self, names: Iterable[str]) -> set[str]:
+        """Returns the categories of the samples of data sets; those that cannot be read are left out."""
+        return {sample.category for name in dict.fromkeys(names) for sample in self._chosen(name, "")}
+
+    def _chosen(self, name: str, sample: str) -> Sequence[Sample]:
+        """Returns the samples that a run asks about; none of a data set that cannot be read: the tests that need it say why."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DatasetWarning)  # the evaluation says the same when it reads them
+                return sampling.chosen(self.open(name), sample or None)
+        except VlmRobustError:
+            return ()
 
     def _made(self, name: str) -> TaskDataset:
         task = self.tasks[name]

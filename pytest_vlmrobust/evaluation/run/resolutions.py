@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 from .results import CellResult
@@ -75,8 +76,7 @@ _DETAILS = ("image_grid_thw", "visual_tokens")
 def received(result: CellResult) -> str:
     """Returns what reached the model of the pictures of a cell; an empty string when it does not say."""
     kinds = list(dict.fromkeys(_seen(result) or ()))
-    more = f" and {len(kinds) - 1} more" if len(kinds) > 1 else ""
-    return f"{kinds[0]}{more}" if kinds else ""
+    return first_few(kinds, 1)
 
 
 def same_pictures(results: Sequence[CellResult]) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.decision import Outcome
 
 from .betting import GRID, Betting, Stratified
 from .limits import Limit, contrast_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.metrics.scores import ROUNDING, Scores, is_binary
 from pytest_vlmrobust.metrics.statistics.paired import tango_statistic
 

@@ -17,7 +17,7 @@ from .drawing import Bar, Flip, Rung
 from .sweeps import Sweep
 from .words import MARKS, bound, by_outcome, ends, interval, measure_of, number, share
 
-# Heatmap: the drop of accuracy of each setting of a sweep, by family and level.
+# Heatmap of accuracy drops by family and level.
 
 
 DROP = "accuracy_drop"
@@ -205,10 +205,10 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
     merged = collapsed(record for record, _ in known)
     rungs = [Rung(int(one.level), m.value, _or(m.low, m.value), _or(m.high, m.value), one.received in merged) for one, m in known]
     marked = sum(rung.collapsed for rung in rungs)
-    said = f" {marked} hollow points reached the model at the same size as another one." if marked else ""
+    collapsed_note = f" {marked} hollow points reached the model at the same size as another one." if marked else ""
     return Chart(
         "Accuracy by resolution",
-        f"Accuracy at each rung of the ladder with its 90 % interval at each point.{said}",
+        f"Accuracy at each rung of the ladder with its 90 % interval at each point.{collapsed_note}",
         _draw_curve(rungs, _levels(sweep), sweep) if drawing.available() else Markup(),
         ("long edge", "accuracy", "90 % interval", "reached the model as", ""),
         [

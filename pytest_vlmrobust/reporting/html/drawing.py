@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Palette: the colours that drawings are made with, each standing for a role that the style sheet gives its colours.
+# Colours: drawings use one for each role, and the style sheet gives roles their colours.
 
 
 ROLE_COLORS = {
@@ -46,7 +46,7 @@ ROLE_COLORS = {
 ROLES = {color: role for role, color in ROLE_COLORS.items()}
 
 
-# SVG: a drawing of matplotlib made fit for the page: colours by CSS class, ids of its own, no style that the page forbids.
+# Matplotlib's SVG made fit for a page: CSS classes instead of colours, unique ids, no inline style, which the page forbids.
 
 
 _SVG = "http://www.w3.org/2000/svg"

@@ -18,7 +18,7 @@ from .drawing import Bar
 from .sweeps import Sweep
 from .words import MARKS, bound, ends, interval, number, share
 
-# Gaps: the Observatory's tasks by split, gaps between positions and between groups of people, and what people reached.
+# Tasks of the Observatory: gaps between positions and between groups of people, and what people reached.
 
 
 _SPLITS = {"clean": "as they are", "observatory_id": "augmented", "observatory_ood": "illusions"}
@@ -36,7 +36,7 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     references = {sweep.task: human_reference(sweep.task) for sweep, _, _ in found}
     texts = dict.fromkeys(one.text for one in references.values() if one is not None)
     tasks = {text: ", ".join(t for t, one in references.items() if one is not None and one.text == text) for text in texts}
-    said = [f"{PEOPLE} {'; '.join(f'{names}: {text}' for text, names in tasks.items())}"] if tasks else []
+    people = [f"{PEOPLE} {'; '.join(f'{names}: {text}' for text, names in tasks.items())}"] if tasks else []
     values = {task: None if one is None else one.value for task, one in references.items()}
     return Chart(
         "Tasks",
@@ -44,7 +44,7 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
         _draw([(*one, values[one[0].task]) for one in found], "score", "observatory-scores", "Scores of the Observatory's tasks"),
         ("task", "pictures", "score", "90 % interval", "bound", "verdict", "people, in the paper"),
         [(record, (*_row(sweep, record, measure), _published(values[sweep.task]))) for sweep, record, measure in found],
-        (*_rest(sweeps, (_SCORE,)), *said),
+        (*_rest(sweeps, (_SCORE,)), *people),
     )
 
 
@@ -82,8 +82,8 @@ def _rest(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[str]:
     unasked = sum(bool(record.not_asked) for _, record, _ in every)
     undefined = len(every) - len(_known(sweeps, metrics)) - unasked
     counts = {f"{unasked} were not asked": unasked, f"{undefined} are undefined": undefined}
-    said = [words for words, count in counts.items() if count > 0]
-    return [f"Of {len(every)} numbers, {' and '.join(said)}: their tests say why."] if said else []
+    reasons = [words for words, count in counts.items() if count > 0]
+    return [f"Of {len(every)} numbers, {' and '.join(reasons)}: their tests say why."] if reasons else []
 
 
 def _row(sweep: Sweep, record: Record, measure: Measure) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def _draw(found: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: st
     return drawing.ranking(bars, axis=axis, prefix=prefix, label=label, zero=False)
 
 
-# Patches: what each position of a grid gives, and samples that only the whole picture or only a patch answers.
+# Patches: what each position of a grid contributes, and samples that only the whole picture or only a patch answers.
 
 
 WHOLE_ONLY, PATCH_ONLY = "whole_only", "patch_only"

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.reporting.comparison import moves, noise_lines, unmeasured
-from pytest_vlmrobust.reporting.wording import RunFacts, not_asked, noted, selection, warnings_of
+from pytest_vlmrobust.reporting.comparison import noise_by_metric, noise_lines, unmeasured
+from pytest_vlmrobust.reporting.wording import RunFacts, not_asked, note_lines, selection, warnings_of
 
 from .words import number, share
 
@@ -31,11 +31,11 @@ class Limit:
 def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     """Returns what limits the evidence of a run, grave things first; never says that nothing does."""
     found = [Limit(line, grave=True) for line in selection(records, facts)]
-    beside = [f"{one.id}: {one.reason}" for one in records if one.test == CHECK]
+    others = [f"{one.id}: {one.reason}" for one in records if not one.is_gated]
     found += _counted(
-        beside,
-        "test beside the gate failed",
-        "tests beside the gate failed",
+        others,
+        "non-gate test failed",
+        "non-gate tests failed",
         ": the run is not GO, whatever the gate found",
         grave=True,
     )
@@ -47,7 +47,7 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     found += _repeated(facts)
     found += _ungated(records)
     found += _about_samples_only(records)
-    notes = [note for note in noted(records, most=_MOST) if note not in not_asked(records)]
+    notes = [note for note in note_lines(records, most=_MOST) if note not in not_asked(records)]
     return found + _counted(notes, "note", "notes", " on what settings could not do, or on what numbers mean")
 
 
@@ -118,9 +118,9 @@ def _not_applicable(records: Iterable[Record]) -> list[Limit]:
 
 
 def _warned(records: Iterable[Record]) -> list[Limit]:
-    said = [f"{record.id}: {sentence}" for record in records for sentence in warnings_of(record)]
+    details = [f"{record.id}: {sentence}" for record in records for sentence in warnings_of(record)]
     return _counted(
-        said, "verdict comes with a warning", "verdicts come with a warning", ": of a rule that warns and does not block"
+        details, "verdict comes with a warning", "verdicts come with a warning", ": of a rule that warns and does not block"
     )
 
 
@@ -151,7 +151,7 @@ def _about_samples_only(records: Iterable[Record]) -> list[Limit]:
     )
 
 
-# Noise: what the answers that were asked for twice say, as the page shows it.
+# Answers that were asked for twice.
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _floor(about: Repeatability) -> Floor:
     lacking = unmeasured(about)
     if lacking:
         return Floor(about.model, about.dataset, lacking, "", "", (), (), (), ())
-    metrics = tuple((name, number(value), number(most)) for name, value, most in moves(about))
+    metrics = tuple((name, number(value), number(most)) for name, value, most in noise_by_metric(about))
     rate, interval = _percent(about.rate), f"{_percent(about.low)} to {_percent(about.high)}"
     return Floor(about.model, about.dataset, "", rate, interval, _facts(about), metrics, about.beside, about.tighter)
 

@@ -17,18 +17,18 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import FAMILY, Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, apart, because, headline, worst_first
+from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, decision_sentence, decisions_by_model, headline, worst_first
 
 from . import charts, drawing, groups, policy, samples, sweeps, words
 from .limits import Limit, floors, limits
 from .samples import addresses, drill_down
 from .words import DECISIONS, flat, mapping
 
-# Parts: what pages have in common: one style, one script, what a browser may do with them, and how text gets into them.
+# What all pages share: style, script, security policy, and the rendering of templates.
 
 
 @cache
@@ -76,7 +76,7 @@ def _readable(value: Any) -> Any:
     return words.shown(str(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-# Claims: what a page says about its run where a reader looks first, and which records it was drawn from.
+# What a page says about its decision, so that a bundle can be checked against its records.
 
 
 _METAS = {"vlmrobust-decision": "decision", "vlmrobust-records": "records"}
@@ -116,14 +116,14 @@ def contradictions(page: str, records: Sequence[Record], decision: Decision) -> 
     Looked at are the title, the mark at the top, every first heading, and the two claims for machines; what the page shows
     otherwise is not.
     """
-    said = _Reader()
-    said.feed(page)
-    said.close()
+    reader = _Reader()
+    reader.feed(page)
+    reader.close()
     expected = {name: [value] for name, value in asdict(Claims.of(records, decision)).items()}
     expected["decision"] *= 2  # for people and for machines
     return [
         f"{_SHOWN[name]} is {' and '.join(map(repr, found)) or 'missing'}, and the records give {expected[name][0]!r}"
-        for name, found in said.found.items()
+        for name, found in reader.found.items()
         if found != expected[name]
     ]
 
@@ -185,8 +185,8 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     return environment.get_template("page.html").render(
         decision=decision,
         claims=Claims.of(records, decision),
-        reason=because(decision, records, facts),
-        apart=apart(records, facts),
+        reason=decision_sentence(decision, records, facts),
+        apart=decisions_by_model(records, facts),
         records=ordered,
         outcomes=words.by_outcome(records),
         breaches=[one for one in ordered if one.deciding not in QUIET][:_BREACHES],
@@ -236,10 +236,10 @@ def _observatory(records: Sequence[Record]) -> list[charts.Chart]:
 def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limit]:
     named = samples.named(records)
     lacking = len(named - set(thumbnails))
-    said = (
+    text = (
         f"{lacking} of {len(named)} thumbnails are not in this page: not in the store any more, or more than a page should carry"
     )
-    return [Limit(said)] if lacking else []
+    return [Limit(text)] if lacking else []
 
 
 def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:

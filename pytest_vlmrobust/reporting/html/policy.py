@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
-from pytest_vlmrobust.reporting.wording import SEVERITY, RunFacts, replaced_in
+from pytest_vlmrobust.reporting.wording import RunFacts, replacements_in
 
 from .words import mapping, objects, spelled
 
@@ -67,22 +67,22 @@ def applied(records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, o
     return [_applied(model, own, facts, mapping(known.get(model))) for model, own in by_model.items()]
 
 
-def _applied(model: str, records: Sequence[Record], facts: RunFacts, said: Mapping[str, Any]) -> Applied:
+def _applied(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapping[str, Any]) -> Applied:
     hashes = dict.fromkeys(record.policy_sha256 for record in records)
-    files = [(spelled(one.get("name")), spelled(one.get("sha256"))) for one in objects(said.get("files"))]
+    files = [(spelled(one.get("name")), spelled(one.get("sha256"))) for one in objects(entry.get("files"))]
     return Applied(
         model,
-        ", ".join(hashes) or spelled(said.get("sha256")),
+        ", ".join(hashes) or spelled(entry.get("sha256")),
         files or [(facts.policies[model], "")] if model in facts.policies or files else [],
-        _rules(records, objects(said.get("rules"))),
-        _waivers(records, objects(said.get("waivers"))),
-        replaced_in(said),
+        _rules(records, objects(entry.get("rules"))),
+        _waivers(records, objects(entry.get("waivers"))),
+        replacements_in(entry),
     )
 
 
-def _rules(records: Iterable[Record], said: Iterable[Mapping[str, Any]]) -> list[RuleUse]:
+def _rules(records: Iterable[Record], entries: Iterable[Mapping[str, Any]]) -> list[RuleUse]:
     """Returns every rule that gave a verdict, and those of the manifest that gave none, worst first."""
-    found = {str(one.get("id")): _known_rule(one) for one in said}
+    found = {str(one.get("id")): _known_rule(one) for one in entries}
     for _, measure in _judged(records):
         rule = found.setdefault(measure.rule, RuleUse(measure.rule))
         rule.metric, rule.source = measure.metric, measure.source
@@ -92,25 +92,25 @@ def _rules(records: Iterable[Record], said: Iterable[Mapping[str, Any]]) -> list
 
 
 def _rank(rule: RuleUse) -> int:
-    return min((SEVERITY.index(outcome) for outcome in rule.outcomes), default=len(SEVERITY))
+    return min((WORST_FIRST.index(outcome) for outcome in rule.outcomes), default=len(WORST_FIRST))
 
 
-def _known_rule(said: Mapping[str, Any]) -> RuleUse:
+def _known_rule(entry: Mapping[str, Any]) -> RuleUse:
     names = ("metric", "bound", "source", "reason", "evidence")
-    metric, bound, source, reason, evidence = (str(said.get(name) or "") for name in names)
-    where = _scope(said)
-    return RuleUse(str(said.get("id")), metric, bound, source, where=where, reason=reason, evidence=evidence)
+    metric, bound, source, reason, evidence = (str(entry.get(name) or "") for name in names)
+    where = _scope(entry)
+    return RuleUse(str(entry.get("id")), metric, bound, source, where=where, reason=reason, evidence=evidence)
 
 
-def _scope(said: Mapping[str, Any]) -> str:
-    where = "; ".join(f"{name} {spelled(globs)}" for name, globs in mapping(said.get("where")).items())
-    unless = "; ".join(f"{name} {spelled(globs)}" for name, globs in mapping(said.get("unless")).items())
+def _scope(entry: Mapping[str, Any]) -> str:
+    where = "; ".join(f"{name} {spelled(globs)}" for name, globs in mapping(entry.get("where")).items())
+    unless = "; ".join(f"{name} {spelled(globs)}" for name, globs in mapping(entry.get("unless")).items())
     return f"{where}{' ' if where and unless else ''}{f'unless {unless}' if unless else ''}"
 
 
-def _waivers(records: Iterable[Record], said: Iterable[Mapping[str, Any]]) -> list[WaiverUse]:
+def _waivers(records: Iterable[Record], entries: Iterable[Mapping[str, Any]]) -> list[WaiverUse]:
     """Returns every waiver that covered a test, and those of the manifest that covered none, most used first."""
-    found = {str(one.get("id")): _known_waiver(one) for one in said}
+    found = {str(one.get("id")): _known_waiver(one) for one in entries}
     for record, measure in _judged(records):
         if measure.waiver:
             waiver = found.setdefault(measure.waiver, WaiverUse(measure.waiver, metric=measure.metric, reason=measure.reason))
@@ -118,10 +118,10 @@ def _waivers(records: Iterable[Record], said: Iterable[Mapping[str, Any]]) -> li
     return sorted(found.values(), key=lambda waiver: (-len(waiver.tests), waiver.id))
 
 
-def _known_waiver(said: Mapping[str, Any]) -> WaiverUse:
+def _known_waiver(entry: Mapping[str, Any]) -> WaiverUse:
     names = ("owner", "expires", "ticket", "metric", "cap", "reason")
-    owner, expires, ticket, metric, cap, reason = ("" if said.get(name) is None else str(said[name]) for name in names)
-    return WaiverUse(str(said.get("id")), owner, expires, ticket, metric, _scope(said), cap, reason)
+    owner, expires, ticket, metric, cap, reason = ("" if entry.get(name) is None else str(entry[name]) for name in names)
+    return WaiverUse(str(entry.get("id")), owner, expires, ticket, metric, _scope(entry), cap, reason)
 
 
 def _judged(records: Iterable[Record]) -> list[tuple[Record, Measure]]:

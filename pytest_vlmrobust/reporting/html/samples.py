@@ -14,12 +14,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Example, Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 
 from .words import MARKS, shown
 
-# Data: what the drill-down shows, once, as JSON that a page can hold.
+# Records as JSON inside a page.
 
 
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
@@ -86,7 +86,7 @@ def _example(example: Example, places: Mapping[str, int], asked: dict[str, int])
 
 
 def _short(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if _said(value)}
+    return {name: value for name, value in fields.items() if _has_content(value)}
 
 
 def _content(record: Record) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _measure(measure: Measure, record: Record) -> dict[str, Any]:
     return kept
 
 
-def _said(value: object) -> bool:
+def _has_content(value: object) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return value is not None and (isinstance(value, bool | int) or bool(value))
@@ -122,7 +122,7 @@ def _readable(value: Any) -> Any:
     return value
 
 
-# Pictures: thumbnails of the store as text that a page can hold, each once, and no more of them than a page should carry.
+# Thumbnails inside a page, up to a budget.
 
 
 BUDGET = 3_000_000

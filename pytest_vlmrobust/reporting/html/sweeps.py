@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting.wording import headline
 
 from .words import measure_of

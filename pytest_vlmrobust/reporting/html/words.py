@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import BY_VALUE, Measure, Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.core.words import LONGEST, printable
-from pytest_vlmrobust.reporting.wording import SEVERITY
 
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
 
@@ -26,7 +25,7 @@ class Mark(NamedTuple):
 
 MARKS = {
     Outcome.FAIL: Mark("✕", "fail", "broke its bound"),
-    Outcome.ERROR: Mark("!", "error", "could not be measured, or failed beside the gate"),
+    Outcome.ERROR: Mark("!", "error", "could not be measured, or is a non-gate test that failed"),
     Outcome.INCONCLUSIVE: Mark("?", "open", "the evidence does not decide"),
     Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric says nothing here"),
     Outcome.WAIVED: Mark("⚑", "waived", "breaks or does not keep its bound, and a waiver covers it"),
@@ -113,10 +112,10 @@ def measure_of(record: Record, metric: str) -> Measure | None:
 def by_outcome(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
     """Returns how many records have each outcome, worst first, without those that none has."""
     counts = Counter(record.outcome for record in records)
-    return [(outcome, counts[outcome]) for outcome in SEVERITY if counts[outcome]]
+    return [(outcome, counts[outcome]) for outcome in WORST_FIRST if counts[outcome]]
 
 
-# Reading: values out of a manifest, which is a file and may hold anything.
+# Values of a manifest, which is a file and may hold anything.
 
 
 def mapping(value: object) -> Mapping[str, Any]:

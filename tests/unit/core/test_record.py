@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 
 MEASURE = {"metric": "accuracy", "value": 0.5, "low": 0.4, "high": 0.6, "outcome": "PASS"}
 EXAMPLE: dict[str, Any] = {"sample": "q", "kind": "newly_wrong", "question": "?", "replies": [], "pictures": []}

@@ -11,9 +11,9 @@ import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Request, Score
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.after.comparison import compare
 from pytest_vlmrobust.evaluation.judge.answers import score_table
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline, best_scores

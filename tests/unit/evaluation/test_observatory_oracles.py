@@ -16,11 +16,11 @@ import pytest
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.families import families
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics

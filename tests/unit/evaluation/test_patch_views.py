@@ -118,7 +118,7 @@ def test_rungs_that_reach_the_model_as_one_are_named(world: World) -> None:
 def test_rungs_that_show_the_same_pictures_are_no_ladder(world: World) -> None:
     """Pictures that are smaller than the lowest rung are left as they are: a model cannot lose on them."""
     from pytest_vlmrobust.core.cell import SweepMetric
-    from pytest_vlmrobust.core.verdict import Outcome
+    from pytest_vlmrobust.core.decision import Outcome
 
     judged, edge = judge(world), max(picture(0).shape)
     large = [Setting.parse(f"resolution:{size}") for size in (edge, edge + 8, edge + 40)]

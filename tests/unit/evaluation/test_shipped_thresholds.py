@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.after.policy_lint import lint
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, shipped_tests
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import Policy, load_policy

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.policies import Budgets, Coverage, Extent, Policy, suites_of
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 from pytest_vlmrobust.policies import Judge, JudgedTest, MetricFacts, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,8 @@ from statistics import NormalDist
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.verdict import Outcome, Verdict
 from pytest_vlmrobust.policies import (
     Bound,
     Judge,

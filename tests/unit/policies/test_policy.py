@@ -9,9 +9,9 @@ from datetime import date
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Decision, Outcome, decide
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.core.verdict import Decision, Outcome, decide
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 Load = Callable[..., Policy]

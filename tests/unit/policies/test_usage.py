@@ -6,9 +6,9 @@ from datetime import date
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.policies import (
     JudgedTest,
     Missed,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 
 
 def record(name: str, outcome: Outcome = Outcome.PASS, drop: float = 0.1, **changes: Any) -> Record:

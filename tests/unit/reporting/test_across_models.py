@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.reporting.wording import agreement, noted
+from pytest_vlmrobust.reporting.wording import agreement, note_lines
 
 
 def cell(model: str, dataset: str, value: float, setting: str = "patches:2") -> Record:
@@ -36,5 +36,5 @@ def test_an_index_that_does_not_apply_is_left_out() -> None:
 
 
 def test_it_stands_after_the_notes() -> None:
-    assert noted(ALIKE) == agreement(ALIKE)
-    assert noted(ALIKE[:3]) == []
+    assert note_lines(ALIKE) == agreement(ALIKE)
+    assert note_lines(ALIKE[:3]) == []

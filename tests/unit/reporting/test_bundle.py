@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.cell import CLEAN, Cell
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting.bundle import RATIO, SMALL, not_derived, page_notes, unpack, write_bundle
 from pytest_vlmrobust.reporting.files import read_run
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest

@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.comparison import (
     comparison_markdown,
-    moves,
+    noise_by_metric,
     noise_lines,
     noise_table,
     noise_warnings,
@@ -99,7 +99,11 @@ def test_the_smallest_noise_comes_first_however_it_was_stored() -> None:
     measured, _ = asked_twice()
     high = {"absolute_continuous_error": 0.8, "label_preserving_drop": 0.21, "accuracy_drop": 0.21}
     stored = dataclasses.replace(measured, noise=dict.fromkeys(high, 0.0), noise_high=high)
-    assert [metric for metric, _, _ in moves(stored)] == ["accuracy_drop", "label_preserving_drop", "absolute_continuous_error"]
+    assert [metric for metric, _, _ in noise_by_metric(stored)] == [
+        "accuracy_drop",
+        "label_preserving_drop",
+        "absolute_continuous_error",
+    ]
 
 
 def test_without_a_warning_the_table_is_all() -> None:

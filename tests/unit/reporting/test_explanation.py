@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.reporting import Command
 from pytest_vlmrobust.reporting.explanation import explain
 

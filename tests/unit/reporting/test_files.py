@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import SCHEMA_VERSION, Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import RunFacts, write_report
 from pytest_vlmrobust.reporting.files import add_step_summary, summary
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record, Reply
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.reporting import Command, RunFacts, write_report
 from pytest_vlmrobust.reporting.html import drawing, render_html, samples
 from pytest_vlmrobust.reporting.html.page import contradictions
@@ -137,7 +137,7 @@ def test_what_limits_the_evidence_is_said(page: str) -> None:
     for sentence in (
         "partial selection: 20 of 30 tests; the decision speaks for these only",
         "stopped early: 6 of 20 selected tests left no verdict",
-        "1 test beside the gate failed: the run is not GO, whatever the gate found",
+        "1 non-gate test failed: the run is not GO, whatever the gate found",
         "test_beside: it broke",
         "a rule met no test",
         "no rule could read 3 of 900 answers (0.3 %): these count as wrong",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Reply
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.html import render_html
 

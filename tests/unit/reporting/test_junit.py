@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import Command, RunFacts
 from pytest_vlmrobust.reporting.junit import LOST, junit_xml, names_of, properties, suite_properties, visible
 
@@ -38,9 +38,7 @@ ALL = [
     named("budget", Outcome.ERROR),
     named("waived", Outcome.WAIVED, reason="known"),
     named("none", Outcome.NOT_APPLICABLE, reason="no gain"),
-    Record(
-        CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a test beside the gate failed: no", nodeid="tests/test_b.py::test_x"
-    ),
+    Record(CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a non-gate test failed: no", nodeid="tests/test_b.py::test_x"),
 ]
 
 

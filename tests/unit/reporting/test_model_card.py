@@ -3,8 +3,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.model_card import model_card
 

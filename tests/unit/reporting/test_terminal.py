@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.reporting import Command, RunFacts, render_terminal
 
 from .conftest import record
@@ -35,7 +35,12 @@ def render(*records: Record, facts: RunFacts | None = None, width: int = 100, co
 
 
 def test_the_page() -> None:
-    facts = RunFacts({"m": "p.yaml 0123456789ab"}, 8, 3, ["p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it"])
+    facts = RunFacts(
+        policies={"m": "p.yaml 0123456789ab"},
+        planned=8,
+        selected=3,
+        warnings=["p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it"],
+    )
     failed: dict[str, Any] = {"measures": (), "n_inferred": 0, "n_recalled": 0, "reason": "the model does not load"}
     text = render(
         record("m-d-fog:low"),
@@ -65,7 +70,7 @@ def test_markup_of_others_is_shown_and_not_obeyed(text: str, color: bool) -> Non
     measure = Measure(f"mine{text}", 0.1, threshold=text, outcome=Outcome.FAIL, rule="r")
     page = render(
         record(f"m-{text}", Outcome.FAIL, reason=f"because {text}", measures=(measure,)),
-        facts=RunFacts({f"m{text}": f"p {text}"}, warnings=[f"warned {text}"]),
+        facts=RunFacts(policies={f"m{text}": f"p {text}"}, warnings=[f"warned {text}"]),
         width=300,
         color=color,
     )
@@ -180,7 +185,7 @@ SPELLED = r"\x1b[2J ]]> [/x] \x00 down second \u202e line \ud800"
 
 
 def test_nothing_that_models_or_data_hold_reaches_the_terminal_raw() -> None:
-    facts = RunFacts({"m": HOSTILE}, warnings=[HOSTILE], shortfalls=[HOSTILE], command=Command((HOSTILE,), ("suites",)))
+    facts = RunFacts(policies={"m": HOSTILE}, warnings=[HOSTILE], shortfalls=[HOSTILE], command=Command((HOSTILE,), ("suites",)))
     measured = Measure("accuracy_drop", 0.3, category=HOSTILE, rule="r", outcome=Outcome.FAIL)
     broken = record(f"m-d-{HOSTILE}", Outcome.FAIL, reason=HOSTILE, notes=(HOSTILE,), measures=(measured,), nodeid="t.py::t")
     text = render(broken, record("m-d-other", Outcome.ERROR, reason=HOSTILE, measures=()), facts=facts)

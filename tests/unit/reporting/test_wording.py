@@ -4,9 +4,8 @@ import math
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Decision, Outcome
-from pytest_vlmrobust.policies.policy import WORST_FIRST
 from pytest_vlmrobust.reporting.explanation import explain
 from pytest_vlmrobust.reporting.files import summary
 from pytest_vlmrobust.reporting.html import render_html
@@ -14,25 +13,19 @@ from pytest_vlmrobust.reporting.model_card import model_card
 from pytest_vlmrobust.reporting.results import cells_csv
 from pytest_vlmrobust.reporting.terminal import render_terminal
 from pytest_vlmrobust.reporting.wording import (
-    SEVERITY,
     RunFacts,
-    because,
-    counted,
+    decision_sentence,
     headline,
-    noted,
-    replaced,
+    note_lines,
+    outcome_counts,
+    policy_replacements,
     row,
     selection,
-    warned,
+    warning_lines,
     worst_first,
 )
 
 from .conftest import record
-
-
-def test_every_outcome_has_its_place_and_reports_agree_with_policies() -> None:
-    assert sorted(SEVERITY) == sorted(Outcome)
-    assert SEVERITY == WORST_FIRST
 
 
 def test_the_worst_comes_first_then_the_largest_drop_then_the_name() -> None:
@@ -81,8 +74,8 @@ def test_a_row_of_nothing_is_empty_and_no_zero() -> None:
 
 def test_counts_stand_worst_first() -> None:
     records = [record("a"), record("b", Outcome.FAIL), record("c"), record("d", Outcome.ERROR)]
-    assert counted(records) == "1 FAIL, 1 ERROR, 2 PASS"
-    assert counted([]) == ""
+    assert outcome_counts(records) == "1 FAIL, 1 ERROR, 2 PASS"
+    assert outcome_counts([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -91,12 +84,12 @@ def test_counts_stand_worst_first() -> None:
         (Decision.GO, "2 verdicts passed, 1 is waived, none failed"),
         (Decision.NO_GO, "0 verdicts broke a bound"),
         (Decision.INCONCLUSIVE, "nothing was broken, and no rule applied"),
-        (Decision.INCOMPLETE, "1 test could not measure or failed beside the gate, or some did not end: not the model's fault"),
+        (Decision.INCOMPLETE, "1 test ended in an error, or some did not end: not the model's fault"),
     ],
 )
 def test_the_sentence_behind_a_decision(decision: Decision, sentence: str) -> None:
     records: list[Record] = [record("a"), record("b"), record("c", Outcome.WAIVED), record("d", Outcome.ERROR)]
-    assert because(decision, records) == sentence
+    assert decision_sentence(decision, records) == sentence
 
 
 def test_what_the_policy_asks_for_beside_holds_a_decision_back() -> None:
@@ -104,7 +97,9 @@ def test_what_the_policy_asks_for_beside_holds_a_decision_back() -> None:
     facts = RunFacts(planned=2, selected=2, shortfalls=["no gated test of test_patches.py ran"])
     assert RunFacts(planned=2, selected=2).decision(records) is Decision.GO
     assert facts.decision(records) is Decision.INCONCLUSIVE
-    assert because(Decision.INCONCLUSIVE, records, facts) == "nothing was broken, and GO asks for more than this run has"
+    assert (
+        decision_sentence(Decision.INCONCLUSIVE, records, facts) == "nothing was broken, and GO asks for more than this run has"
+    )
     assert selection(records, facts) == ["not GO: no gated test of test_patches.py ran"]
     assert facts.decision([*records, record("c", Outcome.FAIL)]) is Decision.NO_GO
     assert facts.decision(records[:1]) is Decision.INCOMPLETE
@@ -112,13 +107,13 @@ def test_what_the_policy_asks_for_beside_holds_a_decision_back() -> None:
 
 def test_notes_name_their_test_and_the_rest_is_counted() -> None:
     records = [record(f"cell-{number}", notes=(f"{number} of 9 samples: too small", "the same")) for number in range(1, 10)]
-    assert noted(records, most=3) == [
+    assert note_lines(records, most=3) == [
         f"{records[0].id}: 1 of 9 samples: too small",
         f"{records[0].id} and 8 more: the same",
         f"{records[1].id}: 2 of 9 samples: too small",
         "7 more notes stand in results.json",
     ]
-    assert noted([record("quiet")]) == []
+    assert note_lines([record("quiet")]) == []
 
 
 def test_what_is_said_of_original_pictures_comes_before_what_it_explains() -> None:
@@ -129,20 +124,20 @@ def test_what_is_said_of_original_pictures_comes_before_what_it_explains() -> No
         *(record(f"other-{number}", setting="fog:low", notes=(f"note {number}",)) for number in range(9)),
         record("original", Outcome.MEASURED, setting="clean", notes=("boxes fit 'thousandths' better",)),
     ]
-    assert noted(records)[:3] == [
+    assert note_lines(records)[:3] == [
         "original: boxes fit 'thousandths' better",
         "m-d: 1 test does not apply: not shown to do the task",
         "dropped: too small",
     ]
-    assert len(noted(records)) == 1 + 8 + 1
+    assert len(note_lines(records)) == 1 + 8 + 1
 
 
 def test_everything_that_holds_a_decision_back_is_said() -> None:
     records = [record("a"), record("b", Outcome.INCONCLUSIVE), *(record(name, Outcome.NOT_APPLICABLE) for name in "cd")]
     facts = RunFacts(planned=4, selected=4, shortfalls=["no gated test of test_patches.py ran"], models=["m", "n"])
     said = "nothing was broken, and 1 test is undecided and 2 tests do not apply and GO asks for more than this run has"
-    assert because(Decision.INCONCLUSIVE, records, facts) == f"{said} and no rule judged n"
-    assert because(Decision.INCONCLUSIVE, records[:2]) == "nothing was broken, and 1 test is undecided"
+    assert decision_sentence(Decision.INCONCLUSIVE, records, facts) == f"{said} and no rule judged n"
+    assert decision_sentence(Decision.INCONCLUSIVE, records[:2]) == "nothing was broken, and 1 test is undecided"
 
 
 def test_an_error_without_a_number_is_named() -> None:
@@ -163,29 +158,29 @@ def test_what_only_warns_is_said_whatever_the_verdict_but_not_where_nothing_was_
     useless = Measure("baseline_drop", math.nan, reason="warning: baseline_drop does not apply: none (rule b, p.yaml:5)")
     quiet = record("q", Outcome.NOT_APPLICABLE, measures=(useless,), not_asked="the task is not done")
     records = [record("a", measures=(useless, passed)), quiet, record("b", Outcome.MEASURED, measures=(alone,)), record("c")]
-    assert warned(records) == [
+    assert warning_lines(records) == [
         f"a: {BROKEN}",
         f"a: {OPEN}",
         f"b: {BROKEN}",
         "a: baseline_drop does not apply: none (rule b, p.yaml:5)",
     ]
-    assert warned(records[2:3] * 10)[7:] == [f"b: {BROKEN}", "2 more warnings stand in results.json"]
+    assert warning_lines(records[2:3] * 10)[7:] == [f"b: {BROKEN}", "2 more warnings stand in results.json"]
 
 
 def test_what_passed_is_not_all_where_a_rule_warns() -> None:
     alone = Measure("accuracy", 0.5, reason=f"warning: {BROKEN}")
     records = [record("a"), record("b", Outcome.MEASURED, measures=(alone, alone))]
-    assert because(Decision.GO, records) == "1 verdict passed, 0 are waived, none failed; 2 warnings"
+    assert decision_sentence(Decision.GO, records) == "1 verdict passed, 0 are waived, none failed; 2 warnings"
 
 
 @pytest.mark.parametrize("odd", [{}, {"policies": 3}, {"policies": {"m": 3}}, {"policies": {"m": {"replaced": 3}}}])
 def test_a_manifest_that_does_not_say_what_is_replaced_is_survived(odd: dict[str, object]) -> None:
-    assert replaced(odd) == []
+    assert policy_replacements(odd) == []
 
 
 def test_what_later_files_replace_is_said_model_by_model() -> None:
     origins = {"policies": {"m": {"replaced": ["a is replaced", "b is replaced"]}, "n": {}}}
-    assert replaced(origins) == ["policy of m: a is replaced", "policy of m: b is replaced"]
+    assert policy_replacements(origins) == ["policy of m: a is replaced", "policy of m: b is replaced"]
 
 
 @pytest.mark.parametrize(("target", "judged"), [("population", "interval"), ("dataset", "value")])

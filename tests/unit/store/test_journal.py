@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.store import Journal, last_records, read_journal
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust.core.verdict import Outcome, Verdict
+from pytest_vlmrobust.core.decision import Outcome, Verdict
 from pytest_vlmrobust.metrics import Metric, ScoreTable, get
 from pytest_vlmrobust.testing import LAWS, check_metric, verdicts
 from pytest_vlmrobust.testing.verdicts import trials

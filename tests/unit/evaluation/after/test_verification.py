@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.cell import Cell, Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import CHECK, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.after.docket import Docket, DocketTest
 from pytest_vlmrobust.evaluation.after.verification import Verification, verify
 from pytest_vlmrobust.evaluation.judge.judge import Judge
@@ -237,12 +237,12 @@ def test_what_was_never_measured_is_said_and_not_compared(run: Path) -> None:
     failed = Record(
         "cell", "x", "model", "data", outcome=Outcome.ERROR, reason="out of memory", nodeid="suite.py::test_cell[flip_v]"
     )
-    beside = Record(CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a test beside the gate failed", nodeid="t")
+    beside = Record(CHECK, "t", "", "", outcome=Outcome.ERROR, reason="a non-gate test failed", nodeid="t")
     records = [failed if record.nodeid == failed.nodeid else record for record in read_journal(run)]
     found = verify(run, [*records, beside])
     assert (found.differences, found.records) == ((), len(TESTS) - 1)
     assert found.notes == (
-        "t: not computed again: a test beside the gate failed",
+        "t: not computed again: a non-gate test failed",
         "suite.py::test_cell[flip_v]: not computed again, for nothing was measured: out of memory",
     )
 

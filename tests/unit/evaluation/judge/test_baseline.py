@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.core.cell import Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.measurements import judged_tests

@@ -11,11 +11,11 @@ import pytest
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.families import estimates_by_stratum, families, macro_estimate, rows_of, strata, twin
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics

@@ -16,11 +16,11 @@ from pytest_vlmrobust.backends import AnswerKey
 from pytest_vlmrobust.backends.resolve import ORACLES
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.core.cell import Cell, FamilyMetric, Planned, Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.context import Asked, CellScores, PlannedTest
 from pytest_vlmrobust.evaluation.judge.families import families

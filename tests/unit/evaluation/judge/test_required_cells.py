@@ -128,7 +128,7 @@ def test_a_note_says_whether_attempts_vary_as_answers_to_patches_do(world: World
 
 def test_failures_among_them_count_in_the_budget(world: World) -> None:
     from pytest_vlmrobust.backends import failed_prediction
-    from pytest_vlmrobust.core.verdict import Outcome
+    from pytest_vlmrobust.core.decision import Outcome
 
     world.model.answer = lambda request: failed_prediction("down") if request.setting == "attempts:2" else right(request)
     record = judge(world, attempts=True).cell(PATCHES)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UnknownName
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.evaluation.power.observers import AUGMENTED, ILLUSIONS, OBSERVERS, TaskTable, observer
 from pytest_vlmrobust.evaluation.power.simulation import Simulation
 from pytest_vlmrobust.policies import Bound, Coverage, OnNotApplicable, Policy, Rule, Scope, Treatment

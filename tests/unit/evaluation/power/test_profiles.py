@@ -11,9 +11,9 @@ import pytest
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.cli import main
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.after.docket import Docket
 from pytest_vlmrobust.evaluation.power import profiles
 from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan

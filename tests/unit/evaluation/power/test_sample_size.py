@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.evaluation.after.policy_lint import too_tight_for
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, thresholds_file
 from pytest_vlmrobust.evaluation.power import profiles

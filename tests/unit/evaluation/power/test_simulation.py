@@ -8,8 +8,8 @@ from datetime import date
 import numpy as np
 import pytest
 
+from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.verdict import Decision, Outcome
 from pytest_vlmrobust.evaluation.power import margins, profiles
 from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
 from pytest_vlmrobust.policies import Bound, Coverage, OnInconclusive, Policy, Rule, Scope, Tier, Treatment

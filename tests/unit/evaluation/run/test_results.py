@@ -14,9 +14,9 @@ import pytest
 
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, Cell
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import OfflineError
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.core.verdict import Outcome
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.evidence import examples

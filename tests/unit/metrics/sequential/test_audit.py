@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.metrics import sequential
 from pytest_vlmrobust.metrics.sequential import Audit, Limit, Order, Reason, Target, curtail, right_first_order
 from pytest_vlmrobust.metrics.sequential.betting import GRID

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.metrics import paired_drop_interval, sequential
 from pytest_vlmrobust.metrics.sequential import Audit, Limit, Order, Reason, Verdicts, look_sizes, look_verdicts
 from pytest_vlmrobust.metrics.sequential.combination import BOUNDS, FRACTIONS

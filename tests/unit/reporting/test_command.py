@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from pytest_vlmrobust.plugin.command import split
+from pytest_vlmrobust.reporting import Command
 
 
 @pytest.mark.parametrize(
@@ -25,4 +27,5 @@ from pytest_vlmrobust.plugin.command import split
 )
 def test_what_is_kept(words: list[str], positional: list[str], options: list[str] | str) -> None:
     kept = options.split(";") if isinstance(options, str) else options
-    assert split(words, positional) == (tuple(kept), tuple(positional))
+    found = Command.of(words, positional, Path("/a"), Path("/a/b"))
+    assert found == Command(tuple(kept), tuple(positional), Path(), Path("b"))

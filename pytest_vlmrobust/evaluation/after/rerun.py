@@ -1,4 +1,4 @@
-"""Rerun: the tests of the last whole run that have one kind of verdict, by then or since."""
+"""Rerun: which tests of the last complete run have one kind of verdict now, with what was run again since."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
-
+from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError, UsageError
-from pytest_vlmrobust.core.verdict import Outcome
+from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import quantity
-
-from .options import RERUN
-from .places import RUNS
-
-if TYPE_CHECKING:
-    from pytest_vlmrobust.core.record import Record
-
-    from .gate import Gate
+from pytest_vlmrobust.evaluation.run.directories import RUNS
+from pytest_vlmrobust.evaluation.run.evidence import newest_runs
+from pytest_vlmrobust.store import last_records, read_manifest
+from pytest_vlmrobust.store.run_directory import planned_tests
 
 _LOST = "without a verdict"
 
@@ -45,21 +40,17 @@ class Rerun:
         since = f" and {quantity(self.since, 'rerun')} of it" if self.since else ""
         return f"--vlm-rerun {self.verdicts}: {found} of run {self.run}{since} ({self.ended})"
 
-    def choose(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leaves only those tests among ``items``."""
-        wanted = set(self.nodeids)
-        left_out = [item for item in items if wanted.isdisjoint(_holding(item.nodeid))]
-        items[:] = [item for item in items if not wanted.isdisjoint(_holding(item.nodeid))]
-        if left_out:
-            config.hook.pytest_deselected(items=left_out)
+    def includes(self, nodeid: str) -> bool:
+        """Whether a test is to run again: itself, or all of a class or a file that holds it."""
+        return not set(self.nodeids).isdisjoint(_holding(nodeid))
 
     def to_worker(self) -> dict[str, Any]:
         """Returns itself as what xdist sends."""
         return asdict(self)
 
     @classmethod
-    def at_worker(cls, sent: dict[str, Any]) -> Rerun | None:
-        """Reads what :meth:`to_worker` returned; an empty dictionary stands for none."""
+    def at_worker(cls, sent: Mapping[str, Any]) -> Rerun | None:
+        """Reads what :meth:`to_worker` returned; an empty mapping stands for none."""
         return cls(**{**sent, "nodeids": tuple(sent["nodeids"])}) if sent else None
 
 
@@ -81,9 +72,6 @@ class _EarlierRun:
         Raises:
             StoreError: its records cannot be read.
         """
-        from pytest_vlmrobust.store import last_records, read_manifest
-        from pytest_vlmrobust.store.run_directory import planned_tests
-
         records = last_records(directory)
         try:
             repeats = str(read_manifest(directory).get("repeats", ""))
@@ -96,40 +84,41 @@ class _EarlierRun:
         return not {*self.planned.values(), *(record.model for record in self.records)}.isdisjoint(models)
 
 
-def find_rerun(gate: Gate) -> Rerun | None:
-    """Returns what ``--vlm-rerun`` asks for; ``None`` without it.
+def find_rerun(verdicts: str, outcome: Outcome, models: Sequence[str], places: Sequence[Path]) -> Rerun:
+    """Returns the tests to run again.
+
+    Args:
+        verdicts: as asked for: ``failed``, ``errors`` or ``inconclusive``.
+        outcome: what that stands for.
+        models: of this run: only earlier runs about one of them count.
+        places: directories that hold one directory for each run.
 
     Raises:
-        UsageError: the store has no earlier run about the models of this one.
+        UsageError: there is no earlier run about these models.
         StoreError: its records cannot be read.
     """
-    verdicts = gate.settings.vlm_rerun
-    if not verdicts:
-        return None
-    runs = _repeated(gate)
+    runs = _last_run_and_reruns(models, places)
     if runs:
-        standing = _standing(runs)
-        counts = Counter(said for outcomes in standing.values() for said in list(map(str, outcomes)) or [_LOST])
-        ended = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-        chosen = tuple(nodeid for nodeid, outcomes in standing.items() if RERUN[verdicts] in (outcomes or [Outcome.ERROR]))
+        newest = _newest_outcomes(runs)
+        counts = Counter(name for outcomes in newest.values() for name in list(map(str, outcomes)) or [_LOST])
+        ended = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        chosen = tuple(nodeid for nodeid, outcomes in newest.items() if outcome in (outcomes or [Outcome.ERROR]))
         return Rerun(verdicts, runs[0].repeats or runs[0].directory.name, chosen, ended, since=len(runs) - 1)
-    places = " or ".join(str(place.parent if place.name == RUNS else place) for place in gate.earlier_runs)
+    searched = " or ".join(str(place.parent if place.name == RUNS else place) for place in places)
     raise UsageError(
-        f"--vlm-rerun {verdicts}: {places} has no earlier run about {', '.join(gate.models)}. "
+        f"--vlm-rerun {verdicts}: {searched} has no earlier run about {', '.join(models)}. "
         "Run once without --vlm-rerun, or name the store of that run with --vlm-store"
     )
 
 
-def _repeated(gate: Gate) -> list[_EarlierRun]:
-    """Returns the newest run about the models of this one that was no rerun, then the reruns of it, oldest first.
+def _last_run_and_reruns(models: Sequence[str], places: Iterable[Path]) -> list[_EarlierRun]:
+    """Returns the newest run about the models that was no rerun, then the reruns of it, oldest first.
 
     Where that run was deleted, its reruns are what is known of it.
     """
-    from pytest_vlmrobust.evaluation.run.evidence import newest_runs
-
     reruns: list[_EarlierRun] = []
-    for run in map(_EarlierRun.read, newest_runs(gate.earlier_runs)):  # this run has no journal yet
-        if not run.is_about(gate.models):
+    for run in map(_EarlierRun.read, newest_runs(places)):  # this run has no journal yet
+        if not run.is_about(models):
             continue
         if not run.repeats:
             return [run, *(one for one in reversed(reruns) if one.repeats == run.directory.name)]
@@ -137,7 +126,7 @@ def _repeated(gate: Gate) -> list[_EarlierRun]:
     return [one for one in reversed(reruns) if one.repeats == reruns[0].repeats]
 
 
-def _standing(runs: Iterable[_EarlierRun]) -> dict[str, list[Outcome]]:
+def _newest_outcomes(runs: Iterable[_EarlierRun]) -> dict[str, list[Outcome]]:
     """Returns the newest verdicts about each test, by node id; none for one that was to run and left none.
 
     Args:
@@ -148,8 +137,8 @@ def _standing(runs: Iterable[_EarlierRun]) -> dict[str, list[Outcome]]:
         fresh: dict[str, list[Outcome]] = {}
         for record in filter(lambda record: record.nodeid, run.records):
             fresh.setdefault(record.nodeid, []).append(record.outcome)
-        for mended in [whole for nodeid in fresh for whole in _holding(nodeid) if whole in found]:
-            found.pop(mended, None)
+        for replaced in [whole for nodeid in fresh for whole in _holding(nodeid) if whole in found]:
+            found.pop(replaced, None)
         found |= fresh
         for nodeid in run.planned:
             found.setdefault(nodeid, [])

@@ -1,0 +1,235 @@
+"""GO: the verdict of a test, the decision of a run that follows from its verdicts, and the exit code. Pure.
+
+What policies ask of a whole run beside its verdicts is found in ``evaluation.judge.conditions`` and comes here as sentences.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+# The verdict of one test.
+
+WARNING = "warning: "
+"""How the reason of a verdict begins that speaks up and does not block."""
+
+
+class Outcome(StrEnum):
+    """What the gate concluded about one test."""
+
+    PASS = "PASS"  # noqa: S105 - no password
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_APPLICABLE = "NOT_APPLICABLE"
+    ERROR = "ERROR"
+    WAIVED = "WAIVED"
+    MEASURED = "MEASURED"
+    """No rule applies, or what applies only warns: a number was measured and is reported. Never counts as a pass."""
+
+
+WORST_FIRST = (
+    Outcome.FAIL,
+    Outcome.ERROR,
+    Outcome.INCONCLUSIVE,
+    Outcome.NOT_APPLICABLE,
+    Outcome.WAIVED,
+    Outcome.PASS,
+    Outcome.MEASURED,
+)
+"""The order in which one verdict outranks another on the same test, and in which reports show them."""
+ENDS_AS_FAILURE = frozenset({Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.ERROR})
+"""The outcomes of tests that pytest counts as failed or as errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome with its reason, and the rule that was applied.
+
+    ``rule`` and ``source`` (``file:line``) are empty when no rule applied; ``threshold`` is the bound as written. ``target`` is
+    what the verdict speaks about: ``population``, the questions that the samples stand for, or ``dataset``, these samples alone.
+    With about ``samples_needed`` samples in all, what is undecided is decided in nine of ten cases, and with
+    ``samples_needed_least`` in half of them, if the value that was seen is the true one; None where that cannot be told.
+    """
+
+    outcome: Outcome
+    reason: str
+    metric: str = ""
+    rule: str = ""
+    source: str = ""
+    threshold: str = ""
+    waiver: str = ""
+    target: str = ""
+    samples_needed: int | None = None
+    samples_needed_least: int | None = None
+
+
+class ThresholdExceeded(AssertionError):
+    """A measured value broke its bound; the first line carries the key numbers."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+class NotDecided(AssertionError):
+    """Nothing was breached, but the evidence does not decide."""
+
+    __module__ = "pytest_vlmrobust"
+
+
+# The decision of a run.
+
+
+class Decision(StrEnum):
+    """What the gate concluded about a whole run."""
+
+    GO = "GO"
+    NO_GO = "NO-GO"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    INCOMPLETE = "INCOMPLETE"
+
+
+EXIT_CODES = {Decision.GO: 0, Decision.NO_GO: 1, Decision.INCONCLUSIVE: 10, Decision.INCOMPLETE: 11}
+
+
+def decide(outcomes: Iterable[Outcome], *, missing: int = 0, shortfalls: int = 0, stopped: bool = False) -> Decision:
+    """Returns the decision of a run: Kleene's AND over its verdicts, where a breach outranks everything.
+
+    ``missing`` counts tests that were to run and left no verdict (the run was stopped or killed): with any, a run is never GO.
+    ``stopped`` says that something ended pytest before its end, even where every test had left its verdict: likewise.
+    ``shortfalls`` counts what the policy asks of a run and this one lacks: with any, what would be GO is INCONCLUSIVE.
+    A run without a single PASS or WAIVED verdict has gated nothing and is never GO either.
+
+    >>> decide([Outcome.PASS, Outcome.ERROR]).value
+    'INCOMPLETE'
+    >>> decide([Outcome.MEASURED]).value
+    'INCONCLUSIVE'
+    >>> decide([Outcome.PASS], shortfalls=1).value
+    'INCONCLUSIVE'
+    """
+    seen = set(outcomes)
+    if Outcome.FAIL in seen:
+        return Decision.NO_GO
+    if Outcome.ERROR in seen or missing > 0 or stopped:
+        return Decision.INCOMPLETE
+    if Outcome.INCONCLUSIVE in seen or Outcome.NOT_APPLICABLE in seen or shortfalls > 0:
+        return Decision.INCONCLUSIVE
+    return Decision.GO if seen & {Outcome.PASS, Outcome.WAIVED} else Decision.INCONCLUSIVE
+
+
+class Judged(Protocol):
+    """What the decision of a run reads of the record of a test."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from the records of other tests."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model that it is about; empty where its worker died before it could say."""
+        ...
+
+    @property
+    def nodeid(self) -> str:
+        """The node id of the test."""
+        ...
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the test ended."""
+        ...
+
+    @property
+    def deciding(self) -> Outcome:
+        """What the test contributes to the decision."""
+        ...
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether a gated test left it, and no failure of another test."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunScope:
+    """What a run was to test, and what it lacks: all that its decision depends on beside its records."""
+
+    planned: int = 0
+    """Gated tests that the suites hold."""
+    selected: int = 0
+    """Those of them that were to run."""
+    models: Sequence[str] = ()
+    """What the run gates: with a model that no rule judged, it is not GO."""
+    tests: Mapping[str, str] = field(default_factory=dict)
+    """The model of each test that was to run, by its node id; none where nobody knows."""
+    shortfalls: Sequence[str] = ()
+    """What the policy asks of a run and this one lacks, a sentence each: with any, it is not GO."""
+    stopped: str = ""
+    """What ended pytest before its end, or in a failure that no record tells of; empty where nothing did."""
+
+    def decision(self, records: Sequence[Judged]) -> Decision:
+        """Returns the decision of the run that these are the records of."""
+        outcomes = (record.deciding for record in records)
+        shortfalls = len(self.all_shortfalls(records))
+        return decide(outcomes, missing=self.missing(records), shortfalls=shortfalls, stopped=bool(self.stopped))
+
+    def decisions(self, records: Sequence[Judged]) -> dict[str, Decision]:
+        """Returns the decision about each model of the run, and about each family of models that was judged.
+
+        What belongs to none of them (a failed test that is not gated, what the policy asks of the whole run) counts for each.
+        """
+        lost = Counter(self.tests[nodeid] for nodeid in self.lost(records))
+        others = max(0, self.missing(records) - lost.total())
+        owners = [self._owner(record) for record in records]
+        return {
+            name: decide(
+                (record.deciding for record, owner in zip(records, owners, strict=True) if owner in {name, ""}),
+                missing=lost[name] + others,
+                shortfalls=len(self.shortfalls),
+                stopped=bool(self.stopped),
+            )
+            for name in dict.fromkeys([*self.models, *filter(None, owners)])
+        }
+
+    def obstacles(self, records: Sequence[Judged]) -> list[str]:
+        """Returns, a sentence for each, what keeps the run from GO beside its verdicts and the tests that left none."""
+        return [*filter(None, [self.stopped]), *self.all_shortfalls(records)]
+
+    def all_shortfalls(self, records: Sequence[Judged]) -> list[str]:
+        """Returns, a sentence for each, what GO asks for and the run lacks: of the policy's, and a verdict about each model."""
+        advice = "and GO asks for a verdict about each model: add a rule that applies to it, or run without it"
+        return [*self.shortfalls, *(f"no rule judged {name}, {advice}" for name in self.unjudged(records))]
+
+    def unjudged(self, records: Sequence[Judged]) -> list[str]:
+        """Returns the models of the run about which there is no verdict of any kind."""
+        judged = {self._owner(record) for record in records if record.deciding is not Outcome.MEASURED}
+        return [name for name in self.models if name not in judged]
+
+    def missing(self, records: Sequence[Judged]) -> int:
+        """Returns how many tests were to run and left no record."""
+        return max(0, self.selected - sum(record.is_gated for record in records))
+
+    def lost(self, records: Sequence[Judged]) -> list[str]:
+        """Returns the node ids of tests that were to run and left no record, of a run that knows its tests."""
+        ended = {record.key for record in records}
+        return [nodeid for nodeid in self.tests if nodeid not in ended]
+
+    def _owner(self, record: Judged) -> str:
+        """Returns the model that a record is about; of a test whose worker died, as it was planned."""
+        return record.model or self.tests.get(record.nodeid, "")
+
+
+# Beside pytest: whose exit code stands.
+
+
+def records_explain(records: Iterable[Judged], failed: int) -> bool:
+    """Whether the records tell of every one of the ``failed`` tests that pytest counted."""
+    records = list(records)
+    return any_failed_outside(records) or failed <= sum(record.outcome in ENDS_AS_FAILURE for record in records)
+
+
+def any_failed_outside(records: Iterable[Judged]) -> bool:
+    """Whether a test that is not gated failed: then the exit code is pytest's own, whatever the gate decides."""
+    return not all(record.is_gated for record in records)

@@ -1,0 +1,293 @@
+"""Conditions for GO: what policies ask of a run as a whole, what it lacks of that, and what it says about its policies.
+
+Pure: facts of the run, its policies and its records give sentences. ``core.decision`` turns verdicts and sentences into GO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pytest_vlmrobust.backends.resolve import names as shipped_models
+from pytest_vlmrobust.core.cell import Planned
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.errors import PolicyError
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.datasets import names as shipped_datasets
+from pytest_vlmrobust.policies import (
+    Extent,
+    Judge,
+    JudgedTest,
+    Missed,
+    Policy,
+    Rule,
+    Scope,
+    Tier,
+    WaiverState,
+    WaiverUse,
+    idle_summaries,
+    idle_summaries_shortfall,
+    slips,
+    suites_of,
+    ungated_data,
+    unmatched_rules,
+    unmet_rules,
+    waiver_report,
+)
+
+from .families import families
+from .scopes import KnownNames, is_relative, is_summary, shows_looking
+
+_REGISTER = " One of your own is known once a conftest.py that is collected registers it"
+_SUMMARIES = {"summary metrics": is_summary, "visual_gain": shows_looking}
+"""What a run cannot be GO for, whatever its policy allows, where rules bound it and none of them met a test."""
+
+
+def asks_for_all_samples(policies: Iterable[Policy]) -> bool:
+    """Whether a policy asks for all the samples of a data set, as a release does and a smoke test does not."""
+    return any(policy.coverage.share >= 1.0 for policy in policies)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What policies ask of a run as a whole, and what the run is: the records are given to the questions."""
+
+    policies: Mapping[str, Policy]
+    """The policy of each model."""
+    models: Mapping[str, ModelRef]
+    planned: int
+    """Gated tests that the collected files hold."""
+    selected: int
+    """Those of them that were to run."""
+    narrowed: str
+    """An option by which tests may be left out that nobody counts, such as ``--lf``; empty without one."""
+    today: date
+    """What waivers are dated against."""
+    has_baseline: bool
+    """Whether an earlier run was named."""
+    without_pictures: Sequence[str] = ()
+    """The data sets of which the earlier run does not say which pictures it showed."""
+    samples_asked: Callable[[], Mapping[str, tuple[int, int]]] = dict
+    """Returns, of data sets of which only some samples were asked, how many, and how many there are."""
+    categories: Callable[[], Iterable[str]] = tuple
+    """Returns the categories of the samples of the run; only called for a rule about one."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all the gated tests that the collected files hold were to run."""
+        return self.planned == self.selected and not self.narrowed
+
+    def shortfalls(self, records: Sequence[Record]) -> list[str]:
+        """Returns, a sentence for each, what the policies ask of the run and it lacks: with any, it is not GO."""
+        suites = suites_of(records)
+        found = []
+        for name, policy in self.policies.items():
+            found += policy.coverage.shortfalls(
+                planned=self.planned,
+                selected=self.selected,
+                narrowed=self.narrowed,
+                samples=self.samples_asked() if policy.coverage.counts_samples else {},
+                suites=suites,
+            )
+            found += [f"{use}, and GO asks for waivers that mean something" for use in self._meaningless(name, policy, records)]
+            found += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
+        found += self._unmet_rules(records).values()
+        found += self._idle_summaries(records)
+        return list(dict.fromkeys(found))
+
+    def warnings(self, records: Sequence[Record]) -> list[str]:
+        """Returns what the run says about its policies and does not hold against it.
+
+        That is waivers that can go or do not reach, rules about an earlier run that was not named, an earlier run that does not
+        say what it showed, and (in a whole run) rules that met no test, and data that no rule gates.
+        """
+        found = self._pictures_not_compared(records)
+        unmet = self._unmet_rules(records)
+        for name, policy in self.policies.items():
+            relative = self._relative_rules(policy)
+            found += _smoke_test(name, policy)
+            found += [str(use) for use in self._uses(name, policy, records) if use.state in self._worth_saying]
+            found += self._unmatched_waivers(name, policy, records)
+            found += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
+            idle = unmatched_rules(policy, self._own(name, records)) if self.is_whole else ()
+            if others := [rule.id for rule in idle if rule not in relative and rule.source not in unmet]:
+                found.append(f"{len(others)} of {quantity(len(policy.rules), 'rule')} met no test of {name}: {', '.join(others)}")
+            found += self._ungated_data(name, policy, records)
+        return list(dict.fromkeys(found))
+
+    @property
+    def _worth_saying(self) -> set[WaiverState]:
+        always = {WaiverState.EXPIRED, WaiverState.EXCEEDED}
+        return always | {WaiverState.UNNEEDED} if self.is_whole else always
+
+    def _own(self, name: str, records: Iterable[Record]) -> list[Record]:
+        """Returns the records that the policy of a model judged: its own, and those of a family of which it is the largest."""
+        judged = {name, *(family for family, members in families(self.models).items() if members.largest == name)}
+        return [record for record in records if record.model in judged]
+
+    def _by_policy(self, records: Sequence[Record]) -> Iterator[tuple[Policy, list[Record]]]:
+        """Yields each policy with the records of all models that share it."""
+        sharing: dict[str, list[str]] = {}
+        for name, policy in self.policies.items():
+            sharing.setdefault(policy.sha256, []).append(name)
+        for names in sharing.values():
+            yield self.policies[names[0]], [record for name in names for record in self._own(name, records)]
+
+    # Rules.
+
+    def _unmet_rules(self, records: Sequence[Record]) -> dict[str, str]:
+        """Returns, by ``file:line``, why blocking rules on what was measured have no say; nothing while tests are lacking.
+
+        Models that share a policy are looked at together: a rule may be about one of them.
+        """
+        failed = any(record.outcome is Outcome.ERROR for record in records)
+        if not self.is_whole or failed or len(records) < self.selected:
+            return {}  # what such a run lacks is reported with its reason
+        found = {}
+        for policy, own in self._by_policy(records):
+            unmet = unmet_rules(policy.rules, own, self.categories)
+            found.update({one.rule.source: said for one in unmet if (said := one.shortfall(policy.coverage))})
+        return found
+
+    def _idle_summaries(self, records: Sequence[Record]) -> list[str]:
+        """Returns what a run cannot be GO for, whatever its policy allows: none of the rules that see the whole met a test.
+
+        That is asked of all rules on summary metrics together, and of those on visual gain, without which no other number counts.
+        """
+        found = []
+        for policy, own in self._by_policy(records):
+            if not own or (policy.coverage.tests is Extent.WHOLE and not self.is_whole):
+                continue  # nothing was measured, or tests were left out: that is reported with the tests that are lacking
+            for about, counts in _SUMMARIES.items():
+                if idle := idle_summaries(policy.rules, own, counts):
+                    found.append(idle_summaries_shortfall(idle, about))
+                    break
+        return found
+
+    def _relative_rules(self, policy: Policy) -> list[Rule]:
+        """Returns the rules that compare with an earlier run, where none was named."""
+        return [] if self.has_baseline else [rule for rule in policy.rules if is_relative(rule)]
+
+    def _ungated_data(self, name: str, policy: Policy, records: Sequence[Record]) -> list[str]:
+        """Returns which data of a model nobody gates in a whole run, where others are gated."""
+        names = ungated_data(policy.rules, self._own(name, records)) if self.is_whole else []
+        return [
+            f"no blocking rule is about {dataset}, and others of {name} are gated: whatever it answers there, the run may be GO. "
+            "Add a rule about it, or leave it out of --vlm-dataset"
+            for dataset in names
+        ]
+
+    def _pictures_not_compared(self, records: Iterable[Record]) -> list[str]:
+        """Returns that nobody knows whether the earlier run was about the same pictures, where it does not say."""
+        asked = {record.dataset for record in records}
+        names = [name for name in self.without_pictures if name in asked]
+        if not names:
+            return []
+        unknown = f"the baseline does not say which pictures of {', '.join(names)} it showed (an older release, or no clean cell)"
+        advice = "Run the earlier model again with this release to have it"
+        return [f"{unknown}: whether they are the same was not compared. {advice}"]
+
+    # Waivers.
+
+    def _uses(self, name: str, policy: Policy, records: Iterable[Record]) -> tuple[WaiverUse, ...]:
+        return waiver_report(policy, self._own(name, records), today=self.today)
+
+    def _meaningless(self, name: str, policy: Policy, records: Sequence[Record]) -> list[WaiverUse]:
+        """Returns the waivers that met no test of a whole run and cannot be about what the run leaves out."""
+        uses = self._uses(name, policy, records) if self.is_whole else ()
+        return [use for use in uses if _is_meaningless(use, policy, records)]
+
+    def _unmatched_waivers(self, name: str, policy: Policy, records: Sequence[Record]) -> list[str]:
+        """Returns which waivers met no test of a whole run and may be about what it leaves out."""
+        uses = self._uses(name, policy, records) if self.is_whole else ()
+        unmatched = [use for use in uses if use.state is WaiverState.UNMATCHED and not _is_meaningless(use, policy, records)]
+        if not unmatched:
+            return []
+        every = quantity(len(policy.waivers), "waiver")
+        count = quantity(len(unmatched), f"of {every} speaks", f"of {every} speak")
+        sentence = f"{count} about no test of {name} in this run: {', '.join(use.waiver.id for use in unmatched)}"
+        return [f"{sentence}. They are about models, data or suites that it leaves out, or can go"]
+
+
+def _is_meaningless(use: WaiverUse, policy: Policy, records: Iterable[Record]) -> bool:
+    required = policy.coverage.suites
+    all_ran = bool(required) and set(required) <= suites_of(records)
+    return use.missed is Missed.CATEGORY or (use.missed is Missed.SETTING and all_ran)
+
+
+def _smoke_test(name: str, policy: Policy) -> list[str]:
+    """Returns what has to be said of a policy that asks for less than a release does."""
+    blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
+    by_value = all(rule.treatment.judge is Judge.POINT for rule in blocking)
+    if not by_value or policy.coverage.tests is Extent.WHOLE:
+        return []
+    weak = f"the policy of {name} is a smoke test: it judges values and not intervals, and a selection of tests may be GO"
+    return [f"{weak}. A release needs another one, such as default"]
+
+
+def _without_baseline(rule: Rule) -> str:
+    return (
+        f"rule {rule.id} ({rule.source}) is not applicable: {rule.metric} compares with an earlier run, and no baseline was "
+        "given. Name one with --vlm-baseline RUN"
+        + (", or write on_not_applicable: warn to do without" if rule.blocks_where_not_applicable else "")
+    )
+
+
+# Before anything is asked: names in policies that mean nothing.
+
+
+def refuse_unknown_scopes(
+    policies: Iterable[Policy],
+    plan: Sequence[Planned],
+    tests: Iterable[JudgedTest],
+    *,
+    models: Iterable[str],
+    datasets: Iterable[str],
+) -> None:
+    """Looks whether each rule and waiver names things that exist, now that every file of the user's has been read.
+
+    Args:
+        policies: of the models.
+        plan: what the tests are about.
+        tests: what they will be judged by.
+        models: of the run, by their names in test ids.
+        datasets: all data sets that the run could ask from, likewise.
+
+    Raises:
+        PolicyError: a scope names what nothing can ever match, or nearly what a model or a data set of the run is called.
+    """
+    known = KnownNames.of(tests)
+    present = {"model": {*models, *(one.model for one in plan)}, "dataset": {one.dataset for one in plan}}
+    elsewhere = {"model": {*shipped_models()}, "dataset": {*shipped_datasets(), *datasets}}
+    for policy in policies:
+        for scope, effect in _scopes(policy):
+            if problems := known.unknown_globs(scope):
+                raise PolicyError(f"{effect}: {problems[0]}{_REGISTER}")
+            _refuse_misspelt(scope, effect, present, elsewhere)
+
+
+def _scopes(policy: Policy) -> Iterator[tuple[Scope, str]]:
+    """Yields each scope of a policy with what it fails to do where one of its names means nothing."""
+    for rule in policy.rules:
+        yield rule.where, f"{rule.source}: rule {rule.id} gates nothing there"
+        if rule.unless:
+            yield rule.unless, f"{rule.source}: rule {rule.id} excludes nothing there"
+    for waiver in policy.waivers:
+        yield waiver.where, f"{waiver.source}: waiver {waiver.id} covers nothing"
+
+
+def _refuse_misspelt(scope: Scope, effect: str, present: Mapping[str, set[str]], elsewhere: Mapping[str, set[str]]) -> None:
+    """Looks whether a scope is meant for a model or a data set of the run that it misspells.
+
+    Raises:
+        PolicyError: it is. Other names that the run lacks may be about what it leaves out: policies are shared.
+    """
+    for slip in slips(scope, present):
+        if slip.glob not in elsewhere[slip.field]:
+            raise PolicyError(
+                f"{effect}: this run has no {slip.field} {slip.glob!r}. Did you mean {slip.name!r}? If it is another one, leave "
+                "it out of the policy of this run"
+            )

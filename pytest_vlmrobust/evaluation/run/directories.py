@@ -1,0 +1,121 @@
+"""Directories: where a run reads answers, keeps what it found, and puts its report; all of it known before it begins."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.store.database import FILE_NAME
+
+RUNS = "runs"
+"""The folder, of a store or of a report, that holds a directory for each run."""
+ELSEWHERE = ".vlmrobust-runs"
+"""Where runs are kept, below the directory that pytest is called in, when their store can only be read."""
+
+
+def is_writable(directory: Path) -> bool:
+    """Whether files can be made in a directory; of one that is not there, whether it can be made.
+
+    Where a file stands in its place the answer is yes: whoever opens it says what is wrong.
+    """
+    there = (path for path in (directory, *directory.parents) if os.access(path, os.F_OK))
+    nearest = next(there, directory)
+    return nearest.is_file() or os.access(nearest, os.W_OK | os.X_OK)
+
+
+@dataclass(frozen=True)
+class RunDirectories:
+    """The directories of one run."""
+
+    run_id: str
+    invocation: Path
+    """Where pytest was called."""
+    store: Path
+    """Where answers are, and usually runs."""
+    offline: bool = False
+    """Whether no model is asked, so that the store may be one that can only be read."""
+    report_given: str = ""
+    """What stands after ``--vlm-report``; empty without it."""
+    baseline_given: str = ""
+    """What stands after ``--vlm-baseline``; empty without it."""
+
+    @property
+    def report(self) -> Path:
+        """Where the report is asked for, where one is."""
+        return self.invocation / self.report_given
+
+    @property
+    def baseline(self) -> Path:
+        """Where the run is that this one is compared with, where one is named."""
+        return self.invocation / Path(self.baseline_given).expanduser()
+
+    @property
+    def run(self) -> Path:
+        """Where the journal and the evidence of this run are."""
+        return self.runs / self.run_id
+
+    @cached_property
+    def runs(self) -> Path:
+        """The directory that holds the run's own: in its store, else where pytest was called, else in its report.
+
+        Only a run that asks nothing may leave its store: any other one keeps its answers there as well. A report comes last, for
+        whoever runs failed tests again names none.
+        """
+        own = self.store / RUNS
+        if not self.offline:
+            return own
+        report = [self.report / RUNS] if self.report_given else []
+        return next(filter(is_writable, (own, self.invocation / ELSEWHERE, *report)), own)
+
+    @property
+    def earlier(self) -> list[Path]:
+        """Where the directories of earlier runs may be."""
+        return list(dict.fromkeys((self.store / RUNS, self.runs)))
+
+    @property
+    def store_is_writable(self) -> bool:
+        """Whether answers can be added to the store."""
+        file = self.store / FILE_NAME
+        return is_writable(self.store) and (not file.is_file() or os.access(file, os.W_OK))
+
+    @property
+    def notice(self) -> str:
+        """Where the run is kept and why; an empty string where that is its store."""
+        if self.runs == self.store / RUNS:
+            return ""
+        return f"the store can only be read, so that this run is kept in {self.run}"
+
+    def check(self) -> None:
+        """Refuses a run that could not keep what it finds out, before anything is asked.
+
+        Raises:
+            UsageError: the store cannot be written to and the model is to be asked, no directory can hold the run, or the report
+                would replace the baseline.
+        """
+        self._check_report()
+        if not self.offline and not self.store_is_writable:
+            raise UsageError(
+                f"--vlm-store {str(self.store)!r} cannot be written to: answers could not be kept. Add --vlm-offline to take all "
+                "of them from it, or name a directory that can be written to with --vlm-store"
+            )
+        if not is_writable(self.runs):
+            raise UsageError(
+                f"--vlm-store {str(self.store)!r} cannot be written to, and neither can {str(self.invocation)!r}: the run could "
+                "not keep its evidence. Name a directory that can be written to with --vlm-report"
+            )
+
+    def _check_report(self) -> None:
+        """Refuses a report in the place of the baseline: whatever it says, the next run would be compared with this one."""
+        if not self.baseline_given or not self.report_given:
+            return
+        baseline, report = self.baseline, self.report
+        same = baseline.is_dir() and report.is_dir() and baseline.samefile(report)
+        if same or any((baseline / name).resolve() == (report / name).resolve() for name in ("", FILE_NAME)):
+            raise UsageError(
+                f"--vlm-report {self.report_given!r} would replace --vlm-baseline {self.baseline_given!r}: a gate must not move "
+                "its own bar. Name another directory with --vlm-report; --vlm-update-baseline replaces a baseline by a run "
+                "of GO"
+            )

@@ -1,0 +1,92 @@
+"""Manifest: what determined a run, JSON-safe: versions, settings, models, data and policies."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date
+from functools import partial
+from typing import Any
+
+import pytest_vlmrobust
+from pytest_vlmrobust.backends import Backend
+from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.policies import Policy
+from pytest_vlmrobust.policies.policy import policy_content
+
+from .data import RunData
+
+
+def origins(
+    run_id: str,
+    today: date,
+    *,
+    settings: Mapping[str, Any],
+    command: Mapping[str, Any],
+    models: Mapping[str, ModelRef],
+    policies: Mapping[str, Policy],
+) -> dict[str, object]:
+    """Returns what determined a run as far as it is known before anything is inferred; no weights are loaded for it.
+
+    Args:
+        run_id: its name.
+        today: the day by which waivers are judged.
+        settings: the options, by their names.
+        command: how pytest was called; empty where nobody knows.
+        models: by their names in test ids.
+        policies: of each model.
+    """
+    return {
+        "run": run_id,
+        "date": today.isoformat(),
+        "version": pytest_vlmrobust.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "settings": dict(settings),
+        "command": dict(command),
+        "models": {name: _model_origin(ref) for name, ref in models.items()},
+        "policies": {name: policy_content(policy) for name, policy in policies.items()},
+    }
+
+
+def measured_facts(
+    records: Iterable[Record], models: Mapping[str, ModelRef], data: RunData, open_backend: Callable[[ModelRef], Backend]
+) -> dict[str, object]:
+    """Returns what the manifest says once tests ran: what determines the answers of models, the data, and the outcomes.
+
+    What cannot be had any more says why in its place.
+    """
+    records = list(records)
+    datasets = [name for name in dict.fromkeys(record.dataset for record in records) if name]
+    return {
+        "models": {
+            name: {**_model_origin(ref), "fingerprint": _or_error(partial(_fingerprint, open_backend, ref))}
+            for name, ref in models.items()
+        },
+        "datasets": {name: _or_error(partial(_digest, data, name)) for name in datasets},
+        "outcomes": dict(Counter(str(record.outcome) for record in records)),
+    }
+
+
+def _model_origin(ref: ModelRef) -> dict[str, object]:
+    """Returns where a model is from and how it is asked."""
+    return {"backend": ref.backend, "location": ref.location, "revision": ref.revision, "prompt_mode": ref.prompt_mode}
+
+
+def _digest(data: RunData, name: str) -> str:
+    return data.open(name).digest
+
+
+def _fingerprint(open_backend: Callable[[ModelRef], Backend], ref: ModelRef) -> dict[str, object]:
+    return dict(open_backend(ref).fingerprint())
+
+
+def _or_error(get: Callable[[], object]) -> object:
+    """Returns what ``get`` returns, or says in its place why it could not."""
+    try:
+        return get()
+    except VlmRobustError as error:
+        return {"error": str(error)}

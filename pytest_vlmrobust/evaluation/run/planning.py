@@ -1,0 +1,133 @@
+"""Planning: what a run would ask and what that would cost, as the rows and lines that ``--vlm-plan`` prints."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.words import first_few
+from pytest_vlmrobust.store import last_records
+
+from .evaluator import Evaluator
+from .evidence import Rate, measured_rate, newest_runs
+from .plan import Forecast, forecasts
+
+HEADER = ("model", "dataset", "cells", "samples", "forward passes", "in the store", "to infer", "time", "prompt tokens")
+NAMES = 2
+"""The first columns, which hold names."""
+UNKNOWN = "not known"
+_MINUTE, _HOUR, _KIB, _MIB, _GIB = 60.0, 3600.0, 2**10, 2**20, 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class RunForecast:
+    """What a run would ask: a row for each model and data set under ``HEADER``, and what the numbers rest on."""
+
+    found: Sequence[Forecast]
+    disk: str
+
+    @classmethod
+    def of(cls, evaluator: Evaluator, cells: Iterable[Cell], earlier: Iterable[Path], store: Path) -> RunForecast:
+        """Returns what the evaluation of cells would take; no weights are loaded.
+
+        Args:
+            evaluator: of the run.
+            cells: all that its tests need.
+            earlier: directories that hold earlier runs, from which rates are known.
+            store: the directory of answers.
+
+        Raises:
+            DatasetError: a data set cannot be read.
+            StoreError: the store cannot be read.
+        """
+        runs = [(path.name, last_records(path)) for path in newest_runs(earlier)]
+        found = forecasts(evaluator, cells, partial(measured_rate, runs))
+        total = sum(one.passes + one.missing for one in found)
+        return cls(found, _disk(evaluator, total, store))
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The rows of the table."""
+        return [_row(one) for one in self.found]
+
+    @property
+    def lines(self) -> list[str]:
+        """What the numbers of the table rest on, and what nobody knows."""
+        passes, missing = sum(one.passes for one in self.found), sum(one.missing for one in self.found)
+        alike: dict[str, list[str]] = {}
+        for one in self.found:
+            alike.setdefault(_basis(one), []).append(f"{one.model}-{one.dataset}")
+        return [
+            f"in all {passes:,} forward passes, {missing:,} of them at most to infer",
+            *_unrendered(self.found),
+            *(f"{first_few(names, 1)}: {basis}" for basis, names in alike.items()),
+        ]
+
+
+def _row(one: Forecast) -> tuple[str, ...]:
+    time = duration(one.missing * one.rate.seconds) if one.rate else UNKNOWN
+    tokens = f"{one.missing * one.tokens.prompt:,.0f}" if one.tokens else UNKNOWN
+    held = UNKNOWN if one.held is None else f"{one.held:,}"
+    counts = (f"{one.cells:,}", f"{one.samples:,}", f"{one.passes:,}", held, f"{one.missing:,}")
+    return one.model, one.dataset, *counts, time, tokens
+
+
+def _unrendered(found: Iterable[Forecast]) -> list[str]:
+    count = sum(one.unrendered for one in found)
+    if not count:
+        return []
+    return [f"{count:,} views were never made with this store: fewer are inferred should some give pixels that it has answers to"]
+
+
+def _basis(one: Forecast) -> str:
+    parts = [_of_rate(one.rate, one.dataset)]
+    if one.tokens:
+        visual = f", {one.tokens.visual:.0f} of them visual" if one.tokens.visual is not None else ""
+        parts.append(f"{one.tokens.prompt:.0f} prompt tokens an answer{visual} (mean of {one.tokens.answers} stored answers)")
+    else:
+        parts.append("no stored answer of it says how many tokens it took")
+    return "; ".join([*parts, *([f"what the store holds is not known: {one.problem}"] if one.problem else [])])
+
+
+def _of_rate(rate: Rate | None, dataset: str) -> str:
+    if rate is None:
+        return "no rate is known: no earlier run of this store measured one"
+    where = "" if rate.dataset == dataset else f" on {rate.dataset}"
+    return f"{rate.seconds:.3g} s an answer in one process{where} (median of {rate.cells} cells of run {rate.run})"
+
+
+def _disk(evaluator: Evaluator, answers: int, directory: Path) -> str:
+    """Returns how much room the answers take, at the size of those that are there: in the store, and as evidence of the run."""
+    store = evaluator.store
+    free = f"{size(shutil.disk_usage(directory).free)} are free at {directory}"
+    if not len(store):
+        return f"disk: not known, for the store holds no answer yet to go by; {free}"
+    each = store.path.stat().st_size / len(store)
+    return f"disk: about {size(answers * each)} ({size(each)} an answer in the store, and as much as evidence); {free}"
+
+
+def duration(seconds: float) -> str:
+    """Returns a time as people say it.
+
+    >>> duration(4.2), duration(190), duration(9000)
+    ('5 s', '4 min', '2.5 h')
+    """
+    if seconds < 2 * _MINUTE:
+        return f"{-(-seconds // 1):.0f} s"
+    return f"{-(-seconds // _MINUTE):.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} h"
+
+
+def size(count: float) -> str:
+    """Returns a number of bytes as people say it.
+
+    >>> size(700), size(3_000_000)
+    ('700 B', '2.9 MiB')
+    """
+    for unit, name in ((_GIB, "GiB"), (_MIB, "MiB"), (_KIB, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count:.0f} B"

@@ -1,0 +1,196 @@
+"""Selection: from marks to one test per cell and per summary metric, always the same and in the same order; then those to run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
+
+from .run import RUN, Run, SelectedTest
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.core.cell import Planned
+
+FIXTURES = ("vlm_cell", "vlm_sweep", "vlm_family")
+NO_MODEL = (
+    "these suites gate a vision-language model, and none was named. Say which with --vlm=NAME; "
+    "--vlm=tiny runs the embedded reference model, offline, in a few minutes on a CPU"
+)
+
+
+@dataclass
+class _Collected:
+    """What this process has collected."""
+
+    nodes: set[str] = field(default_factory=set)
+    """Node ids of files and classes whose tests are known."""
+    left_out: dict[str, pytest.Collector] = field(default_factory=dict)
+    """Classes in collected files whose tests are not, by node id: the arguments name others."""
+    empty: set[str] = field(default_factory=set)
+    """Test functions that this run has nothing for, such as those about identities when only questions were named."""
+
+    def holds_nothing_for(self, item: pytest.Item) -> bool:
+        """Whether a test is of a function that the run has nothing for."""
+        return item.nodeid.partition("[")[0] in self.empty
+
+
+_COLLECTED: pytest.StashKey[_Collected] = pytest.StashKey()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Notes which classes are collected, and which a test id such as ``FILE::TestOne`` leaves out."""
+    report = yield
+    collected = _collected(collector.config)
+    collected.nodes.add(collector.nodeid)
+    collected.left_out.pop(collector.nodeid, None)
+    classes = [node for node in report.result or () if isinstance(node, pytest.Class)]
+    collected.left_out |= {node.nodeid: node for node in classes if node.nodeid not in collected.nodes}
+    return report
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrises tests that ask for ``vlm_cell``, ``vlm_sweep`` or ``vlm_family``."""
+    fixture = next((name for name in FIXTURES if name in metafunc.fixturenames), None)
+    if fixture is None:
+        return
+    run = metafunc.config.stash[RUN]
+    planned: Sequence[Planned] = ()
+    try:
+        planned = plan(run, metafunc.definition, fixture)
+    except VlmRobustError as error:
+        run.selection.refuse(error)
+    run.selection.add(planned)
+    if not planned:
+        _collected(metafunc.config).empty.add(metafunc.definition.nodeid)
+    metafunc.parametrize(fixture, planned, ids=list(map(str, planned)), indirect=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuses what could not be planned, and notes what was selected."""
+    run, collected = config.stash[RUN], _collected(config)
+    selection = run.selection
+    if any(map(is_gated, items)):
+        _plan_left_out(run, collected)
+    items[:] = [item for item in items if not collected.holds_nothing_for(item)]
+    if selection.plan and selection.refusal is None:
+        try:
+            run.check_tests([selected(item) for item in items if is_gated(item)])
+        except VlmRobustError as error:
+            selection.refuse(error)
+    if selection.refusal is not None:
+        if run.controls:
+            raise pytest.UsageError(str(selection.refusal)) from None
+        items.clear()  # a worker cannot refuse: it runs nothing, and tells its controller
+    if run.rerun is not None:
+        _deselect(config, items, [item for item in items if not run.rerun.includes(item.nodeid)])
+    tests = [selected(item) for item in items if is_gated(item)]
+    selection.select(tests, run.data.notes(dict.fromkeys(test.about.dataset for test in tests)) if tests else [])
+
+
+def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
+    """Returns what a test function is about; nothing where the run has no data, or no models, of the kind it is about.
+
+    Raises:
+        UsageError: no model, a test without marks, or a name in a mark that is not known.
+    """
+    if not run.settings.vlm:
+        raise UsageError(NO_MODEL)
+    from pytest_vlmrobust.evaluation.run.plan import plan_cells, plan_families, plan_sweeps
+
+    models, datasets = run.models, _datasets(run, definition)
+    if fixture == "vlm_cell":
+        names = _marked(definition, "vlm_settings")
+        return plan_cells(list(models), {dataset: run.expanded(names, dataset) for dataset in datasets})
+    metrics, splits = _marked(definition, "vlm_metrics"), _arguments(definition, "vlm_splits") or [""]
+    if fixture == "vlm_family":
+        return plan_families(models, datasets, metrics, splits)
+    for dataset in datasets:
+        run.expanded(_names(definition, splits[0]), dataset)  # a misspelt one is refused now
+    return plan_sweeps(models, datasets, metrics, splits, baseline=run.baseline is not None)
+
+
+def selected(item: pytest.Item) -> SelectedTest:
+    """Returns what a gated test is about, and what its marks call the settings of its summary metric."""
+    about = about_of(item)
+    split = getattr(about, "split", None)  # the test of a cell has none
+    return SelectedTest(item.nodeid, about, () if split is None else tuple(_names(item, split)))
+
+
+def about_of(item: pytest.Item) -> Planned:
+    """Returns what a gated test is about."""
+    params = getattr(item, "callspec").params  # noqa: B009 - not declared on Item
+    planned: Planned = next(params[name] for name in FIXTURES if name in params)
+    return planned
+
+
+def is_gated(item: pytest.Item) -> bool:
+    """Whether a test is one of the gate's."""
+    return bool(set(FIXTURES) & set(getattr(item, "fixturenames", ())))
+
+
+def _collected(config: pytest.Config) -> _Collected:
+    return config.stash.setdefault(_COLLECTED, _Collected())
+
+
+def _plan_left_out(run: Run, collected: _Collected) -> None:
+    """Plans the tests of classes that no argument names, as pytest itself does with functions: a part of a file is a part."""
+    while collected.left_out:
+        node = next(iter(collected.left_out.values()))
+        report = node.ihook.pytest_make_collect_report(collector=node)
+        if report.failed:
+            run.selection.narrow(f"a test id (of a file whose {node.name} cannot be collected)")
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: Sequence[pytest.Item]) -> None:
+    if left_out:
+        without = set(left_out)
+        items[:] = [item for item in items if item not in without]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def _datasets(run: Run, definition: pytest.Item) -> list[str]:
+    """Returns the data sets that a test function is about: those its tasks make of collections, else those of questions.
+
+    Raises:
+        UnknownName: a task that does not exist.
+    """
+    tasks = _arguments(definition, "vlm_tasks")
+    if not tasks:
+        return list(run.data.questions)
+    from pytest_vlmrobust.evaluation.tasks import TASKS
+
+    for task in tasks:
+        if task not in TASKS:
+            raise UnknownName("task", task, TASKS, where=definition.nodeid)
+    return list(run.data.of_tasks(tasks))
+
+
+def _names(definition: pytest.Item, split: str) -> list[str]:
+    """Returns what the settings are called that a summary metric is taken over: its split, else the names in the test's mark.
+
+    Raises:
+        UsageError: neither is marked.
+    """
+    return [split] if split else _marked(definition, "vlm_settings")
+
+
+def _marked(definition: pytest.Item, mark: str) -> list[str]:
+    """Returns the arguments of a test's marks of one name.
+
+    Raises:
+        UsageError: the test has no such mark, or one without arguments.
+    """
+    names = _arguments(definition, mark)
+    if not names:
+        raise UsageError(f"{definition.nodeid}: the test lacks @pytest.mark.{mark}(...), which says what it is about")
+    return names
+
+
+def _arguments(definition: pytest.Item, mark: str) -> list[str]:
+    return [str(name) for marker in definition.iter_markers(mark) for name in marker.args]

@@ -1,0 +1,97 @@
+"""Workers of pytest-xdist: what goes to them, what comes back, and how models are shared out over them."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.words import on_one_line
+
+from .run import RUN, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tells a worker which run it belongs to, how pytest was called, and which tests run again."""
+    run = node.config.stash[RUN]
+    node.workerinput["vlm_run_id"] = run.run_id
+    node.workerinput["vlm_command"] = run.command.to_dict() if run.command else {}
+    node.workerinput["vlm_rerun"] = run.rerun.to_worker() if run.rerun else {}
+
+
+def tell_controller(config: pytest.Config) -> None:
+    """Tells the controller, at the end of a worker, what it knows about the tests and the controller does not."""
+    selection = config.stash[RUN].selection
+    config.workeroutput.update(  # type: ignore[attr-defined]  # xdist's
+        vlm_selection={
+            "planned": selection.planned,
+            "selected": selection.selected,
+            "narrowed": selection.narrowed,
+            "notes": list(selection.notes),
+        },
+        vlm_refused=str(selection.refusal or ""),
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's argument
+    """Takes what a worker tells at its end; one that died tells nothing."""
+    output = getattr(node, "workeroutput", {})
+    selection = node.config.stash[RUN].selection
+    if "vlm_selection" in output:
+        selection.learn(**output["vlm_selection"])
+    if output.get("vlm_refused"):
+        selection.refuse(UsageError(output["vlm_refused"]), at_worker=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """Tells the controller, which collects nothing itself, how many gated tests there seem to be; workers tell it at the end."""
+    run = node.config.stash[RUN]
+    is_first = not run.selection.selected
+    run.selection.expect(sum(scope_of(run, nodeid) != nodeid for nodeid in ids))
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    if run.selection.selected and is_first and reporter is not None:
+        for warning in _sample_warnings(run, ids):
+            reporter.write_line(on_one_line(f"vlm: warning: {warning}", None))
+
+
+def _sample_warnings(run: Run, ids: Iterable[str]) -> list[str]:
+    """Returns which rules too few samples are there for, in files named as shipped suites: a controller reads no others."""
+    from pytest_vlmrobust.evaluation.judge.scopes import tests_of_suites
+
+    names = {PurePath(nodeid.partition("::")[0]).stem.removeprefix("test_") for nodeid in ids}
+    return run.sample_warnings(tests_of_suites(names, run.models, run.data, baseline=bool(run.settings.vlm_baseline)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups tests by model when several are gated, so that weights load once per worker; speed only, never a verdict.
+
+    The choice of ``--dist`` stands where the user made one that groups already.
+    """
+    run = config.stash[RUN]
+    if len(run.settings.vlm) < 2 or config.getoption("dist") not in ("load", "loadgroup"):
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ModelScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is optional and untyped here
+        """One scope per model."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(run, nodeid)
+
+    return ModelScheduling(config, log)
+
+
+def scope_of(run: Run, nodeid: str) -> str:
+    """Returns the model whose test ``nodeid`` is, or the node id itself for any other test."""
+    about = nodeid.rpartition("[")[2]
+    owners = [name for name in run.models if about.startswith(f"{name}-")]
+    return max(owners, key=len, default=nodeid)

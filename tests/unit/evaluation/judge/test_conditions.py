@@ -1,0 +1,131 @@
+"""What policies ask of a whole run; every sentence is tested through a run as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.decision import Decision, Outcome, RunScope
+from pytest_vlmrobust.core.errors import PolicyError
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.evaluation.judge.conditions import Conditions, asks_for_all_samples, refuse_unknown_scopes
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.policies import JudgedTest, Policy, parse_policy
+
+RULES = """\
+version: 1
+rules:
+  - {id: drop, metric: accuracy_drop, max: 5pp}
+"""
+MODELS = {"m": ModelRef("m", "scripted", "m")}
+
+
+def policy(more: str = "") -> Policy:
+    return parse_policy(["p.yaml"], [f"{RULES}{more}".encode()], known_metrics=known_metrics(), ambiguous={})
+
+
+def conditions(own: Policy, **facts: Any) -> Conditions:
+    facts = {"planned": 1, "selected": 1, "narrowed": "", "today": date(2026, 1, 1), "has_baseline": False, **facts}
+    return Conditions({"m": own}, MODELS, **facts)
+
+
+def record(outcome: Outcome = Outcome.PASS) -> Record:
+    measure = Measure("accuracy_drop", 0.01, n=100, outcome=outcome, rule="drop")
+    return Record(
+        test="cell",
+        id="m-d-fog:mid",
+        model="m",
+        dataset="d",
+        setting="fog:mid",
+        family="weather",
+        level="mid",
+        outcome=outcome,
+        measures=(measure,),
+        nodeid="test_a.py::t[fog]",
+    )
+
+
+def test_a_complete_run_lacks_nothing() -> None:
+    assert conditions(policy()).shortfalls([record()]) == []
+    assert conditions(policy()).warnings([record()]) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"planned": 3}, "2 of 3 tests were not selected, and GO asks for all (coverage tests: whole, built-in default)"),
+        ({"narrowed": "--lf"}, "--lf may leave out files, and GO asks for all (coverage tests: whole, built-in default)"),
+        ({"samples_asked": lambda: {"d": (5, 9)}}, "5 of 9 samples of d were asked, and GO asks for 9"),
+    ],
+)
+def test_what_was_left_out_is_a_shortfall(facts: Mapping[str, Any], sentence: str) -> None:
+    (shortfall,) = conditions(policy(), **facts).shortfalls([record()])
+    assert shortfall.startswith(sentence)
+
+
+def test_a_policy_that_counts_no_samples_does_not_ask_for_them() -> None:
+    own = policy("coverage: {samples: partial}\n")
+    assert conditions(own, samples_asked=lambda: pytest.fail("asked")).shortfalls([record()]) == []
+    assert asks_for_all_samples([policy()])
+    assert not asks_for_all_samples([own])
+
+
+def test_a_rule_that_met_no_test_is_a_shortfall_of_a_complete_run_alone() -> None:
+    own = policy("  - {id: art, metric: accuracy_drop, max: 5pp, where: {setting: snow*}}\n")
+    (shortfall,) = conditions(own).shortfalls([record()])
+    assert shortfall.startswith("rule art (p.yaml:4) met no test, though this run measures accuracy_drop: ")
+    assert conditions(own, selected=2, planned=2).shortfalls([record()]) == []  # a test is missing, and that is said
+    assert conditions(own).shortfalls([record(outcome=Outcome.ERROR)]) == []
+
+
+def test_a_rule_about_an_earlier_run_needs_one() -> None:
+    own = policy("  - {id: since, metric: baseline_drop, max: 5pp}\n")
+    (shortfall,) = conditions(own).shortfalls([record()])
+    assert shortfall.startswith("rule since (p.yaml:4) is not applicable: baseline_drop compares with an earlier run, and no")
+    assert conditions(own, has_baseline=True).shortfalls([record()]) == []
+
+
+@given(
+    planned=st.integers(0, 4),
+    selected=st.integers(0, 4),
+    narrowed=st.sampled_from(["", "--lf"]),
+    outcomes=st.lists(st.sampled_from(Outcome), max_size=4),
+)
+def test_a_smaller_selection_never_improves_the_decision(
+    planned: int, selected: int, narrowed: str, outcomes: Sequence[Outcome]
+) -> None:
+    records = [replace(record(), nodeid=f"test_a.py::t[{place}]", outcome=outcome) for place, outcome in enumerate(outcomes)]
+    rank = {Decision.NO_GO: 0, Decision.INCOMPLETE: 1, Decision.INCONCLUSIVE: 2, Decision.GO: 3}
+
+    def decided(facts: Conditions) -> Decision:
+        scope = RunScope(planned=facts.planned, selected=facts.selected, models=["m"], shortfalls=facts.shortfalls(records))
+        return scope.decision(records)
+
+    asked = conditions(policy(), planned=planned, selected=selected, narrowed=narrowed)
+    whole = replace(asked, planned=selected, narrowed="")
+    assert rank[decided(asked)] <= rank[decided(whole)]
+    if not asked.is_whole and selected < planned:
+        assert decided(asked) is not Decision.GO
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("{setting: glas_blur}", r"p.yaml:4: rule art gates nothing there: setting 'glas_blur' matches no setting that is known"),
+        ("{model: tinny}", "this run has no model 'tinny'. Did you mean 'tiny'"),
+    ],
+)
+def test_names_that_mean_nothing_are_refused(where: str, message: str) -> None:
+    own = policy(f"  - {{id: art, metric: accuracy_drop, max: 5pp, where: {where}}}\n")
+    plan = [Cell("tiny", "d", Setting.parse("fog:mid"))]
+    tests = [JudgedTest("tiny", "d", "accuracy_drop", "fog:mid", "weather", "mid")]
+    with pytest.raises(PolicyError, match=message):
+        refuse_unknown_scopes([own], plan, tests, models=["tiny"], datasets=["d"])

@@ -1,0 +1,38 @@
+"""Where a run may be kept. Permissions are not tested here: the tests of a store that can only be read do that, as no root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.evaluation.run.directories import RUNS, RunDirectories, is_writable
+
+
+def test_a_run_is_kept_in_its_store(tmp_path: Path) -> None:
+    directories = RunDirectories("r", tmp_path, tmp_path / "store")
+    directories.check()
+    assert directories.run == tmp_path / "store" / RUNS / "r"
+    assert directories.earlier == [tmp_path / "store" / RUNS]
+    assert directories.notice == ""
+    assert not (tmp_path / "store").exists()  # nothing is made before the first test
+
+
+def test_what_is_not_there_is_writable_where_its_parent_is(tmp_path: Path) -> None:
+    assert is_writable(tmp_path / "a" / "b")
+    (tmp_path / "file").write_text("x")
+    assert is_writable(tmp_path / "file" / "a") is True  # whoever opens it says that a file stands in its place
+
+
+@pytest.mark.parametrize(("baseline", "report"), [("first", "first"), ("first", "./first"), ("a/../first", "first")])
+def test_a_report_does_not_replace_the_baseline(tmp_path: Path, baseline: str, report: str) -> None:
+    (tmp_path / "first").mkdir()
+    (tmp_path / "a").mkdir()
+    directories = RunDirectories("r", tmp_path, tmp_path / "store", report_given=report, baseline_given=baseline)
+    with pytest.raises(UsageError, match=f"--vlm-report '{report}' would replace --vlm-baseline '{baseline}'"):
+        directories.check()
+
+
+def test_a_report_elsewhere_is_fine(tmp_path: Path) -> None:
+    RunDirectories("r", tmp_path, tmp_path / "store", report_given="second", baseline_given="first").check()

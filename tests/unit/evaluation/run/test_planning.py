@@ -1,0 +1,16 @@
+"""Times and sizes of a plan; the plan itself is tested through ``--vlm-plan``."""
+
+from __future__ import annotations
+
+import doctest
+
+from pytest_vlmrobust.evaluation.run import planning
+
+
+def test_the_examples_hold() -> None:
+    assert doctest.testmod(planning).failed == 0
+
+
+def test_units_change_where_people_change_them() -> None:
+    assert [planning.duration(seconds) for seconds in (0, 119, 120, 7199, 7200)] == ["0 s", "119 s", "2 min", "120 min", "2.0 h"]
+    assert [planning.size(count) for count in (1023, 1024, 2**20, 2**30)] == ["1023 B", "1.0 KiB", "1.0 MiB", "1.0 GiB"]
