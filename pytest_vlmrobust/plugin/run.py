@@ -313,12 +313,12 @@ class Run:
 
     def required_cells(self) -> list[Cell]:
         """Returns the cells that the selected tests need, each once, in the order in which they will be asked for."""
-        from pytest_vlmrobust.evaluation.judge.required_cells import needed_cells
+        from pytest_vlmrobust.evaluation.judge.required_cells import required_cells
 
         found: dict[Cell, None] = {}
         for test in self.selection.tests:
             settings = self.settings_of(test)
-            cells = needed_cells(test.about, settings, self.models, self.data, self.reference, self.attempts_of)
+            cells = required_cells(test.about, settings, self.models, self.data, self.reference, self.attempts_of)
             found |= dict.fromkeys(cells)
         return list(found)
 

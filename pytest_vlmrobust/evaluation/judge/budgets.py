@@ -35,15 +35,15 @@ def budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measu
 
 
 def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused: str = "") -> list[Measure]:
-    """Judges failed and unreadable answers; a kept budget says nothing.
+    """Judges failed and unreadable answers; a budget that is kept has no measure.
 
-    That an answer without the pictures cannot be read is no fault of a model: those are no part of the budget. Neither are
-    answers about patches after a right one, which nothing but the map of positions rests on.
+    Unreadable answers to questions without their pictures do not count: refusing to answer them is right. Answers about patches
+    after a right one do not count either: only the map of positions is computed from them.
 
     Args:
         budgets: of a policy.
         results: the cells that something is computed from.
-        excused: of a task that the model is not shown to do, that it is not: that answers cannot be read is part of it.
+        excused: why the model is not shown to do its task, where that is so: unreadable answers are then part of not doing it.
     """
     seen = [result for result in results if result.cell.setting != NO_IMAGE]
     asked, failed = sum(result.n_requested for result in results), _failed(results)
@@ -52,8 +52,8 @@ def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused:
     if texts:
         verdicts += budgets.judge(n_requested=texts, n_scored=texts, n_errors=0, n_unparsed=unread)
     shares = {"error_rate": (failed, asked), "unparsed_rate": (unread, texts)}
-    found = [budget_measure(verdict, *shares.get(verdict.metric, (0, 0)), commonest_error(results)) for verdict in verdicts]
-    return [part_of_not_doing(one, excused) if excused and one.metric == "unparsed_rate" else one for one in found]
+    measures = [budget_measure(verdict, *shares.get(verdict.metric, (0, 0)), commonest_error(results)) for verdict in verdicts]
+    return [excused_measure(each, excused) if excused and each.metric == "unparsed_rate" else each for each in measures]
 
 
 def _failed(results: Sequence[CellResult]) -> int:
@@ -69,6 +69,6 @@ def blind_unparsed(result: CellResult) -> list[Measure]:
     return [Measure(BLIND_UNPARSED, result.n_guessed / texts, n=texts, reason=reason)]
 
 
-def part_of_not_doing(measure: Measure, why: str) -> Measure:
-    """Returns a broken budget of unreadable answers as what it is for a task that is not done at all: part of not doing it."""
+def excused_measure(measure: Measure, why: str) -> Measure:
+    """Returns a broken budget of unreadable answers as a mere measurement: the model is not shown to do the task at all."""
     return replace(measure, outcome=Outcome.MEASURED, rule="", threshold="", reason=f"{measure.reason}; {why}")

@@ -57,7 +57,7 @@ from .context import (
 )
 from .families import SUITE, Family, estimates_by_stratum, twin
 from .measurements import applying, estimate_all, judged_test, judged_tests
-from .required_cells import WITHOUT_SETTINGS, attempts_of, told_apart
+from .required_cells import WITHOUT_SETTINGS, attempts_note, attempts_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +80,7 @@ class Judge:
     reference: str | None = None
     confidence: float = 0.90
     data: TaskData | None = None
-    """Which data sets tasks make of collections, where the run has any."""
+    """Which datasets tasks make of collections, where the run has any."""
     families: Mapping[str, Family] = field(default_factory=dict)
     baseline: Baseline | None = None
     """An earlier run that cells are compared with."""
@@ -122,7 +122,7 @@ class Judge:
                 *undone_steps(result),
                 *rci_bands(measures, cell.setting),
                 *savings(result),
-                *(told_apart(tried) for tried in attempts),
+                *(attempts_note(tried) for tried in attempts),
                 *self._task_notes(result),
                 *self._guess_notes(cell, measures),
             ),
@@ -147,12 +147,12 @@ class Judge:
         if refusal:
             n = len(self.evaluator.samples(sweep.dataset))
             estimate, more = Estimate(float("nan"), n, valid=False, reason=refusal), []
-            said: tuple[str, ...] = ()
+            gaps: tuple[str, ...] = ()
             used: Sequence[Setting] = (CLEAN, NO_IMAGE)
         else:
             table = self._sweep_table(sweep, needs, asked)
-            used = self._read(sweep, table, asked)
-            refusal = observatory.not_offered(sweep.metric, table) or self._flat(sweep, used)
+            used = self._settings_read(sweep, table, asked)
+            refusal = observatory.not_offered(sweep.metric, table) or self._why_flat(sweep, used)
             scores = SweepScores(table, self.evaluator.samples(sweep.dataset), self.confidence)
             test = PlannedTest(sweep, Asked(self._tasks.get(sweep.dataset, ""), samples=scores.samples))
             estimates = estimate_all(test, scores)
@@ -160,10 +160,10 @@ class Judge:
             unfit = refusal or not_compared(sweep.metric, table)
             estimate = dataclasses.replace(estimate, valid=False, reason=unfit) if unfit else estimate
             more = [] if unfit else [*self._judged(test, estimates), *self._by_stratum(test, scores)]
-            said = observatory.compared(sweep.metric, table)
+            gaps = observatory.compared(sweep.metric, table)
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
         by_stratum = {one.category: one.value for one in more if one.category}
-        notes = (*collapsed_rungs(results), *said, *said_of_guesses(results))
+        notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
         return self._summary(
             "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
         )
@@ -190,11 +190,11 @@ class Judge:
         scores = observatory.means([[result.values for result in own] for own in results])
         test = PlannedTest(about, Asked(self._tasks.get(about.dataset, "")))
         estimate = estimate_all(test, FamilyScores(family.parameters, scores, groups, self.confidence))[about.metric]
-        said = (observatory.members_note(about, family, scores),)
-        return self._summary(FAMILY, about, estimate, every, before, notes=said)
+        notes = (observatory.members_note(about, family, scores),)
+        return self._summary(FAMILY, about, estimate, every, before, notes=notes)
 
     def _unasked(self, test: str, about: SweepMetric | FamilyMetric, why: str) -> Record:
-        """Returns the record of a summary metric over a data set of which nothing is asked."""
+        """Returns the record of a summary metric over a dataset of which nothing is asked."""
         nothing = Estimate(float("nan"), 0, valid=False, reason=why)
         measure = self._measure(about.model, JudgedTest(about.model, about.dataset, about.metric, about.split), nothing)
         facts = {"test": test, "metric": about.metric, "split": about.split, "not_asked": why}
@@ -262,7 +262,7 @@ class Judge:
 
     def _judged(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:
         """Judges the estimates of a test."""
-        return [self._measure(test.planned.model, judged_test(test, name), found) for name, found in estimates.items()]
+        return [self._measure(test.planned.model, judged_test(test, name), estimate) for name, estimate in estimates.items()]
 
     def _by_category(self, scores: CellScores) -> list[Measure]:
         """Judges single categories of a cell where the policy has a rule about one."""
@@ -300,15 +300,15 @@ class Judge:
         return "" if self.data is None else self.data.lacking(dataset)
 
     def _not_shown(self, model: str, dataset: str) -> str:
-        """Returns why a model is not shown to do a task on the pictures as they are: then nothing is asked of changed ones."""
+        """Returns why a model is not shown to do a task on unchanged pictures; it is then not asked about changed ones."""
         if not self._is_task(dataset):
             return ""
         return self._lacking(dataset) or observatory.not_shown(self.evaluator, model, dataset)
 
     def _baseline_failures(self, cell: Cell) -> list[Measure]:
-        """Returns the broken budget of failed inferences on original pictures, or without any, on which what a task loses rests.
+        """Returns the broken budget of failed inferences on original pictures, or without any.
 
-        Nothing is said about the model then: to blame is whatever made its inferences fail.
+        Whether the model does the task is then unknown: its inferences failed.
         """
         settings = () if self._lacking(cell.dataset) else observatory.BASELINES
         for result in (self.evaluator.result(Cell(cell.model, cell.dataset, setting)) for setting in settings):
@@ -324,12 +324,12 @@ class Judge:
         return observatory.notes(model, self.evaluator.models[model].box_convention, result)
 
     def _guess_notes(self, cell: Cell, measures: Sequence[Measure]) -> tuple[str, ...]:
-        """Returns how many answers without the pictures are guesses, where something of a cell is compared with them."""
+        """Returns how many answers without the pictures count as guesses, where a measure of the cell compares with them."""
         if cell.setting != NO_IMAGE and not reads_blind([measure.metric for measure in measures]):
             return ()
         return said_of_guesses([self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE))])
 
-    def _read(self, sweep: SweepMetric, table: ScoreTable, asked: Sequence[Setting]) -> list[Setting]:
+    def _settings_read(self, sweep: SweepMetric, table: ScoreTable, asked: Sequence[Setting]) -> list[Setting]:
         """Returns the settings under which a model gave the answers that a summary metric of it is computed from."""
         metric = metrics.get(sweep.metric)
         read = set(arrays_read(metric, table, None))
@@ -355,7 +355,7 @@ class Judge:
             added |= floors(self.evaluator.samples(sweep.dataset))
         return dataclasses.replace(table, **added)
 
-    def _flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
+    def _why_flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
         """Returns why a curve over resolutions is none: its rungs showed one and the same picture of each sample."""
         if metrics.get(sweep.metric).suite != SUITE:
             return ""

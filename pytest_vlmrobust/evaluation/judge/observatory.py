@@ -1,4 +1,4 @@
-"""The Observatory's own facts about a cell: who is shown where, whether a task is done at all, and what scores leave out."""
+"""The Perceptual Observatory: whether a model does a task at all, and what is measured beside scores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LABELS = {metrics.Needs.POSITIONS: "positions", metrics.Needs.PEOPLE: "groups of
 
 
 def not_shown(measured: Measured, model: str, dataset: str) -> str:
-    """Returns why a model is not shown to do a task at all, or an empty string: what it loses then says nothing.
+    """Returns why a model is not shown to do a task at all, or an empty string: what it loses then means nothing.
 
     It has to do better with the original pictures than with none, and where boxes are asked for also than what the prompt tells.
     """
@@ -90,9 +90,9 @@ def compared(metric: str, table: ScoreTable) -> tuple[str, ...]:
     """
     values = {metrics.Needs.POSITIONS: table.positions, metrics.Needs.PEOPLE: table.people}
     return tuple(
-        f"{noun}: {said}"
+        f"{noun}: {means_by_label}"
         for need, noun in LABELS.items()
-        if need in metrics.get(metric).needs and (said := _means_by(values[need] or (), table))
+        if need in metrics.get(metric).needs and (means_by_label := _means_by(values[need] or (), table))
     )
 
 
@@ -103,8 +103,8 @@ def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
     scores = np.mean(list(table.by_setting.values()), axis=0) if table.by_setting else np.full(table.samples, np.nan)
     if not labels or np.isnan(scores).any():
         return ""
-    found = metrics.group_means(scores, labels, source_images=table.groups)
-    known = sorted((str(label), mean) for label, mean in found.items() if str(label))
+    by_label = metrics.group_means(scores, labels, source_images=table.groups)
+    known = sorted((str(label), mean) for label, mean in by_label.items() if str(label))
     if len({mean.value for _, mean in known}) < 2:
         return ""
     return ", ".join(f"{label} {mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}] n={mean.n}" for label, mean in known)
@@ -173,8 +173,8 @@ def notes(model: str, convention: str, result: CellResult) -> tuple[str, ...]:
     if not any(sample.localisation for sample in result.samples):
         chosen_by = dict.fromkeys(sample.keys.get(NEIGHBOURS_BY, "") for sample in result.samples)
         return tuple(f"near neighbours were chosen by {name}" for name in chosen_by if name)
-    said = better_convention(model, convention, result.samples, result.predictions)
-    return (said,) if said else ()
+    note = better_convention(model, convention, result.samples, result.predictions)
+    return (note,) if note else ()
 
 
 def means(scores: Sequence[Sequence[NDArray[np.float64]]]) -> list[NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""Which thresholds hold for which model, and what the scopes of their rules can be about."""
+"""Scopes: which thresholds hold for which model, and which settings and tests their rules can be about."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path],
     return load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=root)
 
 
-def thresholds_file(name: str, path: Callable[[str], Path], *, said: str = "--vlm-thresholds") -> Path:
-    """Returns the file that ``name`` means: a path, or the name of a shipped policy; ``said`` is where the name was given.
+def thresholds_file(name: str, path: Callable[[str], Path], *, given_as: str = "--vlm-thresholds") -> Path:
+    """Returns the file that ``name`` means: a path, or the name of a shipped policy; ``given_as`` is where the name was given.
 
     Raises:
         PolicyError: there is no such file, and no shipped policy of that name.
@@ -67,7 +67,7 @@ def thresholds_file(name: str, path: Callable[[str], Path], *, said: str = "--vl
     if name in offered:
         return offered[name]
     raise PolicyError(
-        f"{said} {name!r}: there is no file {str(file)!r}, and no shipped policy of that name."
+        f"{given_as} {name!r}: there is no file {str(file)!r}, and no shipped policy of that name."
         f"{did_you_mean(name, offered)} Shipped: {', '.join(offered)}"
     )
 
@@ -85,7 +85,7 @@ def is_summary(rule: Rule) -> bool:
 
 
 def shows_looking(rule: Rule) -> bool:
-    """Whether a rule asks that a model answers better with the pictures than without: else its robustness says nothing."""
+    """Whether a rule asks that a model answers better with the pictures than without; otherwise its robustness means nothing."""
     return rule.metric == "visual_gain"
 
 
@@ -106,7 +106,7 @@ _FIELDS = ("setting", "family", "level")
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """What the fields of a scope about settings can match; models, data sets and categories may be called anything."""
+    """What the fields of a scope about settings can match; models, datasets and categories may be called anything."""
 
     settings: frozenset[str]
     families: frozenset[str]
@@ -188,7 +188,7 @@ def _is_setting(text: str) -> bool:
 
 
 ANY = "any"
-"""Stands for every model, and for every data set."""
+"""Stands for every model, and for every dataset."""
 
 
 @cache
@@ -214,7 +214,7 @@ def suite_names() -> list[str]:
 def suite_tests(name: str, task: str = "") -> frozenset[JudgedTest]:
     """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``.
 
-    With a ``task`` those on its data set, ``any.TASK``.
+    With a ``task`` those on its dataset, ``any.TASK``.
     """
     dataset = f"{ANY}.{task}" if task else ANY
     return frozenset(test for test in whole_suite(name) if test.dataset == dataset)
