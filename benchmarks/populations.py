@@ -43,7 +43,7 @@ SIZES = (2.0, 7.0, 72.0)
 POSITIONS = tuple(f"[{row},{column}]" for row in range(3) for column in range(3))
 
 _BY_SETTING = {"by_setting", "reference_by_setting", "baseline_by_setting", "unhinted_by_setting", "base_by_setting"}
-_BY_PATCHES = {"patches_by_setting", "patches_again_by_setting", "placebo_patches_by_setting"}
+_BY_PATCHES = {"patches_by_setting"}
 _PLAIN = {"clean", "no_image", "floors", "chances", "whole_attempts"}
 _NAMES = {"positions", "people"}
 
@@ -288,7 +288,7 @@ LARGEST = {**_several(("worst_case_drop", "worst_at_low", "worst_tenth_drop")), 
 GAPS = {**_several(("position_gap", "group_gap"), HARSH), **_several(("split_position_gap", "split_group_gap"))}
 BY_VALUE = _several(("tail_share", "mean_severity_violation", "mean_severity_correlation"))
 BESIDE: dict[str, Measure] = {"label_preserving_drop": _label_preserving, "unparsed_increase": _unparsed}
-PATCH = _several(("pcri", "rci", "pcri_excess", "pcri_split", "pcri_matched", "pcri_placebo"), PATCHES)
+PATCH = _several(("pcri", "rci", "pcri_excess", "pcri_matched"), PATCHES)
 CURVE = _several(
     (
         *("resolution_accuracy", "absolute_continuous_error", "relative_continuous_error", "resolution_correlation"),
@@ -463,8 +463,6 @@ def _views(rng: Generator, whole: Array, patches: Array, blind: Array) -> Popula
             "clean": _flip(rng, whole.shape, whole).astype(float),
             "whole_attempts": _flip(rng, patches.shape, whole[:, None]).astype(float),
             "patches_by_setting": _flip(rng, patches.shape, patches).astype(float),
-            "patches_again_by_setting": _flip(rng, patches.shape, patches).astype(float),
-            "placebo_patches_by_setting": _flip(rng, patches.shape, blind[:, None]).astype(float),
             "no_image": _flip(rng, whole.shape, blind).astype(float),
             "chances": np.full(whole.shape, 0.25),
         }

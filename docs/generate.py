@@ -21,16 +21,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pytest_vlmrobust import metrics, scoring
+from pytest_vlmrobust import scoring
 from pytest_vlmrobust.backends import oracles
 from pytest_vlmrobust.backends.resolve import BOX_CONVENTIONS, ORACLES, PUBLISHED
 from pytest_vlmrobust.core import errors
 from pytest_vlmrobust.core.record import Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.datasets.benchmarks import SHIPPED, Benchmark, read_benchmarks
+from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.metrics.estimation import describe, plain
-from pytest_vlmrobust.metrics.families import FamilyProperty
-from pytest_vlmrobust.metrics.record import Metric
+from pytest_vlmrobust.metrics.estimation import Described, describe, plain
 from pytest_vlmrobust.perturbations.catalog import ROBUSTBENCH
 from pytest_vlmrobust.perturbations.extras import SOURCE as OWN_READING
 from pytest_vlmrobust.perturbations.record import Corruption
@@ -91,19 +90,12 @@ def options() -> str:
 
 
 def metrics_of(scope: str) -> str:
-    """Returns the table of the metrics of one scope."""
-    records = [metrics.get(name) for name in sorted(metrics.names())]
-    rows = [metric_row(record) for record in records if record.scope == scope]
+    """Returns the table of the metrics of one scope: ``"cell"``, ``"sweep"`` or ``"family"``."""
+    rows = [metric_row(one.facts) for _, one in sorted(quantities().items()) if one.scope == scope]
     return table(("name", "what it is", "unit", "better", "bounds", "suite", "defined when", "reference"), rows)
 
 
-def families() -> str:
-    """Returns the table of the properties of families of models."""
-    rows = [metric_row(record) for record in metrics.FAMILY_METRICS.values()]
-    return table(("name", "what it is", "unit", "better", "bounds", "suite", "defined when", "reference"), rows)
-
-
-def metric_row(record: Metric | FamilyProperty) -> tuple[str, ...]:
+def metric_row(record: Described) -> tuple[str, ...]:
     """Returns what the table says about one metric."""
     low, high = (f"{end:g}".replace("inf", "∞") for end in record.bounds)
     return (
@@ -120,16 +112,16 @@ def metric_row(record: Metric | FamilyProperty) -> tuple[str, ...]:
 
 def metrics_in_full() -> str:
     """Returns a section for each metric, by suite."""
-    records = [metrics.get(name) for name in sorted(metrics.names())]
+    listed = [one for _, one in sorted(quantities().items())]
     parts = []
     for suite, title in _SUITES.items():
         parts.append(f"## {title}\n")
-        parts += [metric_section(record) for record in records if record.suite == suite]
-    parts += ["## Of a family of models\n", *map(metric_section, metrics.FAMILY_METRICS.values())]
+        parts += [metric_section(one.facts) for one in listed if one.scope != "family" and one.facts.suite == suite]
+    parts += ["## Of a family of models\n", *(metric_section(one.facts) for one in listed if one.scope == "family")]
     return "\n".join(parts)
 
 
-def metric_section(record: Metric | FamilyProperty) -> str:
+def metric_section(record: Described) -> str:
     """Returns everything that is known about one metric."""
     about = describe(record)
     lines = [f"### `{about.name}`", "", about.summary, "", f"    {about.formula}", ""]
@@ -331,7 +323,7 @@ def first_line(text: str | None) -> str:
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"options": options},
-    "docs/reference/metrics.md": {"cell": lambda: metrics_of("cell"), "sweep": lambda: metrics_of("sweep"), "family": families},
+    "docs/reference/metrics.md": {scope: functools.partial(metrics_of, scope) for scope in ("cell", "sweep", "family")},
     "docs/metrics.md": {"checks": checks, "metrics": metrics_in_full},
     "docs/reference/perturbations.md": {
         group: functools.partial(perturbations, group) for group in ("published", "sizes", "observatory", "standins", "others")

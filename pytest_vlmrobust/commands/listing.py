@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,24 +40,15 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from pytest_vlmrobust import metrics
-    from pytest_vlmrobust.evaluation.judge.scopes import beside_metrics
+    from pytest_vlmrobust.evaluation.judge.measurements import quantities, quantity
     from pytest_vlmrobust.metrics.estimation import describe
 
-    beside = beside_metrics()
-    if options.metric in beside:
-        columns = min(100, shutil.get_terminal_size().columns)
-        say("\n".join([options.metric, "", *textwrap.wrap(beside[options.metric], columns)]))
-        return 0
     if options.metric:
-        record = metrics.FAMILY_METRICS.get(options.metric) or metrics.get(options.metric)
-        say(describe(record).text(min(100, shutil.get_terminal_size().columns)))
+        say(describe(quantity(options.metric).facts).text(min(100, shutil.get_terminal_size().columns)))
         return 0
-    summaries = {name: describe(metrics.get(name)).summary for name in metrics.names()}
-    summaries |= {name: describe(record).summary for name, record in metrics.FAMILY_METRICS.items()}
-    summaries |= {name: about.partition(". ")[0] + "." for name, about in beside.items()}
-    for name, summary in sorted(summaries.items()):
-        say(f"{name:<{max(map(len, summaries))}}  {summary}")
+    known = quantities()
+    for name in sorted(known):
+        say(f"{name:<{max(map(len, known))}}  {describe(known[name].facts).summary}")
     return 0
 
 
@@ -81,9 +71,9 @@ def _settings() -> list[str]:
 
 
 def _metrics() -> list[str]:
-    from pytest_vlmrobust import metrics
+    from pytest_vlmrobust.evaluation.judge.measurements import quantities
 
-    return metrics.names()
+    return sorted(quantities())
 
 
 _LISTS: dict[str, Callable[[], list[str]]] = {

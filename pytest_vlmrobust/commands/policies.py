@@ -74,7 +74,7 @@ def _check(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.policies import load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
 
-    files = [thresholds_file(name, Path, said="FILE") for name in options.files]
+    files = [thresholds_file(name, Path, given_as="FILE") for name in options.files]
     policy = load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
     noise = _noise(options.noise, policy) if options.noise else _Noise()
     say(f"{quantity(len(policy.rules), 'rule')}, {quantity(len(policy.waivers), 'waiver')}, sha256 {policy.sha256}")

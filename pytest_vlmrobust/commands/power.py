@@ -116,7 +116,7 @@ def _policy(files: Sequence[str]) -> Policy:
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
 
-    paths = [thresholds_file(name, Path, said="POLICY") for name in files]
+    paths = [thresholds_file(name, Path, given_as="POLICY") for name in files]
     return load_policy(paths, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=Path.cwd())
 
 

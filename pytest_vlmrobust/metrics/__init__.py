@@ -52,14 +52,8 @@ from .corruption import (
     worst_case_drop,
     worst_tenth_drop,
 )
-from .curve_intervals import debiased_continuous_error, split_continuous_error, wobble_p_value
+from .curve_intervals import wobble_p_value
 from .estimation import estimate
-from .evidence import (
-    SettingEvidence,
-    drops_above,
-    p_value,
-    worst_case_lower_bound,
-)
 from .families import (
     FAMILY_METRICS,
     FamilyProperty,
@@ -72,7 +66,7 @@ from .families import (
     split_position_gap,
     split_transfer_retention,
 )
-from .luck import pcri_chance, pcri_excess, pcri_matched, pcri_neutral, pcri_placebo, pcri_split
+from .luck import pcri_chance, pcri_excess, pcri_matched, pcri_neutral
 from .observatory import (
     GroupMean,
     HumanReference,
@@ -83,10 +77,8 @@ from .observatory import (
     identity_drop_by_split,
     position_gap,
     signed_group_gap,
-    signed_group_gap_interval,
     transfer_retention,
 )
-from .patch_intervals import RangeTest, patch_contribution_intervals, pcri_range_test
 from .patches import (
     RCI_BANDS,
     Correlation,
@@ -126,8 +118,6 @@ from .severity import (
     tail_share,
     tier_shares,
 )
-from .statistics.clusters import EffectiveSize, effective_size
-from .statistics.multiple import benjamini_hochberg, holm
 from .statistics.paired import paired_drop_interval
 from .statistics.power import (
     UndecidedZone,
@@ -135,8 +125,7 @@ from .statistics.power import (
     samples_needed,
     undecided_zone,
 )
-from .statistics.proportions import exact_interval, finite_interval
-from .stratified import stratified_drop
+from .statistics.proportions import exact_interval
 from .table import ScoreTable
 from .validity import does_the_task, exceeds_the_prompt
 
@@ -149,7 +138,6 @@ __all__ = [
     "Circumstances",
     "Correlation",
     "Coverage",
-    "EffectiveSize",
     "FamilyProperty",
     "FlipRates",
     "GridError",
@@ -159,9 +147,7 @@ __all__ = [
     "Metric",
     "Needs",
     "Overlap",
-    "RangeTest",
     "ScoreTable",
-    "SettingEvidence",
     "TierShares",
     "UndecidedZone",
     "absolute_continuous_error",
@@ -171,7 +157,6 @@ __all__ = [
     "applicable",
     "baseline_drop",
     "benign_at_low",
-    "benjamini_hochberg",
     "best_patches",
     "catastrophic_rate",
     "category_sensitivity",
@@ -182,17 +167,13 @@ __all__ = [
     "corruption_error_by_category",
     "corruption_errors",
     "coverage",
-    "debiased_continuous_error",
     "does_the_task",
     "drop_by_category",
     "drop_increase",
-    "drops_above",
-    "effective_size",
     "estimate",
     "estimates_by_category",
     "exact_interval",
     "exceeds_the_prompt",
-    "finite_interval",
     "fixation",
     "fixation_rate",
     "flip_rates",
@@ -205,7 +186,6 @@ __all__ = [
     "harmful_flip_rate",
     "helpful_flip_rate",
     "hint_gain",
-    "holm",
     "human_reference",
     "identity_accuracy",
     "identity_drop",
@@ -228,18 +208,13 @@ __all__ = [
     "metric",
     "minimum_detectable_drop",
     "names",
-    "p_value",
     "paired_drop_interval",
     "patch_contribution",
-    "patch_contribution_intervals",
     "pcri",
     "pcri_chance",
     "pcri_excess",
     "pcri_matched",
     "pcri_neutral",
-    "pcri_placebo",
-    "pcri_range_test",
-    "pcri_split",
     "position_gap",
     "rci",
     "rci_band",
@@ -262,12 +237,9 @@ __all__ = [
     "severity_correlation",
     "severity_violation",
     "signed_group_gap",
-    "signed_group_gap_interval",
-    "split_continuous_error",
     "split_group_gap",
     "split_position_gap",
     "split_transfer_retention",
-    "stratified_drop",
     "tail_share",
     "thinking_gain",
     "tier_shares",
@@ -278,7 +250,6 @@ __all__ = [
     "wobble_p_value",
     "worst_at_low",
     "worst_case_drop",
-    "worst_case_lower_bound",
     "worst_tenth_drop",
 ]
 

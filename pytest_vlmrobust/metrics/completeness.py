@@ -34,9 +34,7 @@ _NOUNS = {
     Needs.RUNGS: "scores under any setting 'resolution:<pixels>'",
     Needs.CHANCES: "chance levels of the samples",
     Needs.FLOORS: "scores without looking",
-    Needs.PATCHES_AGAIN: "scores of a second pass over the patches",
     Needs.WHOLE_ATTEMPTS: "scores of further attempts at the whole image",
-    Needs.PLACEBO_PATCHES: "scores on the patches of other images",
 }
 
 _OTHERS = {

@@ -27,7 +27,6 @@ from .statistics.curves import (
     slope_weights,
     step_errors,
     step_sums,
-    unfolded,
     wobble,
 )
 from .statistics.means import BoundedMeanTest
@@ -152,70 +151,6 @@ def _seeded() -> np.random.Generator:
 # these companions are ours.
 
 
-SPLITS = 100
-
-
-def debiased_continuous_error(rungs: ArrayLike, groups: Sequence[str] | None = None) -> float:
-    """ACE with each step's noise taken out: the true step whose measured size would on average be the one found.
-
-    Steps smaller than noise alone would show count 0. What is left of the bias is about half of it on a flat curve and next to
-    nothing where steps stand out from the noise.
-
-    Args:
-        rungs: shape (N, R), scores in [0, 1], resolutions in ascending order.
-        groups: source image of each sample; None when all samples are independent.
-
-    Returns:
-        At least 0 and at most the measured ACE; NaN for fewer than two samples, groups or resolutions, or a missing score.
-
-    Raises:
-        ValueError: a score outside [0, 1], or another shape.
-
-    Source: Res-Bench equation 4, corrected by the mean of a folded normal variable (ours).
-
-    >>> debiased_continuous_error([[0, 1], [1, 0], [1, 1], [0, 0], [1, 1]])
-    0.0
-    """
-    known = _known(rungs, groups)
-    if known is None:
-        return math.nan
-    points, clusters = known
-    sizes = np.abs(np.diff(points.mean(axis=0)))
-    return float(unfolded(sizes, step_errors(points, clusters)).sum())
-
-
-def split_continuous_error(
-    rungs: ArrayLike, generator: np.random.Generator, groups: Sequence[str] | None = None, splits: int = SPLITS
-) -> float:
-    """ACE with the sign of each step taken from one half of the samples and its size from the other: a lower bracket.
-
-    ``sum_k sign(dA_k) dB_k`` averaged over random halves and both directions. A wrong sign only lowers it, so that in expectation
-    it is at most the true ACE, and the measured ACE is at least that: ``split <= truth <= measured``.
-
-    Args:
-        rungs: shape (N, R), scores in [0, 1], resolutions in ascending order.
-        generator: draws the halves.
-        groups: source image of each sample, which are not torn apart; None when all samples are independent.
-        splits: how many random halves, at least 1.
-
-    Returns:
-        At most about the measured ACE, possibly below 0; NaN for fewer than two samples, groups or resolutions, or a missing
-        score.
-
-    Raises:
-        ValueError: no split, a score outside [0, 1], or another shape.
-
-    Source: Res-Bench equation 4, with sample splitting (ours).
-    """
-    if splits < 1:
-        raise ValueError(f"splits is {splits!r}: expected at least 1")
-    known = _known(rungs, groups)
-    if known is None:
-        return math.nan
-    points, clusters = known
-    return float(np.mean([_split_once(points, clusters, generator) for _ in range(splits)]))
-
-
 def wobble_p_value(
     rungs: ArrayLike, generator: np.random.Generator, groups: Sequence[str] | None = None, draws: int = NULL_DRAWS
 ) -> float:
@@ -252,11 +187,3 @@ def _known(rungs: ArrayLike, groups: Sequence[str] | None) -> tuple[Scores, Clus
     points = as_scores(rungs, "rungs", axes=2)
     clusters = clusters_of(groups, len(points))
     return None if clusters.count < 2 or points.shape[1] < 2 or np.isnan(points).any() else (points, clusters)
-
-
-def _split_once(points: Scores, clusters: Clusters, generator: np.random.Generator) -> float:
-    half = np.zeros(clusters.count, dtype=np.bool_)
-    half[generator.permutation(clusters.count)[: clusters.count // 2]] = True
-    chosen = half[clusters.codes]
-    first, second = (np.diff(points[rows].mean(axis=0)) for rows in (chosen, ~chosen))
-    return float((np.sign(first) * second + np.sign(second) * first).sum() / 2.0)

@@ -7,6 +7,7 @@ import math
 import re
 import textwrap
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.errors import UsageError
@@ -14,7 +15,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 
 from .completeness import arrays_read, complete_samples, labelled_samples, what_is_missing
 from .families import FamilyProperty
-from .record import Metric, Needs
+from .record import Facts, Metric, Needs
 from .registry import REGISTRY
 from .scores import SettingLike, parsed
 from .statistics.clusters import one_sided
@@ -130,7 +131,12 @@ _UNITS = {
     "ratio": "ratio, 1.0 being 100 %",
     "correlation": "correlation",
 }
+_OF = {"cell": "one setting", "sweep": "all settings of a model on a data set"}
 _MOVES = {1: "rises with", -1: "falls with", 0: "does not depend on"}
+
+
+Described: TypeAlias = Metric | FamilyProperty | Facts
+"""The records of quantities that can be described."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +163,14 @@ class Description:
         return "\n".join(lines)
 
 
-def describe(record: Metric | FamilyProperty) -> Description:
-    """Returns the description of a metric, or of a property of families, from its record and the docstrings of its functions.
+def describe(record: Described) -> Description:
+    """Returns the description of a quantity from its record, and from the docstrings of its functions where it has any.
 
     >>> from pytest_vlmrobust import metrics
     >>> describe(metrics.get("accuracy_drop")).formula
     'mean(clean - perturbed)'
     """
-    paragraphs = _paragraphs(record.function.__doc__)
+    paragraphs = _paragraphs(_about(record))
     sections = ("Formula", *(section.rstrip(":") for section in _SECTIONS))
     formula = next((part.removeprefix(_FORMULA).strip() for part in paragraphs if part.startswith(_FORMULA)), "")
     caveats = [part for part in paragraphs[1:] if not part.startswith(sections)]
@@ -187,21 +193,27 @@ def number(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:g}".replace("inf", "∞")
 
 
-def _stated(record: Metric | FamilyProperty) -> tuple[tuple[str, str], ...]:
-    facts = _facts(record) if isinstance(record, Metric) else _facts_of_family(record)
+def _about(record: Described) -> str | None:
+    """Returns the text that says what a quantity is."""
+    return record.about if isinstance(record, Facts) else record.function.__doc__
+
+
+def _stated(record: Described) -> tuple[tuple[str, str], ...]:
+    facts = _facts(record) if isinstance(record, Metric) else _opening_facts(record) | _common_facts(record)
     return tuple((title, text) for title, text in facts.items() if text)
 
 
-def _facts_of_family(record: FamilyProperty) -> dict[str, str]:
-    facts = {
+def _opening_facts(record: FamilyProperty | Facts) -> dict[str, str]:
+    if isinstance(record, Facts):
+        return {"of": _OF[record.scope], "suite": record.suite or "every", "reads": record.reads}
+    return {
         "of": "a family of models of different sizes on a data set",
         "suite": record.suite,
         "reads": "the number of parameters of each model, and the scores of each on the same samples",
     }
-    return facts | _common_facts(record)
 
 
-def _common_facts(record: Metric | FamilyProperty) -> dict[str, str]:
+def _common_facts(record: Described) -> dict[str, str]:
     low, high = (number(end) for end in record.bounds)
     return {
         "value": _section(record, "Returns:"),
@@ -216,7 +228,7 @@ def _common_facts(record: Metric | FamilyProperty) -> dict[str, str]:
 
 def _facts(record: Metric) -> dict[str, str]:
     return {
-        "of": "one setting" if record.scope == "cell" else "all settings of a model on a data set",
+        "of": _OF[record.scope],
         "suite": record.suite or "every",
         "reads": ", ".join(f"`{need.value}`" for need in record.needs),
         **_common_facts(record),
@@ -228,9 +240,11 @@ def _facts(record: Metric) -> dict[str, str]:
     }
 
 
-def _interval(record: Metric | FamilyProperty) -> str:
-    if record.interval is None:
+def _interval(record: Described) -> str:
+    if not record.interval:
         return "none: a rule judges its value (`judge: point`), which speaks about the samples at hand alone"
+    if isinstance(record.interval, str):
+        return record.interval
     said = (part for part in _paragraphs(record.interval.__doc__) if not part.startswith(_SECTIONS))
     return " ".join(said) or "its own"
 
@@ -260,7 +274,7 @@ def _paragraphs(doc: str | None) -> list[str]:
     return [plain(part) for part in inspect.cleandoc(doc or "").split("\n\n") if part.strip()]
 
 
-def _section(record: Metric | FamilyProperty, header: str) -> str:
-    """Returns one section of the docstring of a metric's function, without its header."""
-    found = [part for part in _paragraphs(record.function.__doc__) if part.startswith(header)]
+def _section(record: Described, header: str) -> str:
+    """Returns one section of the text about a quantity, without its header."""
+    found = [part for part in _paragraphs(_about(record)) if part.startswith(header)]
     return found[0].removeprefix(header).strip() if found else ""

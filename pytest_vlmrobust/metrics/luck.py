@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import patch_intervals, validity
-from .patch_intervals import best, excess_contrast, excess_reach, index_reach, split_scores, unlucky, whole_and_patches
+from .patch_intervals import best, excess_contrast, excess_reach, index_reach, unlucky, whole_and_patches
 from .record import Needs
 from .registry import metric
-from .scores import ROUNDING, Scores, mean, paired, require_equal_lengths
+from .scores import ROUNDING, Scores, paired, require_equal_lengths
 from .table import ScoreTable
 
 _ABOVE_CHANCE = "the full-image score is at least chance + max(1 pp, 2 standard errors)"
@@ -136,52 +136,6 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
 
 
 @metric(
-    needs=(Needs.CLEAN, Needs.PATCHES, Needs.PATCHES_AGAIN),
-    unit="ratio",
-    better="none",
-    bounds=(-math.inf, 1.0),
-    perfect=0.0,
-    reference="PCRI equation 1, with the patch chosen in one pass and judged in another (our companion)",
-    validity=_ABOVE_CHANCE,
-    suite="patches",
-    interval=patch_intervals.split,
-    gate=validity.whole_is_above_chance,
-    unchanged=0.0,
-    monotone={Needs.CLEAN: 1},
-    not_monotone=dict.fromkeys(
-        (Needs.PATCHES, Needs.PATCHES_AGAIN), "another patch may be chosen, which may do worse in the other pass"
-    ),
-)
-def pcri_split(whole: ArrayLike, patches: ArrayLike, patches_again: ArrayLike) -> float:
-    """PCRI with each patch chosen in one pass over the patches and judged in another, averaged over both directions.
-
-    The index of a fresh attempt on each sample's truly best patch lies between :func:`pcri`, which counts every lucky patch, and
-    this one, which misses the best patch now and then: ``pcri <= truth <= pcri_split`` in expectation. The passes must be
-    independent: sampled anew, or with the options in another order. Where the first pass has no right patch, all count alike. A
-    model to which the rest of the image is indifferent has a value above 0 where it guesses anew in each pass: the value errs
-    towards "needed". No run makes a second pass, so that no rule can be about it.
-
-    Formula: ``1 - mean_i((patches_i[best of again_i] + again_i[best of patches_i]) / 2) / mean_i(whole_i)``
-
-    Args:
-        whole: shape (N,), each in [0, 1].
-        patches: shape (N, n*n), first pass.
-        patches_again: shape (N, n*n), second pass over the same patches.
-
-    Returns:
-        At most 1; NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
-
-    Raises:
-        ValueError: unequal lengths or numbers of patches, a score outside [0, 1], or another shape.
-
-    >>> pcri_split([1, 1], [[1, 0], [0, 0]], [[1, 1], [0, 1]])
-    0.5
-    """
-    full, first, second = whole_and_patches(whole, patches=patches, patches_again=patches_again)
-    return _index(split_scores(first, second), full)
-
-
-@metric(
     needs=(Needs.CLEAN, Needs.PATCHES, Needs.WHOLE_ATTEMPTS),
     unit="ratio",
     better="none",
@@ -226,55 +180,6 @@ def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike
     """
     full, views, attempts = whole_and_patches(whole, patches=patches, whole_attempts=whole_attempts)
     return math.nan if np.isnan(full).any() else _index(best(views), best(attempts))
-
-
-@metric(
-    needs=(Needs.CLEAN, Needs.PATCHES, Needs.NO_IMAGE, Needs.PLACEBO_PATCHES),
-    unit="ratio",
-    better="none",
-    perfect=0.0,
-    reference="PCRI equation 1 on scores above those of patches of another image (our companion)",
-    validity="the full-image score exceeds that without the image by 2 standard errors, and patches of another image leave 5 %",
-    suite="patches",
-    interval=patch_intervals.placebo,
-    gate=patch_intervals.placebo_applies,
-    blind=math.nan,
-    monotone={Needs.PATCHES: -1, Needs.PLACEBO_PATCHES: 1},
-    not_monotone=dict.fromkeys((Needs.CLEAN, Needs.NO_IMAGE), "it scales what patches see, which may be above or below 0"),
-)
-def pcri_placebo(whole: ArrayLike, patches: ArrayLike, no_image: ArrayLike, placebo_patches: ArrayLike) -> float:
-    """PCRI on what the image adds: both scores are measured from what the question gives without this image.
-
-    ``1 - s_m / s_1`` with ``s_m = (P_patch - C_m) / (1 - C_m)``, C_m being the best of n*n patches of another image, and
-    ``s_1 = (P_whole - C_1) / (1 - C_1)``, C_1 being one attempt without this image. It takes out luck and language alike, also
-    when guesses repeat; a diagnostic, because its variance is large: it errs towards either side by noise. No run asks about the
-    patches of other images, so that no rule can be about it.
-
-    Formula: ``1 - s_m / s_1, with s_m = (P_patch - C_m) / (1 - C_m) and s_1 = (P_whole - C_1) / (1 - C_1)``
-
-    Args:
-        whole: shape (N,), each in [0, 1].
-        patches: shape (N, n*n), each patch alone.
-        no_image: shape (N,), the same questions without their image, or with another image.
-        placebo_patches: shape (N, n*n), the same questions on the patches of another image.
-
-    Returns:
-        A ratio, 0 for a model to which the rest of the image is indifferent; NaN where a denominator is not positive
-        (undefined), for no samples, no patches or a missing score.
-
-    Raises:
-        ValueError: unequal lengths or numbers of patches, a score outside [0, 1], or another shape.
-
-    >>> pcri_placebo([1, 1], [[1, 0], [0, 0]], [0, 0], [[0, 0], [0, 0]])
-    0.5
-    """
-    full, views, placebo = whole_and_patches(whole, patches=patches, placebo_patches=placebo_patches)
-    blind = paired(whole=full, no_image=no_image)[1]
-    parts = [mean(part) for part in patch_intervals.placebo_parts(full, views, blind, placebo)]
-    gained, open_to_patches, seen, open_to_whole = parts
-    if not (open_to_patches > ROUNDING and seen > ROUNDING and open_to_whole > ROUNDING and not math.isnan(gained)):
-        return math.nan
-    return 1.0 - (gained / open_to_patches) / (seen / open_to_whole)
 
 
 def _neutral(whole: Scores, chances: Scores, attempts: int) -> float:

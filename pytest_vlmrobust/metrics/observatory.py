@@ -20,7 +20,7 @@ from .intervals import Bounds, drop_bounds, mean_bounds
 from .record import Needs
 from .registry import metric
 from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, paired, per_sample
-from .statistics.clusters import Clusters, one_sided
+from .statistics.clusters import one_sided
 from .statistics.groups import GroupMeans, largest_gap_interval
 from .statistics.means import expected_gain, guarded_ratio_interval
 from .table import ScoreTable
@@ -312,44 +312,6 @@ def signed_group_gap(scores: ArrayLike, groups: Sequence[Hashable], first: Hasha
     chosen, kept = _two_groups(scores, groups, first, second)
     means = [mean(chosen[[group == name for group in kept]]) for name in (first, second)]
     return means[0] - means[1]
-
-
-def signed_group_gap_interval(
-    scores: ArrayLike,
-    groups: Sequence[Hashable],
-    first: Hashable,
-    second: Hashable,
-    *,
-    confidence: float = 0.90,
-    source_images: Sequence[str] | None = None,
-) -> tuple[float, float]:
-    """Bounds :func:`signed_group_gap`: Newcombe's interval for 0/1 scores, its like for graded ones.
-
-    Args:
-        scores: shape (N,), each in [0, 1].
-        groups: N groups; samples of other groups are left out.
-        first: the group whose advantage is positive.
-        second: the group compared with.
-        confidence: two-sided level in (0, 1).
-        source_images: source image of each sample; None when all samples are independent.
-
-    Returns:
-        ``(low, high)``, fractions in [-1, 1]; NaN where the gap is.
-
-    Raises:
-        ValueError: a level outside (0, 1), or what :func:`signed_group_gap` refuses.
-
-    Source: R. G. Newcombe, Statistics in Medicine 17 (1998) 873-890 (method 10).
-    """
-    one_sided(confidence)
-    chosen, kept = _two_groups(scores, groups, first, second)
-    if {first, second} - set(kept) or np.isnan(chosen).any():
-        return math.nan, math.nan
-    codes = clusters_of(source_images, len(groups)).codes[[group in {first, second} for group in groups]]
-    means = GroupMeans.of(chosen, kept, Clusters.of([str(code) for code in codes], len(kept)))
-    pair = means.names.index(first), means.names.index(second)
-    low, high = means.differences(confidence)
-    return max(float(low[pair]), -1.0), min(float(high[pair]), 1.0)
 
 
 class GroupMean(NamedTuple):

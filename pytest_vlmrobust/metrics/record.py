@@ -83,12 +83,8 @@ class Needs(Enum):
     """Expected score of guessing of each sample, shape (N,)."""
     FLOORS = "floors"
     """Score of each sample for whoever never looks: by a guess, or by the same answer to every question, shape (N,)."""
-    PATCHES_AGAIN = "patches_again"
-    """Scores of a second, independent pass over the patches, shape (N, n*n): sampled anew, or options in another order."""
     WHOLE_ATTEMPTS = "whole_attempts"
     """Scores of as many attempts at the whole image as there are patches, shape (N, n*n): the first one and n*n - 1 more."""
-    PLACEBO_PATCHES = "placebo_patches"
-    """Scores of the same questions on the patches of another image, shape (N, n*n)."""
 
     @property
     def of_one_setting(self) -> bool:
@@ -105,7 +101,7 @@ class Needs(Enum):
         return self in LABELS | COMPANIONS or (self in BY_PATCH and self is not Needs.PATCHES)
 
 
-BY_PATCH = frozenset({Needs.PATCHES, Needs.PATCHES_AGAIN, Needs.WHOLE_ATTEMPTS, Needs.PLACEBO_PATCHES})
+BY_PATCH = frozenset({Needs.PATCHES, Needs.WHOLE_ATTEMPTS})
 """Scores of as many attempts at each sample as there are patches, shape (N, n*n)."""
 LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE})
 """What samples are compared by."""
@@ -206,6 +202,31 @@ class Metric:
     def summary(self) -> str:
         """The first line of the function's docstring."""
         return (self.function.__doc__ or "").strip().partition("\n")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What reports, policies and docs read about a quantity that no registered formula gives: it needs more than scores."""
+
+    name: str
+    about: str
+    """What a docstring would say: one sentence, what to beware of, and paragraphs ``Formula: ...`` and ``Returns: ...``."""
+    reads: str
+    """What it is computed from, in words."""
+    unit: str = "fraction"
+    better: Better = "none"
+    bounds: tuple[float, float] = (float("-inf"), float("inf"))
+    scope: Scope = "cell"
+    suite: str = ""
+    reference: str = ""
+    validity: str = ""
+    interval: str = ""
+    """What its interval is, in words; empty where it has none."""
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of what is said about it."""
+        return self.about.strip().partition("\n")[0]
 
 
 def _spelled(needs: Sequence[Needs]) -> str:

@@ -63,10 +63,6 @@ class ScoreTable:
     only guessing is known."""
     floor_note: str = ""
     """What that is: ``always 'no' is right in 80 of 100 yes/no questions``."""
-    patches_again_by_setting: Mapping[str, Scores] | None = None
-    """Setting ``patches:n`` to the scores of a second, independent pass over the patches, shape (N, n*n)."""
-    placebo_patches_by_setting: Mapping[str, Scores] | None = None
-    """Setting ``patches:n`` to the scores of the same questions on the patches of another image, shape (N, n*n)."""
     whole_attempts: Scores | None = None
     """Scores of M attempts at the whole image, shape (N, M), the first one among them; ``patches:n`` uses the first n*n."""
     baseline_by_setting: Mapping[str, Scores] | None = None
@@ -88,11 +84,11 @@ class ScoreTable:
         for name in _OTHERS:
             if (others := getattr(self, name)) is not None:
                 checked[name] = by_setting(others, name)
-        for name in ("patches_by_setting", "patches_again_by_setting", "placebo_patches_by_setting"):
-            if (patches := getattr(self, name)) is not None:
-                checked[name] = {
-                    str(parsed(key)): as_scores(values, named(name, str(key)), axes=2) for key, values in patches.items()
-                }
+        if self.patches_by_setting is not None:
+            checked["patches_by_setting"] = {
+                str(parsed(key)): as_scores(values, named("patches_by_setting", str(key)), axes=2)
+                for key, values in self.patches_by_setting.items()
+            }
         if self.whole_attempts is not None:
             checked["whole_attempts"] = as_scores(self.whole_attempts, "whole_attempts", axes=2)
         for name, value in checked.items():
@@ -188,10 +184,6 @@ class ScoreTable:
                 yield f"{prefix} {setting}", scores
         for setting, scores in (self.patches_by_setting or {}).items():
             yield f"patches of {setting}", scores
-        for setting, scores in (self.patches_again_by_setting or {}).items():
-            yield f"second pass over the patches of {setting}", scores
-        for setting, scores in (self.placebo_patches_by_setting or {}).items():
-            yield f"placebo patches of {setting}", scores
         for name, single in (("chances", self.chances), ("floors", self.floors), ("whole_attempts", self.whole_attempts)):
             if single is not None:
                 yield name, single
@@ -203,10 +195,7 @@ class ScoreTable:
             return self.patches(setting)
         if need is Needs.BASELINE:
             return (self.baseline_by_setting or {}).get(setting)
-        if need is Needs.WHOLE_ATTEMPTS:
-            return None if self.whole_attempts is None else self.whole_attempts[:, : self.patches(setting).shape[1]]
-        again = need is Needs.PATCHES_AGAIN
-        return ((self.patches_again_by_setting if again else self.placebo_patches_by_setting) or {}).get(setting)
+        return None if self.whole_attempts is None else self.whole_attempts[:, : self.patches(setting).shape[1]]
 
     def _curve(self, need: Needs) -> list[float] | Scores | None:
         curve = self.resolutions()

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.after.rerun import Rerun
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
+    from pytest_vlmrobust.evaluation.judge.context import Asked
     from pytest_vlmrobust.evaluation.judge.judge import Judge
-    from pytest_vlmrobust.evaluation.judge.measurements import Asked
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
@@ -313,18 +313,18 @@ class Run:
 
     def required_cells(self) -> list[Cell]:
         """Returns the cells that the selected tests need, each once, in the order in which they will be asked for."""
-        from pytest_vlmrobust.evaluation.judge.required_cells import needed_cells
+        from pytest_vlmrobust.evaluation.judge.required_cells import required_cells
 
         found: dict[Cell, None] = {}
         for test in self.selection.tests:
             settings = self.settings_of(test)
-            cells = needed_cells(test.about, settings, self.models, self.data, self.reference, self.attempts_of)
+            cells = required_cells(test.about, settings, self.models, self.data, self.reference, self.attempts_of)
             found |= dict.fromkeys(cells)
         return list(found)
 
     def judged(self, planned: Planned) -> list[JudgedTest]:
         """Returns what a planned test may be judged by; no data are read for it."""
-        from pytest_vlmrobust.evaluation.judge.measurements import Asked
+        from pytest_vlmrobust.evaluation.judge.context import Asked
 
         return self._judged(planned, Asked(self.data.tasks.get(planned.dataset, "")))
 
@@ -612,7 +612,7 @@ class Run:
 
     def _tests_sharing_risk(self) -> dict[str, list[JudgedTest]]:
         """Returns, by model, what its planned tests will be judged by: they share the risk of the rules on it."""
-        from pytest_vlmrobust.evaluation.judge.measurements import Asked
+        from pytest_vlmrobust.evaluation.judge.context import Asked
 
         tasks, plan = self.data.tasks, self.selection.plan
         names = dict.fromkeys(planned.dataset for planned in plan)

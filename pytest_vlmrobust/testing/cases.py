@@ -32,7 +32,7 @@ of powers of two."""
 _PICKS = 2**16
 _MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, Needs.BASELINE_BY_SETTING, *COMPANIONS}
 _WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
-_WRONG_WHEN_PERFECT = {Needs.NO_IMAGE, Needs.FLOORS, Needs.REFERENCE_BY_SETTING, Needs.PLACEBO_PATCHES}
+_WRONG_WHEN_PERFECT = {Needs.NO_IMAGE, Needs.FLOORS, Needs.REFERENCE_BY_SETTING}
 _FOLLOWERS = {Needs.PERTURBED, Needs.BASELINE, Needs.BASELINE_CLEAN}
 
 
@@ -234,7 +234,7 @@ def _unchanged(need: Needs, value: Any, clean: Any) -> Any:
         return {setting: clean.copy() for setting in value}
     if need is Needs.ACCURACIES:
         return [float(np.mean(clean))] * len(value)
-    if need in {Needs.PATCHES, Needs.RUNGS, Needs.PATCHES_AGAIN, Needs.WHOLE_ATTEMPTS}:
+    if need in {Needs.PATCHES, Needs.RUNGS, Needs.WHOLE_ATTEMPTS}:
         return np.repeat(np.asarray(clean)[:, None], value.shape[1], axis=1)
     return value
 
@@ -390,18 +390,11 @@ def _given(
         given["baseline_by_setting"] = {name: scores(samples) for name in ("clean", *names)}
     for field in sorted({_WITHOUT_LOOKING[need] for need in needs if need in _WITHOUT_LOOKING}):
         given[field] = scores(samples) / 2.0
-    for need, field in _BY_PATCHES.items():
-        if need in needs:
-            given[field] = {_OF_PATCHES: scores(samples, PATCHES)}
-    if Needs.PLACEBO_PATCHES in needs:
-        given["placebo_patches_by_setting"] = {_OF_PATCHES: scores(samples, PATCHES) * scores(samples)[:, None]}
+    if Needs.PATCHES in needs:
+        given["patches_by_setting"] = {_OF_PATCHES: scores(samples, PATCHES)}
     if Needs.WHOLE_ATTEMPTS in needs:
         given["whole_attempts"] = scores(samples, PATCHES)
     return given
 
 
 _WITHOUT_LOOKING = {Needs.PATCHES: "chances", Needs.CHANCES: "chances", Needs.FLOORS: "floors"}
-_BY_PATCHES = {
-    Needs.PATCHES: "patches_by_setting",
-    Needs.PATCHES_AGAIN: "patches_again_by_setting",
-}

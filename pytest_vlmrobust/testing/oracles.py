@@ -176,28 +176,9 @@ def pcri_excess(whole: Row, patches: Rows, chances: Row) -> Number:
     return None if index is None or neutral is None else index - neutral
 
 
-def pcri_split(whole: Row, patches: Rows, patches_again: Rows) -> Number:
-    """Returns the index with patches chosen in one pass and judged in the other, both ways."""
-
-    def judged(chooser: Row, other: Row) -> Fraction:
-        return mean([score for choice, score in zip(chooser, other, strict=True) if choice == max(chooser)])
-
-    pairs = zip(patches, patches_again, strict=True)
-    return _index([(judged(one, two) + judged(two, one)) / 2 for one, two in pairs], whole)
-
-
 def pcri_matched(whole: Row, patches: Rows, whole_attempts: Rows) -> Number:  # noqa: ARG001  the first attempt is among them
     """Returns 1 - best of the patches / best of as many attempts at the whole image."""
     return _index([max(views) for views in patches], [max(attempts) for attempts in whole_attempts])
-
-
-def pcri_placebo(whole: Row, patches: Rows, no_image: Row, placebo_patches: Rows) -> Number:
-    """Returns 1 - s_m / s_1, skills above what is scored without this image."""
-    luck_of_patches, luck_of_one = mean([max(views) for views in placebo_patches]), mean(no_image)
-    if luck_of_patches == 1 or luck_of_one == 1 or mean(whole) <= luck_of_one:
-        return None
-    of_patches = (mean([max(views) for views in patches]) - luck_of_patches) / (1 - luck_of_patches)
-    return 1 - of_patches / ((mean(whole) - luck_of_one) / (1 - luck_of_one))
 
 
 def gap(scores: Row, labels: Sequence[Hashable]) -> Number:
@@ -348,8 +329,6 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "pcri": pcri,
     "pcri_excess": pcri_excess,
     "pcri_matched": pcri_matched,
-    "pcri_placebo": pcri_placebo,
-    "pcri_split": pcri_split,
     "position_gap": gap,
     "rci": pcri,
     "relative_continuous_error": relative_continuous_error,

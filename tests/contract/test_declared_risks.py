@@ -23,7 +23,7 @@ CERTAIN = 1e-4
 WORLDS = ("graded", "rare 1 %", "spread", "identical", "flat", "zigzag", "POPE", "family", "pointing", "fixation")
 """Each metric is judged in the first of these worlds that measures it."""
 RATIOS = ["mean_relative_corruption_error", "split_transfer_retention", "mean_corruption_error"]
-CLUSTERED = {"spread": ["clean_accuracy", "mean_drop", "harmful_flip_rate"], "local": ["pcri", "pcri_placebo"]}
+CLUSTERED = {"spread": ["clean_accuracy", "mean_drop", "harmful_flip_rate"], "local": ["pcri", "pcri_matched"]}
 BY_VALUE = {
     *("resolution_correlation", "resolution_noise_floor", "tail_share", "mean_severity_violation", "mean_severity_correlation"),
 }

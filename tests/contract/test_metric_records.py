@@ -16,7 +16,7 @@ from pytest_vlmrobust.testing.cases import MOST_SAMPLES, Case, Maker, _argument
 from pytest_vlmrobust.testing.oracles import ORACLES
 
 every_metric = pytest.mark.parametrize("name", names())
-UNKNOWN_WHEN_UNCHANGED = {"pcri_excess", "pcri_placebo", "resolution_accuracy"}
+UNKNOWN_WHEN_UNCHANGED = {"pcri_excess", "resolution_accuracy"}
 """Where nothing changes a score, their value still depends on how good scores are: an accuracy, or what is left without luck."""
 
 

@@ -41,8 +41,6 @@ def _table(seed: int, *, graded: bool = False, clustered: bool = False, n: int =
         people=["f", "m", "m", "f"] * (n // 4),
         chance=0.25,
         floors=scores(n, rate=0.4),
-        patches_again_by_setting={"patches:2": scores(n, 4, rate=0.5)},
-        placebo_patches_by_setting={"patches:2": scores(n, 4, rate=0.3)},
         whole_attempts=scores(n, 4, rate=0.8),
         baseline_by_setting={name: scores(n, rate=0.7) for name in ("clean", *SETTINGS, *RESOLUTIONS)},
         unhinted_by_setting={name: scores(n, rate=0.6) for name in SETTINGS + RESOLUTIONS},

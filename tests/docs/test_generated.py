@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vlmrobust import metrics
+from pytest_vlmrobust.evaluation.judge.measurements import quantities
 from pytest_vlmrobust.testing import CHECKS
 
 from .conftest import ROOT
@@ -67,9 +67,7 @@ def test_tables_are_whole(generate: Any) -> None:
 
 def test_every_metric_has_a_section_with_its_formula_and_its_facts(generate: Any) -> None:
     _, *sections = re.split(r"^### ", generate.metrics_in_full(), flags=re.MULTILINE)
-    assert sorted(section.partition("\n")[0].strip("`") for section in sections) == sorted(
-        [*metrics.names(), *metrics.FAMILY_METRICS]
-    )
+    assert sorted(section.partition("\n")[0].strip("`") for section in sections) == sorted(quantities())
     for section in sections:
         assert re.search(r"^    \S", section, flags=re.MULTILINE), section
         titles = re.findall(r"^- \*([\w ]+)\*: \S", section, flags=re.MULTILINE)

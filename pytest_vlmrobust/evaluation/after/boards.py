@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """The scores of all models on one data set."""
+    """The scores of all models on one dataset."""
 
     dataset: str
     table: SideBySide
@@ -90,7 +90,7 @@ class _Found:
 
 
 def boards(parts: Sequence[Part], request: Request) -> tuple[Board, ...]:
-    """Returns the board over all data sets, where there are several, and that of each one."""
+    """Returns the board over all datasets, where there are several, and that of each one."""
     found = [_found(part, request) for part in parts]
     every = [_over_all(found, request), *found] if len(found) > 1 else found
     return tuple(_board(one, request) for one in every)
@@ -152,7 +152,7 @@ def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:
 
 
 def _over_all(found: Sequence[_Found], request: Request) -> _Found:
-    """Returns the plain mean over data sets: each counts once, however many samples it has."""
+    """Returns the plain mean over datasets: each counts once, however many samples it has."""
     known = [name for name in QUANTITIES if all(name in one.contests for one in found)]
     lacking = {
         name: next(f"{one.dataset}: {one.lacking[name]}" for one in found if name in one.lacking)

@@ -32,14 +32,14 @@ class DocketTest:
 
 @dataclass(frozen=True, slots=True)
 class StoredTasks:
-    """Which data sets were made of collections, and what was asked in each."""
+    """Which datasets were made of collections, and what was asked in each."""
 
     tasks: Mapping[str, str]
     lacks: Mapping[str, str] = field(default_factory=dict)
     """Of those of which nothing was asked, why."""
 
     def unhinted(self, name: str) -> str:
-        """Returns the data set that asks the same as ``name`` and tells nothing.
+        """Returns the dataset that asks the same as ``name`` and tells nothing.
 
         Raises:
             UsageError: there is none.
@@ -64,7 +64,7 @@ class Docket:
     reference: str | None = None
     tasks: Mapping[str, str] = field(default_factory=dict)
     lacking: Mapping[str, str] = field(default_factory=dict)
-    """Of data sets of which nothing is asked, what their collections lack."""
+    """Of datasets of which nothing is asked, what their collections lack."""
     baseline: bool = False
     """Whether cells are compared with an earlier run."""
     attempts: bool = False

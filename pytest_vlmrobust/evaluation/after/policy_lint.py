@@ -47,7 +47,7 @@ def lint(
     Args:
         policy: of one model.
         today: what waivers are dated against.
-        samples: how many independent samples a data set of the run has; then rules that these hardly decide are found too.
+        samples: how many independent samples a dataset of the run has; then rules that these hardly decide are found too.
         options: how many options its questions have, 2 for yes/no and infinite for open ones.
         clean: accuracy on its unchanged pictures. With these two, rules are found that no outcome could break there.
     """
@@ -270,7 +270,7 @@ def _could_need(rule: Rule, waiver: Waiver) -> bool:
 
 
 def _meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
-    """Whether a test of some model, data set and category may be in a scope."""
+    """Whether a test of some model, dataset and category may be in a scope."""
     excluded = unless is not None and not (unless.model or unless.dataset or unless.category) and unless.matches(test)
     return _of_settings(where).matches(test) and not excluded
 

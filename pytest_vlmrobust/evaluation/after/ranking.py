@@ -126,7 +126,7 @@ def _models(entries: Sequence[Entry]) -> list[_Model]:
 
 
 def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]], list[str]]:
-    """Returns the perturbed settings of each data set that all models were asked about, and what that leaves out.
+    """Returns the perturbed settings of each dataset that all models were asked about, and what that leaves out.
 
     Raises:
         UsageError: nothing is left.
@@ -153,7 +153,7 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
 
 
 def _said(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
-    """Returns which settings of a data set do not count because of whom, and which belong to another experiment."""
+    """Returns which settings of a dataset do not count because of whom, and which belong to another experiment."""
     others = [str(one) for one in lacking if not (_counts(one) or one == CLEAN)]
     missing = [f"{one} (not asked of {', '.join(names)})" for one, names in lacking.items() if names and str(one) not in others]
     said = {"": missing, "; sizes and patches are experiments of their own": others}
@@ -177,7 +177,7 @@ def _family(setting: Setting) -> str:
 
 
 def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], left_out: list[str]) -> Part:
-    """Returns the scores of all models on a data set, samples in the order of the first run."""
+    """Returns the scores of all models on a dataset, samples in the order of the first run."""
     from pytest_vlmrobust.metrics.side_by_side import SideBySide
 
     from .boards import Part

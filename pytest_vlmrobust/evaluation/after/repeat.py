@@ -88,12 +88,12 @@ def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -
 
 
 def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *, most: int, process: str = "") -> Repeatability:
-    """Asks again about a sample of what a run was told about a data set, and compares.
+    """Asks again about a sample of what a run was told about a dataset, and compares.
 
     Args:
         evaluator: of a run that asked the same; its batches were twice as large.
         evidence: the first answers.
-        about: model and data set, by their names in test ids.
+        about: model and dataset, by their names in test ids.
         most: how many answers to ask for again.
         process: what is said of the process that asks, where it is another one.
 
@@ -171,14 +171,14 @@ def repeat_run(
     most: int,
     process: str,
 ) -> list[Repeatability]:
-    """Asks again about each model and data set of a run; what could not be asked says why.
+    """Asks again about each model and dataset of a run; what could not be asked says why.
 
     Args:
         evaluator: of a run that asked the same.
         evidence: the first answers.
         rules: of the policy of each model.
         records: of the run.
-        most: how many answers of each model and data set to ask for again.
+        most: how many answers of each model and dataset to ask for again.
         process: what is said of the process that asks, where it is another one.
     """
     found = []
@@ -224,7 +224,7 @@ def not_compared(found: Sequence[Repeatability], rules: Sequence[Rule], records:
 
 
 def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> list[Rule]:
-    """Returns the rules that bound what was measured for a model on a whole data set.
+    """Returns the rules that bound what was measured for a model on a whole dataset.
 
     The noise on a category, which has fewer samples, is another one and not known: rules about categories are left out.
     """

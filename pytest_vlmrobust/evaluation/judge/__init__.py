@@ -1,1 +1,1 @@
-"""Judging: from the answers of a cell or a sweep to a Record with its verdict."""
+"""Judging: from the answers of a cell, a sweep or a family to a Record with its verdict."""

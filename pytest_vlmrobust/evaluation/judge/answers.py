@@ -1,4 +1,4 @@
-"""Measured: what judging asks of whoever has the answers: an evaluator, or the evidence of a run that is over."""
+"""Answers: what judging reads them from: the evaluator of a run, or the evidence of a run that is over."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Thumbnails(Protocol):
 
 
 class Questions(Protocol):
-    """What a run asks of its data sets."""
+    """What a run asks of its datasets."""
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples of a data set that the run asks about; the same object each time."""
+        """Returns the samples of a dataset that the run asks about; the same object each time."""
         ...
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns what tells their pictures from others, by sample id; those are missing that were not shown as they are.
+        """Returns the digests of their pictures by sample id; pictures that were not shown unchanged are missing.
 
         The same object each time, once none is missing.
         """
@@ -41,7 +41,7 @@ class Questions(Protocol):
 
 
 class Measured(Questions, Protocol):
-    """The answers and scores of cells, and what is known about the models and data sets that they are about."""
+    """The answers and scores of cells, and what is known about the models and datasets that they are about."""
 
     @property
     def models(self) -> Mapping[str, ModelRef]:
@@ -64,7 +64,7 @@ class Measured(Questions, Protocol):
         ...
 
     def corpus_metric(self, dataset: str) -> str:
-        """Returns the name of the metric that is reported for a data set as a whole."""
+        """Returns the name of the metric that is reported for a dataset as a whole."""
         ...
 
     def result(self, cell: Cell) -> CellResult:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import CLEAN, Cell, Setting
+from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
-from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity
@@ -22,7 +21,6 @@ from pytest_vlmrobust.store import Evidence, StoredCell, read_manifest
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
 from .answers import Questions
-from .measurements import baseline_metrics
 from .replay import Rescored, scored_again
 
 if TYPE_CHECKING:
@@ -40,9 +38,9 @@ class Baseline:
 
     evidence: Evidence
     trusting: bool = False
-    """Whether a stored score that is another one when it is computed again is only kept in ``rescored``, and not refused."""
+    """Whether a stored score that differs when it is computed again is only kept in ``rescored``, and not refused."""
     rescored: list[Rescored] = field(default_factory=list)
-    """Answers whose stored score is another one."""
+    """Answers whose stored score differs when it is computed again."""
 
     def __post_init__(self) -> None:
         self._cells = set(self.evidence.cells())
@@ -68,10 +66,10 @@ class Baseline:
                 f"{str(run)!r} holds no predictions.sqlite: expected the directory of a run, .vlmrobust/runs/RUN, or one that "
                 "--vlm-report wrote"
             )
-        found = cls(Evidence.open(run, read_only=True), trusting)
-        if not found._cells:
+        baseline = cls(Evidence.open(run, read_only=True), trusting)
+        if not baseline._cells:
             raise UsageError(f"{str(run)!r}: the run measured nothing that could be compared with")
-        return found
+        return baseline
 
     def model(self, name: str) -> str:
         """Returns the model of the earlier run that ``name`` is compared with: the one called so, else the only one.
@@ -90,7 +88,7 @@ class Baseline:
 
     def measured(self, cell: Cell) -> bool:
         """Whether the earlier run has answers of this cell."""
-        return self._then(cell) in self._cells
+        return self._earlier_cell(cell) in self._cells
 
     @cached_property
     def seed(self) -> int | None:
@@ -103,16 +101,16 @@ class Baseline:
         if not (directory / MANIFEST).is_file():
             return None
         settings = read_manifest(directory).get("settings")
-        found = settings.get("vlm_seed") if isinstance(settings, dict) else None
-        return found if isinstance(found, int) else None
+        seed = settings.get("vlm_seed") if isinstance(settings, dict) else None
+        return seed if isinstance(seed, int) else None
 
     @property
     def without_pictures(self) -> tuple[str, ...]:
-        """The data sets of which the earlier run does not say what pictures it showed: an older release, or no clean cell."""
-        return tuple(name for name, found in self._pictures.items() if not found)
+        """The datasets of which the earlier run does not say what pictures it showed: an older release, or no clean cell."""
+        return tuple(name for name, digests in self._pictures.items() if not digests)
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns what the earlier run asked of a data set.
+        """Returns what the earlier run asked of a dataset.
 
         Raises:
             StoreError: it asked nothing of it, or it cannot be read.
@@ -139,7 +137,7 @@ class Baseline:
         import numpy as np
 
         places = self._places(cell.dataset, now)
-        best = self.own_scores(self._then(cell))
+        best = self.own_scores(self._earlier_cell(cell))
         return np.array([best[place] for place in places], float)
 
     def own_scores(self, cell: Cell) -> list[float]:
@@ -171,7 +169,7 @@ class Baseline:
         """
         if seed is None or self.seed is None or seed == self.seed:
             return
-        drawn = sorted({str(one.setting) for one in cells if depends_on_seed(one.setting) and self.measured(one)})
+        drawn = sorted({str(cell.setting) for cell in cells if depends_on_seed(cell.setting) and self.measured(cell)})
         if drawn:
             raise DatasetError(
                 f"the baseline {str(self.evidence.path.parent)!r} was made with --vlm-seed={self.seed}, and this run has "
@@ -190,11 +188,11 @@ class Baseline:
             "the file was changed, or a release that scores otherwise wrote it. Run the earlier model anew, and compare with that"
         )
 
-    def _then(self, cell: Cell) -> Cell:
+    def _earlier_cell(self, cell: Cell) -> Cell:
         return Cell(self.model(cell.model), cell.dataset, cell.setting)
 
     def _places(self, dataset: str, now: Questions) -> tuple[int, ...]:
-        """Returns where the earlier run has each sample of now; looked up once for as long as these stay the same objects."""
+        """Returns the place in the earlier run of each sample of now, looked up once while these stay the same objects."""
         samples, pictures = now.samples(dataset), now.pictures(dataset)
         paired = self._paired.get(dataset)
         if paired is None or paired.samples is not samples or paired.pictures is not pictures:
@@ -205,7 +203,7 @@ class Baseline:
         return paired.places
 
     def _check_same(self, dataset: str, samples: Sequence[Sample], pictures: Mapping[str, PictureDigests]) -> None:
-        """Refuses pairs that are none: other ids, or another question, answer or picture under the same id."""
+        """Refuses samples that do not pair: other ids, or another question, answer or picture under the same id."""
         before, after = ({sample.id: sample.asked for sample in each} for each in (self.samples(dataset), samples))
         shown = self.pictures(dataset)
         common = before.keys() & after.keys()
@@ -217,12 +215,12 @@ class Baseline:
                 name for name in common & shown.keys() & pictures.keys() if not shown[name].same_as(pictures[name])
             },
         }
-        said = [f"{len(ids)} {what} ({_some(ids)})" for what, ids in differ.items() if ids]
-        if said:
+        differences = [f"{len(ids)} {what} ({_some(ids)})" for what, ids in differ.items() if ids]
+        if differences:
             raise DatasetError(
-                f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(said)}. Expected the "
-                "same samples in both runs: the same data set with the same pictures, and the same --vlm-sample. Where questions "
-                "or pictures were changed on purpose, run the earlier model on them and compare with that run"
+                f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(differences)}. "
+                "Expected the same samples in both runs: the same data set with the same pictures, and the same --vlm-sample. "
+                "Where questions or pictures were changed on purpose, run the earlier model on them and compare with that run"
             )
 
 
@@ -233,27 +231,6 @@ class _Pairing:
     samples: Sequence[Sample]
     pictures: Mapping[str, PictureDigests]
     places: tuple[int, ...]
-
-
-def baseline_estimates(
-    baseline: Baseline, cell: Cell, table: ScoreTable, now: Questions, confidence: float
-) -> list[tuple[str, Estimate]]:
-    """Returns what a cell lost since the baseline, paired by sample; not applicable where the baseline did not measure it.
-
-    Raises:
-        DatasetError: the baseline asked other samples, or about other pictures.
-    """
-    clean = Cell(cell.model, cell.dataset, CLEAN)
-    lacking = [one for one in (cell, clean) if not baseline.measured(one)]
-    if lacking:
-        reason = f"the baseline did not measure {lacking[0].dataset} under {lacking[0].setting}"
-        return [(name, Estimate(float("nan"), 0, valid=False, reason=reason)) for name in baseline_metrics(cell.setting)]
-    scores = {str(one.setting): baseline.scores(one, now) for one in (clean, cell)}
-    paired = replace(table, baseline_by_setting=scores)
-    return [
-        (name, metrics.estimate(name, paired, setting=str(cell.setting), confidence=confidence))
-        for name in baseline_metrics(cell.setting)
-    ]
 
 
 def baseline_scores(baseline: Baseline, model: str, dataset: str, now: Questions, table: ScoreTable) -> dict[str, Any]:

@@ -47,7 +47,7 @@ _SUMMARIES = {"summary metrics": is_summary, "visual_gain": shows_looking}
 
 
 def asks_for_all_samples(policies: Iterable[Policy]) -> bool:
-    """Whether a policy asks for all the samples of a data set, as a release does and a smoke test does not."""
+    """Whether a policy asks for all the samples of a dataset, as a release does and a smoke test does not."""
     return any(policy.coverage.share >= 1.0 for policy in policies)
 
 
@@ -69,9 +69,9 @@ class Conditions:
     has_baseline: bool
     """Whether an earlier run was named."""
     without_pictures: Sequence[str] = ()
-    """The data sets of which the earlier run does not say which pictures it showed."""
+    """The datasets of which the earlier run does not say which pictures it showed."""
     samples_asked: Callable[[], Mapping[str, tuple[int, int]]] = dict
-    """Returns, of data sets of which only some samples were asked, how many, and how many there are."""
+    """Returns, of datasets of which only some samples were asked, how many, and how many there are."""
     categories: Callable[[], Iterable[str]] = tuple
     """Returns the categories of the samples of the run; only called for a rule about one."""
 
@@ -254,10 +254,10 @@ def refuse_unknown_scopes(
         plan: what the tests are about.
         tests: what they will be judged by.
         models: of the run, by their names in test ids.
-        datasets: all data sets that the run could ask from, likewise.
+        datasets: all datasets that the run could ask from, likewise.
 
     Raises:
-        PolicyError: a scope names what nothing can ever match, or nearly what a model or a data set of the run is called.
+        PolicyError: a scope names what nothing can ever match, or nearly what a model or a dataset of the run is called.
     """
     known = KnownNames.of(tests)
     present = {"model": {*models, *(one.model for one in plan)}, "dataset": {one.dataset for one in plan}}
@@ -280,7 +280,7 @@ def _scopes(policy: Policy) -> Iterator[tuple[Scope, str]]:
 
 
 def _refuse_misspelt(scope: Scope, effect: str, present: Mapping[str, set[str]], elsewhere: Mapping[str, set[str]]) -> None:
-    """Looks whether a scope is meant for a model or a data set of the run that it misspells.
+    """Looks whether a scope is meant for a model or a dataset of the run that it misspells.
 
     Raises:
         PolicyError: it is. Other names that the run lacks may be about what it leaves out: policies are shared.

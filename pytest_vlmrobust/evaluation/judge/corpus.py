@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
@@ -21,8 +21,8 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.metrics.validity import whole_is_above_chance
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
 
-from .answers import Measured, chances
-from .floor import floor
+from .answers import chances
+from .context import CellScores, floors, groups_of
 
 # Intervals of corpus metrics: of a value, and of what is computed from two values over the same samples.
 #
@@ -115,7 +115,10 @@ def _cut(bounds: Bounds, smallest: float, largest: float) -> Bounds:
     return cut
 
 
-# Whole: the number that a benchmark publishes, where it is no mean of scores: F1, CIDEr, accuracies over groups of questions.
+# Estimates: the number that a benchmark publishes, of a cell, and what is computed from it.
+#
+# Of several views the best one of each sample is taken, the first of equals; where an answer is missing, which one that is is
+# unknown. Parts have no interval, nor has a metric of which the sums that it is a function of are not known.
 
 
 CORPUS_SCORE = "corpus_score"
@@ -125,62 +128,51 @@ MEAN = "accuracy"
 """The corpus metric that is a mean of scores: the metrics of cells say it already."""
 
 
-def whole_estimates(measured: Measured, cell: Cell, result: CellResult, confidence: float = 0.90) -> list[tuple[str, Estimate]]:
-    """Returns what the data set's own metric says of a cell: its value and parts, the drop from clean, and for patches PCRI.
+def score_estimate(scores: CellScores) -> Estimate:
+    """Estimates the dataset's own metric of a cell."""
+    own = _corpus_value(scores, scores.result)
+    bounds = bounds_of_value(own.sums, scores.samples) if own.sums else None
+    return own.estimate(own.score.value, bounds, scores.confidence)
 
-    Nothing where that metric is a mean of scores. Of several views the best one of each sample is taken, the first of equals;
-    where an answer is missing, which one that is is unknown. Parts have no interval, nor has a metric of which the sums that it
-    is a function of are not known.
-    """
-    name = measured.corpus_metric(cell.dataset)
-    if name == MEAN:
-        return []
-    own = _Whole.of(name, result)
-    bounds = bounds_of_value(own.sums, result.samples) if own.sums else None
-    found = [(CORPUS_SCORE, own.estimate(own.score.value, bounds, confidence))]
-    found += [(f"{CORPUS_SCORE}.{part}", own.estimate(value, None, confidence)) for part, value in own.score.parts.items()]
-    if cell.setting in (CLEAN, NO_IMAGE):
-        return found
-    clean = _Whole.of(name, measured.result(Cell(cell.model, cell.dataset, CLEAN)))
-    bounds = bounds_of_drop(clean.sums, own.sums, result.samples) if clean.sums and own.sums else None
-    found.append((CORPUS_DROP, own.estimate(clean.score.value - own.score.value, bounds, confidence)))
-    if result.views > 1:
-        ratio = 1.0 - own.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
-        bounds = bounds_of_index(clean.sums, own.sums, result.samples) if clean.sums and own.sums else None
-        index = own.estimate(ratio, bounds, confidence)
-        unfit = _unfit(measured.result(Cell(cell.model, cell.dataset, CLEAN)))
-        found.append((CORPUS_PCRI, Estimate(math.nan, index.n, valid=False, reason=unfit) if unfit else index))
-    return found
+
+def part_estimates(scores: CellScores) -> dict[str, Estimate]:
+    """Returns the numbers that the dataset's own metric consists of, such as precision and recall, by full name."""
+    own = _corpus_value(scores, scores.result)
+    return {f"{CORPUS_SCORE}.{part}": own.estimate(value, None, scores.confidence) for part, value in own.score.parts.items()}
+
+
+def drop_estimate(scores: CellScores) -> Estimate:
+    """Estimates what the dataset's own metric loses from clean pictures to the setting of a cell."""
+    clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
+    bounds = bounds_of_drop(clean.sums, own.sums, scores.samples) if clean.sums and own.sums else None
+    return own.estimate(clean.score.value - own.score.value, bounds, scores.confidence)
+
+
+def index_estimate(scores: CellScores) -> Estimate:
+    """Estimates one less the ratio of the dataset's own metric of the best patches to that of whole pictures."""
+    clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
+    if unfit := _unfit(scores.clean):
+        return Estimate(math.nan, own.score.n, valid=False, reason=unfit)
+    ratio = 1.0 - own.score.value / clean.score.value if clean.score.value > 0.0 else math.nan
+    bounds = bounds_of_index(clean.sums, own.sums, scores.samples) if clean.sums and own.sums else None
+    return own.estimate(ratio, bounds, scores.confidence)
 
 
 def _unfit(clean: CellResult) -> str:
     """Returns why the whole pictures are no basis for PCRI, by the rule for means of scores; an empty string if they are one."""
     kept = [number for number, value in enumerate(clean.values) if math.isfinite(value)]
     samples = [clean.samples[number] for number in kept]
-    groups = [sample.group or sample.id for sample in samples]
-    unseen = floor(samples)
-    table = ScoreTable(
-        clean=clean.values[kept], groups=groups, chances=chances(samples), floors=unseen.scores, floor_note=unseen.note
-    )
+    table = ScoreTable(clean=clean.values[kept], groups=groups_of(samples), chances=chances(samples), **floors(samples))
     return whole_is_above_chance(table, None) if kept else ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _CorpusValue:
     """The corpus metric of one cell, and the sums that it is a function of, where they are known."""
 
     name: str
     score: CorpusScore
     sums: Sums | None
-
-    @classmethod
-    def of(cls, name: str, result: CellResult) -> _Whole:
-        if result.views > 1 and result.count("error"):
-            failed = result.count("error")
-            return cls(name, CorpusScore(math.nan, {}, len(result.scores) - failed, failed), None)
-        predictions, scores = _answers(result)
-        chosen = result.samples, predictions, scores
-        return cls(name, corpus_score(name, *chosen), corpus_sums(name, *chosen))
 
     def estimate(self, value: float, bounds: Bounds | None, confidence: float) -> Estimate:
         missing = f"; {quantity(self.score.n_failed, 'inference')} failed" if self.score.n_failed else ""
@@ -190,6 +182,19 @@ class _Whole:
         low, high = bounds(confidence)
         known = math.nan if math.isnan(low) else confidence
         return Estimate(value, self.score.n, low, high, known, reason=reason, at=bounds)
+
+
+def _corpus_value(scores: CellScores, result: CellResult) -> _CorpusValue:
+    return _value_of(scores.measured.corpus_metric(scores.cell.dataset), result)
+
+
+@lru_cache(maxsize=2)  # several quantities of a cell read it, and that of the clean pictures
+def _value_of(name: str, result: CellResult) -> _CorpusValue:
+    if result.views > 1 and result.count("error"):
+        failed = result.count("error")
+        return _CorpusValue(name, CorpusScore(math.nan, {}, len(result.scores) - failed, failed), None)
+    chosen = result.samples, *_answers(result)
+    return _CorpusValue(name, corpus_score(name, *chosen), corpus_sums(name, *chosen))
 
 
 def _answers(result: CellResult) -> tuple[tuple[Prediction, ...], tuple[Score, ...]]:

@@ -47,11 +47,11 @@ def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
     Raises:
         UsageError: a family of several sizes is called like one of the models.
     """
-    found: dict[str, dict[float, str]] = {}
+    by_family: dict[str, dict[float, str]] = {}
     for name, ref in models.items():
         if ref.family and ref.parameters_billion is not None:
-            found.setdefault(_called(ref), {}).setdefault(ref.parameters_billion, name)
-    sized = {family: sorted(by_size.items()) for family, by_size in found.items() if len(by_size) > 1}
+            by_family.setdefault(_called(ref), {}).setdefault(ref.parameters_billion, name)
+    sized = {family: sorted(by_size.items()) for family, by_size in by_family.items() if len(by_size) > 1}
     if alike := [family for family in sized if family in models]:
         raise UsageError(f"the family {alike[0]!r} is called like a model of the run: rename one of them in the models file")
     return {
@@ -90,7 +90,7 @@ def _called(ref: ModelRef) -> str:
     return ref.family if ref.prompt_mode == DIRECT else f"{ref.family}-{ref.prompt_mode}"
 
 
-# Strata: the curve over resolutions for each category of questions and each of its sub-tasks, and the mean over categories.
+# Strata: the curve over resolutions, of each category of questions, of each of its sub-tasks, and of the mean over categories.
 #
 # Res-Bench's overall curve is the mean of the curves of its capability dimensions (categories), each counting the same
 # however many questions it has: the macro mean.
@@ -111,12 +111,12 @@ def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
 
     categories = [sample.category for sample in samples]
     subtasks = [f"{one.category}/{one.keys[SUB_TASK]}" if one.keys.get(SUB_TASK) else "" for one in samples]
-    found: dict[str, NDArray[np.bool_]] = {}
+    members: dict[str, NDArray[np.bool_]] = {}
     for names in (categories, subtasks):
         known = sorted(set(names) - {""})
         if len(known) > 1:
-            found |= {name: np.array([other == name for other in names]) for name in known}
-    return found
+            members |= {name: np.array([other == name for other in names]) for name in known}
+    return members
 
 
 def estimates_by_stratum(

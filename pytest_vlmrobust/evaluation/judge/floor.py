@@ -39,7 +39,7 @@ class Floor:
     note: str
 
 
-class _Asked:
+class _SampleKey:
     """Samples as a key: the same objects are the same questions."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
@@ -50,7 +50,7 @@ class _Asked:
         return hash(self._ids)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Asked) and self._ids == other._ids
+        return isinstance(other, _SampleKey) and self._ids == other._ids
 
 
 def floor(samples: Sequence[Sample]) -> Floor:
@@ -59,27 +59,27 @@ def floor(samples: Sequence[Sample]) -> Floor:
     The answers that are tried: the commonest letter, and the commonest text of the right option; the commonest of yes and no; the
     commonest accepted answer to open questions, where two samples or more accept it, which scores what their scorer gives it.
     """
-    return _floor(_Asked(samples))
+    return _floor(_SampleKey(samples))
 
 
 @lru_cache(maxsize=_DATASETS)
-def _floor(asked: _Asked) -> Floor:
+def _floor(key: _SampleKey) -> Floor:
     import numpy as np
 
-    samples = asked.samples
+    samples = key.samples
     scores = np.array([sample.chance for sample in samples], float)
     tasks = np.array([sample.task for sample in samples], dtype=object)
-    said = []
+    notes = []
     for task in dict.fromkeys(sample.task for sample in samples):
         rows = np.flatnonzero(tasks == task)
         own = [samples[row] for row in rows.tolist()]
-        found = unseeing(scores[rows], _answers(task, own))
-        scores[rows] = found.scores
-        if found.answer:
+        best = unseeing(scores[rows], _answers(task, own))
+        scores[rows] = best.scores
+        if best.answer:
             noun = _NOUNS.get(task, task)
-            said.append(f"always {found.answer} gets {percent(float(found.scores.mean()))} of {len(own)} {noun} questions")
+            notes.append(f"always {best.answer} gets {percent(float(best.scores.mean()))} of {len(own)} {noun} questions")
     scores.flags.writeable = False
-    return Floor(scores, "; ".join(said))
+    return Floor(scores, "; ".join(notes))
 
 
 def _answers(task: str, samples: Sequence[Sample]) -> dict[str, NDArray[np.float64]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -20,50 +21,43 @@ from pytest_vlmrobust.core.cell import (
     Setting,
     SweepMetric,
 )
-from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure, Record
-from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import on_one_line
+from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.data import TaskData
 from pytest_vlmrobust.evaluation.run.evidence import examples
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, collapsed_rungs, received, same_pictures
 from pytest_vlmrobust.evaluation.run.results import (
     CellResult,
-    best_is_enough,
     positions,
     reads_blind,
     said_of_guesses,
     savings,
-    undefined,
 )
 from pytest_vlmrobust.metrics.completeness import arrays_read
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import observatory
-from .answers import Measured, chances, score_table
-from .baseline import Baseline, baseline_estimates, baseline_scores, changed, not_compared
-from .corpus import whole_estimates
-from .families import MACRO, SUITE, Family, estimates_by_stratum, macro_estimate, rows_of, twin
-from .floor import floor
-from .measurements import (
-    LABEL_PRESERVING_DROP,
+from .answers import Measured, score_table
+from .baseline import Baseline, baseline_scores, changed, not_compared
+from .budgets import blind_unparsed, budget_measures
+from .context import (
     Asked,
-    bands,
-    blind_unparsed,
-    budget_measures,
-    by_category,
-    cell_metrics,
-    decisive,
+    CellScores,
+    FamilyScores,
+    PlannedTest,
+    SweepScores,
     family_and_level,
-    gain_estimates,
-    judged_tests,
-    label_preserving,
-    noted,
-    unreadable_estimates,
+    floors,
+    groups_of,
+    labels,
 )
-from .required_cells import WITHOUT_SETTINGS, attempts_of, told_apart
+from .families import SUITE, Family, estimates_by_stratum, twin
+from .measurements import applying, estimate_all, judged_test, judged_tests
+from .required_cells import WITHOUT_SETTINGS, attempts_note, attempts_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +80,7 @@ class Judge:
     reference: str | None = None
     confidence: float = 0.90
     data: TaskData | None = None
-    """Which data sets tasks make of collections, where the run has any."""
+    """Which datasets tasks make of collections, where the run has any."""
     families: Mapping[str, Family] = field(default_factory=dict)
     baseline: Baseline | None = None
     """An earlier run that cells are compared with."""
@@ -104,16 +98,12 @@ class Judge:
         about: dict[str, Any] = {"test": "cell", "setting": str(cell.setting), "family": family, "level": level}
         refusal = self._not_shown(cell.model, cell.dataset)
         if self._lacking(cell.dataset) or (refusal and cell.setting not in (CLEAN, NO_IMAGE)):
-            estimate = Estimate(float("nan"), 0, valid=False, reason=refusal)
-            asked = Asked.of(self.evaluator, cell.dataset, self._tasks.get(cell.dataset, ""))
-            named = judged_tests(cell, asked, baseline=self.baseline is not None)
-            measures = [self._measure(cell.model, test, estimate) for test in named] + self._baseline_failures(cell)
-            return self._record(cell, measures, (), before, not_asked=refusal, **about)
-        result = self.evaluator.result(cell)
-        attempts = self._attempts(cell)
-        measures = self._measures(cell, result, family, level)
-        budgets, answered = self.policies[cell.model].budgets, [result, *attempts]
-        measures += [*budget_measures(budgets, answered, excused=refusal), *blind_unparsed(result)]
+            return self._record(cell, self._refused(cell, refusal), (), before, not_asked=refusal, **about)
+        scores = self._cell_scores(cell)
+        result, attempts = scores.result, [] if scores.tried is None else [scores.tried]
+        measures = [*self._judged(scores.test, estimate_all(scores.test, scores)), *self._by_category(scores)]
+        measures += budget_measures(self.policies[cell.model].budgets, [result, *attempts], excused=refusal)
+        measures += blind_unparsed(result)
         since = changed(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
         return self._record(
             cell,
@@ -124,19 +114,19 @@ class Judge:
             fixed=since.fixed if since else (),
             n=result.n_requested - result.count("error"),
             seconds=result.seconds,
-            categories=by_category(result),
-            worst=self._newly_wrong(cell, result),
+            categories=mean_by_category(result),
+            worst=_newly_wrong(scores),
             positions=positions(result),
             received=received(result) if LADDER_FAMILY in family.split("+") else "",
             notes=(
-                *noted(result),
-                *bands(measures, cell.setting),
+                *undone_steps(result),
+                *rci_bands(measures, cell.setting),
                 *savings(result),
-                *(told_apart(one) for one in attempts),
+                *(attempts_note(tried) for tried in attempts),
                 *self._task_notes(result),
                 *self._guess_notes(cell, measures),
             ),
-            examples=examples(self._clean(cell), result, self.evaluator.album),
+            examples=examples(scores.clean, result, self.evaluator.album),
             **about,
         )
 
@@ -157,20 +147,23 @@ class Judge:
         if refusal:
             n = len(self.evaluator.samples(sweep.dataset))
             estimate, more = Estimate(float("nan"), n, valid=False, reason=refusal), []
-            said: tuple[str, ...] = ()
+            gaps: tuple[str, ...] = ()
             used: Sequence[Setting] = (CLEAN, NO_IMAGE)
         else:
             table = self._sweep_table(sweep, needs, asked)
-            used = self._read(sweep, table, asked)
-            refusal = observatory.not_offered(sweep.metric, table) or self._flat(sweep, used)
-            estimate = metrics.estimate(sweep.metric, table, confidence=self.confidence)
+            used = self._settings_read(sweep, table, asked)
+            refusal = observatory.not_offered(sweep.metric, table) or self._why_flat(sweep, used)
+            scores = SweepScores(table, self.evaluator.samples(sweep.dataset), self.confidence)
+            test = PlannedTest(sweep, Asked(self._tasks.get(sweep.dataset, ""), samples=scores.samples))
+            estimates = estimate_all(test, scores)
+            estimate = estimates.pop(sweep.metric)
             unfit = refusal or not_compared(sweep.metric, table)
             estimate = dataclasses.replace(estimate, valid=False, reason=unfit) if unfit else estimate
-            more = [] if unfit else self._by_stratum(sweep, table)
-            said = observatory.compared(sweep.metric, table)
+            more = [] if unfit else [*self._judged(test, estimates), *self._by_stratum(test, scores)]
+            gaps = observatory.compared(sweep.metric, table)
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
         by_stratum = {one.category: one.value for one in more if one.category}
-        notes = (*collapsed_rungs(results), *said, *said_of_guesses(results))
+        notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
         return self._summary(
             "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
         )
@@ -189,18 +182,19 @@ class Judge:
         asked = observatory.BASELINES if all(refusals) else settings
         results = [[self.evaluator.result(Cell(name, about.dataset, s)) for s in asked] for name in family.members]
         every = [result for own in results for result in own]
-        groups = [sample.group or sample.id for sample in self.evaluator.samples(about.dataset)]
+        groups = groups_of(self.evaluator.samples(about.dataset))
         if all(refusals):
             refusal = f"no model of the family is shown to do the task, not even {family.largest}: {refusals[-1]}"
             nothing = Estimate(float("nan"), len(groups), valid=False, reason=refusal)
             return self._summary(FAMILY, about, nothing, every, before, not_asked=refusal)
         scores = observatory.means([[result.values for result in own] for own in results])
-        estimate = metrics.FAMILY_METRICS[about.metric].estimate(family.parameters, scores, groups, self.confidence)
-        said = (observatory.members_note(about, family, scores),)
-        return self._summary(FAMILY, about, estimate, every, before, notes=said)
+        test = PlannedTest(about, Asked(self._tasks.get(about.dataset, "")))
+        estimate = estimate_all(test, FamilyScores(family.parameters, scores, groups, self.confidence))[about.metric]
+        notes = (observatory.members_note(about, family, scores),)
+        return self._summary(FAMILY, about, estimate, every, before, notes=notes)
 
     def _unasked(self, test: str, about: SweepMetric | FamilyMetric, why: str) -> Record:
-        """Returns the record of a summary metric over a data set of which nothing is asked."""
+        """Returns the record of a summary metric over a dataset of which nothing is asked."""
         nothing = Estimate(float("nan"), 0, valid=False, reason=why)
         measure = self._measure(about.model, JudgedTest(about.model, about.dataset, about.metric, about.split), nothing)
         facts = {"test": test, "metric": about.metric, "split": about.split, "not_asked": why}
@@ -256,19 +250,43 @@ class Judge:
     def _counts(self) -> tuple[int, int]:
         return self.evaluator.inferred, self.evaluator.recalled
 
-    def _measures(self, cell: Cell, result: CellResult, family: str, level: str) -> list[Measure]:
-        table = self._cell_table(cell, result)
-        estimates = [
-            *self._cell_estimates(cell, table, result.samples),
-            *whole_estimates(self.evaluator, cell, result, self.confidence),
-            *gain_estimates(self.evaluator, result, self.confidence),
-            *unreadable_estimates(self._clean(cell), result, self.confidence),
-            *(observatory.extra_estimates(result) if self._is_task(cell.dataset) else ()),
-            *(baseline_estimates(self.baseline, cell, table, self.evaluator, self.confidence) if self.baseline else ()),
-        ]
-        tests = [JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level) for name, _ in estimates]
-        measures = [self._measure(cell.model, test, estimate) for test, (_, estimate) in zip(tests, estimates, strict=True)]
-        return measures + self._category_measures(cell, table, result, family, level)
+    def _cell_scores(self, cell: Cell) -> CellScores:
+        """Returns the scores of a cell, and of the attempts that it is compared with where any are asked for."""
+        result = self.evaluator.result(cell)
+        task = self._tasks.get(cell.dataset, "")
+        tried = None if task else attempts_of(cell, self.policies[cell.model], always=self.attempts)
+        attempts = None if tried is None else self.evaluator.result(tried)
+        asked = Asked(task, self.evaluator.corpus_metric(cell.dataset), result.samples)
+        test = PlannedTest(cell, asked, baseline=self.baseline is not None, attempts=attempts is not None)
+        return CellScores(self.evaluator, test, result, self.confidence, attempts, self.baseline)
+
+    def _judged(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:
+        """Judges the estimates of a test."""
+        return [self._measure(test.planned.model, judged_test(test, name), estimate) for name, estimate in estimates.items()]
+
+    def _by_category(self, scores: CellScores) -> list[Measure]:
+        """Judges single categories of a cell where the policy has a rule about one."""
+        policy = self.policies[scores.cell.model]
+        ruled = any(rule.where.category for rule in policy.rules)
+        categories = sorted({sample.category for sample in scores.samples} - {""}) if ruled else []
+        measures = []
+        for category in categories:
+            part = scores.category(category)
+            for quantity in applying(part.test):
+                test = judged_test(part.test, quantity.name, category, len(categories))
+                if not quantity.by_category or not any(rule.applies(test) for rule in policy.rules):
+                    continue
+                if (estimate := quantity.estimate(part)) is not None:
+                    measure = self._measure(scores.cell.model, test, estimate)
+                    measures.append(dataclasses.replace(measure, category=category))
+        return measures
+
+    def _refused(self, cell: Cell, why: str) -> list[Measure]:
+        """Returns the measures of a cell of which nothing is asked, because the model is not shown to do its task."""
+        asked = Asked.of(self.evaluator, cell.dataset, self._tasks.get(cell.dataset, ""))
+        tests = judged_tests(cell, asked, baseline=self.baseline is not None)
+        estimate = Estimate(float("nan"), 0, valid=False, reason=why)
+        return [self._measure(cell.model, test, estimate) for test in tests] + self._baseline_failures(cell)
 
     @property
     def _tasks(self) -> Mapping[str, str]:
@@ -282,15 +300,15 @@ class Judge:
         return "" if self.data is None else self.data.lacking(dataset)
 
     def _not_shown(self, model: str, dataset: str) -> str:
-        """Returns why a model is not shown to do a task on the pictures as they are: then nothing is asked of changed ones."""
+        """Returns why a model is not shown to do a task on unchanged pictures; it is then not asked about changed ones."""
         if not self._is_task(dataset):
             return ""
         return self._lacking(dataset) or observatory.not_shown(self.evaluator, model, dataset)
 
     def _baseline_failures(self, cell: Cell) -> list[Measure]:
-        """Returns the broken budget of failed inferences on original pictures, or without any, on which what a task loses rests.
+        """Returns the broken budget of failed inferences on original pictures, or without any.
 
-        Nothing is said about the model then: to blame is whatever made its inferences fail.
+        Whether the model does the task is then unknown: its inferences failed.
         """
         settings = () if self._lacking(cell.dataset) else observatory.BASELINES
         for result in (self.evaluator.result(Cell(cell.model, cell.dataset, setting)) for setting in settings):
@@ -306,12 +324,12 @@ class Judge:
         return observatory.notes(model, self.evaluator.models[model].box_convention, result)
 
     def _guess_notes(self, cell: Cell, measures: Sequence[Measure]) -> tuple[str, ...]:
-        """Returns how many answers without the pictures are guesses, where something of a cell is compared with them."""
+        """Returns how many answers without the pictures count as guesses, where a measure of the cell compares with them."""
         if cell.setting != NO_IMAGE and not reads_blind([measure.metric for measure in measures]):
             return ()
         return said_of_guesses([self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE))])
 
-    def _read(self, sweep: SweepMetric, table: ScoreTable, asked: Sequence[Setting]) -> list[Setting]:
+    def _settings_read(self, sweep: SweepMetric, table: ScoreTable, asked: Sequence[Setting]) -> list[Setting]:
         """Returns the settings under which a model gave the answers that a summary metric of it is computed from."""
         metric = metrics.get(sweep.metric)
         read = set(arrays_read(metric, table, None))
@@ -324,7 +342,7 @@ class Judge:
     def _sweep_table(self, sweep: SweepMetric, needs: set[metrics.Needs], settings: Sequence[Setting]) -> ScoreTable:
         """Returns the scores that a summary metric is computed from, with those of a companion where it needs one."""
         table = score_table(self.evaluator, sweep.model, sweep.dataset, settings, reference=self.reference)
-        added: dict[str, Any] = observatory.labels(self.evaluator.samples(sweep.dataset)) if self._is_task(sweep.dataset) else {}
+        added: dict[str, Any] = labels(self.evaluator.samples(sweep.dataset)) if self._is_task(sweep.dataset) else {}
         asked = dict.fromkeys((CLEAN, *settings))
         if metrics.Needs.UNHINTED_BY_SETTING in needs and self.data is not None:
             added["unhinted_by_setting"] = self._values(sweep.model, self.data.unhinted(sweep.dataset), asked)
@@ -334,10 +352,10 @@ class Judge:
             scores = baseline_scores(self.baseline, sweep.model, sweep.dataset, self.evaluator, table)
             added["baseline_by_setting"] = scores
         if metrics.Needs.FLOORS in needs:
-            added |= _floors(self.evaluator.samples(sweep.dataset))
+            added |= floors(self.evaluator.samples(sweep.dataset))
         return dataclasses.replace(table, **added)
 
-    def _flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
+    def _why_flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
         """Returns why a curve over resolutions is none: its rungs showed one and the same picture of each sample."""
         if metrics.get(sweep.metric).suite != SUITE:
             return ""
@@ -346,94 +364,15 @@ class Judge:
     def _values(self, model: str, dataset: str, settings: Iterable[Setting]) -> dict[str, NDArray[np.float64]]:
         return {str(setting): self.evaluator.result(Cell(model, dataset, setting)).values for setting in settings}
 
-    def _cell_table(self, cell: Cell, result: CellResult) -> ScoreTable:
-        own = result.values
-        clean = own if cell.setting == CLEAN else self._clean(cell).values
-        blind = own if cell.setting == NO_IMAGE else self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE)).values
-        more: dict[str, Any] = observatory.labels(result.samples) if self._is_task(cell.dataset) else {}
-        if result.views > 1:
-            more |= {"patches_by_setting": {str(cell.setting): result.attempts}, **_floors(result.samples)}
-        for tried in self._attempts(cell):
-            more["whole_attempts"] = tried.attempts
-        return ScoreTable(
-            clean=clean,
-            by_setting={str(cell.setting): own},
-            no_image=blind,
-            groups=[s.group or s.id for s in result.samples],
-            chances=chances(result.samples),
-            **more,
-        )
-
-    def _attempts(self, cell: Cell) -> list[CellResult]:
-        """Returns the attempts at the whole picture that a cell of patches is compared with, where any are asked for."""
-        if self._is_task(cell.dataset):
-            return []
-        tried = attempts_of(cell, self.policies[cell.model], always=self.attempts)
-        return [] if tried is None else [self.evaluator.result(tried)]
-
-    def _cell_estimates(self, cell: Cell, table: ScoreTable, samples: Sequence[Sample]) -> list[tuple[str, Estimate]]:
-        cut = self.evaluator.result(cell).n_unasked > 0
-        found = [
-            (
-                name,
-                undefined(len(samples))
-                if cut and not best_is_enough(name)
-                else metrics.estimate(name, table, setting=str(cell.setting), confidence=self.confidence),
-            )
-            for name in self._cell_metrics(cell, table)
-        ]
-        kept = label_preserving(cell.setting, samples)
-        if not all(kept):
-            found.append((LABEL_PRESERVING_DROP, self._preserved(table, str(cell.setting), kept)))
-        return found
-
-    def _cell_metrics(self, cell: Cell, table: ScoreTable) -> list[str]:
-        """Returns the metrics of a cell; gaps between positions or people only where there are several."""
-        task = self._tasks.get(cell.dataset, "")
-        named = cell_metrics(cell.setting, task, attempts=table.whole_attempts is not None)
-        if not self._is_task(cell.dataset):
-            return named
-        there = metrics.applicable(table, str(cell.setting), observatory.SUITE)
-        return [name for name in named if name in there]
-
-    def _by_stratum(self, sweep: SweepMetric, table: ScoreTable) -> list[Measure]:
-        """Judges a metric of the curve over resolutions by category and sub-task, and on the mean curve of the categories."""
-        if metrics.get(sweep.metric).suite != SUITE:
-            return []
-        samples = self.evaluator.samples(sweep.dataset)
-        test = JudgedTest(sweep.model, sweep.dataset, sweep.metric)
-        macro = macro_estimate(sweep.metric, table, samples)
-        found = [self._measure(sweep.model, dataclasses.replace(test, metric=sweep.metric + MACRO), macro)] if macro else []
-        parts = estimates_by_stratum(sweep.metric, table, samples, self.confidence)
-        for name, estimate in parts.items():
-            measure = self._measure(sweep.model, dataclasses.replace(test, category=name, strata=len(parts)), estimate)
-            found.append(dataclasses.replace(measure, category=name))
-        return found
-
-    def _preserved(self, table: ScoreTable, setting: str, kept: Sequence[bool]) -> Estimate:
-        """Returns the drop over the samples whose answer the setting leaves right."""
-        if not any(kept):
-            return Estimate(float("nan"), 0, valid=False, reason="the setting changes the answer of every sample")
-        kept_ones = rows_of(table, kept)
-        return metrics.estimate("accuracy_drop", kept_ones, setting=setting, confidence=self.confidence)
-
-    def _category_measures(self, cell: Cell, table: ScoreTable, result: CellResult, family: str, level: str) -> list[Measure]:
-        """Judges single categories where the policy has a rule about one."""
-        policy = self.policies[cell.model]
-        setting = str(cell.setting)
-        by_category = any(rule.where.category for rule in policy.rules)
-        categories = sorted({sample.category for sample in result.samples} - {""}) if by_category else []
-        found = []
-        for category in categories:
-            chosen = [sample.category == category for sample in result.samples]
-            samples = [sample for sample in result.samples if sample.category == category]
-            part = rows_of(table, chosen)
-            part = part if part.floors is None else dataclasses.replace(part, **_floors(samples))
-            for name, estimate in self._cell_estimates(cell, part, samples):
-                test = JudgedTest(cell.model, cell.dataset, name, setting, family, level, category, len(categories))
-                if any(rule.applies(test) for rule in policy.rules):
-                    found.append(dataclasses.replace(self._measure(cell.model, test, estimate), category=category))
-        return found
+    def _by_stratum(self, test: PlannedTest, scores: SweepScores) -> list[Measure]:
+        """Judges a summary metric of the curve over resolutions for each category and sub-task."""
+        measures = []
+        for quantity in (quantity for quantity in applying(test) if quantity.by_category):
+            by_stratum = estimates_by_stratum(quantity.name, scores.table, scores.samples, self.confidence)
+            for name, estimate in by_stratum.items():
+                judged = judged_test(test, quantity.name, name, len(by_stratum))
+                measures.append(dataclasses.replace(self._measure(test.planned.model, judged, estimate), category=name))
+        return measures
 
     def _measure(self, model: str, test: JudgedTest, estimate: Estimate) -> Measure:
         measure = self.policies[model].measure(test, estimate, today=self.today)
@@ -442,18 +381,51 @@ class Judge:
         undefined = float("nan")  # a number that does not apply is not shown as one
         return measure if estimate.valid else dataclasses.replace(measure, value=undefined, low=undefined, high=undefined)
 
-    def _clean(self, cell: Cell) -> CellResult:
-        return self.evaluator.result(Cell(cell.model, cell.dataset, CLEAN))
 
-    def _newly_wrong(self, cell: Cell, result: CellResult) -> tuple[str, ...]:
-        if cell.setting == CLEAN:
-            return ()
-        clean = self._clean(cell).values
-        lost = [sample.id for sample, before, after in zip(result.samples, clean, result.values, strict=True) if after < before]
-        return tuple(lost[:_WORST])
+def _newly_wrong(scores: CellScores) -> tuple[str, ...]:
+    """Returns some samples that score less than on clean pictures."""
+    if scores.cell.setting == CLEAN:
+        return ()
+    before, after = scores.clean.values, scores.result.values
+    lost = [sample.id for sample, was, now in zip(scores.samples, before, after, strict=True) if now < was]
+    return tuple(lost[:_WORST])
 
 
-def _floors(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Returns what samples give without looking, as fields of a table of scores."""
-    found = floor(samples)
-    return {"floors": found.scores, "floor_note": found.note}
+def decisive(measures: Sequence[Measure]) -> Measure:
+    """Returns the measure with the worst outcome, the first of equals.
+
+    Of those that are only measured, one that a rule warns of comes first, and one that no rule is about last.
+    """
+    return min(measures, key=_rank)
+
+
+def _rank(measure: Measure) -> tuple[int, bool, bool]:
+    only_measured = measure.outcome is Outcome.MEASURED
+    unwarned = only_measured and not measure.reason.startswith(WARNING)
+    return WORST_FIRST.index(measure.outcome), unwarned, only_measured and not measure.rule
+
+
+def rci_bands(measures: Sequence[Measure], setting: Setting) -> tuple[str, ...]:
+    """Returns the band of the Region Comprehension Index, where there is one."""
+    known = [one.value for one in measures if one.metric == "rci" and not one.category and not math.isnan(one.value)]
+    return tuple(f"{setting}: an RCI of {value:.3f} is {metrics.rci_band(value)}" for value in known)
+
+
+def undone_steps(result: CellResult) -> tuple[str, ...]:
+    """Returns what the setting could not do, step by step: to how many samples, and to which one for example."""
+    by_step: dict[str, list[tuple[str, str]]] = {}
+    for sample, notes in result.notes.items():
+        for note in notes:
+            by_step.setdefault(note.partition(": ")[0], []).append((sample, note))
+    return tuple(
+        f"{len(found)} of {counted(len(result.samples), 'sample')}, such as {found[0][0]}: {found[0][1]}"
+        for found in by_step.values()
+    )
+
+
+def mean_by_category(result: CellResult) -> dict[str, float]:
+    """Returns the mean score of each stratum, NaN where a score is missing."""
+    import numpy as np
+
+    names = np.array([sample.category for sample in result.samples])
+    return {str(name): float(result.values[names == name].mean()) for name in dict.fromkeys(names.tolist())}

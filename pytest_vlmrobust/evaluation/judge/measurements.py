@@ -1,141 +1,253 @@
-"""Measurements: by which metrics a test is judged, and how those are measured that no score table gives."""
+"""Measurements: the one list of quantities that rules may bound, with when each applies and how it is estimated.
+
+Planning, sharing of risk, judging, policies, ``vlmrobust explain`` and the documentation all read this list. A quantity that is a
+formula over scores is registered in :mod:`pytest_vlmrobust.metrics` and stands here by its suite; any other has its entry below.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
-from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome, Verdict
-from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Planned, Setting, SweepMetric
+from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS
-from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING, is_preprocessed
-from pytest_vlmrobust.evaluation.run.results import BLIND_UNPARSED, CellResult, said_of_guesses
-from pytest_vlmrobust.evaluation.run.views import view_count
-from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
+from pytest_vlmrobust.evaluation.run.results import CellResult, best_is_enough, undefined
+from pytest_vlmrobust.metrics.estimation import Described, describe
+from pytest_vlmrobust.metrics.families import FamilyProperty
+from pytest_vlmrobust.metrics.record import Facts, Metric, Needs
+from pytest_vlmrobust.metrics.registry import AMBIGUOUS, ambiguous_message
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.policies import Budgets, JudgedTest
+from pytest_vlmrobust.policies import JudgedTest, MetricFacts
 
-from . import observatory
-from .answers import Measured
-from .corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE, MEAN
-from .families import MACRO, SUITE, has_macro
+from . import corpus, observatory
+from .context import Asked, CellScores, FamilyScores, PlannedTest, SweepScores
+from .families import MACRO, SUITE, has_macro, macro_estimate, rows_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
-# Parts of a record: what follows from measures and results alone.
+OBSERVATORY = observatory.SUITE
+"""The suite whose metrics cells of tasks are measured by."""
+BASELINE = "baseline"
+"""The suite whose metrics compare with an earlier run."""
+CORRUPTIONS = "corruptions"
+_SUITES = {"patches": "patches", "attempts": "attempts", "ladder": "resolution", PREPROCESSING: "resolution"}
+"""Family of the last step of a setting to the suite whose metrics its cells are measured by; the corruptions' for all others."""
+_WITHOUT_COMPARISON = "accuracy"
+"""On clean pictures, and without any, there is nothing to compare with: of the scores only their mean is measured."""
+UNPARSED_INCREASE = "unparsed_increase"
+LABEL_PRESERVING_DROP = "label_preserving_drop"
+PREPROCESSING_GAIN = "preprocessing_gain"
 
 
-def decisive(measures: Sequence[Measure]) -> Measure:
-    """Returns the measure with the worst outcome, the first of equals.
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One quantity that a rule may bound."""
 
-    Of those that are only measured, one that a rule warns of comes first, and one that no rule is about last.
+    facts: Described
+    """What it is."""
+    applies: Callable[[PlannedTest], bool]
+    """Whether a test is judged by it, known before a model answers."""
+    estimate: Callable[[Any], Estimate | None]
+    """Estimates it from :class:`CellScores`, :class:`SweepScores` or :class:`FamilyScores`; ``None`` as ``left_out`` says."""
+    left_out: str = ""
+    """Of which answers it is not measured although it was planned; empty where it is measured whenever it was planned."""
+    by_category: bool = False
+    """Whether it is also taken over the samples of one category."""
+    parts: Callable[[Any], Mapping[str, Estimate]] | None = None
+    """Estimates what it consists of, which no rule may bound, by full name: ``corpus_score.recall``."""
+
+    @property
+    def name(self) -> str:
+        """What policies and reports call it."""
+        return self.facts.name
+
+    @property
+    def scope(self) -> str:
+        """``"cell"``, ``"sweep"`` or ``"family"``: what a test that it judges is about."""
+        return "family" if isinstance(self.facts, FamilyProperty) else self.facts.scope
+
+    @property
+    def compares_with_earlier_run(self) -> bool:
+        """Whether it needs an earlier run."""
+        return self.facts.suite == BASELINE
+
+    @property
+    def policy_facts(self) -> MetricFacts:
+        """What rules on it are checked against."""
+        return MetricFacts(
+            self.facts.unit,
+            self.facts.better,
+            "cell" if self.scope == "cell" else "sweep",
+            bool(self.facts.interval),
+            split=self.facts.suite in (OBSERVATORY, BASELINE),
+            bounds=self.facts.bounds,
+        )
+
+
+def quantities() -> dict[str, Quantity]:
+    """Returns every quantity that a rule may bound, by name, in the order in which records list them."""
+    records = [metrics.get(name) for name in metrics.names()]
+    of_scores = [_of_metric(record) for record in records]
+    listed = [
+        *(each for each in of_scores if not each.compares_with_earlier_run),
+        *BESIDE_SCORES,
+        *(each for each in of_scores if each.compares_with_earlier_run),
+        *(_of_mean_curve(record) for record in records if record.suite == SUITE and has_macro(record)),
+        *(_of_family(record) for record in metrics.FAMILY_METRICS.values()),
+    ]
+    return {each.name: each for each in listed}
+
+
+def quantity(name: str) -> Quantity:
+    """Returns the quantity called ``name``.
+
+    Raises:
+        UnknownName: nothing has that name, or it is ambiguous (``rce``); the message offers what to write.
     """
-    return min(measures, key=_rank)
+    known = quantities()
+    if name in known:
+        return known[name]
+    if name in AMBIGUOUS:
+        raise UnknownName("metric", name, AMBIGUOUS[name], more=ambiguous_message(name))
+    raise UnknownName("metric", name, known)
 
 
-def _rank(measure: Measure) -> tuple[int, bool, bool]:
-    only_measured = measure.outcome is Outcome.MEASURED
-    unwarned = only_measured and not measure.reason.startswith(WARNING)
-    return WORST_FIRST.index(measure.outcome), unwarned, only_measured and not measure.rule
+def applying(test: PlannedTest) -> list[Quantity]:
+    """Returns the quantities that a test is judged by."""
+    return [each for each in quantities().values() if each.applies(test)]
 
 
-def commonest_error(results: Sequence[CellResult]) -> str:
-    """Returns why inferences failed: the reason given most often, empty when none failed."""
-    reasons = Counter(score.rule for result in results for score in result.scores if score.state == "error")
-    return reasons.most_common(1)[0][0] if reasons else ""
+def estimate_all(test: PlannedTest, scores: CellScores | SweepScores | FamilyScores) -> dict[str, Estimate]:
+    """Estimates the quantities that a test is judged by, and what they consist of, by name.
+
+    Raises:
+        InfrastructureError: something that a quantity is compared with could not be measured.
+    """
+    estimates = {}
+    for each in applying(test):
+        if (estimate := each.estimate(scores)) is not None:
+            estimates[each.name] = estimate
+        estimates |= each.parts(scores) if each.parts else {}
+    return estimates
 
 
-def budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measure:
-    """Returns a broken budget as a measure: ``part`` of ``whole`` answers, and the commonest error where there is one."""
-    because = f"; most often: {error}" if verdict.outcome is Outcome.ERROR and error else ""
-    return Measure(
-        verdict.metric,
-        part / whole if whole else float("nan"),
-        n=whole,
-        threshold=verdict.threshold,
-        outcome=verdict.outcome,
-        reason=verdict.reason + because,
-        rule=verdict.rule,
-        source=verdict.source,
-    )
-
-
-def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused: str = "") -> list[Measure]:
-    """Judges failed and unreadable answers; a kept budget says nothing.
-
-    That an answer without the pictures cannot be read is no fault of a model: those are no part of the budget. Neither are
-    answers about patches after a right one, which nothing but the map of positions rests on.
+def judged_tests(
+    planned: Planned, asked: Asked | None = None, *, baseline: bool = False, attempts: bool = False
+) -> list[JudgedTest]:
+    """Returns what a planned test will be judged by, a line for each quantity; categories of the dataset are counted elsewhere.
 
     Args:
-        budgets: of a policy.
-        results: the cells that something is computed from.
-        excused: of a task that the model is not shown to do, that it is not: that answers cannot be read is part of it.
+        planned: of one model.
+        asked: what is known of its dataset.
+        baseline: whether cells are compared with an earlier run.
+        attempts: whether cells of patches are compared with as many attempts at the whole picture.
     """
-    seen = [result for result in results if result.cell.setting != NO_IMAGE]
-    asked, failed = sum(result.n_requested for result in results), _failed(results)
-    texts, unread = (sum(counts) for counts in zip(*(result.texts for result in seen), strict=True)) if seen else (0, 0)
-    verdicts = budgets.judge(n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=0)
-    if texts:
-        verdicts += budgets.judge(n_requested=texts, n_scored=texts, n_errors=0, n_unparsed=unread)
-    shares = {"error_rate": (failed, asked), "unparsed_rate": (unread, texts)}
-    found = [budget_measure(verdict, *shares.get(verdict.metric, (0, 0)), commonest_error(results)) for verdict in verdicts]
-    return [part_of_not_doing(one, excused) if excused and one.metric == "unparsed_rate" else one for one in found]
+    test = PlannedTest(planned, asked or Asked(), baseline, attempts)
+    return [judged_test(test, each.name) for each in applying(test)]
 
 
-def _failed(results: Sequence[CellResult]) -> int:
-    return sum(result.count("error") for result in results)
+def judged_test(test: PlannedTest, metric: str, category: str = "", strata: int = 1) -> JudgedTest:
+    """Returns what rules see of one quantity of a test, or of one category of it."""
+    setting = str(test.setting) if isinstance(test.planned, Cell) else test.planned.split
+    return JudgedTest(test.planned.model, test.planned.dataset, metric, setting, *test.family_and_level, category, strata)
 
 
-def blind_unparsed(result: CellResult) -> list[Measure]:
-    """Returns the share of answers without the pictures that count as guesses, because they cannot be read; nothing for none."""
-    if not result.n_guessed:
-        return []
-    (reason,) = said_of_guesses([result])
-    texts = result.n_requested - result.count("error")
-    return [Measure(BLIND_UNPARSED, result.n_guessed / texts, n=texts, reason=reason)]
+# Quantities that are formulas over scores: the registered metrics, and properties of families.
 
 
-def part_of_not_doing(measure: Measure, why: str) -> Measure:
-    """Returns a broken budget of unreadable answers as what it is for a task that is not done at all: part of not doing it."""
-    return replace(measure, outcome=Outcome.MEASURED, rule="", threshold="", reason=f"{measure.reason}; {why}")
+def _of_metric(metric: Metric) -> Quantity:
+    applies = partial(_measures_cell, metric) if metric.scope == "cell" else partial(_is_summarised_by, metric.name)
+    estimate = _of_table if metric.scope == "sweep" else _since_baseline if metric.suite == BASELINE else _of_cell
+    taken_by_category = metric.suite == SUITE if metric.scope == "sweep" else metric.suite != BASELINE
+    return Quantity(metric, applies, partial(estimate, metric.name), by_category=taken_by_category)
 
 
-def bands(measures: Sequence[Measure], setting: Setting) -> tuple[str, ...]:
-    """Returns the band of the Region Comprehension Index, where there is one."""
-    known = [one.value for one in measures if one.metric == "rci" and not one.category and not math.isnan(one.value)]
-    return tuple(f"{setting}: an RCI of {value:.3f} is {metrics.rci_band(value)}" for value in known)
+def _is_summarised_by(metric: str, test: PlannedTest) -> bool:
+    return isinstance(test.planned, SweepMetric) and test.planned.metric == metric
 
 
-def noted(result: CellResult) -> tuple[str, ...]:
-    """Returns what the setting could not do, step by step: to how many samples, and to which one for example."""
-    by_step: dict[str, list[tuple[str, str]]] = {}
-    for sample, notes in result.notes.items():
-        for note in notes:
-            by_step.setdefault(note.partition(": ")[0], []).append((sample, note))
-    return tuple(
-        f"{len(found)} of {quantity(len(result.samples), 'sample')}, such as {found[0][0]}: {found[0][1]}"
-        for found in by_step.values()
+def _measures_cell(metric: Metric, test: PlannedTest) -> bool:
+    if test.setting is None:
+        return False
+    if metric.suite == BASELINE:  # clean pictures have no drop that could increase
+        return test.baseline and (test.setting != CLEAN or Needs.BASELINE_CLEAN not in metric.needs)
+    if not test.perturbed:
+        return metric.name == _WITHOUT_COMPARISON
+    last_family = test.family_and_level[0].rpartition("+")[2]
+    suite = OBSERVATORY if test.asked.task else _SUITES.get(last_family, CORRUPTIONS)
+    return metric.suite in ("", suite) and {need for need in metric.needs if need.optional} <= test.offered
+
+
+def _of_cell(name: str, scores: CellScores) -> Estimate:
+    if scores.result.n_unasked and not best_is_enough(name):
+        return undefined(len(scores.samples))
+    return metrics.estimate(name, scores.table, setting=scores.setting, confidence=scores.confidence)
+
+
+def _since_baseline(name: str, scores: CellScores) -> Estimate:
+    if scores.not_compared:
+        return Estimate(math.nan, 0, valid=False, reason=scores.not_compared)
+    return metrics.estimate(name, scores.table_with_baseline, setting=scores.setting, confidence=scores.confidence)
+
+
+def _of_table(name: str, scores: SweepScores) -> Estimate:
+    return metrics.estimate(name, scores.table, confidence=scores.confidence)
+
+
+def _of_family(record: FamilyProperty) -> Quantity:
+    def applies(test: PlannedTest) -> bool:
+        return isinstance(test.planned, FamilyMetric) and test.planned.metric == record.name
+
+    def estimate(scores: FamilyScores) -> Estimate:
+        return record.estimate(scores.parameters, scores.scores, scores.groups, scores.confidence)
+
+    return Quantity(record, applies, estimate)
+
+
+def _of_mean_curve(metric: Metric) -> Quantity:
+    """Returns the quantity that a metric of the curve over resolutions is on the mean curve of the categories."""
+
+    def applies(test: PlannedTest) -> bool:
+        several = test.categories is None or (len(test.categories) > 1 and "" not in test.categories)
+        return several and _is_summarised_by(metric.name, test)
+
+    def estimate(scores: SweepScores) -> Estimate | None:
+        return macro_estimate(metric.name, scores.table, scores.samples)
+
+    return Quantity(_mean_curve_facts(metric), applies, estimate, left_out="where all resolutions show the same pictures")
+
+
+@lru_cache
+def _mean_curve_facts(metric: Metric) -> Facts:
+    return Facts(
+        name=metric.name + MACRO,
+        about=f"``{metric.name}`` on the mean curve of the categories, each of which counts the same.\n\n"
+        "Categories with many questions and with few then weigh alike, as in Res-Bench's overall numbers.\n\n"
+        f"Formula: ``{describe(metric).formula}; each accuracy is the mean of those of the categories``\n\n"
+        f"Returns:\n    As ``{metric.name}``.",
+        reads="`resolutions`, the scores of each category at each of them",
+        unit=metric.unit,
+        better=metric.better,
+        bounds=metric.bounds,
+        scope="sweep",
+        suite=metric.suite,
+        reference=metric.reference,
+        validity="; ".join(part for part in (metric.validity, "at least two categories, and every sample in one") if part),
     )
 
 
-def by_category(result: CellResult) -> dict[str, float]:
-    """Returns the mean score of each stratum, NaN where a score is missing."""
-    import numpy as np
-
-    names = np.array([sample.category for sample in result.samples])
-    return {str(name): float(result.values[names == name].mean()) for name in dict.fromkeys(names.tolist())}
+# Quantities that need more than a table of scores.
 
 
 def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
@@ -146,167 +258,32 @@ def label_preserving(setting: Setting, samples: Sequence[Sample]) -> list[bool]:
     return [not (sample.changed_by & changes) for sample in samples]
 
 
-# Judged: by which metrics a planned test will be judged, known before anything is measured.
+def _may_change_labels(test: PlannedTest) -> bool:
+    if test.setting is None or not test.perturbed:
+        return False
+    return test.asked.samples is None or not all(label_preserving(test.setting, test.asked.samples))
 
 
-OBSERVATORY = "observatory"
-"""The suite whose metrics cells of tasks are measured by."""
-BASELINE = "baseline"
-"""The suite whose metrics compare a cell with an earlier run."""
-_SUITES = {"patches": "patches", "attempts": "attempts", "ladder": "resolution", PREPROCESSING: "resolution"}
-"""Family of the last step of a setting to the suite whose metrics its cells are measured by; the corruptions' for all others."""
-UNPARSED_INCREASE = "unparsed_increase"
-LABEL_PRESERVING_DROP = "label_preserving_drop"
-PREPROCESSING_GAIN = "preprocessing_gain"
+def label_preserving_drop(scores: CellScores) -> Estimate:
+    """Estimates the accuracy drop over the samples whose answer the setting leaves right."""
+    kept = label_preserving(scores.cell.setting, scores.samples)
+    if not any(kept):
+        return Estimate(math.nan, 0, valid=False, reason="the setting changes the answer of every sample")
+    table = rows_of(scores.table, kept)
+    return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.confidence)
 
 
-UNMEASURED = {
-    metrics.Needs.PATCHES_AGAIN: "a second pass over the patches",
-    metrics.Needs.PLACEBO_PATCHES: "answers to the patches of other pictures",
-}
-"""What metrics may need and no run asks a model for: their formulas are offered to whoever has such scores."""
+def unparsed_increase(scores: CellScores) -> Estimate | None:
+    """Estimates the share of unreadable answers minus that on clean pictures, paired by sample.
 
-
-def unmeasured_metrics() -> dict[str, str]:
-    """Returns the metrics that no run measures, with what would have to be asked for."""
-    records = {name: metrics.get(name) for name in metrics.names()}
-    lacking = {name: [UNMEASURED[need] for need in record.needs if need in UNMEASURED] for name, record in records.items()}
-    return {name: needs[0] for name, needs in lacking.items() if needs}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """What is known of a dataset before a model answers: it says which metrics its tests have.
-
-    Where ``corpus_metric`` or ``samples`` is ``None`` nobody has looked yet, and everything is named that may be measured.
+    ``None`` where no text was read: letters that are scored by their probability can always be read.
     """
-
-    task: str = ""
-    """Of a dataset that a task makes of a collection, what is asked in it; empty for plain questions."""
-    corpus_metric: str | None = None
-    """The metric that is published for the dataset as a whole."""
-    samples: Sequence[Sample] | None = None
-
-    @classmethod
-    def of(cls, measured: Measured, dataset: str, task: str = "") -> Asked:
-        """Looks at a dataset; one that cannot be read stays unknown: the tests that need it say why."""
-        try:
-            return cls(task, measured.corpus_metric(dataset), measured.samples(dataset))
-        except (VlmRobustError, Warning):
-            return cls(task)
-
-
-def judged_tests(
-    planned: Planned, asked: Asked | None = None, *, baseline: bool = False, attempts: bool = False
-) -> list[JudgedTest]:
-    """Returns what a planned test will be judged by, a line for each metric; categories of the dataset are counted elsewhere.
-
-    That is what :class:`~.judging.Judge` measures and rules may bound. Two metrics are named that answers may leave out:
-    ``unparsed_increase`` is measured of written text and not of scored letters, and ``grid_distance`` of wrong answers.
-
-    Args:
-        planned: of one model.
-        asked: what is known of its dataset.
-        baseline: whether cells are compared with an earlier run.
-        attempts: whether cells of patches are compared with as many attempts at the whole picture.
-    """
-    asked = asked or Asked()
-    if not isinstance(planned, Cell):
-        names = [planned.metric, *_macro(planned.metric, asked)]
-        return [JudgedTest(planned.model, planned.dataset, name, planned.split) for name in names]
-    family, level = family_and_level(planned.setting)
-    names = _of_scores(planned.setting, asked, attempts=attempts)
-    names += [*_of_corpus(planned.setting, asked), *_beside_scores(planned.setting, asked)]
-    names += baseline_metrics(planned.setting) if baseline else []
-    return [JudgedTest(planned.model, planned.dataset, name, str(planned.setting), family, level) for name in names]
-
-
-def _of_scores(setting: Setting, asked: Asked, *, attempts: bool) -> list[str]:
-    """Returns the metrics of a cell that are computed from scores, with those that ask for part of the samples."""
-    names = cell_metrics(setting, asked.task, attempts=attempts)
-    if asked.task and asked.samples is not None:
-        names = observatory.offered(names, asked.samples, str(setting))
-    changes = setting not in (CLEAN, NO_IMAGE) and (asked.samples is None or not all(label_preserving(setting, asked.samples)))
-    names += [LABEL_PRESERVING_DROP] if changes else []
-    names += [PREPROCESSING_GAIN] if is_preprocessed(setting) else []
-    return names
-
-
-def _of_corpus(setting: Setting, asked: Asked) -> list[str]:
-    """Returns what is measured where a dataset publishes another number than the mean of scores."""
-    if asked.corpus_metric == MEAN:
-        return []
-    perturbed = setting not in (CLEAN, NO_IMAGE)
-    return [CORPUS_SCORE, *([CORPUS_DROP] if perturbed else []), *([CORPUS_PCRI] if view_count(setting) > 1 else [])]
-
-
-def _beside_scores(setting: Setting, asked: Asked) -> list[str]:
-    """Returns what is counted beside scores: unreadable answers, and what the Observatory says of cells and boxes."""
-    text = setting not in (CLEAN, NO_IMAGE) and view_count(setting) == 1
-    return [*([UNPARSED_INCREASE] if text else []), *observatory.extra_metrics(setting, asked.task, asked.samples)]
-
-
-def _macro(metric: str, asked: Asked) -> list[str]:
-    """Returns the metric on the mean curve of the categories, where a summary metric of a curve has one."""
-    if metric not in metrics.names() or metrics.get(metric).suite != SUITE:
-        return []
-    categories = None if asked.samples is None else {sample.category for sample in asked.samples}
-    some = categories is None or (len(categories) > 1 and "" not in categories)
-    return [metric + MACRO] if some and has_macro(metrics.get(metric)) else []
-
-
-def baseline_metrics(setting: Setting) -> list[str]:
-    """Returns the metrics that compare a cell with an earlier run; without a setting there is no drop that could increase."""
-    found = (metrics.get(name) for name in metrics.names(scope="cell"))
-    own = [metric for metric in found if metric.suite == BASELINE]
-    return [metric.name for metric in own if setting != CLEAN or metrics.Needs.BASELINE_CLEAN not in metric.needs]
-
-
-def family_and_level(setting: Setting) -> tuple[str, str]:
-    """Returns the family of a setting and its level; empty where it has none."""
-    if setting in (CLEAN, NO_IMAGE):
-        return "", ""
-    about = perturbations.info(str(setting))
-    return about.family, about.level or ""
-
-
-def cell_metrics(setting: Setting, task: str, *, attempts: bool = False) -> list[str]:
-    """Returns the metrics that a cell is measured by; ``task`` is empty for plain questions."""
-    if setting in (CLEAN, NO_IMAGE):
-        return ["accuracy"]
-    if task:
-        return [name for name in metrics.names(scope="cell", suite=OBSERVATORY) if _may_have(metrics.get(name), task)]
-    suite = _SUITES.get(family_and_level(setting)[0].rpartition("+")[2], "corruptions")
-    offered = {metrics.Needs.WHOLE_ATTEMPTS} if attempts else set()
-    named = metrics.names(scope="cell", suite=suite)
-    return [name for name in named if {need for need in metrics.get(name).needs if need.optional} <= offered]
-
-
-def _may_have(metric: metrics.Metric, task: str) -> bool:
-    """Whether a task may have all that is optional for a metric: groups of people where they are known, cells of a grid."""
-    offered = {metrics.Needs.PEOPLE} | ({metrics.Needs.POSITIONS} if task in GRIDS else set())
-    return {need for need in metric.needs if need.optional} <= offered
-
-
-# Unreadable: how many more answers cannot be read under a setting than on clean pictures.
-
-
-def unreadable_estimates(clean: CellResult, result: CellResult, confidence: float) -> list[tuple[str, Estimate]]:
-    """Returns the share of unreadable answers minus that on clean pictures, paired by sample.
-
-    Nothing for a cell of several views, for clean pictures and none, and where no text was read: letters scored by their
-    probability can always be read.
-    """
-    if result.views > 1 or result.cell.setting in (CLEAN, NO_IMAGE):
-        return []
-    written = any(prediction.method != LETTER_LOGITS for prediction in (*clean.predictions, *result.predictions))
-    if not written:
-        return []
-    setting = str(result.cell.setting)
-    table = ScoreTable(
-        clean=_readable(clean), by_setting={setting: _readable(result)}, groups=[s.group or s.id for s in result.samples]
-    )
-    return [(UNPARSED_INCREASE, metrics.estimate("accuracy_drop", table, setting=setting, confidence=confidence))]
+    predictions = (*scores.clean.predictions, *scores.result.predictions)
+    if all(prediction.method == LETTER_LOGITS for prediction in predictions):
+        return None
+    readable = {scores.setting: _readable(scores.result)}
+    table = ScoreTable(clean=_readable(scores.clean), by_setting=readable, groups=scores.groups)
+    return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.confidence)
 
 
 def _readable(result: CellResult) -> NDArray[np.float64]:
@@ -317,33 +294,227 @@ def _readable(result: CellResult) -> NDArray[np.float64]:
     return np.array([values.get(score.state, 1.0) for score in result.scores], float)
 
 
-# Gains: what a small picture gains when it is padded or enlarged before a model sees it (Res-Bench, Table 3).
-
-
-def gain_estimates(measured: Measured, result: CellResult, confidence: float) -> list[tuple[str, Estimate]]:
-    """Returns what a preprocessed rung gains over the same rung as it is, paired by sample; nothing for any other setting.
+def preprocessing_gain(scores: CellScores) -> Estimate:
+    """Estimates what a preprocessed picture gains over the same small picture as it is (Res-Bench, Table 3).
 
     Raises:
-        InfrastructureError: the rung could not be measured.
+        InfrastructureError: the small picture as it is could not be measured.
     """
-    cell = result.cell
-    if not is_preprocessed(cell.setting):
-        return []
-    rung = Setting(cell.setting.steps[:1])
-    before = measured.result(Cell(cell.model, cell.dataset, rung)).values
-    return [
-        (
-            PREPROCESSING_GAIN,
-            _gain(result.values, before, [sample.group or sample.id for sample in result.samples], str(rung), confidence),
-        )
-    ]
-
-
-def _gain(after: NDArray[np.float64], before: NDArray[np.float64], groups: list[str], rung: str, confidence: float) -> Estimate:
+    rung = Setting(scores.cell.setting.steps[:1])
+    before, after = scores.under(rung).values, scores.result.values
     value = float((after - before).mean())
     missing = "" if math.isfinite(value) else "; scores are missing"
 
     def at(level: float) -> tuple[float, float]:
-        return metrics.gain_interval(after, before, level, groups)
+        return metrics.gain_interval(after, before, level, scores.groups)
 
-    return Estimate(value, len(after), *at(confidence), confidence, reason=f"against {rung} as it is{missing}", at=at)
+    reason = f"against {rung} as it is{missing}"
+    return Estimate(value, len(after), *at(scores.confidence), scores.confidence, reason=reason, at=at)
+
+
+def _has_own_metric(test: PlannedTest) -> bool:
+    """Whether a dataset publishes another number than the mean of scores, or may do so."""
+    return test.setting is not None and test.asked.corpus_metric != corpus.MEAN
+
+
+_CORPUS_INTERVAL = (
+    "Guarded jackknife over source pictures, clean and perturbed answers together; none for a metric of a benchmark that is no "
+    "known function of sums over samples."
+)
+_CORPUS_SOURCE = "the publication of the benchmark, see the corpus metrics"
+
+BESIDE_SCORES = (
+    Quantity(
+        Facts(
+            name=LABEL_PRESERVING_DROP,
+            about="""The accuracy drop over the samples whose answer the setting leaves right.
+
+            A mirrored picture may turn "left" into "right". Samples whose right answer changes are left out. It is measured where
+            a dataset says that some answers change.
+
+            Formula: ``mean(clean - perturbed) over samples whose answer is right under the setting``
+
+            Returns:
+                A fraction in [-1, 1]; NaN for a missing score, and where the setting changes every answer.""",
+            reads="`clean`, `perturbed`, and which perturbations change the right answer of a sample",
+            better="lower",
+            bounds=(-1.0, 1.0),
+            reference="VLM-RobustBench section 3.1, equation 1, over part of the samples (our companion)",
+            validity="a sample whose answer stays right",
+            interval="That of `accuracy_drop`.",
+        ),
+        _may_change_labels,
+        label_preserving_drop,
+        by_category=True,
+    ),
+    Quantity(
+        Facts(
+            name=corpus.CORPUS_SCORE,
+            about="""The dataset's own metric (F1, CIDEr, accuracy over groups of questions), where that is no mean of scores.
+
+            Its parts, such as ``corpus_score.recall``, stand in records; no rule may bound them.
+
+            Formula: ``the dataset's metric of all its answers``
+
+            Returns:
+                In the unit of the benchmark; NaN where an answer is missing.""",
+            reads="the answers of all samples together",
+            unit="benchmark's own",
+            better="higher",
+            reference=_CORPUS_SOURCE,
+            validity="the dataset names a metric of its own",
+            interval=_CORPUS_INTERVAL,
+        ),
+        _has_own_metric,
+        corpus.score_estimate,
+        parts=corpus.part_estimates,
+    ),
+    Quantity(
+        Facts(
+            name=corpus.CORPUS_DROP,
+            about="""What the dataset's own metric loses from clean pictures to a setting, where that is no mean of scores.
+
+            Formula: ``corpus_score(clean) - corpus_score(perturbed)``
+
+            Returns:
+                In the unit of the benchmark; NaN where an answer is missing.""",
+            reads="the answers of all samples together, clean and perturbed",
+            unit="benchmark's own",
+            better="lower",
+            reference=_CORPUS_SOURCE,
+            validity="the dataset names a metric of its own",
+            interval=_CORPUS_INTERVAL,
+        ),
+        lambda test: _has_own_metric(test) and test.perturbed,
+        corpus.drop_estimate,
+    ),
+    Quantity(
+        Facts(
+            name=corpus.CORPUS_PCRI,
+            about="""One less the ratio of the dataset's own metric of the best patches to that of whole pictures.
+
+            Formula: ``1 - corpus_score(best patch of each sample) / corpus_score(clean)``
+
+            Returns:
+                At most 1; NaN where an answer is missing, and where the metric of whole pictures is 0.""",
+            reads="the answers of all samples together, about whole pictures and about patches",
+            unit="ratio",
+            bounds=(-math.inf, 1.0),
+            suite="patches",
+            reference="PCRI section 3, equation 1, of the metric that the benchmark publishes",
+            validity="the dataset names a metric of its own; "
+            "the full-image score is at least chance + max(1 pp, 2 standard errors)",
+            interval=_CORPUS_INTERVAL,
+        ),
+        lambda test: _has_own_metric(test) and test.views > 1,
+        corpus.index_estimate,
+    ),
+    Quantity(
+        Facts(
+            name=PREPROCESSING_GAIN,
+            about="""What a small picture gains when it is padded or enlarged before the model sees it.
+
+            It is paired by sample with the same picture at the same resolution, not preprocessed.
+
+            Formula: ``mean(preprocessed - as it is)``
+
+            Returns:
+                A fraction in [-1, 1]; NaN for a missing score.""",
+            reads="`perturbed`, and the scores at the same resolution without preprocessing",
+            better="higher",
+            bounds=(-1.0, 1.0),
+            suite="resolution",
+            reference="Res-Bench table 3",
+            interval="That of a gain: the score interval of paired 0/1 scores, guarded Student's t for graded ones.",
+        ),
+        lambda test: test.setting is not None and is_preprocessed(test.setting),
+        preprocessing_gain,
+    ),
+    Quantity(
+        Facts(
+            name=UNPARSED_INCREASE,
+            about="""How many more answers cannot be read under a setting than on clean pictures; of written answers alone.
+
+            Letters that are scored by their probability can always be read.
+
+            Formula: ``share of unreadable answers under the setting - share on clean pictures``
+
+            Returns:
+                A fraction in [-1, 1]; NaN where an inference failed.""",
+            reads="which answers could be read, clean and perturbed",
+            better="lower",
+            bounds=(-1.0, 1.0),
+            reference="our companion of the accuracy drop: errors of reading apart from wrong answers",
+            validity="answers are written text",
+            interval="That of `accuracy_drop`.",
+        ),
+        lambda test: test.perturbed and test.views == 1,
+        unparsed_increase,
+        left_out="where every answer is a letter that was scored by its probability",
+    ),
+    Quantity(
+        Facts(
+            name=observatory.COVERAGE,
+            about="""The share of the boxes asked for that an answer gives, right or wrong, on pictures under one setting.
+
+            Formula: ``mean over samples of (boxes given / boxes asked for)``
+
+            Returns:
+                A fraction in [0, 1]; NaN where an answer is missing.""",
+            reads="the answers",
+            better="higher",
+            bounds=(0.0, 1.0),
+            suite=OBSERVATORY,
+            reference="our companion of the overlap of boxes (The Perceptual Observatory section 3.3)",
+            validity="a task that asks for boxes",
+            interval="Wilson's or the exact interval when each sample gives all or none, otherwise guarded Student's t.",
+        ),
+        observatory.asks_for_boxes,
+        observatory.coverage_estimate,
+    ),
+    Quantity(
+        Facts(
+            name=observatory.FIXATION,
+            about="""The share of pictures for which a model names the same cell of a grid wherever they stand.
+
+            An item with an unreadable answer does not count as fixated.
+
+            Formula: ``share of the items whose placements all get one and the same readable answer``
+
+            Returns:
+                A fraction in [0, 1]; NaN where no item is asked about in two places.""",
+            reads="the answers to all placements of each item",
+            better="lower",
+            bounds=(0.0, 1.0),
+            suite=OBSERVATORY,
+            reference="The Perceptual Observatory, published evaluation code (fixation rate)",
+            validity="a task that asks for a cell of a grid",
+            interval="Wilson's interval over items.",
+        ),
+        observatory.asks_for_grid_cells,
+        observatory.fixation_estimate,
+    ),
+    Quantity(
+        Facts(
+            name=observatory.DISTANCE,
+            about="""How many cells a wrong answer is away from the target in a grid.
+
+            Formula: ``mean over wrong answers of the number of rows and columns to the target``
+
+            Returns:
+                In cells, at least 1.""",
+            reads="the answers and targets",
+            unit="cells",
+            better="lower",
+            bounds=(0.0, math.inf),
+            suite=OBSERVATORY,
+            reference="The Perceptual Observatory, published evaluation code (Manhattan error)",
+            validity="a task that asks for a cell of a grid, and an answer that can be read and is wrong",
+            interval="Fieller's interval: how many answers are wrong is uncertain, too.",
+        ),
+        observatory.asks_for_grid_cells,
+        observatory.distance_estimate,
+        left_out="where no answer that can be read is wrong",
+    ),
+)
+"""Every quantity that needs more than a table of scores."""

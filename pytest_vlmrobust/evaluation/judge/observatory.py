@@ -1,14 +1,13 @@
-"""The Observatory's own facts about a cell: who is shown where, whether a task is done at all, and what scores leave out."""
+"""The Perceptual Observatory: whether a model does a task at all, and what is measured beside scores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
-from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, Cell, FamilyMetric, Setting
+from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, Cell, FamilyMetric
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
@@ -18,6 +17,7 @@ from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.scoring import better_convention, box_coverage
 
 from .answers import Measured
+from .context import CellScores, PlannedTest
 from .families import Family
 
 if TYPE_CHECKING:
@@ -34,15 +34,8 @@ LABELS = {metrics.Needs.POSITIONS: "positions", metrics.Needs.PEOPLE: "groups of
 """What samples are compared by."""
 
 
-def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
-    """Returns by what samples are compared, as arguments of a table: where the target is, and the group of people."""
-    found = {"positions": [sample.keys.get("position", "") for sample in samples]}
-    found["people"] = [sample.keys.get("group", "") for sample in samples]
-    return {name: values for name, values in found.items() if any(values)}
-
-
 def not_shown(measured: Measured, model: str, dataset: str) -> str:
-    """Returns why a model is not shown to do a task at all, or an empty string: what it loses then says nothing.
+    """Returns why a model is not shown to do a task at all, or an empty string: what it loses then means nothing.
 
     It has to do better with the original pictures than with none, and where boxes are asked for also than what the prompt tells.
     """
@@ -97,9 +90,9 @@ def compared(metric: str, table: ScoreTable) -> tuple[str, ...]:
     """
     values = {metrics.Needs.POSITIONS: table.positions, metrics.Needs.PEOPLE: table.people}
     return tuple(
-        f"{noun}: {said}"
+        f"{noun}: {means_by_label}"
         for need, noun in LABELS.items()
-        if need in metrics.get(metric).needs and (said := _means_by(values[need] or (), table))
+        if need in metrics.get(metric).needs and (means_by_label := _means_by(values[need] or (), table))
     )
 
 
@@ -110,55 +103,59 @@ def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
     scores = np.mean(list(table.by_setting.values()), axis=0) if table.by_setting else np.full(table.samples, np.nan)
     if not labels or np.isnan(scores).any():
         return ""
-    found = metrics.group_means(scores, labels, source_images=table.groups)
-    known = sorted((str(label), mean) for label, mean in found.items() if str(label))
+    by_label = metrics.group_means(scores, labels, source_images=table.groups)
+    known = sorted((str(label), mean) for label, mean in by_label.items() if str(label))
     if len({mean.value for _, mean in known}) < 2:
         return ""
     return ", ".join(f"{label} {mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}] n={mean.n}" for label, mean in known)
 
 
-def offered(names: Sequence[str], samples: Sequence[Sample], setting: str) -> list[str]:
-    """Returns the metrics of a cell that its samples have what is optional for: several positions, several groups of people."""
-    import numpy as np
-
-    nothing, given = np.zeros(len(samples)), dict[str, Any](labels(samples))
-    there = metrics.applicable(ScoreTable(clean=nothing, by_setting={setting: nothing}, **given), setting, SUITE)
-    return [name for name in names if name in there]
-
-
-def extra_metrics(setting: Setting, task: str, samples: Sequence[Sample] | None) -> list[str]:
-    """Returns the metrics of :func:`extra_estimates`; of samples that nobody has looked at, those that the task may have."""
-    if not task or setting == NO_IMAGE:
-        return []
-    if samples is None:
-        return [FIXATION, DISTANCE] if task in GRIDS else [COVERAGE]
-    if any(sample.localisation for sample in samples):
-        return [COVERAGE]
-    return [FIXATION, DISTANCE] if any("position" in sample.keys for sample in samples) else []
+def asks_for_boxes(test: PlannedTest) -> bool:
+    """Whether a cell of a task asks for boxes; answers without the pictures need not give any."""
+    if not test.asked.task or test.setting in (None, NO_IMAGE):
+        return False
+    if test.asked.samples is None:
+        return test.asked.task not in GRIDS
+    return any(sample.localisation for sample in test.asked.samples)
 
 
-def extra_estimates(result: CellResult) -> list[tuple[str, Estimate]]:
-    """Returns what the scores of a cell do not say: pointing without looking, near misses, the share of boxes that were given.
+def asks_for_grid_cells(test: PlannedTest) -> bool:
+    """Whether a cell of a task asks for a cell of a grid; answers without the pictures need not name any."""
+    if not test.asked.task or test.setting in (None, NO_IMAGE) or asks_for_boxes(test):
+        return False
+    if test.asked.samples is None:
+        return test.asked.task in GRIDS
+    return any("position" in sample.keys for sample in test.asked.samples)
 
-    Nothing is said of answers without the pictures, which need not be given.
-    """
-    groups = [sample.group or sample.id for sample in result.samples]
-    if result.cell.setting == NO_IMAGE:
-        return []
-    if any(sample.localisation for sample in result.samples):
-        return [(COVERAGE, metrics.coverage(box_coverage(result.samples, result.predictions), source_images=groups))]
-    targets = [_cell(sample.keys["position"]) for sample in result.samples if "position" in sample.keys]
-    if not targets:
-        return []
-    pointed = [sample.options.get(score.answer or "") for sample, score in zip(result.samples, result.scores, strict=True)]
-    failed = {group for group, score in zip(groups, result.scores, strict=True) if score.state == "error"}
-    by_entity: dict[str, list[str | None]] = {group: [] for group in groups if group not in failed}
-    for group, text in zip(groups, pointed, strict=True):
+
+def coverage_estimate(scores: CellScores) -> Estimate:
+    """Estimates which share of the boxes that were asked for was given."""
+    given = box_coverage(scores.samples, scores.result.predictions)
+    return metrics.coverage(given, scores.confidence, source_images=scores.groups)
+
+
+def fixation_estimate(scores: CellScores) -> Estimate:
+    """Estimates how often all placements of an item get the same answer; items with a failed inference are left out."""
+    failed = {group for group, score in zip(scores.groups, scores.result.scores, strict=True) if score.state == "error"}
+    by_item: dict[str, list[str | None]] = {group: [] for group in scores.groups if group not in failed}
+    for group, answer in zip(scores.groups, _pointed(scores), strict=True):
         if group not in failed:
-            by_entity[group].append(text)
-    answers = [None if text is None else _cell(text) for text in pointed]
-    distance = metrics.grid_distance(answers, targets, source_images=groups)
-    return [(FIXATION, metrics.fixation(list(by_entity.values()))), *([(DISTANCE, distance)] if distance.n else ())]
+            by_item[group].append(answer)
+    return metrics.fixation(list(by_item.values()), scores.confidence)
+
+
+def distance_estimate(scores: CellScores) -> Estimate | None:
+    """Estimates how far wrong cells of a grid are from the target; ``None`` where no answer that can be read is wrong."""
+    targets = [_cell(sample.keys["position"]) for sample in scores.samples if "position" in sample.keys]
+    answers = [None if text is None else _cell(text) for text in _pointed(scores)]
+    distance = metrics.grid_distance(answers, targets, scores.confidence, source_images=scores.groups)
+    return distance if distance.n else None
+
+
+def _pointed(scores: CellScores) -> list[str | None]:
+    """Returns the cell of the grid that each answer names, ``[row,column]``; ``None`` where it cannot be read."""
+    pairs = zip(scores.samples, scores.result.scores, strict=True)
+    return [sample.options.get(score.answer or "") for sample, score in pairs]
 
 
 def _cell(text: str) -> tuple[int, int]:
@@ -176,8 +173,8 @@ def notes(model: str, convention: str, result: CellResult) -> tuple[str, ...]:
     if not any(sample.localisation for sample in result.samples):
         chosen_by = dict.fromkeys(sample.keys.get(NEIGHBOURS_BY, "") for sample in result.samples)
         return tuple(f"near neighbours were chosen by {name}" for name in chosen_by if name)
-    said = better_convention(model, convention, result.samples, result.predictions)
-    return (said,) if said else ()
+    note = better_convention(model, convention, result.samples, result.predictions)
+    return (note,) if note else ()
 
 
 def means(scores: Sequence[Sequence[NDArray[np.float64]]]) -> list[NDArray[np.float64]]:

@@ -1,4 +1,4 @@
-"""Replay: the answers of a run that is over, scored anew, for whoever judges them again; no model, no pictures, no data sets."""
+"""Replay: the answers of a run that is over, scored anew, for whoever judges them again; no model, no pictures, no datasets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Replay:
     _pictures: dict[str, Mapping[str, PictureDigests]] = field(default_factory=dict)
 
     def corpus_metric(self, dataset: str) -> str:
-        """Returns the name of the metric that is reported for a data set as a whole.
+        """Returns the name of the metric that is reported for a dataset as a whole.
 
         Raises:
             StoreError: the run asked nothing of it.
@@ -76,7 +76,7 @@ class Replay:
         return self.evidence.corpus_metric(dataset)
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns what the run asked of a data set.
+        """Returns what the run asked of a dataset.
 
         Raises:
             StoreError: it asked nothing of it.

@@ -1,4 +1,4 @@
-"""Needed: the cells that a test asks for, itself and whatever it is compared with; known before anything is inferred."""
+"""Required cells: the ones that a test asks for, known before a model answers: its own and those it is compared with."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
+from .context import family_and_level
 from .families import families, twin
-from .measurements import family_and_level
 
 # Attempts: as many answers about the whole picture as there are patches, so that luck is the same on both sides of PCRI.
 #
@@ -52,7 +52,7 @@ def _is_ruled(cell: Cell, policy: Policy) -> bool:
     return any(rule.bounds(test) for rule in policy.rules for test in tests)
 
 
-def told_apart(result: CellResult) -> str:
+def attempts_note(result: CellResult) -> str:
     """Returns how many samples are right in some attempts and wrong in others: whether they vary as answers to patches do."""
     count = len(result.samples)
     if result.n_unasked:
@@ -61,10 +61,10 @@ def told_apart(result: CellResult) -> str:
         return ""
     scores = result.by_view
     varied = int((scores.max(axis=1) != scores.min(axis=1)).sum())
-    said = f"{result.cell.setting}: the score of {varied} of {count} samples differs between attempts at the whole picture"
+    note = f"{result.cell.setting}: the score of {varied} of {count} samples differs between attempts at the whole picture"
     if varied:
-        return said
-    return f"{said}: pcri_matched is pcri here, and below 0 also where answers to patches differ by luck alone"
+        return note
+    return f"{note}: pcri_matched is pcri here, and below 0 also where answers to patches differ by luck alone"
 
 
 BASELINES = (CLEAN, NO_IMAGE)
@@ -72,7 +72,7 @@ WITHOUT_SETTINGS = frozenset({metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metri
 """What metrics read of a sweep that takes no setting but these two."""
 
 
-def needed_cells(  # noqa: PLR0917 - all of them parts of one run
+def required_cells(  # noqa: PLR0917 - all of them parts of one run
     planned: Planned,
     settings: Sequence[Setting],
     models: Mapping[str, ModelRef],
@@ -80,9 +80,9 @@ def needed_cells(  # noqa: PLR0917 - all of them parts of one run
     reference: str | None = None,
     attempts: AttemptsOf = lambda _cell: None,
 ) -> list[Cell]:
-    """Returns the cells that a test evaluates: all that it can, for a model may turn out not to do a task and is asked less then.
+    """Returns all cells that a test may evaluate; a model that is not shown to do a task is asked about fewer of them.
 
-    Of a collection that lacks what the task needs nothing is asked.
+    A collection that lacks what the task needs has none.
 
     Args:
         planned: what the test is about.
@@ -96,9 +96,9 @@ def needed_cells(  # noqa: PLR0917 - all of them parts of one run
         return []
     if isinstance(planned, Cell):
         rung = [Setting(planned.setting.steps[:1])] if is_preprocessed(planned.setting) else []
-        found = [Cell(planned.model, planned.dataset, setting) for setting in (*BASELINES, planned.setting, *rung)]
+        cells = [Cell(planned.model, planned.dataset, setting) for setting in (*BASELINES, planned.setting, *rung)]
         tried = None if planned.dataset in data.tasks else attempts(planned)
-        return found if tried is None else [*found, tried]
+        return cells if tried is None else [*cells, tried]
     if isinstance(planned, FamilyMetric):
         members = families(models)[planned.family].members
         asked = dict.fromkeys((*BASELINES, *settings)) if planned.dataset in data.tasks else settings
@@ -125,12 +125,12 @@ def _of_sweep(
 ) -> list[Cell]:
     needs = set(metrics.get(sweep.metric).needs)
     asked = () if needs <= WITHOUT_SETTINGS else tuple(settings)
-    found = [Cell(sweep.model, sweep.dataset, setting) for setting in dict.fromkeys((*BASELINES, *asked))]
+    cells = [Cell(sweep.model, sweep.dataset, setting) for setting in dict.fromkeys((*BASELINES, *asked))]
     if reference is not None:
-        found += [Cell(reference, sweep.dataset, setting) for setting in asked]
+        cells += [Cell(reference, sweep.dataset, setting) for setting in asked]
     compared = dict.fromkeys((CLEAN, *asked))
     if metrics.Needs.UNHINTED_BY_SETTING in needs:
-        found += [Cell(sweep.model, data.unhinted(sweep.dataset), setting) for setting in compared]
+        cells += [Cell(sweep.model, data.unhinted(sweep.dataset), setting) for setting in compared]
     if metrics.Needs.BASE_BY_SETTING in needs:
-        found += [Cell(twin(models, sweep.model), sweep.dataset, setting) for setting in compared]
-    return found
+        cells += [Cell(twin(models, sweep.model), sweep.dataset, setting) for setting in compared]
+    return cells

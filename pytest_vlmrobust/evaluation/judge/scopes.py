@@ -1,9 +1,8 @@
-"""Which thresholds hold for which model, and what the scopes of their rules can be about."""
+"""Scopes: which thresholds hold for which model, and which settings and tests their rules can be about."""
 
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,7 +23,8 @@ from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.policies import NO_LEVEL, JudgedTest, Scope
 from pytest_vlmrobust.shipped import shipped
 
-from .measurements import Asked, judged_tests
+from .context import Asked
+from .measurements import judged_tests, quantities
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.policies import MetricFacts, Policy, Rule
@@ -34,18 +34,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT = "default"
-_ABOUT = {
-    "box_coverage": "The share of the boxes asked for that an answer gives, right or wrong, on pictures under one setting.",
-    "corpus_drop": "What the dataset's own metric loses from clean pictures to a setting, where that is no mean of scores.",
-    "corpus_pcri": "One less the dataset's own metric of the best patches over that of whole pictures.",
-    "corpus_score": "The dataset's own metric (F1, CIDEr, accuracy over groups of questions), where that is no mean of scores.",
-    "fixation_rate": "The share of pictures for which a model names the same cell of a grid wherever they stand.",
-    "grid_distance": "How many cells a wrong answer is away from the target in a grid.",
-    "label_preserving_drop": "The accuracy drop over the samples whose answer the setting leaves right.",
-    "preprocessing_gain": "What a small picture gains when it is padded or enlarged before the model sees it.",
-    "unparsed_increase": "How many more answers cannot be read under a setting than on clean pictures; of written answers alone.",
-}
-"""What the evaluation measures beside registered metrics, and rules may bound."""
 
 
 def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path], root: Path) -> Policy:
@@ -62,8 +50,8 @@ def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path],
     return load_policy(files, known_metrics=known_metrics(), ambiguous=AMBIGUOUS, root=root)
 
 
-def thresholds_file(name: str, path: Callable[[str], Path], *, said: str = "--vlm-thresholds") -> Path:
-    """Returns the file that ``name`` means: a path, or the name of a shipped policy; ``said`` is where the name was given.
+def thresholds_file(name: str, path: Callable[[str], Path], *, given_as: str = "--vlm-thresholds") -> Path:
+    """Returns the file that ``name`` means: a path, or the name of a shipped policy; ``given_as`` is where the name was given.
 
     Raises:
         PolicyError: there is no such file, and no shipped policy of that name.
@@ -79,104 +67,31 @@ def thresholds_file(name: str, path: Callable[[str], Path], *, said: str = "--vl
     if name in offered:
         return offered[name]
     raise PolicyError(
-        f"{said} {name!r}: there is no file {str(file)!r}, and no shipped policy of that name."
+        f"{given_as} {name!r}: there is no file {str(file)!r}, and no shipped policy of that name."
         f"{did_you_mean(name, offered)} Shipped: {', '.join(offered)}"
     )
 
 
 def is_relative(rule: Rule) -> bool:
     """Whether a rule compares with an earlier run."""
-    from pytest_vlmrobust import metrics
-
-    from .measurements import BASELINE
-
-    return rule.metric in metrics.names() and metrics.get(rule.metric).suite == BASELINE
+    quantity = quantities().get(rule.metric)
+    return quantity is not None and quantity.compares_with_earlier_run
 
 
 def is_summary(rule: Rule) -> bool:
     """Whether a rule bounds a property of one model over many settings, whatever other runs or models there are."""
-    from pytest_vlmrobust import metrics
-
-    from .families import MACRO
-
-    name = rule.metric.removesuffix(MACRO)
-    return name in metrics.names(scope="sweep") and not is_relative(rule)
+    quantity = quantities().get(rule.metric)
+    return quantity is not None and quantity.scope == "sweep" and not quantity.compares_with_earlier_run
 
 
 def shows_looking(rule: Rule) -> bool:
-    """Whether a rule asks that a model answers better with the pictures than without: else its robustness says nothing."""
+    """Whether a rule asks that a model answers better with the pictures than without; otherwise its robustness means nothing."""
     return rule.metric == "visual_gain"
 
 
-def beside_metrics() -> dict[str, str]:
-    """Returns what rules may bound and no registered metric is: name to what it is, with its facts."""
-    found = {}
-    for name, about in _ABOUT.items():
-        facts = known_metrics()[name]
-        low, high = (f"{end:g}".replace("inf", "∞") for end in facts.bounds)
-        better = "neither is better" if facts.better == "none" else f"{facts.better} is better"
-        found[name] = f"{about} Of one setting; {facts.unit}, {low} … {high}; {better}."
-    return found
-
-
-@cache
 def known_metrics() -> dict[str, MetricFacts]:
-    """Returns what rules may be about: registered metrics, and what the evaluation computes beside them.
-
-    That is the drop over label-preserving samples, a data set's own metric, metrics on the mean curve of categories, what
-    preprocessing gains, properties of families of models, and what the Observatory counts beside scores.
-    """
-    from pytest_vlmrobust import metrics
-    from pytest_vlmrobust.policies import MetricFacts
-
-    from .corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
-    from .families import MACRO, has_macro
-    from .measurements import (
-        BASELINE,
-        LABEL_PRESERVING_DROP,
-        OBSERVATORY,
-        PREPROCESSING_GAIN,
-        UNPARSED_INCREASE,
-        unmeasured_metrics,
-    )
-    from .observatory import COVERAGE, DISTANCE, FIXATION
-
-    records = {name: metrics.get(name) for name in metrics.names()}
-    lacking = unmeasured_metrics()
-    facts = {
-        name: MetricFacts(
-            record.unit,
-            record.better,
-            record.scope,
-            record.interval is not None,
-            split=record.suite in (OBSERVATORY, BASELINE),
-            bounds=record.bounds,
-            unmeasured=lacking.get(name, ""),
-        )
-        for name, record in records.items()
-    }
-    families = {
-        name: MetricFacts(record.unit, record.better, "sweep", split=True, bounds=record.bounds)
-        for name, record in metrics.FAMILY_METRICS.items()
-    }
-    beside = {
-        FIXATION: MetricFacts("fraction", "lower", "cell", bounds=(0.0, 1.0)),
-        COVERAGE: MetricFacts("fraction", "higher", "cell", bounds=(0.0, 1.0)),
-        DISTANCE: MetricFacts("cells", "lower", "cell", bounds=(0.0, math.inf)),
-    }
-    own = {
-        CORPUS_SCORE: MetricFacts("benchmark's own", "higher", "cell"),
-        CORPUS_DROP: MetricFacts("benchmark's own", "lower", "cell"),
-        CORPUS_PCRI: MetricFacts("ratio", "none", "cell", bounds=facts["pcri"].bounds),
-    }
-    macro = {
-        f"{name}{MACRO}": MetricFacts(record.unit, record.better, record.scope, interval=False, bounds=record.bounds)
-        for name, record in records.items()
-        if has_macro(record)
-    }
-    own[UNPARSED_INCREASE] = MetricFacts("fraction", "lower", "cell", bounds=(-1.0, 1.0))
-    own[PREPROCESSING_GAIN] = MetricFacts("fraction", "higher", "cell", bounds=(-1.0, 1.0))
-    return {**facts, LABEL_PRESERVING_DROP: facts["accuracy_drop"], **own, **macro, **families, **beside}
+    """Returns what rules may be about, with the facts that they are checked against."""
+    return {name: quantity.policy_facts for name, quantity in quantities().items()}
 
 
 # Known names: the settings, families and levels that a scope can be about, and which of its globs are about none of them.
@@ -191,7 +106,7 @@ _FIELDS = ("setting", "family", "level")
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """What the fields of a scope about settings can match; models, data sets and categories may be called anything."""
+    """What the fields of a scope about settings can match; models, datasets and categories may be called anything."""
 
     settings: frozenset[str]
     families: frozenset[str]
@@ -273,7 +188,7 @@ def _is_setting(text: str) -> bool:
 
 
 ANY = "any"
-"""Stands for every model, and for every data set."""
+"""Stands for every model, and for every dataset."""
 
 
 @cache
@@ -299,7 +214,7 @@ def suite_names() -> list[str]:
 def suite_tests(name: str, task: str = "") -> frozenset[JudgedTest]:
     """Returns what the tests of one shipped suite, such as ``corruptions``, are judged by on questions called ``any``.
 
-    With a ``task`` those on its data set, ``any.TASK``.
+    With a ``task`` those on its dataset, ``any.TASK``.
     """
     dataset = f"{ANY}.{task}" if task else ANY
     return frozenset(test for test in whole_suite(name) if test.dataset == dataset)

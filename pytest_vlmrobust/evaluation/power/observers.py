@@ -26,8 +26,8 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge import observatory
+from pytest_vlmrobust.evaluation.judge.context import Asked, labels
 from pytest_vlmrobust.evaluation.judge.corpus import MEAN
-from pytest_vlmrobust.evaluation.judge.measurements import Asked
 from pytest_vlmrobust.evaluation.run.data import COLLECTIONS, RunData
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
@@ -277,7 +277,7 @@ def _material(collection: str, task: str) -> _Material:
     members: dict[str, list[int]] = {}
     for row, sample in enumerate(samples):
         members.setdefault(sample.group or sample.id, []).append(row)
-    return _Material(observatory.labels(samples), told_overlaps(samples), tuple(map(tuple, members.values())))
+    return _Material(labels(samples), told_overlaps(samples), tuple(map(tuple, members.values())))
 
 
 @cache

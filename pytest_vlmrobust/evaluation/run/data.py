@@ -28,15 +28,15 @@ _SMALL_EDGE = 400
 
 
 class TaskData(Protocol):
-    """Which data sets tasks make of collections."""
+    """Which datasets tasks make of collections."""
 
     @property
     def tasks(self) -> Mapping[str, str]:
-        """The task of every data set that is made of a collection."""
+        """The task of every dataset that is made of a collection."""
         ...
 
     def unhinted(self, name: str) -> str:
-        """Returns the data set that asks the same as ``name`` and tells nothing."""
+        """Returns the dataset that asks the same as ``name`` and tells nothing."""
         ...
 
     def lacking(self, name: str) -> str:
@@ -46,7 +46,7 @@ class TaskData(Protocol):
 
 @dataclass
 class RunData:
-    """The data sets of questions, the collections of identities, and the data sets that tasks make of collections.
+    """The datasets of questions, the collections of identities, and the datasets that tasks make of collections.
 
     Args:
         named: as typed after ``--vlm-dataset``; the embedded ones where nothing is.
@@ -54,7 +54,7 @@ class RunData:
         small: of the embedded collections, take those with small pictures.
 
     Raises:
-        UsageError: on first use, two data sets that would share a name.
+        UsageError: on first use, two datasets that would share a name.
     """
 
     named: Sequence[str]
@@ -64,7 +64,7 @@ class RunData:
 
     @cached_property
     def questions(self) -> dict[str, str]:
-        """What the user called each data set of questions, by its name in test ids."""
+        """What the user called each dataset of questions, by its name in test ids."""
         if not self.named:
             return {name: name for name in QUESTIONS}
         return self._distinct(typed for typed in self.named if self._asks_questions(typed))
@@ -82,17 +82,17 @@ class RunData:
         return {**self.questions, **self.collections}
 
     def of_tasks(self, tasks: Iterable[str]) -> dict[str, str]:
-        """Returns the data sets that tasks make of the collections: name in test ids to task."""
+        """Returns the datasets that tasks make of the collections: name in test ids to task."""
         return {f"{collection}.{task}": task for collection in self.collections for task in tasks}
 
     @cached_property
     def tasks(self) -> dict[str, str]:
-        """The task of every data set that can be made of a collection; data sets of questions have none."""
+        """The task of every dataset that can be made of a collection; datasets of questions have none."""
         return self.of_tasks(TASKS)
 
     @cached_property
     def factories(self) -> dict[str, Callable[[], Dataset]]:
-        """What opens each data set, by its name in test ids."""
+        """What opens each dataset, by its name in test ids."""
         found: dict[str, Callable[[], Dataset]] = {
             short: partial(resolve, typed, data_dir=self.data_dir) for short, typed in self.questions.items()
         }
@@ -101,7 +101,7 @@ class RunData:
         return found
 
     def open(self, name: str) -> Dataset:
-        """Returns the data set that stands as ``name`` in test ids.
+        """Returns the dataset that stands as ``name`` in test ids.
 
         Raises:
             VlmRobustError: it cannot be found or opened.
@@ -124,7 +124,7 @@ class RunData:
             self._collection(typed)
 
     def unhinted(self, name: str) -> str:
-        """Returns the data set that asks the same as ``name`` and tells nothing.
+        """Returns the dataset that asks the same as ``name`` and tells nothing.
 
         Raises:
             UsageError: there is none.
@@ -140,7 +140,7 @@ class RunData:
         return "" if name not in self.tasks else self._made(name).lacking
 
     def notes(self, names: Iterable[str]) -> list[str]:
-        """Returns what a reader should know about data sets that tasks make of collections, each note once.
+        """Returns what a reader should know about datasets that tasks make of collections, each note once.
 
         Those that cannot be read are left out: the tests that need them say why.
         """
@@ -152,7 +152,7 @@ class RunData:
         return list(found)
 
     def lacking_of(self, names: Iterable[str]) -> dict[str, str]:
-        """Returns, of the data sets of which nothing can be asked, what their collections lack and what to do.
+        """Returns, of the datasets of which nothing can be asked, what their collections lack and what to do.
 
         Those that cannot be read are left out: the tests that need them say why.
         """
@@ -163,27 +163,27 @@ class RunData:
         return {name: why for name, why in found.items() if why}
 
     def sizes(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
-        """Returns how many source pictures and questions a run asks of data sets; those that cannot be read are left out.
+        """Returns how many source pictures and questions a run asks of datasets; those that cannot be read are left out.
 
         Args:
-            names: of the data sets, in test ids.
+            names: of the datasets, in test ids.
             sample: how much of each is asked, as after ``--vlm-sample``; empty for all.
         """
         chosen = {name: found for name in dict.fromkeys(names) if (found := self._chosen(name, sample))}
         return {name: (len({one.group or one.id for one in samples}), len(samples)) for name, samples in chosen.items()}
 
     def samples_asked(self, names: Iterable[str], sample: str) -> dict[str, tuple[int, int]]:
-        """Returns, of the data sets of which ``sample`` leaves samples out, how many are asked and how many there are."""
+        """Returns, of the datasets of which ``sample`` leaves samples out, how many are asked and how many there are."""
         chosen = {name: self._chosen(name, sample) for name in dict.fromkeys(names)} if sample else {}
         subsets = {name: found for name, found in chosen.items() if isinstance(found, sampling.Subset)}
         return {name: (len(subset), subset.available) for name, subset in subsets.items()}
 
     def categories(self, names: Iterable[str]) -> set[str]:
-        """Returns the categories of the samples of data sets; those that cannot be read are left out."""
+        """Returns the categories of the samples of datasets; those that cannot be read are left out."""
         return {sample.category for name in dict.fromkeys(names) for sample in self._chosen(name, "")}
 
     def _chosen(self, name: str, sample: str) -> Sequence[Sample]:
-        """Returns the samples that a run asks about; none of a data set that cannot be read: the tests that need it say why."""
+        """Returns the samples that a run asks about; none of a dataset that cannot be read: the tests that need it say why."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DatasetWarning)  # the evaluation says the same when it reads them
@@ -252,7 +252,7 @@ class RunData:
 
 
 def unhinted(name: str, tasks: Mapping[str, str]) -> str:
-    """Returns the data set that asks the same as ``name`` and tells nothing; ``tasks`` says what is asked in which one.
+    """Returns the dataset that asks the same as ``name`` and tells nothing; ``tasks`` says what is asked in which one.
 
     Raises:
         UsageError: there is none.

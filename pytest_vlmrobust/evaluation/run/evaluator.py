@@ -172,7 +172,7 @@ class Evaluator:
         return score_table(self, model, dataset, settings, reference=reference)
 
     def corpus_metric(self, dataset: str) -> str:
-        """Returns the name of the metric that is reported for a data set as a whole."""
+        """Returns the name of the metric that is reported for a dataset as a whole."""
         return corpus_metric(self.dataset(dataset))
 
     def model_fingerprint(self, model: str) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ class Source(Protocol):
     """Who can say what answers are about: the evaluator."""
 
     def dataset(self, name: str) -> Dataset:
-        """Returns the data set called ``name``."""
+        """Returns the dataset called ``name``."""
         ...
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
@@ -49,7 +49,7 @@ class Testimony:
     _known: set[tuple[str, str]] = field(default_factory=set)
 
     def __call__(self, result: CellResult) -> None:
-        """Stores the answers of a cell; before the first one of a model and a data set, what they are.
+        """Stores the answers of a cell; before the first one of a model and a dataset, what they are.
 
         With the clean cell goes what tells pictures from others: by then it is known, whatever made or remembered them.
 
@@ -234,7 +234,7 @@ class Rate:
     """How many cells it was measured in."""
     run: str
     dataset: str
-    """The data set of those cells."""
+    """The dataset of those cells."""
 
 
 def newest_runs(places: Iterable[Path]) -> list[Path]:
@@ -249,7 +249,7 @@ def newest_runs(places: Iterable[Path]) -> list[Path]:
 
 
 def measured_rate(runs: Iterable[tuple[str, Sequence[Record]]], model: str, dataset: str) -> Rate | None:
-    """Returns how fast the newest run was that asked this model: about this data set, else about another; ``None`` without one.
+    """Returns how fast the newest run was that asked this model: about this dataset, else about another; ``None`` without one.
 
     Only cells count of which every answer was inferred while nothing else was.
 

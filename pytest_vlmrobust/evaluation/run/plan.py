@@ -22,7 +22,7 @@ BASELINES = (CLEAN, NO_IMAGE)
 
 
 LADDER = "ladder"
-"""Stands for twelve rungs up to the size of a data set's pictures, where all have one, and for the published ladder elsewhere."""
+"""Stands for twelve rungs up to the size of a dataset's pictures, where all have one, and for the published ladder elsewhere."""
 RUNGS = 12
 PATCHES = "patches"
 """Stands for the grids that a run cuts pictures into."""
@@ -40,7 +40,7 @@ def expand_settings(
 
     Args:
         names: of sets and settings.
-        native_long_edge: the long edge in pixels that all pictures of the data set share, for ``ladder`` and ``preprocessing``.
+        native_long_edge: the long edge in pixels that all pictures of the dataset share, for ``ladder`` and ``preprocessing``.
         grids: patches on a side, for ``patches``.
 
     Raises:
@@ -109,7 +109,7 @@ def plan_cells(models: Sequence[str], settings: Mapping[str, Sequence[Setting]])
 
     Args:
         models: by their names in test ids.
-        settings: data set to its settings.
+        settings: dataset to its settings.
     """
     return [
         Cell(model, dataset, setting)
@@ -205,7 +205,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What one model will be asked about one data set."""
+    """What one model will be asked about one dataset."""
 
     model: str
     dataset: str
@@ -229,10 +229,10 @@ class Forecast:
 
 
 def forecasts(evaluator: Evaluator, cells: Iterable[Cell], rate_of: RateOf) -> list[Forecast]:
-    """Returns a line for each model and data set, in the order of ``cells``; no weights are loaded and no pixels are read.
+    """Returns a line for each model and dataset, in the order of ``cells``; no weights are loaded and no pixels are read.
 
     Raises:
-        DatasetError: a data set cannot be read.
+        DatasetError: a dataset cannot be read.
         StoreError: the store cannot be read.
     """
     grouped: dict[tuple[str, str], list[Cell]] = {}

@@ -25,7 +25,7 @@ _MINUTE, _HOUR, _KIB, _MIB, _GIB = 60.0, 3600.0, 2**10, 2**20, 2**30
 
 @dataclass(frozen=True, slots=True)
 class RunForecast:
-    """What a run would ask: a row for each model and data set under ``HEADER``, and what the numbers rest on."""
+    """What a run would ask: a row for each model and dataset under ``HEADER``, and what the numbers rest on."""
 
     found: Sequence[Forecast]
     disk: str
@@ -41,7 +41,7 @@ class RunForecast:
             store: the directory of answers.
 
         Raises:
-            DatasetError: a data set cannot be read.
+            DatasetError: a dataset cannot be read.
             StoreError: the store cannot be read.
         """
         runs = [(path.name, last_records(path)) for path in newest_runs(earlier)]

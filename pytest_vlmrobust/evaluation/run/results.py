@@ -149,7 +149,7 @@ class CellResult:
     def by_view(self) -> NDArray[np.float64]:
         """Scores as numbers, shape (N, views); NaN where an inference failed or none was made.
 
-        What cannot be read counts 0, and without the pictures what a guess does: see :mod:`guesses`.
+        An unreadable answer counts 0; without the pictures it counts what a guess does, see :func:`counted`.
         """
         import numpy as np
 

@@ -70,21 +70,6 @@ def step_errors(points: Array, clusters: Clusters) -> Array:
     return np.sqrt(clusters.variances(np.diff(points, axis=1)))
 
 
-def unfolded(sizes: Array, errors: Array) -> Array:
-    """Returns the true absolute steps whose measured absolute sizes would average ``sizes``, all of shape (k,).
-
-    The absolute value of a normal variable with mean d and standard deviation s averages
-    ``s sqrt(2/pi) exp(-d^2 / 2 s^2) + d (1 - 2 Phi(-d/s))``, at least d. That is solved for d by bisection; 0 where noise alone
-    gives more.
-    """
-    low, high = np.zeros_like(sizes), sizes.copy()
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        above = _folded_mean(middle, errors) > sizes
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return np.where(sizes <= errors * math.sqrt(2.0 / math.pi), 0.0, low)
-
-
 def simulated_wobbles(points: Array, clusters: Clusters, rng: np.random.Generator, draws: int) -> Array:
     """Returns wobbles of curves that are monotone but for sampling noise, shape (draws,).
 
@@ -324,12 +309,6 @@ def _halved(steps: Array, errors: Array) -> tuple[Array, Array]:
     density = np.exp(-(ratio**2) / 2.0) / math.sqrt(2.0 * math.pi)
     surer = 1.0 - 2.0 * special.ndtr(-ratio)
     return steps * surer - 2.0 * errors * density, surer + 4.0 * ratio * density
-
-
-def _folded_mean(true: Array, errors: Array) -> Array:
-    ratio = np.divide(true, errors, out=np.full(true.shape, np.inf), where=errors > 0.0)
-    mean: Array = errors * math.sqrt(2.0 / math.pi) * np.exp(-(ratio**2) / 2.0) + true * (1.0 - 2.0 * special.ndtr(-ratio))
-    return mean
 
 
 def _noise(covariance: Array, draws: int, rng: np.random.Generator) -> Array:

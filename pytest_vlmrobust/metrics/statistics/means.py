@@ -259,14 +259,6 @@ def guarded_ratio_interval(
     return min(bounds[0][0], ratio), max(bounds[1][1], ratio)
 
 
-def guarded_p_above_zero(contrast: Array, clusters: Clusters, against: float) -> float:
-    """Returns the p-value of "the true mean of ``contrast`` (N,) is at most 0", with one more sample of the value ``against``."""
-    if clusters.count < 2:
-        return 1.0
-    grown = _with(contrast[:, None], clusters, (against,), _size(contrast, clusters))
-    return float(MeanTest.of(*grown).p_above(0.0)[0])
-
-
 def _one_more(means: Array, variances: Array, count: float, df: float, end: float | Array) -> MeanTest:
     """Returns the test with one more cluster of average size that has the value ``end``.
 

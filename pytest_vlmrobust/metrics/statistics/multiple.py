@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .clusters import Clusters
 from .curves import ContrastTest
@@ -17,56 +17,6 @@ from .means import BoundedMeanTest, Ends
 
 
 Array = NDArray[np.float64]
-
-
-def holm(p_values: ArrayLike) -> Array:
-    """Returns p-values adjusted for a family, shape (m,): listing those at most alpha errs anywhere with probability alpha.
-
-    Raises:
-        ValueError: a value that is no p-value, a missing one included.
-
-    Source: S. Holm, Scand. J. Statist. 6 (1979) 65-70; valid whatever the dependence.
-
-    >>> [round(float(p), 2) for p in holm([0.04, 0.01, 0.03])]
-    [0.06, 0.03, 0.06]
-    """
-    known = _checked(p_values)
-    order = np.argsort(known, kind="stable")
-    stepped = np.maximum.accumulate(known[order] * np.arange(known.size, 0, -1))
-    return _unsorted(stepped, order)
-
-
-def benjamini_hochberg(p_values: ArrayLike) -> Array:
-    """Returns p-values adjusted for their false discovery rate, shape (m,): of those listed at alpha, alpha are false on average.
-
-    Raises:
-        ValueError: a value that is no p-value, a missing one included.
-
-    Source: Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57 (1995) 289-300; valid for independent or positively dependent
-    tests, as those of settings on the same samples are. (scipy.stats has it too, and takes a second to import.)
-
-    >>> [round(float(p), 2) for p in benjamini_hochberg([0.04, 0.01, 0.03])]
-    [0.04, 0.03, 0.04]
-    """
-    known = _checked(p_values)
-    order = np.argsort(known, kind="stable")
-    scaled = known[order] * known.size / np.arange(1, known.size + 1)
-    return _unsorted(np.minimum.accumulate(scaled[::-1])[::-1], order)
-
-
-def _checked(p_values: ArrayLike) -> Array:
-    values: Array = np.asarray(p_values, dtype=np.float64).reshape(-1)
-    wrong = ~((values >= 0.0) & (values <= 1.0))
-    if wrong.any():
-        position = int(wrong.argmax())
-        raise ValueError(f"p_values[{position}] is {float(values[position])!r}: expected a probability in [0, 1]")
-    return values
-
-
-def _unsorted(adjusted: Array, order: NDArray[np.intp]) -> Array:
-    result = np.empty_like(adjusted)
-    result[order] = np.minimum(adjusted, 1.0)
-    return result
 
 
 # How many of m hypotheses are false: partial conjunction, valid whatever the dependence between them.
@@ -243,34 +193,6 @@ def cross_validated_maximum(values: Array, clusters: Clusters, rng: np.random.Ge
     elsewhere = (sums.sum(axis=0) - sums) / (len(values) - sizes)
     chosen = elsewhere.argmax(axis=1)
     return float(sums[np.arange(parts), chosen].sum() / len(values))
-
-
-def max_t_lower(values: Array, clusters: Clusters, tail: float, rng: np.random.Generator, draws: int = DRAWS) -> float:
-    """Bounds the largest of m true means from below, wrong with probability about ``tail``, taking their dependence into account.
-
-    Whole clusters are drawn with replacement ``draws`` times; the ``1 - tail`` quantile q of the largest studentised deviation
-    gives the bound ``max(mean - q * standard error)``.
-
-    Args:
-        values: float64, shape (N, m) with N, m > 0.
-        clusters: which of the N samples move together.
-        tail: error probability; ``draws`` should be many times its inverse.
-        rng: draws the clusters.
-        draws: number of resamples.
-
-    Returns:
-        The bound; minus infinity for fewer than two clusters.
-
-    Source: J. P. Romano and M. Wolf, Econometrica 73 (2005) 1237-1282 (single step).
-    """
-    if clusters.count < 2:
-        return -math.inf
-    means, errors = values.mean(axis=0), clusters.standard_errors(values)
-    weights = rng.multinomial(clusters.count, np.full(clusters.count, 1.0 / clusters.count), size=draws).astype(np.float64)
-    sizes = np.bincount(clusters.codes, minlength=clusters.count).astype(np.float64)
-    resampled = weights @ clusters.sums(values) / (weights @ sizes)[:, None]
-    largest = ((resampled - means) / errors).max(axis=1)
-    return float((means - np.quantile(largest, 1.0 - tail) * errors).max())
 
 
 def largest_few_lower(losses: Array, clusters: Clusters, few: int, tail: float, rng: np.random.Generator) -> float:

@@ -12,8 +12,6 @@ from .clusters import Clusters, critical_value, one_sided
 
 Array = NDArray[np.float64]
 
-_ROUNDING = 1e-9
-
 
 def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float, most_df: float = math.inf) -> tuple[float, float]:
     """Bounds the true share of ones in ``outcomes``, shape (N,) with N > 0, by Wilson's score interval.
@@ -86,59 +84,3 @@ def _exact(successes: float, n: float, tail: float) -> tuple[float, float]:
     low = 0.0 if successes <= 0.0 else float(special.betaincinv(successes, n - successes + 1.0, tail))
     high = 1.0 if successes >= n else float(special.betainccinv(successes + 1.0, n - successes, tail))
     return low, high
-
-
-def finite_interval(successes: int, n: int, population: int, confidence: float = 0.90) -> tuple[float, float]:
-    """Bounds the share of successes among all of a ``population`` of which ``n`` were drawn without replacement, exactly.
-
-    A count K in the population belongs to the interval if drawing as many successes as were drawn, or more, is more likely than
-    the tail, and so is drawing as many or fewer.
-
-    Args:
-        successes: how many of those drawn are successes.
-        n: how many were drawn.
-        population: how many there are.
-        confidence: two-sided level in (0, 1).
-
-    Returns:
-        ``(low, high)``, multiples of 1 / population; equal when all were drawn, NaN when none was.
-
-    Raises:
-        ValueError: counts that are no counts, or a level outside (0, 1).
-
-    Source: the hypergeometric counterpart of Clopper and Pearson (T. Wright, Exact Confidence Bounds when Sampling from Small
-    Finite Universes, 1991).
-
-    >>> finite_interval(3, 10, 20, 0.90)
-    (0.15, 0.5)
-    """
-    tail = one_sided(confidence)
-    if not 0 <= successes <= n <= population:
-        raise ValueError(f"successes={successes} of n={n} of population={population}: expected 0 <= successes <= n <= population")
-    if n == 0:
-        return math.nan, math.nan
-    fewest = _fewest_in_population(successes, n, population, tail)
-    most = population - _fewest_in_population(n - successes, n, population, tail)
-    return fewest / population, most / population
-
-
-def _fewest_in_population(successes: int, n: int, population: int, tail: float) -> int:
-    """Returns the smallest count K of successes in the population with P(at least ``successes`` of ``n`` | K) > ``tail``."""
-    low, high, tail = successes, population - (n - successes), tail * (1.0 + _ROUNDING)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _at_least(successes, n, middle, population) > tail else (middle + 1, high)
-    return low
-
-
-def _at_least(successes: int, n: int, marked: int, population: int) -> float:
-    """Returns the hypergeometric probability of drawing ``successes`` or more of the ``marked``."""
-    drawn = np.arange(successes, min(n, marked) + 1, dtype=np.float64)
-    log = _log_choose(marked, drawn) + _log_choose(population - marked, n - drawn) - _log_choose(population, np.array(float(n)))
-    return float(np.exp(log[n - drawn <= population - marked]).sum())
-
-
-def _log_choose(of: float, chosen: Array) -> Array:
-    rest = np.maximum(of - chosen, 0.0)
-    result: Array = special.gammaln(of + 1.0) - special.gammaln(chosen + 1.0) - special.gammaln(rest + 1.0)
-    return result

@@ -84,7 +84,7 @@ def test_a_cell_of_patches_is_measured_by_the_index_and_says_where_answers_come_
     assert found["accuracy"].value == 0.5
     assert found["pcri"].value == found["rci"].value == pytest.approx(0.5)
     assert {"pcri_excess", "accuracy_drop"} <= {*found}
-    assert not {"pcri_split", "pcri_matched", "pcri_placebo", "relative_corruption_error"} & {*found}
+    assert not {"pcri_matched", "relative_corruption_error"} & {*found}
     assert record.positions == pytest.approx((0, 0.75, 0, 0.25))
     assert record.notes == ("patches:2: an RCI of 0.500 is strong global",)
     assert (record.n, record.n_requested, found["pcri"].n) == (24, 24, 6)

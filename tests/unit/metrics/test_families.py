@@ -267,4 +267,4 @@ def test_only_what_a_table_can_tell_is_applicable() -> None:
     assert not {"position_gap", "group_gap"} & set(metrics.applicable(without, "fog:low"))
     assert "transfer_retention" in metrics.applicable(without, "fog:low")
     assert "hint_gain" in metrics.applicable(without)
-    assert "pcri_split" not in metrics.applicable(without, "fog:low")
+    assert "pcri_matched" not in metrics.applicable(without, "fog:low")

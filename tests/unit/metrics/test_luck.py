@@ -94,37 +94,13 @@ def test_without_chance_the_excess_is_the_raw_index() -> None:
 def test_companions_of_a_model_without_right_answers_are_unknown() -> None:
     wrong, patches = np.zeros(3), np.ones((3, 4))
     assert math.isnan(metrics.pcri_excess(wrong, patches, np.full(3, 0.25)))
-    assert math.isnan(metrics.pcri_split(wrong, patches, patches))
     assert math.isnan(metrics.pcri_matched(wrong, patches, np.zeros((3, 4))))
-    assert math.isnan(metrics.pcri_placebo(wrong, patches, wrong, np.zeros((3, 4))))
 
 
 def test_no_patches_are_no_zero() -> None:
     nothing = np.zeros((2, 0))
     assert math.isnan(metrics.pcri_excess([1, 1], nothing, [0.5, 0.5]))
-    assert math.isnan(metrics.pcri_split([1, 1], nothing, nothing))
     assert math.isnan(metrics.pcri_matched([1, 1], nothing, nothing))
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_split_scores_are_those_of_the_formula(seed: int) -> None:
-    """Per sample: sum_j A_ij B_ij / sum_j A_ij where some patch is right, else the mean of B; both directions averaged."""
-    rng = np.random.default_rng(seed)
-    whole = [1.0, *(rng.random(11) < 0.6).astype(float).tolist()]
-    passes = (rng.random((2, 12, 4)) < 0.3).astype(float).tolist()
-
-    def score(chooser: list[float], judged: list[float]) -> float:
-        right = sum(chooser)
-        return sum(a * b for a, b in zip(chooser, judged, strict=True)) / right if right else sum(judged) / 4
-
-    rows = [(score(a, b) + score(b, a)) / 2 for a, b in zip(*passes, strict=True)]
-    assert metrics.pcri_split(whole, *passes) == pytest.approx(1 - sum(rows) / sum(whole))
-
-
-def test_split_of_identical_passes_is_the_raw_index() -> None:
-    """An answer that never changes was no luck."""
-    whole, patches, _ = _answers()
-    assert metrics.pcri_split(whole, patches, patches) == pytest.approx(metrics.pcri(whole, patches))
 
 
 def test_matched_compares_like_with_like() -> None:
@@ -133,51 +109,21 @@ def test_matched_compares_like_with_like() -> None:
     assert metrics.pcri_matched([1, 0, 0, 1], [[0, 0]] * 4, attempts) == 1.0
 
 
-@pytest.mark.parametrize("companion", [metrics.pcri_split, metrics.pcri_matched])
-def test_unequal_numbers_of_attempts_are_refused(companion: Callable[..., float]) -> None:
+def test_unequal_numbers_of_attempts_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"patches has 4 attempts for each sample and .* has 3: expected the same number, because"
     ):
-        companion([1, 1], np.ones((2, 4)), np.ones((2, 3)))
-
-
-def test_placebo_by_hand() -> None:
-    """P_patch 3/4, C_m 1/4, so s_m = 2/3; P_whole 3/4, C_1 1/4, so s_1 = 2/3."""
-    patches, placebo = [[1, 0], [0, 1], [1, 1], [0, 0]], [[0, 0], [0, 1], [0, 0], [0, 0]]
-    assert metrics.pcri_placebo([1, 1, 1, 0], patches, [0, 0, 0, 1], placebo) == pytest.approx(0.0)
-    assert metrics.pcri_placebo([1, 1, 1, 0], patches, [0, 0, 0, 0], placebo) == pytest.approx(1 - (2 / 3) / (3 / 4))
+        metrics.pcri_matched([1, 1], np.ones((2, 4)), np.ones((2, 3)))
 
 
 def _table(whole: Array, patches: Array, **more: object) -> ScoreTable:
     return ScoreTable(whole, patches_by_setting={"patches:2": patches}, **more)  # type: ignore[arg-type]
 
 
-def test_placebo_needs_an_image_that_adds_something() -> None:
-    n = 100
-    whole, blind = np.repeat([1.0, 0.0], 50), np.repeat([0.0, 1.0], [3, 97])
-    placebo = {"patches:2": np.zeros((n, 4))}
-    table = _table(whole, np.ones((n, 4)), no_image=blind, placebo_patches_by_setting=placebo)
-    result = estimate("pcri_placebo", table, "patches:2")
-    assert not result.valid
-    assert result.reason.startswith("the image adds -47.0 pp, not more than 2 standard errors of ")
-
-
-def test_placebo_needs_questions_that_other_images_leave_open() -> None:
-    n = 100
-    placebo = {"patches:2": np.ones((n, 4))}
-    placebo["patches:2"][:3] = 0.0
-    table = _table(np.ones(n), np.ones((n, 4)), no_image=np.zeros(n), placebo_patches_by_setting=placebo)
-    result = estimate("pcri_placebo", table, "patches:2")
-    assert not result.valid
-    assert result.reason == "patches of another image answer all but 3.0 % of the questions: nothing is left to be seen"
-
-
 @pytest.mark.parametrize(
     ("name", "missing"),
     [
-        ("pcri_split", "there are no scores of a second pass over the patches"),
         ("pcri_matched", "there are no scores of further attempts at the whole image"),
-        ("pcri_placebo", "there are no scores without images"),
         ("pcri_excess", "there are no chance levels of the samples"),
     ],
 )
@@ -188,12 +134,12 @@ def test_what_a_companion_lacks_is_named(name: str, missing: str) -> None:
 
 
 def test_a_gap_in_a_companion_is_named() -> None:
-    again = np.ones((5, 4))
-    again[2, 1] = math.nan
-    table = _table(np.ones(5), np.ones((5, 4)), chance=0.25, patches_again_by_setting={"patches:2": again})
-    result = estimate("pcri_split", table, "patches:2")
+    attempts = np.ones((5, 4))
+    attempts[2, 1] = math.nan
+    result = estimate("pcri_matched", _table(np.ones(5), np.ones((5, 4)), chance=0.25, whole_attempts=attempts), "patches:2")
     assert math.isnan(result.value)
-    assert result.reason == "scores of 1 of 5 samples are missing: 1 in scores of a second pass over the patches of patches:2"
+    lacking = "1 in scores of further attempts at the whole image of patches:2"
+    assert result.reason == f"scores of 1 of 5 samples are missing: {lacking}"
 
 
 def test_the_first_attempts_at_the_whole_image_are_used() -> None:

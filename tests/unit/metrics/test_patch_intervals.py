@@ -91,15 +91,13 @@ def _table(clusters: bool = False) -> ScoreTable:
         (rng.random(80) < 0.8).astype(float),
         no_image=(rng.random(80) < 0.25).astype(float),
         patches_by_setting={"patches:2": (rng.random((80, 4)) < 0.35).astype(float)},
-        patches_again_by_setting={"patches:2": (rng.random((80, 4)) < 0.35).astype(float)},
-        placebo_patches_by_setting={"patches:2": (rng.random((80, 4)) < 0.15).astype(float)},
         whole_attempts=(rng.random((80, 4)) < 0.8).astype(float),
         chance=0.25,
         groups=[str(index // 4) for index in range(80)] if clusters else None,
     )
 
 
-NAMES = ["pcri", "rci", "pcri_excess", "pcri_split", "pcri_matched", "pcri_placebo"]
+NAMES = ["pcri", "rci", "pcri_excess", "pcri_matched"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -118,13 +116,12 @@ def test_intervals_are_as_wide_as_resampling_says(name: str, clusters: bool) -> 
     assert result.low < result.value < result.high
 
 
-@pytest.mark.parametrize("name", NAMES[:5])
+@pytest.mark.parametrize("name", NAMES)
 def test_one_source_image_shows_nothing(name: str) -> None:
     table = _table()
     single = ScoreTable(
         table.clean,
         patches_by_setting=table.patches_by_setting,
-        patches_again_by_setting=table.patches_again_by_setting,
         whole_attempts=table.whole_attempts,
         chance=0.25,
         groups=["one"] * 80,
@@ -134,7 +131,7 @@ def test_one_source_image_shows_nothing(name: str) -> None:
     assert result.high in {1.0, math.inf}
 
 
-@pytest.mark.parametrize("interval", [patch_intervals.index, patch_intervals.excess, patch_intervals.placebo])
+@pytest.mark.parametrize("interval", [patch_intervals.index, patch_intervals.excess, patch_intervals.matched])
 def test_an_interval_belongs_to_one_setting(interval: Callable[..., object]) -> None:
     with pytest.raises(UsageError, match="this interval belongs to one setting: say which, for example 'patches:3'"):
         interval(_table(), None, 0.9)
@@ -142,67 +139,8 @@ def test_an_interval_belongs_to_one_setting(interval: Callable[..., object]) -> 
 
 def test_an_interval_says_what_it_lacks() -> None:
     table = ScoreTable(np.ones(3), patches_by_setting={"patches:2": np.ones((3, 4))})
-    with pytest.raises(UsageError, match="the table has no patches_again: an interval of 'patches:2' needs them"):
-        patch_intervals.split(table, "patches:2", 0.9)
-
-
-def test_p_values_of_a_range_agree_with_the_interval() -> None:
-    table = _table()
-    whole, patches = table.clean, table.patches("patches:2")
-    low, high = patch_intervals.index(table, "patches:2", 0.90)
-    outer = metrics.pcri_range_test(whole, patches, low - 0.01, high + 0.01)
-    assert outer.inside < 0.05
-    assert outer.outside == 1.0
-    assert metrics.pcri_range_test(whole, patches, low + 0.01, high + 0.01).inside > 0.05
-    assert metrics.pcri_range_test(whole, patches, low - 0.01, high - 0.01).inside > 0.05
-    lower, upper = patch_intervals.index(table, "patches:2", 0.95)
-    assert metrics.pcri_range_test(whole, patches, upper + 0.02, 0.99).outside < 0.05
-    assert metrics.pcri_range_test(whole, patches, -9.0, lower - 0.02).outside < 0.05
-
-
-def test_a_range_is_tested_with_clusters() -> None:
-    table = _table()
-    whole, patches = np.tile(table.clean, 4), np.tile(table.patches("patches:2"), (4, 1))
-    groups = [str(index) for index in range(80)] * 4
-    value = metrics.pcri(whole, patches)
-    naive = metrics.pcri_range_test(whole, patches, value - 0.15, 0.99).inside
-    aware = metrics.pcri_range_test(whole, patches, value - 0.15, 0.99, groups).inside
-    assert aware > 2 * naive
-
-
-def test_a_range_of_nothing_is_unknown() -> None:
-    assert all(map(math.isnan, metrics.pcri_range_test([], np.zeros((0, 4)), -0.1, 0.1)))
-    assert all(map(math.isnan, metrics.pcri_range_test([1.0], [[math.nan]], -0.1, 0.1)))
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.1, -0.1), (math.nan, 0.1), (-math.inf, 0.1)])
-def test_a_range_has_ends(low: float, high: float) -> None:
-    with pytest.raises(ValueError, match=r"the range is .*: expected finite ends, the lower one first"):
-        metrics.pcri_range_test([1.0], [[1.0]], low, high)
-
-
-def test_source_images_are_counted() -> None:
-    with pytest.raises(ValueError, match="1 source images for 2 samples: expected one for each sample, or None"):
-        metrics.pcri_range_test([1, 1], [[1], [1]], -0.1, 0.1, ["a"])
-
-
-def test_contributions_have_intervals_around_them() -> None:
-    patches = (np.random.default_rng(2).random((200, 4)) < np.array([0.6, 0.3, 0.1, 0.0])).astype(float)
-    shares, bounds = metrics.patch_contribution(patches), metrics.patch_contribution_intervals(patches)
-    assert len(bounds) == 4
-    assert all(0 <= low <= share <= high <= 1 for share, (low, high) in zip(shares, bounds, strict=True))
-    assert bounds[0][0] > bounds[1][1] > bounds[3][1]
-    assert bounds[3][0] == 0.0
-    assert 0.0 < bounds[3][1] < 0.05
-    wider = metrics.patch_contribution_intervals(patches, 0.99)
-    assert all(wide[0] <= low and high <= wide[1] for wide, (low, high) in zip(wider, bounds, strict=True))
-
-
-def test_contributions_of_nothing_have_none() -> None:
-    for patches in ([[0, 0]], [[1, math.nan]]):
-        assert all(math.isnan(end) for pair in metrics.patch_contribution_intervals(patches) for end in pair)
-    with pytest.raises(ValueError, match="confidence is 90"):
-        metrics.patch_contribution_intervals([[1, 0]], 90)
+    with pytest.raises(UsageError, match="the table has no whole_attempts: an interval of 'patches:2' needs them"):
+        patch_intervals.matched(table, "patches:2", 0.9)
 
 
 def _matched(whole: Array, attempts: Array, best: Array, chance: float | None) -> metrics.ScoreTable:

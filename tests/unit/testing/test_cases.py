@@ -73,7 +73,7 @@ def test_nothing_changes_when_nothing_changes(case: Case) -> None:
     assert plain(unchanged[EVERYTHING.index(Needs.NO_IMAGE)]) == plain(case.arguments[EVERYTHING.index(Needs.NO_IMAGE)])
 
 
-@given(tables(get("pcri_placebo")))
+@given(tables(get("pcri_matched")))
 def test_repeated_tables_have_more_samples_of_other_images(table: Table) -> None:
     more = table.repeated(3)
     assert more.samples == 3 * table.scores.samples

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.evaluation.after.policy_lint import lint, tighter_than_noise
 from pytest_vlmrobust.evaluation.judge.scopes import KnownNames, known_metrics, known_tests, shipped_tests
 from pytest_vlmrobust.policies import JudgedTest, Policy, Scope, load_policy
@@ -220,12 +219,6 @@ def test_a_rule_that_only_warns_is_not_refused(write: Path) -> None:
     policy = policy_of(write, "{id: a, metric: accuracy_drop, max: 100pp, tier: warn}")
     (finding,) = lint(policy, today=TODAY)
     assert not finding.refused
-
-
-@pytest.mark.parametrize("name", ["pcri_split", "pcri_placebo"])
-def test_what_no_run_measures_cannot_be_gated(write: Path, name: str) -> None:
-    with pytest.raises(PolicyError, match=rf"p\.yaml:\d: rules\[1\]\.metric is '{name}', which no run measures: it needs"):
-        policy_of(write, f"{{id: a, metric: {name}, min: 0}}")
 
 
 def test_a_budget_that_admits_everything(write: Path) -> None:

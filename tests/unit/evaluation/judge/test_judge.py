@@ -15,8 +15,9 @@ from pytest_vlmrobust.core.cell import Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.evaluation.judge.context import Asked
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.measurements import Asked, judged_tests
+from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import JudgedTest, Policy, load_policy
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, sample

@@ -8,7 +8,7 @@ import pytest
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.core.prediction import ModelRef
-from pytest_vlmrobust.evaluation.judge.scopes import beside_metrics, known_metrics, policy_for, thresholds_file
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, policy_for, thresholds_file
 
 POLICY = "version: 1\nrules:\n  - {id: mine, metric: accuracy_drop, max: 1pp}\n"
 MODEL = ModelRef("model", "scripted", "")
@@ -55,7 +55,6 @@ def test_bounds_are_checked_against_what_each_metric_can_be() -> None:
         "relative_corruption_error",
         "mean_relative_corruption_error",
         "pcri_excess",
-        "pcri_placebo",
         "resolution_slope",
         "resolution_slope.macro",
         "scale_gain",
@@ -77,15 +76,3 @@ def test_rules_may_be_about_every_metric_and_the_label_preserving_drop() -> None
     assert not any(facts[name].interval for name in macro)
     assert (facts["label_preserving_drop"].better, facts["label_preserving_drop"].scope) == ("lower", "cell")
     assert facts["worst_case_drop"].scope == "sweep"
-
-
-def test_what_is_measured_beside_registered_metrics_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    from pytest_vlmrobust.cli import main
-
-    named = set(known_metrics()) - set(metrics.names()) - set(metrics.FAMILY_METRICS)
-    assert {name for name in named if not name.endswith(".macro")} == set(beside_metrics())
-    for name, about in beside_metrics().items():
-        assert main(["explain", name]) == 0
-        said = capsys.readouterr().out
-        assert said.startswith(f"{name}\n\n")
-        assert about.split()[:3] == said.split()[1:4]

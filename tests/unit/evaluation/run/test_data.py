@@ -10,7 +10,7 @@ from PIL import Image
 
 from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
-from pytest_vlmrobust.evaluation.judge.required_cells import needed_cells
+from pytest_vlmrobust.evaluation.judge.required_cells import required_cells
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.tasks import TASKS
 
@@ -92,8 +92,8 @@ def test_what_a_folder_lacks_is_known_of_each_task(tmp_path: Path) -> None:
 
 def test_of_what_is_lacking_nothing_is_asked(tmp_path: Path) -> None:
     data = RunData((str(folder_of(tmp_path / "bare", boxed=False)),))
-    assert needed_cells(Cell("m", "bare.guided", CLEAN), [], {}, data) == []
-    assert needed_cells(Cell("m", "bare.matching", CLEAN), [], {}, data) != []
+    assert required_cells(Cell("m", "bare.guided", CLEAN), [], {}, data) == []
+    assert required_cells(Cell("m", "bare.matching", CLEAN), [], {}, data) != []
 
 
 @pytest.mark.parametrize("typed", ["guided", "guidde"])

@@ -23,7 +23,6 @@ from pytest_vlmrobust.metrics.statistics.curves import (
     slope_weights,
     step_errors,
     step_sums,
-    unfolded,
     variation,
     wobble,
 )
@@ -56,18 +55,6 @@ def test_many_curves_at_once() -> None:
     curves = np.random.default_rng(0).random((5, 3, 12))
     assert variation(curves).shape == wobble(curves).shape == (5, 3)
     assert float(wobble(curves)[4, 2]) == pytest.approx(float(wobble(curves[4, 2])))
-
-
-@pytest.mark.parametrize(("true", "error"), [(0.0, 1.0), (0.3, 0.5), (0.02, 0.01), (1.0, 0.0), (0.5, 0.05)])
-def test_unfolding_inverts_the_mean_of_a_folded_normal(true: float, error: float) -> None:
-    grid = np.linspace(-12, 12, 200_001)
-    density = np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi)
-    mean = float((np.abs(true + error * grid) * density).sum() * (grid[1] - grid[0]))
-    assert float(unfolded(np.array([mean]), np.array([error]))[0]) == pytest.approx(true, abs=2e-4 + 0.01 * (true == 0.0))
-
-
-def test_what_noise_alone_shows_counts_nothing() -> None:
-    assert unfolded(np.array([0.0, 0.79]), np.array([1.0, 1.0])).tolist() == [0.0, 0.0]
 
 
 def test_slopes() -> None:

@@ -2,16 +2,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from numpy.typing import NDArray
+from scipy import special
 
-from pytest_vlmrobust.metrics import benjamini_hochberg, holm
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, Ends
 from pytest_vlmrobust.metrics.statistics.multiple import (
@@ -20,7 +18,6 @@ from pytest_vlmrobust.metrics.statistics.multiple import (
     cross_validated_maximum,
     largest_few_lower,
     largest_few_upper,
-    max_t_lower,
     partial_conjunction,
     place_intervals,
     places,
@@ -28,58 +25,6 @@ from pytest_vlmrobust.metrics.statistics.multiple import (
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest
 
 laws = settings(deadline=None, derandomize=True, database=None, max_examples=100)
-lists = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30).map(np.array)
-
-PUBLISHED = np.array([0.0001, 0.004, 0.019, 0.095, 0.201, 0.278, 0.298, 0.344, 0.459, 0.324, 0.426, 0.572, 0.653, 0.759, 1.0])
-"""The example of Benjamini and Hochberg 1995, section 3.2; adjusted values as statsmodels gives them."""
-
-
-def test_holm_of_the_published_example() -> None:
-    assert holm(PUBLISHED) == pytest.approx([0.0015, 0.056, 0.247] + [1.0] * 12)
-
-
-def test_benjamini_hochberg_of_the_published_example() -> None:
-    assert benjamini_hochberg(PUBLISHED)[:5] == pytest.approx([0.0015, 0.03, 0.095, 0.35625, 0.573333], abs=5e-7)
-
-
-@laws
-@given(lists)
-def test_benjamini_hochberg_is_scipys(p_values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
-    assert benjamini_hochberg(p_values) == pytest.approx(stats.false_discovery_control(p_values))
-
-
-@laws
-@given(lists, st.floats(0.001, 0.5))
-def test_holm_is_the_step_down_procedure(p_values: np.ndarray[tuple[int], np.dtype[np.float64]], alpha: float) -> None:
-    """Reject the smallest while each is at most alpha divided by how many are left."""
-    rejected = 0
-    for rank, p in enumerate(sorted(p_values)):
-        if p * (len(p_values) - rank) > alpha:
-            break
-        rejected += 1
-    assert int((holm(p_values) <= alpha).sum()) == rejected
-
-
-@laws
-@given(lists, st.integers(0, 99))
-def test_adjusting_follows_the_p_values(p_values: np.ndarray[tuple[int], np.dtype[np.float64]], seed: int) -> None:
-    order = np.random.default_rng(seed).permutation(len(p_values))
-    for adjust in (holm, benjamini_hochberg):
-        assert adjust(p_values[order]) == pytest.approx(adjust(p_values)[order])
-        assert (adjust(p_values) >= p_values * (1 - 1e-12)).all()
-        assert (adjust(p_values) <= 1.0).all()
-
-
-def test_of_nothing_nothing_is_adjusted() -> None:
-    assert holm(np.zeros(0)).size == benjamini_hochberg(np.zeros(0)).size == 0
-
-
-@pytest.mark.parametrize("adjusted", [holm, benjamini_hochberg])
-def test_lists_are_taken_and_what_is_no_p_value_is_refused(adjusted: Callable[[ArrayLike], NDArray[np.float64]]) -> None:
-    assert adjusted([0.5, 0.5]).tolist() == adjusted(np.array([0.5, 0.5])).tolist()
-    for wrong in (math.nan, -0.1, 1.5):
-        with pytest.raises(ValueError, match=r"p_values\[1\] is .*: expected a probability in \[0, 1\]"):
-            adjusted([0.01, wrong])
 
 
 def test_partial_conjunction_of_the_golden_p_values() -> None:
@@ -269,35 +214,8 @@ def test_clusters_stay_in_one_fold() -> None:
 def test_too_few_clusters_to_split() -> None:
     one = Clusters.of(["a"] * 4, 4)
     assert math.isnan(cross_validated_maximum(np.ones((4, 2)), one, np.random.default_rng(0)))
-    assert max_t_lower(np.ones((4, 2)), one, 0.05, np.random.default_rng(0)) == -math.inf
     two = Clusters.of(["a", "a", "b", "b"], 4)
     assert cross_validated_maximum(np.ones((4, 2)), two, np.random.default_rng(0)) == 1.0
-
-
-def test_the_same_generator_gives_the_same_bound() -> None:
-    sweep = _noise(np.random.default_rng(16))
-    first, second = (max_t_lower(sweep, ALONE, 0.05, np.random.default_rng(0), draws=200) for _ in range(2))
-    assert first == second < sweep.mean(axis=0).max()
-
-
-def test_max_t_of_one_setting_is_about_the_t_bound() -> None:
-    sweep = _noise(np.random.default_rng(17))[:, :1]
-    margin = 1.645 * float(ALONE.standard_errors(sweep)[0])
-    assert max_t_lower(sweep, ALONE, 0.05, np.random.default_rng(0)) == pytest.approx(sweep.mean() - margin, abs=0.15 * margin)
-
-
-def test_max_t_bounds_err_seldom() -> None:
-    rng = np.random.default_rng(18)
-    wrong = sum(max_t_lower(_noise(rng)[:200, :12], Clusters.of(None, 200), 0.05, rng, draws=400) > TRUTH for _ in range(100))
-    assert wrong <= 11
-
-
-def test_max_t_gains_from_settings_that_move_together() -> None:
-    """Forty copies of one setting count as one, where Bonferroni would count them as forty."""
-    column = _noise(np.random.default_rng(19))[:, :1]
-    alone = max_t_lower(column, ALONE, 0.05, np.random.default_rng(0))
-    copies = max_t_lower(np.repeat(column, 40, axis=1), ALONE, 0.05, np.random.default_rng(0))
-    assert copies == pytest.approx(alone)
 
 
 def few_lost(rng: np.random.Generator, rates: Array, samples: int) -> Array:

@@ -11,7 +11,6 @@ from scipy import special, stats
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, upper_tail
 from pytest_vlmrobust.metrics.statistics.proportions import (
     exact_interval,
-    finite_interval,
     judged_proportion_interval,
     proportion_interval,
     wilson_interval,
@@ -131,41 +130,3 @@ def test_critical_values(tail: float, df: float, value: float) -> None:
 def test_no_degrees_of_freedom_show_nothing() -> None:
     assert math.isinf(critical_value(0.05, 0))
     assert upper_tail(np.array([50.0]), 0)[0] == 1.0
-
-
-@pytest.mark.parametrize(("n", "population"), [(1, 7), (5, 20), (19, 20), (20, 20), (30, 57)])
-def test_a_finite_population_keeps_the_counts_that_are_not_too_unlikely(n: int, population: int) -> None:
-    """The definition, tried on every count with scipy's distribution."""
-    for successes in range(n + 1):
-        kept = [
-            count
-            for count in range(successes, population - (n - successes) + 1)
-            if stats.hypergeom.sf(successes - 1, population, count, n) > 0.05 + 1e-12
-            and stats.hypergeom.cdf(successes, population, count, n) > 0.05 + 1e-12
-        ]
-        assert finite_interval(successes, n, population, 0.90) == (min(kept) / population, max(kept) / population)
-
-
-@pytest.mark.parametrize("marked", range(0, 41, 4))
-def test_bounds_of_a_finite_population_never_err_more_often_than_they_say(marked: int) -> None:
-    """Exact, over every number of successes that 12 draws of 40 can give."""
-    above = below = 0.0
-    for successes in range(13):
-        low, high = finite_interval(successes, 12, 40, 0.90)
-        chance = float(stats.hypergeom.pmf(successes, 40, marked, 12))
-        above, below = above + chance * (low > marked / 40), below + chance * (high < marked / 40)
-    assert above <= 0.05
-    assert below <= 0.05
-
-
-def test_a_large_population_is_as_good_as_endless() -> None:
-    finite, endless = finite_interval(36, 869, 10**7), exact_interval(36, 869)
-    assert finite == pytest.approx(endless, abs=2e-6)
-    narrower = finite_interval(36, 869, 1000)
-    assert endless[0] < narrower[0] < 36 / 869 < narrower[1] < endless[1]
-
-
-def test_impossible_counts_of_a_finite_population_are_refused() -> None:
-    with pytest.raises(ValueError, match="successes=2 of n=9 of population=5: expected 0 <= successes <= n <= population"):
-        finite_interval(2, 9, 5)
-    assert all(math.isnan(bound) for bound in finite_interval(0, 0, 5))

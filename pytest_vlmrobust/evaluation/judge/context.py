@@ -1,0 +1,243 @@
+"""Context: what is known of a planned test before a model answers, and the scores that its quantities are estimated from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust import perturbations
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
+from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.evaluation.run.views import view_count
+from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
+from pytest_vlmrobust.metrics import Needs
+from pytest_vlmrobust.metrics.table import ScoreTable
+
+from .answers import Measured, chances
+from .baseline import Baseline
+from .families import rows_of
+from .floor import floor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+_LABELS = {Needs.POSITIONS: "position", Needs.PEOPLE: "group"}
+"""What samples of tasks are compared by, and the key of samples that says it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What is known of a dataset before a model answers: it says which quantities its tests have.
+
+    Where ``corpus_metric`` or ``samples`` is ``None`` nobody has looked yet, and everything is planned that may be measured.
+    """
+
+    task: str = ""
+    """Of a dataset that a task makes of a collection, what is asked in it; empty for plain questions."""
+    corpus_metric: str | None = None
+    """The metric that is published for the dataset as a whole."""
+    samples: Sequence[Sample] | None = None
+
+    @classmethod
+    def of(cls, measured: Measured, dataset: str, task: str = "") -> Asked:
+        """Looks at a dataset; one that cannot be read stays unknown: the tests that need it say why."""
+        try:
+            return cls(task, measured.corpus_metric(dataset), measured.samples(dataset))
+        except (VlmRobustError, Warning):
+            return cls(task)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedTest:
+    """A test before it runs: what says by which quantities it will be judged."""
+
+    planned: Planned
+    asked: Asked = dataclasses.field(default_factory=Asked)
+    baseline: bool = False
+    """Whether the run is compared with an earlier one."""
+    attempts: bool = False
+    """Whether a cell of patches is compared with as many attempts at the whole picture."""
+
+    @cached_property
+    def setting(self) -> Setting | None:
+        """The setting of a cell; ``None`` for a summary metric."""
+        return self.planned.setting if isinstance(self.planned, Cell) else None
+
+    @cached_property
+    def perturbed(self) -> bool:
+        """Whether the test is about a cell with changed pictures."""
+        return self.setting not in (None, CLEAN, NO_IMAGE)
+
+    @cached_property
+    def views(self) -> int:
+        """How often each sample of a cell is asked about."""
+        return 1 if self.setting is None else view_count(self.setting)
+
+    @cached_property
+    def family_and_level(self) -> tuple[str, str]:
+        """The family of a cell's setting and its level; empty where it has none."""
+        return ("", "") if self.setting is None else family_and_level(self.setting)
+
+    @cached_property
+    def offered(self) -> frozenset[Needs]:
+        """What a cell has of the scores and labels that not every dataset or run has."""
+        if not self.asked.task:
+            return frozenset({Needs.WHOLE_ATTEMPTS} if self.attempts else ())
+        possible = {Needs.PEOPLE} | ({Needs.POSITIONS} if self.asked.task in GRIDS else set())
+        if self.asked.samples is None:
+            return frozenset(possible)
+        names = {need: {sample.keys.get(key, "") for sample in self.asked.samples} for need, key in _LABELS.items()}
+        return frozenset(need for need in possible if len(names[need] - {""}) > 1)
+
+    @cached_property
+    def categories(self) -> set[str] | None:
+        """The categories of the dataset's samples; ``None`` where nobody has looked."""
+        return None if self.asked.samples is None else {sample.category for sample in self.asked.samples}
+
+
+def family_and_level(setting: Setting) -> tuple[str, str]:
+    """Returns the family of a setting and its level; empty where it has none."""
+    if setting in (CLEAN, NO_IMAGE):
+        return "", ""
+    about = perturbations.info(str(setting))
+    return about.family, about.level or ""
+
+
+@dataclass(eq=False)
+class CellScores:
+    """What the quantities of a cell are estimated from. Whatever it is compared with is asked for on first use."""
+
+    measured: Measured
+    test: PlannedTest
+    result: CellResult
+    confidence: float = 0.90
+    tried: CellResult | None = None
+    """As many attempts at the whole picture as there are patches, where a cell of patches is compared with them."""
+    earlier: Baseline | None = None
+    """The run that cells are compared with."""
+
+    def __post_init__(self) -> None:
+        self.samples: Sequence[Sample] = self.result.samples
+
+    @property
+    def cell(self) -> Cell:
+        """The cell."""
+        return self.result.cell
+
+    @property
+    def setting(self) -> str:
+        """Its setting, as tables of scores spell it."""
+        return str(self.cell.setting)
+
+    @property
+    def groups(self) -> list[str]:
+        """The source image of each sample."""
+        return groups_of(self.samples)
+
+    @cached_property
+    def clean(self) -> CellResult:
+        """The answers about the same pictures as they are."""
+        return self.under(CLEAN)
+
+    def under(self, setting: Setting) -> CellResult:
+        """Returns the answers of the same model to the same questions under another setting."""
+        if setting == self.cell.setting:
+            return self.result
+        return self.measured.result(Cell(self.cell.model, self.cell.dataset, setting))
+
+    @cached_property
+    def table(self) -> ScoreTable:
+        """The scores of the cell, of clean pictures and of none, and what the samples are compared by."""
+        clean, blind = self.clean.values, self.under(NO_IMAGE).values
+        more: dict[str, Any] = labels(self.samples) if self.test.asked.task else {}
+        if self.result.views > 1:
+            more |= {"patches_by_setting": {self.setting: self.result.attempts}, **floors(self.samples)}
+        if self.tried is not None:
+            more["whole_attempts"] = self.tried.attempts
+        return ScoreTable(
+            clean=clean,
+            by_setting={self.setting: self.result.values},
+            no_image=blind,
+            groups=self.groups,
+            chances=chances(self.samples),
+            **more,
+        )
+
+    @cached_property
+    def not_compared(self) -> str:
+        """Why the cell cannot be compared with the earlier run, or an empty string."""
+        if self.earlier is None:
+            return "there is no earlier run to compare with"
+        own = (self.cell, Cell(self.cell.model, self.cell.dataset, CLEAN))
+        unmeasured = [cell for cell in own if not self.earlier.measured(cell)]
+        return f"the baseline did not measure {unmeasured[0].dataset} under {unmeasured[0].setting}" if unmeasured else ""
+
+    @cached_property
+    def table_with_baseline(self) -> ScoreTable:
+        """The same scores, with those of the earlier run.
+
+        Raises:
+            DatasetError: the earlier run asked other samples, or about other pictures.
+        """
+        clean = Cell(self.cell.model, self.cell.dataset, CLEAN)
+        scores = (
+            {} if self.earlier is None else {str(c.setting): self.earlier.scores(c, self.measured) for c in (clean, self.cell)}
+        )
+        return dataclasses.replace(self.table, baseline_by_setting=scores)
+
+    def category(self, name: str) -> CellScores:
+        """Returns the scores of the samples of one category."""
+        kept = [sample.category == name for sample in self.samples]
+        table = rows_of(self.table, kept)
+        part = copy(self)
+        part.samples = [sample for sample in self.samples if sample.category == name]
+        part.test = dataclasses.replace(self.test, asked=dataclasses.replace(self.test.asked, samples=part.samples))
+        part.table = table if table.floors is None else dataclasses.replace(table, **floors(part.samples))
+        return part
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SweepScores:
+    """What the quantities of a sweep are estimated from."""
+
+    table: ScoreTable
+    samples: Sequence[Sample]
+    confidence: float = 0.90
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FamilyScores:
+    """What the quantities of a family of models are estimated from."""
+
+    parameters: Sequence[float]
+    """The size of each model."""
+    scores: Sequence[NDArray[np.float64]]
+    """Of each model its mean score of each sample over the settings, shape (N,)."""
+    groups: Sequence[str]
+    """The source image of each sample."""
+    confidence: float = 0.90
+
+
+def groups_of(samples: Sequence[Sample]) -> list[str]:
+    """Returns the source image of each sample."""
+    return [sample.group or sample.id for sample in samples]
+
+
+def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
+    """Returns by what samples are compared, as fields of a table: where the target is, and the group of people."""
+    named = {need.value: [sample.keys.get(key, "") for sample in samples] for need, key in _LABELS.items()}
+    return {name: values for name, values in named.items() if any(values)}
+
+
+def floors(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Returns what samples score without looking, as fields of a table."""
+    without_looking = floor(samples)
+    return {"floors": without_looking.scores, "floor_note": without_looking.note}
