@@ -19,16 +19,7 @@ from .accuracy import (
     relative_corruption_error,
     visual_gain,
 )
-from .baseline import (
-    ChangedSamples,
-    baseline_drop,
-    changed_samples,
-    drop_increase,
-    gain_interval,
-    hint_gain,
-    mean_baseline_drop,
-    thinking_gain,
-)
+from .baseline import ChangedSamples, baseline_drop, changed_samples, drop_increase, mean_baseline_drop
 from .boxes import Overlap, intersection_over_union, match_eyes, mean_overlap, told_overlap
 from .categories import (
     category_sensitivity,
@@ -52,24 +43,21 @@ from .corruption import (
     worst_case_drop,
     worst_tenth_drop,
 )
-from .curve_intervals import wobble_p_value
 from .estimation import estimate
 from .families import (
     FAMILY_METRICS,
     FamilyProperty,
-    identity_accuracy,
     scale_consistency,
     scale_consistency_interval,
     scale_gain,
     scale_gain_interval,
-    split_group_gap,
-    split_position_gap,
-    split_transfer_retention,
 )
 from .luck import pcri_chance, pcri_excess, pcri_matched, pcri_neutral
 from .observatory import (
     GroupMean,
     HumanReference,
+    does_the_task,
+    exceeds_the_prompt,
     group_gap,
     group_means,
     human_reference,
@@ -106,6 +94,7 @@ from .resolution import (
     resolution_noise_floor,
     resolution_slope,
     resolution_wobble,
+    wobble_p_value,
 )
 from .severity import (
     TIERS,
@@ -118,6 +107,15 @@ from .severity import (
     tail_share,
     tier_shares,
 )
+from .splits import (
+    gain_interval,
+    hint_gain,
+    identity_accuracy,
+    split_group_gap,
+    split_position_gap,
+    split_transfer_retention,
+    thinking_gain,
+)
 from .statistics.paired import paired_drop_interval
 from .statistics.power import (
     UndecidedZone,
@@ -127,7 +125,6 @@ from .statistics.power import (
 )
 from .statistics.proportions import exact_interval
 from .table import ScoreTable
-from .validity import does_the_task, exceeds_the_prompt
 
 __all__ = [
     "FAMILY_METRICS",

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 
-from .completeness import listed, types
-from .corruption import corruption_errors, mean_drop
+from .completeness import listed
+from .corruption import corruption_errors, mean_drop, types
 from .estimation import estimate
 from .scores import BySetting, against_clean, parsed, require_equal_lengths
 from .table import ScoreTable

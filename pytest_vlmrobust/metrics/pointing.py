@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.estimate import Estimate
 
-from .intervals import Bounds, mean_bounds
+from .accuracy import Bounds
 from .scores import as_scores, clusters_of
 from .statistics.clusters import Clusters, one_sided
+from .statistics.paired import mean_interval
 from .statistics.proportions import proportion_interval
 from .statistics.ratios import ratio_interval
 from .table import ScoreTable
@@ -189,7 +190,7 @@ def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence
         return Estimate(math.nan, table.samples - missing, reason=_why(missing, table.samples))
 
     def at(level: float) -> Bounds:
-        low, high = mean_bounds(table, table.clean, level)
+        low, high = mean_interval(table.clean, table.clusters, level)
         return max(low, 0.0), min(high, 1.0)
 
     return _estimate(float(table.clean.mean()), table.samples, at, confidence)
