@@ -33,7 +33,7 @@ _TAIL = 0.05
 UNKNOWN = ""
 """The position or group of people of a sample that gaps leave out."""
 
-# Whether a model does the task at all: what it loses or favours says nothing otherwise
+# Whether a model does the task at all. Where it does not, what it loses or favours says nothing
 
 
 def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:

@@ -192,7 +192,7 @@ def rci(whole: ArrayLike, patches: ArrayLike) -> float:
     return pcri(whole, patches)
 
 
-# The index of a data set: its band, where right answers come from, metrics of the whole corpus, agreement between models
+# The index of a dataset: its band, where right answers come from, metrics of the whole corpus, agreement between models
 
 
 RCI_BANDS = ("strong local", "moderate local", "balanced", "moderate global", "strong global")

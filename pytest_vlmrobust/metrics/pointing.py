@@ -88,9 +88,7 @@ def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridE
     return GridError(distance, len(distances), len(answers) - len(read))
 
 
-# What scores do not say about answers, with intervals: pointing without looking, near misses, boxes that were not given.
-#
-# Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
+# The same with intervals, and how many of the boxes that were asked for were given
 
 
 def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0.90) -> Estimate:
