@@ -36,7 +36,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.metrics import ScoreTable, curve_intervals
+from pytest_vlmrobust.metrics import ScoreTable, resolution
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.curves import ContrastTest, sign_contrasts, slope_weights, step_errors, variation, wobble
 
@@ -90,15 +90,17 @@ def largest_fall(rates: Array) -> float:
 
 
 METRICS = {
-    "absolute_continuous_error": Metric(lambda rates: float(variation(rates)), curve_intervals.continuous_error, (0.20, 0.30)),
+    "absolute_continuous_error": Metric(
+        lambda rates: float(variation(rates)), resolution.absolute_continuous_error_interval, (0.20, 0.30)
+    ),
     "absolute_continuous_error, before": Metric(lambda rates: float(variation(rates)), before, (0.20, 0.30)),
     "relative_continuous_error": Metric(
-        lambda rates: float(variation(rates) / rates.mean()), curve_intervals.relative_continuous_error, (0.60,)
+        lambda rates: float(variation(rates) / rates.mean()), resolution.relative_continuous_error_interval, (0.60,)
     ),
-    "resolution_wobble": Metric(lambda rates: float(wobble(rates)), curve_intervals.wobble_bounds, (0.25,)),
-    "largest_downward_step": Metric(largest_fall, curve_intervals.downward_step, (0.06,)),
-    "resolution_net": Metric(lambda rates: float(rates[-1] - rates[0]), curve_intervals.net, (0.30,)),
-    "resolution_slope": Metric(lambda rates: float(slope_weights(np.log2(EDGES)) @ rates), curve_intervals.slope),
+    "resolution_wobble": Metric(lambda rates: float(wobble(rates)), resolution.resolution_wobble_interval, (0.25,)),
+    "largest_downward_step": Metric(largest_fall, resolution.largest_downward_step_interval, (0.06,)),
+    "resolution_net": Metric(lambda rates: float(rates[-1] - rates[0]), resolution.resolution_net_interval, (0.30,)),
+    "resolution_slope": Metric(lambda rates: float(slope_weights(np.log2(EDGES)) @ rates), resolution.resolution_slope_interval),
 }
 
 
@@ -187,7 +189,7 @@ def least_excess(n: int, redrawn: float) -> tuple[float, float]:
     for _ in range(100):
         drawn = answers(CURVES["flat"], n, redrawn, None, rng)
         settings = {f"resolution:{edge}": drawn[:, rung] for rung, edge in enumerate(EDGES)}
-        highs.append(curve_intervals.continuous_error(ScoreTable(drawn[:, -1], settings), None, 1.0 - 2.0 * TAIL)[1])
+        highs.append(resolution.absolute_continuous_error_interval(ScoreTable(drawn[:, -1], settings), None, 1.0 - 2.0 * TAIL)[1])
     return _ONE_SIDED / distance, float(np.median(highs))
 
 

@@ -29,10 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pytest_vlmrobust.metrics import ScoreTable, intervals, observatory
+from pytest_vlmrobust.metrics import ScoreTable, corruption, splits
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest
 from pytest_vlmrobust.metrics.statistics.multiple import largest_few_lower, largest_few_upper
+from pytest_vlmrobust.metrics.statistics.paired import mean_interval
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_interval
 
 Array = NDArray[np.float64]
@@ -244,10 +245,10 @@ def _ratio(
     clusters, average = table.clusters, now.mean(axis=1)
     if metric == "mean_relative_corruption_error":
         before = ratio_interval(clean - average, clean - blind[:, 0] * clean, clusters, LEVEL)
-        return 2.0 * loss, before, intervals.mean_relative_corruption_error(table, None, LEVEL)
+        return 2.0 * loss, before, corruption.mean_relative_corruption_error_interval(table, None, LEVEL)
     if metric == "split_transfer_retention":
         before = ratio_interval(average, clean, clusters, LEVEL)
-        return 1.0 - loss, before, observatory.split_retention(table, None, LEVEL)
+        return 1.0 - loss, before, splits.split_transfer_retention_interval(table, None, LEVEL)
     if metric == "mean_corruption_error":
         errors, others = 1.0 - now, 1.0 - blind
         value = errors.mean(axis=0) / others.mean(axis=0)
@@ -255,9 +256,9 @@ def _ratio(
         return (
             2.0 * (0.1 + 0.9 * loss),
             _plain(influence + value.mean(), clusters),
-            intervals.mean_corruption_error(table, None, LEVEL),
+            corruption.mean_corruption_error_interval(table, None, LEVEL),
         )
-    return 0.9 * (1.0 - loss), _plain(average, clusters), intervals.mean_bounds(table, average, LEVEL)
+    return 0.9 * (1.0 - loss), _plain(average, clusters), mean_interval(average, clusters, LEVEL)
 
 
 def _plain(values: Array, clusters: Clusters) -> tuple[float, float]:

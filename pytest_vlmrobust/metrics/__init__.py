@@ -1,7 +1,20 @@
 """Robustness metrics: scores in, a number out.
 
-Each formula is a pure function of paired score arrays and returns a built-in float. The registry holds one record for each metric
-that a gate can judge; :func:`estimate` applies one to a :class:`ScoreTable` and adds interval, sample size, validity and reason.
+The registry holds one record for each metric that a gate can judge; :func:`estimate` applies one to a :class:`ScoreTable` and
+adds interval, sample size, validity and reason. In each module a metric is one screen: its interval, its gate or note, and below
+them the formula, whose decorator names them.
+
+What holds for every metric is said here once:
+
+- A formula is a pure function that returns a built-in float. Its docstring gives the unit and the range of the value.
+- Its arguments are scores of the same N samples in the same order, numbers in [0, 1]; NaN marks a missing one. Each member of
+  :class:`Needs` says which scores and of which shape: most are arrays of shape (N,), or a mapping from setting to such arrays.
+- It raises ``ValueError`` for unequal lengths, a score outside [0, 1] or an array of another shape. "What every metric refuses"
+  means these.
+- It is NaN, and never 0, without samples, where a score is missing, and where it is undefined.
+- Its interval has a two-sided level: each bound of a 0.90 interval is a one-sided 95 % bound, which is what a gate compares with
+  its threshold. No score is missing, and N > 0, when it is computed. Samples of one group count as one observation. Student's t
+  is "guarded" where each bound is taken as though one more sample argued against it: see :mod:`.statistics.means`.
 """
 
 from __future__ import annotations
@@ -19,16 +32,7 @@ from .accuracy import (
     relative_corruption_error,
     visual_gain,
 )
-from .baseline import (
-    ChangedSamples,
-    baseline_drop,
-    changed_samples,
-    drop_increase,
-    gain_interval,
-    hint_gain,
-    mean_baseline_drop,
-    thinking_gain,
-)
+from .baseline import ChangedSamples, baseline_drop, changed_samples, drop_increase, mean_baseline_drop
 from .boxes import Overlap, intersection_over_union, match_eyes, mean_overlap, told_overlap
 from .categories import (
     category_sensitivity,
@@ -52,24 +56,21 @@ from .corruption import (
     worst_case_drop,
     worst_tenth_drop,
 )
-from .curve_intervals import wobble_p_value
 from .estimation import estimate
 from .families import (
     FAMILY_METRICS,
     FamilyProperty,
-    identity_accuracy,
     scale_consistency,
     scale_consistency_interval,
     scale_gain,
     scale_gain_interval,
-    split_group_gap,
-    split_position_gap,
-    split_transfer_retention,
 )
 from .luck import pcri_chance, pcri_excess, pcri_matched, pcri_neutral
 from .observatory import (
     GroupMean,
     HumanReference,
+    does_the_task,
+    exceeds_the_prompt,
     group_gap,
     group_means,
     human_reference,
@@ -106,6 +107,7 @@ from .resolution import (
     resolution_noise_floor,
     resolution_slope,
     resolution_wobble,
+    wobble_p_value,
 )
 from .severity import (
     TIERS,
@@ -118,6 +120,15 @@ from .severity import (
     tail_share,
     tier_shares,
 )
+from .splits import (
+    gain_interval,
+    hint_gain,
+    identity_accuracy,
+    split_group_gap,
+    split_position_gap,
+    split_transfer_retention,
+    thinking_gain,
+)
 from .statistics.paired import paired_drop_interval
 from .statistics.power import (
     UndecidedZone,
@@ -127,7 +138,6 @@ from .statistics.power import (
 )
 from .statistics.proportions import exact_interval
 from .table import ScoreTable
-from .validity import does_the_task, exceeds_the_prompt
 
 __all__ = [
     "FAMILY_METRICS",

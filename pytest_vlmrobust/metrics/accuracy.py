@@ -1,40 +1,57 @@
-"""Metrics of one setting against the clean scores of the same samples, and what can be scored without looking."""
+"""Metrics of one setting against the clean scores of the same samples, and what can be scored without looking.
+
+Source of the formulas: VLM-RobustBench, section 3.1 and appendix A.12.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.errors import UnknownName
+from pytest_vlmrobust.core.words import points
 
-from . import intervals, validity
 from .record import Needs, loss_reach
 from .registry import metric
 from .scores import ROUNDING, Scores, as_scores, mean, paired
+from .statistics.clusters import Clusters
+from .statistics.means import expected_gain, guarded_ratio_interval
+from .statistics.paired import drop_interval, mean_interval
+from .statistics.proportions import is_binary
+from .statistics.ratios import score_ratio_interval
+from .table import ScoreTable
 
-# Metrics of one setting against the clean scores of the same samples.
-#
-# Source of the formulas: VLM-RobustBench, section 3.1 and appendix A.12.
+Bounds = tuple[float, float]
+
+SMALLEST_MARGIN = 0.01
+"""Smallest difference that counts as one: 1 percentage point (PCRI and RCI, section 3: delta)."""
+
+_MOST_GUESSES = 16
+"""Values of a blind score up to which they are guesses among a few options; graded scores have more."""
+
+share_metric = partial(metric, bounds=(0.0, 1.0))
+flip_metric = partial(share_metric, perfect=0.0, unchanged=0.0)
+gain_metric = partial(metric, bounds=(-1.0, 1.0), perfect=1.0, suite="corruptions", reach=loss_reach)
 
 
-GAIN_MOVES = {
-    Needs.CLEAN: "it changes the drop and the visual gain alike, and their ratio either way",
-    Needs.NO_IMAGE: "it lowers the visual gain, of which a loss and a gain then make up more",
-}
-"""Why shares of the visual gain are not monotone in what the gain is made of."""
+def accuracy_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds an accuracy: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+    return mean_interval(table.required(Needs.PERTURBED, setting), table.clusters, confidence)
 
 
-@metric(
+@share_metric(
     needs=(Needs.PERTURBED,),
     better="higher",
-    bounds=(0.0, 1.0),
     perfect=1.0,
     reference="VLM-RobustBench section 3.1",
-    interval=intervals.accuracy,
+    interval=accuracy_interval,
     monotone={Needs.PERTURBED: 1},
 )
 def accuracy(scores: ArrayLike) -> float:
@@ -42,14 +59,8 @@ def accuracy(scores: ArrayLike) -> float:
 
     Formula: ``mean(perturbed)``
 
-    Args:
-        scores: shape (N,), each in [0, 1].
-
     Returns:
         A fraction in [0, 1]; NaN for no scores or a missing one.
-
-    Raises:
-        ValueError: a score outside [0, 1], or another shape.
 
     >>> accuracy([1, 1, 0, 1])
     0.75
@@ -57,14 +68,17 @@ def accuracy(scores: ArrayLike) -> float:
     return mean(as_scores(scores, "scores"))
 
 
-@metric(
-    needs=(Needs.CLEAN,),
+def clean_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the clean accuracy: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+    return mean_interval(table.clean, table.clusters, confidence)
+
+
+@share_metric(
+    suite="corruptions",
     better="higher",
-    bounds=(0.0, 1.0),
     perfect=1.0,
     reference="VLM-RobustBench section 3.1",
-    suite="corruptions",
-    interval=intervals.clean_accuracy,
+    interval=clean_accuracy_interval,
     monotone={Needs.CLEAN: 1},
 )
 def clean_accuracy(clean: ArrayLike) -> float:
@@ -72,25 +86,23 @@ def clean_accuracy(clean: ArrayLike) -> float:
 
     Formula: ``mean(clean)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-
     Returns:
         A fraction in [0, 1]; NaN for no scores or a missing one.
-
-    Raises:
-        ValueError: a score outside [0, 1], or another shape.
     """
     return mean(as_scores(clean, "clean"))
 
 
+def accuracy_drop_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds a drop: by tails of flips for 0/1 scores, by guarded Student's t for graded ones."""
+    return drop_interval(table.clean, table.required(Needs.PERTURBED, setting), table.clusters, confidence)
+
+
 @metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED),
     better="lower",
     bounds=(-1.0, 1.0),
     perfect=0.0,
     reference="VLM-RobustBench section 3.1, equation 1; The Perceptual Observatory section 3.3 (identity robustness)",
-    interval=intervals.accuracy_drop,
+    interval=accuracy_drop_interval,
     reach=loss_reach,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
@@ -100,15 +112,8 @@ def accuracy_drop(clean: ArrayLike, perturbed: ArrayLike) -> float:
 
     Formula: ``mean(clean - perturbed)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed: shape (N,), the same samples in the same order.
-
     Returns:
         A fraction in [-1, 1] (0.263 = 26.3 percentage points); negative for a gain; NaN for no scores or a missing one.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> accuracy_drop([1, 1, 1, 0], [1, 0, 0, 1])
     0.25
@@ -129,15 +134,8 @@ def flip_rates(clean: ArrayLike, perturbed: ArrayLike) -> FlipRates:
 
     For graded scores these are the mean loss and the mean gain.
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed: shape (N,), the same samples in the same order.
-
     Returns:
         ``.harmful`` and ``.helpful``, fractions in [0, 1]; NaN for no scores or a missing one.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     Source: VLM-RobustBench appendix A.12 (Flip+ and Flip-; the denominator is all samples, as in its tables 22 to 25).
 
@@ -149,14 +147,15 @@ def flip_rates(clean: ArrayLike, perturbed: ArrayLike) -> FlipRates:
     return FlipRates(mean(loss.clip(min=0.0)), mean((-loss).clip(min=0.0)))
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED),
+def harmful_flip_rate_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of harmful flips: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+    return mean_interval((table.clean - table.required(Needs.PERTURBED, setting)).clip(min=0.0), table.clusters, confidence)
+
+
+@flip_metric(
     better="lower",
-    bounds=(0.0, 1.0),
-    perfect=0.0,
     reference="VLM-RobustBench appendix A.12 (Flip+)",
-    interval=intervals.harmful_flip_rate,
-    unchanged=0.0,
+    interval=harmful_flip_rate_interval,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1},
 )
 def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
@@ -164,27 +163,21 @@ def harmful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
 
     Formula: ``mean(max(clean - perturbed, 0))``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed: shape (N,), the same samples in the same order.
-
     Returns:
         A fraction in [0, 1]; NaN for no scores or a missing one.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     return flip_rates(clean, perturbed).harmful
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED),
+def helpful_flip_rate_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of helpful flips: Clopper-Pearson for 0/1 scores, guarded Student's t for graded ones."""
+    return mean_interval((table.required(Needs.PERTURBED, setting) - table.clean).clip(min=0.0), table.clusters, confidence)
+
+
+@flip_metric(
     better="none",
-    bounds=(0.0, 1.0),
-    perfect=0.0,
     reference="VLM-RobustBench appendix A.12 (Flip-)",
-    interval=intervals.helpful_flip_rate,
-    unchanged=0.0,
+    interval=helpful_flip_rate_interval,
     monotone={Needs.CLEAN: -1, Needs.PERTURBED: 1},
 )
 def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
@@ -192,28 +185,49 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
 
     Formula: ``mean(max(perturbed - clean, 0))``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed: shape (N,), the same samples in the same order.
-
     Returns:
         A fraction in [0, 1]; NaN for no scores or a missing one.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     return flip_rates(clean, perturbed).helpful
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.FLOORS),
+# What pictures are worth, and shares of it, where answers without the pictures are right, wrong or guesses
+#
+# A refusal to answer without the picture counts what a guess does: 1/4, 1/2. Student's t is no help there when nearly all answers
+# with pictures are right: with 100 samples the upper bound of a share then lies below the truth in up to 17 % of runs instead of
+# 5 %, which passes what should not. So guesses join 0 and 1 among the values that one score can have, and the score test stays.
+
+
+def interval_of_gain(clean: Scores, blind: Scores, clusters: Clusters, confidence: float) -> tuple[float, float]:
+    """Bounds mean(clean - blind): tails of flips for 0/1 scores, the score test for guesses among them, guarded t otherwise.
+
+    Args:
+        clean: shape (N,) with N > 0, each in [0, 1].
+        blind: shape (N,), the same samples without their pictures.
+        clusters: which of the N samples move together.
+        confidence: two-sided level in (0, 1).
+
+    Returns:
+        ``(low, high)``.
+    """
+    values = _values(blind)
+    if not is_binary(clean) or is_binary(blind) or len(values) > _MOST_GUESSES:
+        low, high = drop_interval(blind, clean, clusters, confidence)  # a gain is the loss of the other
+        return -high, -low
+    support = np.array([(seen - one, 1.0) for seen in (0.0, 1.0) for one in values])
+    low, high = score_ratio_interval(clean - blind, np.ones(len(clean)), clusters, confidence, np.unique(support, axis=0))
+    return max(low, -1.0), min(high, 1.0)
+
+
+def accuracy_above_chance_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the gain over not looking, as the visual gain: what would be said blindly counts as known."""
+    return interval_of_gain(table.clean, table.required(Needs.FLOORS), table.clusters, confidence)
+
+
+@gain_metric(
     better="higher",
-    bounds=(-1.0, 1.0),
-    perfect=1.0,
     reference='PCRI and RCI, "Validity domain and chance": max(0.5, majority) on yes/no, the majority answer on open questions',
-    suite="corruptions",
-    interval=intervals.accuracy_above_chance,
-    reach=loss_reach,
+    interval=accuracy_above_chance_interval,
     monotone={Needs.CLEAN: 1, Needs.FLOORS: -1},
 )
 def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
@@ -224,15 +238,8 @@ def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
 
     Formula: ``mean(clean - floors)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        floors: shape (N,), what the same samples give without looking.
-
     Returns:
         A fraction in [-1, 1]; NaN for no scores or a missing one.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> accuracy_above_chance([1, 1, 1, 0], [1, 0, 0, 0])
     0.5
@@ -241,15 +248,15 @@ def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
     return mean(seen - unseen)
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.NO_IMAGE),
+def visual_gain_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the visual gain: tails of flips for 0/1 scores, the score test for guesses among them, guarded t otherwise."""
+    return interval_of_gain(table.clean, table.required(Needs.NO_IMAGE), table.clusters, confidence)
+
+
+@gain_metric(
     better="none",
-    bounds=(-1.0, 1.0),
-    perfect=1.0,
     reference="VLM-RobustBench section 3.1, equation 2",
-    suite="corruptions",
-    interval=intervals.visual_gain,
-    reach=loss_reach,
+    interval=visual_gain_interval,
     blind=0.0,
     monotone={Needs.CLEAN: 1, Needs.NO_IMAGE: -1},
 )
@@ -261,15 +268,8 @@ def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
 
     Formula: ``mean(clean - no_image)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        no_image: shape (N,), the same samples asked without their images.
-
     Returns:
         A fraction in [-1, 1]; NaN for no scores or a missing one.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> visual_gain([1, 1, 1, 0], [1, 0, 0, 0])
     0.5
@@ -278,16 +278,86 @@ def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
     return mean(before - blind)
 
 
+def visual_gain_is_real(table: ScoreTable, _setting: str | None) -> str:
+    """Returns why a share of the visual gain means nothing, or an empty string."""
+    if table.no_image is None:
+        return "there are no scores without images: the visual gain is unknown"
+    gain = table.clean - table.no_image
+    needed = smallest_difference(table, gain)
+    if float(gain.mean()) > needed + ROUNDING:
+        return ""
+    return (
+        f"the visual gain of {points(float(gain.mean()))} is not above {points(needed)} "
+        f"(the larger of 1 pp and 2 standard errors): a share of it is undefined"
+    )
+
+
+def smallest_difference(table: ScoreTable, values: Scores) -> float:
+    """Returns what the mean of ``values``, (N,), has to exceed: the larger of 1 percentage point and 2 standard errors."""
+    return max(SMALLEST_MARGIN, 2.0 * math.sqrt(float(table.clusters.variances(values[:, None])[0])))
+
+
+def interval_of_gain_share(
+    clean: Scores, perturbed: Scores, blind: Scores, clusters: Clusters, confidence: float
+) -> tuple[float, float]:
+    """Bounds mean(clean - perturbed) / mean(clean - blind), known to have a positive denominator.
+
+    By the score test of the linear contrast for 0/1 scores, blind guesses among them. For graded scores, and means over several
+    settings, by guarded Student's t: one more sample that loses all and needs no picture argues against the upper end, one that
+    gains as much as :func:`expected_gain` says against the lower one. Without it, and 3 % of samples lost under nine tenths of
+    the settings, the upper end errs two to three times as often as it says.
+
+    Args:
+        clean: shape (N,) with N > 0, each in [0, 1].
+        perturbed: shape (N,), the same samples.
+        blind: shape (N,), the same samples without their pictures.
+        clusters: which of the N samples move together.
+        confidence: two-sided level in (0, 1).
+
+    Returns:
+        ``(low, high)``; a side is infinite where the gain cannot be told from 0.
+    """
+    values = _values(blind)
+    if not is_binary(clean, perturbed) or len(values) > _MOST_GUESSES:
+        losses = clean - perturbed
+        gained = (-expected_gain(losses, confidence), 0.0)
+        parts = np.stack([losses, clean - blind], axis=1)
+        return guarded_ratio_interval(parts, clusters, confidence, against_low=gained, against_high=(1.0, 0.0))
+    cases = itertools.product((0.0, 1.0), (0.0, 1.0), values)
+    support = np.unique(np.array([(seen - then, seen - one) for seen, then, one in cases]), axis=0)
+    return score_ratio_interval(clean - perturbed, clean - blind, clusters, confidence, support)
+
+
+def _values(blind: Scores) -> list[float]:
+    """Returns the values that a blind score can have: those that are there, wrong and right."""
+    return sorted({0.0, 1.0, *blind.tolist()})
+
+
+def relative_corruption_error_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds a drop relative to the visual gain; a side is infinite where the gain cannot be told from 0.
+
+    By the score test of the linear contrast for 0/1 scores, blind guesses among them, by guarded Student's t for graded ones.
+    """
+    blind = table.required(Needs.NO_IMAGE)
+    return interval_of_gain_share(table.clean, table.required(Needs.PERTURBED, setting), blind, table.clusters, confidence)
+
+
+GAIN_MOVES = {
+    Needs.CLEAN: "it changes the drop and the visual gain alike, and their ratio either way",
+    Needs.NO_IMAGE: "it lowers the visual gain, of which a loss and a gain then make up more",
+}
+"""Why shares of the visual gain are not monotone in what the gain is made of."""
+
+
 @metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED, Needs.NO_IMAGE),
     unit="ratio",
     better="lower",
     perfect=0.0,
     reference="VLM-RobustBench section 3.1, equation 3",
     validity="the visual gain is above 1 pp and above 2 standard errors",
     suite="corruptions",
-    interval=intervals.relative_corruption_error,
-    gate=validity.visual_gain_is_real,
+    interval=relative_corruption_error_interval,
+    gate=visual_gain_is_real,
     unchanged=0.0,
     blind=math.nan,
     monotone={Needs.PERTURBED: -1},
@@ -301,17 +371,9 @@ def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: 
 
     Formula: ``mean(clean - perturbed) / mean(clean - no_image)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed: shape (N,), the same samples in the same order.
-        no_image: shape (N,), the same samples asked without their images.
-
     Returns:
         A ratio: 0 for no loss, 1.0 when all visual benefit is gone, above 1 when worse than blind, below 0 for a gain.
         NaN without a positive visual gain (undefined), for no scores or a missing one.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> relative_corruption_error([1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0])
     0.5
@@ -321,7 +383,7 @@ def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: 
     return float((before - after).sum()) / gain if gain > ROUNDING else math.nan
 
 
-# Chance: what can be scored without looking, by guessing or by the same answer to every question, by kind of task.
+# Chance: what can be scored without looking, by guessing or by the same answer to every question, by kind of task
 
 
 TASKS = ("choice", "yes_no", "open")

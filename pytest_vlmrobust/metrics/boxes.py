@@ -132,11 +132,10 @@ def _four(values: Scores) -> boxes.Box:
     return x1, y1, x2, y2
 
 
-# How well asked boxes are foretold by told ones: what reading the prompt is worth where boxes are asked for, without a look.
+# What the prompt alone is worth: how well the boxes in it predict the boxes that are asked for
 #
-# A nose tells about where the mouth is, and how large. Who answers by one fixed rule for all pictures has that overlap,
-# whatever is shown, and what is ours to know is how good such a rule can be: least squares from the other samples, each left
-# out in turn.
+# The place of the nose says about where the mouth is, and how large. A fixed rule that never looks at the picture has that
+# overlap. How good such a rule can be is found by least squares from the other samples, each left out in turn.
 
 
 _RIDGE = 1.0

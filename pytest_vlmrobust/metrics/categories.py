@@ -14,8 +14,7 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few
 
-from .completeness import types
-from .corruption import corruption_errors, mean_drop
+from .corruption import corruption_errors, mean_drop, types
 from .estimation import estimate
 from .scores import BySetting, against_clean, parsed, require_equal_lengths
 from .table import ScoreTable

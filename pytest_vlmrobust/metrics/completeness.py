@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.words import first_few
 
-from .record import LABELS, Coverage, Metric, Needs
+from .record import LABELS, Metric, Needs
 from .registry import REGISTRY, names
 from .scores import Scores, SettingLike, parsed
 from .table import ScoreTable
@@ -155,71 +152,3 @@ def _missing(array: Scores) -> NDArray[np.bool_]:
     """Returns which samples lack a score, shape (N,), for scores of shape (N,) or (N, k)."""
     missing: NDArray[np.bool_] = np.logical_or.reduce(np.isnan(array), axis=tuple(range(1, array.ndim)))
     return missing
-
-
-# Which settings of a sweep a metric uses, and how many the published quantity uses.
-
-
-SPATIAL_TYPES = (
-    *("upsample", "downsample", "elastic_transform", "zoom_blur", "rotate"),
-    *("shear", "affine", "perspective_transform", "pixelate"),
-)
-"""Perturbations that move or resample pixels (VLM-RobustBench appendix B.2)."""
-
-
-def low_settings(settings: Iterable[str]) -> tuple[str, ...]:
-    """Returns the settings at level ``low``."""
-    return tuple(setting for setting in settings if parsed(setting).level == LEVELS[0])
-
-
-def worst_tenth(settings: int) -> int:
-    """Returns how many of a number of settings are a tenth of them, rounded up."""
-    return -(-settings // 10)
-
-
-def triples(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Returns, for each perturbation present at all three levels, its settings in the order low, mid, high."""
-    present = set(settings)
-    found = {}
-    for low in low_settings(sorted(present)):
-        name = parsed(low).name
-        wanted = tuple(f"{name}:{level}" for level in LEVELS)
-        if present.issuperset(wanted):
-            found[name] = wanted
-    return found
-
-
-def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Returns the settings of each perturbation, whatever its levels."""
-    found: dict[str, tuple[str, ...]] = {}
-    for setting in settings:
-        name = parsed(setting).name
-        found[name] = (*found.get(name, ()), setting)
-    return found
-
-
-def spatial_settings(settings: Iterable[str]) -> tuple[str, ...]:
-    """Returns the settings of the nine spatial and resampling perturbations."""
-    return tuple(setting for setting in settings if parsed(setting).name in SPATIAL_TYPES)
-
-
-def _in_triples(settings: Iterable[str]) -> tuple[str, ...]:
-    return tuple(setting for triple in triples(settings).values() for setting in triple)
-
-
-ALL_SETTINGS = Coverage("settings", 133)
-LOW_SETTINGS = Coverage("low settings", 42, low_settings)
-GRADED_TYPES = Coverage("perturbations with three levels", 42, _in_triples, per=3)
-
-
-# Drops at which VLM-RobustBench draws its lines, as fractions; recovered from its tables, which fit no other round numbers.
-
-
-BENIGN = 0.01
-"""Below it a drop is benign: 1 percentage point, absolute."""
-MILD = 0.03
-"""Below it a drop is mild."""
-CATASTROPHIC = 0.10
-"""Above it a drop is catastrophic: 10 percentage points, absolute."""
-SEVERE = 0.10
-"""Above this share of the clean accuracy a drop is a severe failure."""

@@ -1,4 +1,4 @@
-"""Summary metrics of a sweep over many settings.
+"""Summary metrics of a sweep over many settings, each with its interval before it.
 
 Source of the formulas: VLM-RobustBench, sections 3.1 and 4.3; what the text leaves open was recovered from its tables.
 """
@@ -6,14 +6,17 @@ Source of the formulas: VLM-RobustBench, sections 3.1 and 4.3; what the text lea
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import intervals, validity
-from .accuracy import GAIN_MOVES
-from .completeness import ALL_SETTINGS, BENIGN, CATASTROPHIC, LOW_SETTINGS, SEVERE, low_settings, types, worst_tenth
-from .record import Needs, loss_reach
+from pytest_vlmrobust.core.cell import LEVELS
+from pytest_vlmrobust.core.words import first_few, points
+
+from .accuracy import GAIN_MOVES, Bounds, interval_of_gain_share, visual_gain_is_real
+from .record import Coverage, Needs, loss_reach
 from .registry import metric
 from .scores import (
     ROUNDING,
@@ -22,55 +25,96 @@ from .scores import (
     against_clean,
     as_scores,
     drops,
+    parsed,
     require_equal_lengths,
     stacked,
     under_same_settings,
 )
+from .statistics.clusters import one_sided
+from .statistics.means import BoundedMeanTest
+from .statistics.multiple import count_interval, cross_validated_maximum, largest_few_lower, largest_few_upper
+from .statistics.paired import BoundTest, drop_test, interval_of, largest_bounds, mean_interval
+from .statistics.proportions import is_binary
+from .table import ScoreTable
+
+# Drops at which VLM-RobustBench draws its lines, as fractions; recovered from its tables, which fit no other round numbers.
+
+BENIGN = 0.01
+"""Below it a drop is benign: 1 percentage point, absolute."""
+MILD = 0.03
+"""Below it a drop is mild."""
+CATASTROPHIC = 0.10
+"""Above it a drop is catastrophic: 10 percentage points, absolute."""
+SEVERE = 0.10
+"""Above this share of the clean accuracy a drop is a severe failure."""
+
+_SEED = 0
+"""A verdict must not depend on when it is asked for."""
+_ENOUGH_FOR_FOLDS = 50
+"""From so many clusters on, a fifth of them says something about the setting that the others choose."""
+
+# Settings of a sweep
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="lower",
-    bounds=(-1.0, 1.0),
-    perfect=0.0,
-    reference="VLM-RobustBench section 4.3",
+def low_settings(settings: Iterable[str]) -> tuple[str, ...]:
+    """Returns the settings at level ``low``."""
+    return tuple(setting for setting in settings if parsed(setting).level == LEVELS[0])
+
+
+def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Returns the settings of each perturbation, whatever its levels."""
+    found: dict[str, tuple[str, ...]] = {}
+    for setting in settings:
+        name = parsed(setting).name
+        found[name] = (*found.get(name, ()), setting)
+    return found
+
+
+ALL_SETTINGS = Coverage("settings", 133)
+LOW_SETTINGS = Coverage("low settings", 42, low_settings)
+
+sweep_metric = partial(
+    metric,
     suite="corruptions",
-    interval=intervals.mean_drop,
-    reach=loss_reach,
+    better="lower",
+    bounds=(0.0, 1.0),
+    perfect=0.0,
     coverage=ALL_SETTINGS,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
+drop_metric = partial(sweep_metric, bounds=(-1.0, 1.0))
+low_metric = partial(drop_metric, coverage=LOW_SETTINGS, validity="at least one setting at level low")
+
+
+def mean_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the mean drop by guarded Student's t over the samples' own mean drops.
+
+    The upper end allows for one more sample that loses everything, the lower one for one that gains as much as others did.
+    """
+    return _interval_of_mean_drop(table, tuple(table.by_setting), confidence)
+
+
+@drop_metric(reference="VLM-RobustBench section 4.3", interval=mean_drop_interval, reach=loss_reach)
 def mean_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean accuracy drop over all settings.
 
     Formula: ``mean over settings s of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-
     Returns:
         A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     return _mean(_losses(clean, perturbed_by_setting))
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="lower",
-    bounds=(-1.0, 1.0),
-    perfect=0.0,
+def mean_drop_at_low_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the mean drop over the settings at level low, as :func:`mean_drop` does."""
+    return _interval_of_mean_drop(table, low_settings(table.by_setting), confidence)
+
+
+@low_metric(
     reference="after VLM-RobustBench section 4.3 (iii) and (iv): Worst@Low and Benign@Low, averaged (our companion)",
-    validity="at least one setting at level low",
-    suite="corruptions",
-    interval=intervals.mean_drop_at_low,
-    coverage=LOW_SETTINGS,
-    unchanged=0.0,
-    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
+    interval=mean_drop_at_low_interval,
 )
 def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean accuracy drop over the settings at level low: what small disturbances cost.
@@ -80,15 +124,11 @@ def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
 
     Formula: ``mean over settings s at level low of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,); only settings ``name:low`` are used.
-
     Returns:
         A fraction in [-1, 1]; NaN for no samples or a missing score.
 
     Raises:
-        ValueError: no setting at level low, unequal lengths, a score outside [0, 1], or another shape.
+        ValueError: no setting at level low, or what every metric refuses.
 
     >>> mean_drop_at_low([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "rain:low": [1, 1, 1, 0], "fog:high": [0, 0, 0, 0]})
     0.125
@@ -96,17 +136,27 @@ def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
     return _mean(_low_losses(clean, perturbed_by_setting))
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="lower",
-    bounds=(-1.0, 1.0),
-    perfect=0.0,
+def worst_tenth(settings: int) -> int:
+    """Returns how many of a number of settings are a tenth of them, rounded up."""
+    return -(-settings // 10)
+
+
+def worst_tenth_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the mean of the largest tenth of the drops, by guarded Student's t, whichever settings they belong to.
+
+    Above by the largest of the upper bounds of the means over any tenth of the settings, without correction
+    (intersection-union). Below by samples that did not choose the settings: each fold judges those that the others choose.
+    """
+    drops, tail = table.clean[:, None] - table.matrix(), one_sided(confidence)
+    few = worst_tenth(drops.shape[1])
+    value = float(np.sort(drops.mean(axis=0))[-few:].mean())
+    low = largest_few_lower(drops, table.clusters, few, tail, np.random.default_rng(_SEED))
+    return min(low, value), max(largest_few_upper(drops, table.clusters, few, tail), value)
+
+
+@drop_metric(
     reference="after VLM-RobustBench section 4.3 (i) and (ii): between its worst case and its severe failures (our companion)",
-    suite="corruptions",
-    interval=intervals.worst_tenth_drop,
-    coverage=ALL_SETTINGS,
-    unchanged=0.0,
-    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
+    interval=worst_tenth_drop_interval,
 )
 def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean of the largest tenth of the drops: how bad it gets, without a line that a setting may or may not cross.
@@ -116,15 +166,8 @@ def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
 
     Formula: ``mean of the ceil(m / 10) largest drop(s) over m settings s, with drop(s) = mean(clean - perturbed_s)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-
     Returns:
         A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> worst_tenth_drop([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "fog:high": [0, 0, 1, 0]})
     0.5
@@ -134,20 +177,17 @@ def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float
     return _mean(np.sort(losses)[losses.size - worst_tenth(losses.size) :])
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="lower",
-    bounds=(-1.0, 1.0),
-    perfect=0.0,
-    reference="VLM-RobustBench section 4.3 (i)",
-    suite="corruptions",
-    interval=intervals.worst_case_drop,
-    reach=loss_reach,
-    coverage=ALL_SETTINGS,
-    note=validity.worst_setting,
-    unchanged=0.0,
-    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
-)
+def worst_case_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest drop over all settings: above without correction (intersection-union), below by Bonferroni's."""
+    return _interval_of_largest(table, tuple(table.by_setting), confidence)
+
+
+def worst_setting(table: ScoreTable) -> str:
+    """Returns which setting costs most."""
+    return _worst(table, tuple(table.by_setting))
+
+
+@drop_metric(reference="VLM-RobustBench section 4.3 (i)", interval=worst_case_drop_interval, reach=loss_reach, note=worst_setting)
 def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Largest accuracy drop over all settings.
 
@@ -156,15 +196,8 @@ def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``max over settings s of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-
     Returns:
         A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> worst_case_drop([1, 1, 1, 0], {"fog:low": [1, 1, 0, 0], "fog:high": [0, 0, 1, 0]})
     0.5
@@ -172,50 +205,50 @@ def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     return _largest(_losses(clean, perturbed_by_setting))
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="lower",
-    bounds=(-1.0, 1.0),
-    perfect=0.0,
+def worst_at_low_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest drop over the settings at level low, as :func:`worst_case_drop` does."""
+    return _interval_of_largest(table, low_settings(table.by_setting), confidence)
+
+
+def worst_low_setting(table: ScoreTable) -> str:
+    """Returns which setting at level low costs most."""
+    return _worst(table, low_settings(table.by_setting))
+
+
+@low_metric(
     reference="VLM-RobustBench section 4.3 (iii): Worst@Low",
-    validity="at least one setting at level low",
-    suite="corruptions",
-    interval=intervals.worst_at_low,
+    interval=worst_at_low_interval,
     reach=loss_reach,
-    coverage=LOW_SETTINGS,
-    note=validity.worst_low_setting,
-    unchanged=0.0,
-    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
+    note=worst_low_setting,
 )
 def worst_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Largest accuracy drop over the settings at level low.
 
     Formula: ``max over settings s at level low of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,); only settings ``name:low`` are used.
-
     Returns:
         A fraction in [-1, 1]; NaN for no samples or a missing score.
 
     Raises:
-        ValueError: no setting at level low, unequal lengths, a score outside [0, 1], or another shape.
+        ValueError: no setting at level low, or what every metric refuses.
     """
     return _largest(_low_losses(clean, perturbed_by_setting))
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+def benign_at_low_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of low settings that cost less than 1 pp, by partial conjunction of their tests."""
+    matrix = table.matrix(low_settings(table.by_setting))
+    low, high = _interval_of_share_above(drop_test(table.clean, matrix, table.clusters), BENIGN, one_sided(confidence))
+    return 1.0 - high, 1.0 - low
+
+
+@low_metric(
     better="higher",
     bounds=(0.0, 1.0),
     perfect=1.0,
     reference="VLM-RobustBench section 4.3 (iv): Benign@Low; the bound of 1 pp is absolute (its tables fit no other)",
-    validity="at least one setting at level low",
-    suite="corruptions",
-    interval=intervals.benign_at_low,
+    interval=benign_at_low_interval,
     counts_settings=True,
-    coverage=LOW_SETTINGS,
     unchanged=1.0,
     monotone={Needs.CLEAN: -1, Needs.PERTURBED_BY_SETTING: 1},
 )
@@ -226,32 +259,33 @@ def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``share of the settings s at level low with drop(s) < 0.01, with drop(s) = mean(clean - perturbed_s)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,); only settings ``name:low`` are used.
-
     Returns:
         A fraction in [0, 1]; NaN for no samples or a missing score.
 
     Raises:
-        ValueError: no setting at level low, unequal lengths, a score outside [0, 1], or another shape.
+        ValueError: no setting at level low, or what every metric refuses.
     """
     losses = _low_losses(clean, perturbed_by_setting)
     return _share(losses < BENIGN - ROUNDING, losses)
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="lower",
-    bounds=(0.0, 1.0),
-    perfect=0.0,
+def severe_failure_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of settings that cost more than a tenth of the clean accuracy, by partial conjunction of their tests.
+
+    For 0/1 scores the clean accuracy is taken as measured: samples that were right when clean are the ones that can flip, so that
+    its own error would narrow the interval, not widen it.
+    """
+    tail, matrix = one_sided(confidence), table.matrix()
+    if is_binary(table.clean, matrix):
+        return _interval_of_share_above(drop_test(table.clean, matrix, table.clusters), SEVERE * float(table.clean.mean()), tail)
+    losses = (1.0 - SEVERE) * table.clean[:, None] - matrix
+    return _interval_of_share_above(BoundedMeanTest.of_losses(losses, table.clusters, largest=1.0 - SEVERE), 0.0, tail)
+
+
+@sweep_metric(
     reference="VLM-RobustBench section 4.3 (ii); the threshold is 10 % of the clean accuracy (its tables fit no other round one)",
-    suite="corruptions",
-    interval=intervals.severe_failure_rate,
+    interval=severe_failure_rate_interval,
     counts_settings=True,
-    coverage=ALL_SETTINGS,
-    unchanged=0.0,
-    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
 def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relative: float = SEVERE) -> float:
     """Share of the settings that cost more than a tenth of the clean accuracy.
@@ -267,88 +301,59 @@ def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relat
 
     Returns:
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     losses = drops(before, stacked(after, len(before)))
     return _share(losses * len(before) > relative * before.sum() + ROUNDING, losses)
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="lower",
-    bounds=(0.0, 1.0),
-    perfect=0.0,
-    reference="VLM-RobustBench appendix A.10 (tables 18 and 19)",
-    suite="corruptions",
-    interval=intervals.catastrophic_rate,
-    counts_settings=True,
-    coverage=ALL_SETTINGS,
-    unchanged=0.0,
-    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
+def catastrophic_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of settings that cost more than 10 pp, by partial conjunction of their tests."""
+    return _interval_of_share_above(drop_test(table.clean, table.matrix(), table.clusters), CATASTROPHIC, one_sided(confidence))
+
+
+@sweep_metric(
+    reference="VLM-RobustBench appendix A.10 (tables 18 and 19)", interval=catastrophic_rate_interval, counts_settings=True
 )
 def catastrophic_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of the settings that cost more than 10 percentage points.
 
     Formula: ``share of the settings s with drop(s) > 0.10, with drop(s) = mean(clean - perturbed_s)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-
     Returns:
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     losses = _losses(clean, perturbed_by_setting)
     return _share(losses > CATASTROPHIC + ROUNDING, losses)
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="lower",
-    bounds=(0.0, 1.0),
-    perfect=0.0,
-    reference="VLM-RobustBench appendix A.12 (Flip+, macro average)",
-    suite="corruptions",
-    interval=intervals.mean_harmful_flip_rate,
-    coverage=ALL_SETTINGS,
-    unchanged=0.0,
-    monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
-)
+def mean_harmful_flip_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the mean share of harmful flips by guarded Student's t over the samples' own shares."""
+    return mean_interval((table.clean[:, None] - table.matrix()).clip(min=0.0).mean(axis=1), table.clusters, confidence)
+
+
+@sweep_metric(reference="VLM-RobustBench appendix A.12 (Flip+, macro average)", interval=mean_harmful_flip_rate_interval)
 def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Harmful flip rate, averaged over all settings.
 
     Formula: ``mean over settings s of mean(max(clean - perturbed_s, 0))``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-
     Returns:
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     return _mean((before[:, None] - stacked(after, len(before))).clip(min=0.0))
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+def mean_helpful_flip_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the mean share of helpful flips by guarded Student's t over the samples' own shares."""
+    return mean_interval((table.matrix() - table.clean[:, None]).clip(min=0.0).mean(axis=1), table.clusters, confidence)
+
+
+@sweep_metric(
     better="none",
-    bounds=(0.0, 1.0),
-    perfect=0.0,
     reference="VLM-RobustBench appendix A.12 (Flip-, macro average)",
-    suite="corruptions",
-    interval=intervals.mean_helpful_flip_rate,
-    coverage=ALL_SETTINGS,
-    unchanged=0.0,
+    interval=mean_helpful_flip_rate_interval,
     monotone={Needs.CLEAN: -1, Needs.PERTURBED_BY_SETTING: 1},
 )
 def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
@@ -356,32 +361,26 @@ def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
 
     Formula: ``mean over settings s of mean(max(perturbed_s - clean, 0))``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-
     Returns:
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     return _mean((stacked(after, len(before)) - before[:, None]).clip(min=0.0))
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING, Needs.NO_IMAGE),
+def mean_relative_corruption_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the mean drop relative to the visual gain by guarded Student's t; a side is infinite where it is not shown to be."""
+    blind = table.required(Needs.NO_IMAGE)
+    return interval_of_gain_share(table.clean, table.matrix().mean(axis=1), blind, table.clusters, confidence)
+
+
+@sweep_metric(
     unit="ratio",
-    better="lower",
-    perfect=0.0,
+    bounds=(-math.inf, math.inf),
     reference="VLM-RobustBench section 3.1, equation 3, averaged over the settings (table 3)",
     validity="the visual gain is above 1 pp and above 2 standard errors",
-    suite="corruptions",
-    interval=intervals.mean_relative_corruption_error,
-    gate=validity.visual_gain_is_real,
-    coverage=ALL_SETTINGS,
-    unchanged=0.0,
+    interval=mean_relative_corruption_error_interval,
+    gate=visual_gain_is_real,
     blind=math.nan,
     monotone={Needs.PERTURBED_BY_SETTING: -1},
     not_monotone=GAIN_MOVES,
@@ -394,17 +393,9 @@ def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySet
 
     Formula: ``mean over settings s of mean(clean - perturbed_s) / mean(clean - no_image)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-        no_image: shape (N,), the same samples asked without their images.
-
     Returns:
         A ratio, see :func:`relative_corruption_error`; NaN without a positive visual gain (undefined), for no settings, no
         samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     before, after = against_clean(clean, perturbed_by_setting)
     blind = as_scores(no_image, "no_image")
@@ -415,18 +406,46 @@ def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySet
     return _mean(drops(before, stacked(after, len(before))) * len(before) / gain)
 
 
-@metric(
-    needs=(Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING),
+def mean_corruption_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the mean corruption error; the reference model's errors on the same samples are uncertain as well.
+
+    Each sample's influence on a ratio of sums E/R is (e - (E/R) r) / mean(r); influences add up over perturbations. By guarded
+    Student's t: a further sample may be wrong under all settings where the reference model is right; or the other way round, as
+    far as such samples were seen, and at least a quarter of the way.
+    """
+    reference, influence, value = table.reference_by_setting or {}, np.zeros(table.samples), 0.0
+    worst, best = 0.0, 0.0
+    kinds = types(table.by_setting)
+    for settings in kinds.values():
+        ours = (1.0 - table.matrix(settings)).sum(axis=1)
+        theirs = (1.0 - stacked({name: reference[name] for name in settings}, table.samples)).sum(axis=1)
+        ratio = float(ours.sum() / theirs.sum())
+        influence += (ours - ratio * theirs) / float(theirs.mean()) / len(kinds)
+        value += ratio / len(kinds)
+        weight = len(settings) / float(theirs.mean()) / len(kinds)  # of a sample under all settings of a perturbation
+        worst, best = worst + weight, best + ratio * weight
+    low, high = interval_of(BoundedMeanTest.of_losses(influence[:, None], table.clusters, best, worst), confidence)
+    return max(value + low, 0.0), value + high
+
+
+def reference_makes_errors(table: ScoreTable, _setting: str | None) -> str:
+    """Returns under which perturbations the reference model makes no error to be compared with, or an empty string."""
+    reference = table.reference_by_setting or {}
+    perfect = [
+        name
+        for name, settings in types(table.by_setting).items()
+        if not sum(float((1.0 - reference[one]).sum()) for one in settings if one in reference) > ROUNDING
+    ]
+    return f"the reference model makes no error under {first_few(perfect)}: the ratio is undefined" if perfect else ""
+
+
+@sweep_metric(
     unit="ratio",
-    better="lower",
     bounds=(0.0, math.inf),
-    perfect=0.0,
     reference="VLM-RobustBench section 5.7 and appendix B.3, after ImageNet-C (Hendrycks and Dietterich 2019)",
     validity="the reference model makes errors under every perturbation",
-    suite="corruptions",
-    interval=intervals.mean_corruption_error,
-    gate=validity.reference_makes_errors,
-    coverage=ALL_SETTINGS,
+    interval=mean_corruption_error_interval,
+    gate=reference_makes_errors,
     unchanged=1.0,
     monotone={Needs.PERTURBED_BY_SETTING: -1, Needs.REFERENCE_BY_SETTING: 1},
 )
@@ -438,16 +457,12 @@ def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting:
 
     Formula: ``mean over perturbations f of [sum_l mean(1 - perturbed_fl)] / [sum_l mean(1 - reference_fl)], over levels l``
 
-    Args:
-        perturbed_by_setting: setting to scores, shape (N,).
-        reference_by_setting: the reference model's scores under at least these settings, shape (N,), the same samples.
-
     Returns:
         A ratio of at least 0: 1.0 equals the reference, below 1 is more robust. NaN where the reference makes no errors under
         a perturbation (undefined), for no settings, no samples or a missing score.
 
     Raises:
-        ValueError: the reference lacks a setting, unequal lengths, a score outside [0, 1], or another shape.
+        ValueError: the reference lacks a setting, or what every metric refuses.
 
     >>> mean_corruption_error({"fog:low": [1, 1, 0, 1]}, {"fog:low": [1, 0, 0, 1]})
     0.5
@@ -458,15 +473,11 @@ def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting:
 def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: BySetting) -> dict[str, float]:
     """Errors under each perturbation relative to a reference model's, both summed over its levels: CE.
 
-    Args:
-        perturbed_by_setting: setting to scores, shape (N,).
-        reference_by_setting: the reference model's scores under at least these settings, shape (N,), the same samples.
-
     Returns:
         Perturbation to a ratio of at least 0; NaN where the reference makes no errors (undefined) or a score is missing.
 
     Raises:
-        ValueError: the reference lacks a setting, unequal lengths, a score outside [0, 1], or another shape.
+        ValueError: the reference lacks a setting, or what every metric refuses.
 
     Source: VLM-RobustBench section 5.7 and appendix B.3.
 
@@ -512,3 +523,29 @@ def _share(condition: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], losses: S
     if not losses.size or np.isnan(losses).any():
         return math.nan
     return float(condition.mean())
+
+
+def _interval_of_mean_drop(table: ScoreTable, settings: tuple[str, ...], confidence: float) -> Bounds:
+    losses = table.clean - table.matrix(settings).mean(axis=1)
+    return interval_of(BoundedMeanTest.of_losses(losses[:, None], table.clusters), confidence)
+
+
+def _interval_of_largest(table: ScoreTable, settings: tuple[str, ...], confidence: float) -> Bounds:
+    test = drop_test(table.clean, table.matrix(settings), table.clusters)
+    return largest_bounds([test], len(settings), one_sided(confidence))
+
+
+def _interval_of_share_above(test: BoundTest, bound: float, tail: float) -> Bounds:
+    """Bounds the share of m drops that lie above ``bound``, by partial conjunction."""
+    above, below = test.p_above(bound), test.p_below(bound)
+    low, high = count_interval(above, below, tail)
+    return low / above.size, high / above.size
+
+
+def _worst(table: ScoreTable, settings: Sequence[str]) -> str:
+    matrix = table.matrix(settings)
+    worst = f"worst at {settings[int(drops(table.clean, matrix).argmax())]}"
+    if len(settings) == 1 or table.clusters.count < _ENOUGH_FOR_FOLDS:
+        return worst
+    fair = cross_validated_maximum(table.clean[:, None] - matrix, table.clusters, np.random.default_rng(0))
+    return f"{worst} ({points(fair)} when cross-validated)"

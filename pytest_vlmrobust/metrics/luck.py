@@ -12,14 +12,22 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import patch_intervals, validity
-from .patch_intervals import best, excess_contrast, excess_reach, index_reach, unlucky, whole_and_patches
-from .record import Needs
-from .registry import metric
+from .accuracy import Bounds
+from .patches import (
+    best,
+    index_of,
+    index_reach,
+    interval_of_index,
+    lowest_whole,
+    neutral_index,
+    patch_metric,
+    unlucky,
+    whole_and_patches,
+)
+from .record import Circumstances, Needs
 from .scores import ROUNDING, Scores, paired, require_equal_lengths
+from .statistics.means import guarded_ratio_interval
 from .table import ScoreTable
-
-_ABOVE_CHANCE = "the full-image score is at least chance + max(1 pp, 2 standard errors)"
 
 
 def pcri_chance(options: ArrayLike, attempts: int) -> float:
@@ -41,7 +49,7 @@ def pcri_chance(options: ArrayLike, attempts: int) -> float:
     (-1.734, -2.7)
     """
     chances = _chances(options, attempts)
-    return _index(1.0 - (1.0 - chances) ** attempts, chances)
+    return index_of(1.0 - (1.0 - chances) ** attempts, chances)
 
 
 def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> float:
@@ -72,33 +80,60 @@ def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> f
     if len(whole) > 1 and len(chances) > 1:
         require_equal_lengths({"whole_score": len(whole), "options": len(chances)})
     full, guesses = np.broadcast_arrays(whole, chances)
-    return _neutral(full, guesses, attempts)
+    return neutral_index(full, guesses, attempts)
 
 
-def luck_envelope(table: ScoreTable) -> str:
-    """Returns which raw indices luck alone explains, for each grid of patches; an empty string when that is unknown."""
-    chances = table.chance_of_each()
-    if chances is None:
-        return ""
-    sizes = {setting: patches.shape[1] for setting, patches in (table.patches_by_setting or {}).items() if patches.shape[1]}
-    ends = {setting: _neutral(table.clean, chances, attempts) for setting, attempts in sizes.items()}
-    said = [f"{end:.3f} to 0 ({setting})" for setting, end in ends.items() if not math.isnan(end)]
-    return f"luck alone gives {', '.join(said)}" if said else ""
+def _chances(options: ArrayLike, attempts: int) -> Scores:
+    counts = np.atleast_1d(np.asarray(options, dtype=np.float64))
+    if attempts < 1:
+        raise ValueError(f"attempts is {attempts!r}: expected the number of patches, at least 1")
+    if (wrong := counts[~(counts >= 1.0)]).size:
+        raise ValueError(f"options has {float(wrong[0])!r}: expected at least 1, and infinity for an open question")
+    chances: Scores = 1.0 / counts
+    return chances
 
 
-@metric(
+def excess_contrast(whole: Scores, patches: Scores, chances: Scores) -> Scores:
+    """Returns, for each sample, by how much its best patch fails more often than luck alone would let it, shape (N,).
+
+    ``(1 - max_j A_ij) - (1 - 1/k_i)^(m-1) (1 - whole_i)``: its mean is 0 for a model that knows from the best patch what it knows
+    from the whole image and guesses the rest, positive where the whole is needed, negative where it distracts.
+    """
+    luck: Scores = unlucky(chances, patches.shape[1]) * (1.0 - whole)
+    contrast: Scores = (1.0 - best(patches)) - luck
+    return contrast
+
+
+def excess_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the index less luck, as the ratio of its linear contrast to the full-image score."""
+    chances = table.required(Needs.CHANCES, setting)
+    patches = table.required(Needs.PATCHES, setting)
+    parts = np.stack([excess_contrast(table.clean, patches, chances), table.clean], axis=1)
+    luckiest = -float(unlucky(chances, patches.shape[1]).max())
+    return guarded_ratio_interval(parts, table.clusters, confidence, against_low=(luckiest, 0.0), against_high=(1.0, 1.0))
+
+
+def excess_reach(about: Circumstances) -> tuple[float, float]:
+    """Returns between what the index less luck lies: ``-u (1 - P) / P`` to ``(1 - u (1 - P)) / P``, u = (1 - 1/k)^(m - 1).
+
+    All best patches right, and none, for a full-image score P, k options and m patches. Where k or m is unknown, u is 1, as for
+    open questions; where P is unknown, see :func:`index_reach`.
+
+    >>> [round(end, 3) for end in excess_reach(Circumstances(attempts=9, options=2, clean=0.6))]
+    [-0.003, 1.664]
+    """
+    whole = lowest_whole(about)
+    luck = 1.0 if about.options is None or about.attempts is None else (1.0 - 1.0 / about.options) ** (about.attempts - 1)
+    return -luck * (1.0 - whole) / whole, (1.0 - luck * (1.0 - whole)) / whole
+
+
+@patch_metric(
     needs=(Needs.CLEAN, Needs.PATCHES, Needs.CHANCES),
-    unit="ratio",
-    better="none",
-    perfect=0.0,
+    bounds=(-math.inf, math.inf),
     reference="PCRI equation 1, less the value that luck alone gives (our companion)",
-    validity=_ABOVE_CHANCE,
-    suite="patches",
-    interval=patch_intervals.excess,
-    gate=validity.whole_is_above_chance,
+    interval=excess_interval,
     monotone={Needs.PATCHES: -1, Needs.CHANCES: 1},
     not_monotone={Needs.CLEAN: "it raises the score and the luck that is taken out"},
-    best_patch_is_enough=True,
     reach=excess_reach,
 )
 def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> float:
@@ -112,17 +147,9 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
 
     Formula: ``[sum_i (1 - max_j patches_ij) - (1 - chance_i)^(m-1) (1 - whole_i)] / sum_i whole_i, for m patches``
 
-    Args:
-        whole: shape (N,), each in [0, 1].
-        patches: shape (N, n*n), the same samples, each patch alone.
-        chances: shape (N,), expected score of guessing of each sample: 1/k, 0 for open questions.
-
     Returns:
         About 0 for a model to which the rest of the image is indifferent; NaN if the full-image score is 0 (undefined), for no
         samples, no patches or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> round(pcri_excess([1, 1, 1, 0], [[1, 0], [1, 1], [0, 0], [1, 0]], [0.5, 0.5, 0.5, 0.5]), 3)
     0.167
@@ -135,20 +162,30 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
     return float(excess_contrast(full, views, guesses).sum()) / total
 
 
-@metric(
+def matched_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the index against the best of as many attempts at the whole image, up to what guessing anew for each would leave.
+
+    A model that sticks to its guess when the image is shifted shows less luck in its attempts than it has on patches. The upper
+    bound allows for it: where guesses, made anew for each attempt, would have been right more often than the attempts were, it is
+    that of the index against such guesses. So luck alone never shows distraction, and a low index that luck may explain is
+    undecided.
+    """
+    attempts, patches = table.required(Needs.WHOLE_ATTEMPTS, setting), best(table.required(Needs.PATCHES, setting))
+    low, high = interval_of_index(table, patches, best(attempts), confidence)
+    chances = table.chance_of_each()
+    if chances is None:
+        return low, high
+    guessed = 1.0 - unlucky(chances, attempts.shape[1]) * (1.0 - table.clean)
+    hidden = float(guessed.mean()) > float(best(attempts).mean())
+    return low, max(high, interval_of_index(table, patches, guessed, confidence)[1]) if hidden else high
+
+
+@patch_metric(
     needs=(Needs.CLEAN, Needs.PATCHES, Needs.WHOLE_ATTEMPTS),
-    unit="ratio",
-    better="none",
-    bounds=(-math.inf, 1.0),
-    perfect=0.0,
     reference="PCRI equation 1, with as many attempts at the whole image as there are patches (our companion)",
-    validity=_ABOVE_CHANCE,
-    suite="patches",
-    interval=patch_intervals.matched,
-    gate=validity.whole_is_above_chance,
+    interval=matched_interval,
     unchanged=0.0,
     monotone={Needs.CLEAN: 0, Needs.PATCHES: -1, Needs.WHOLE_ATTEMPTS: 1},
-    best_patch_is_enough=True,
     reach=index_reach,
 )
 def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike) -> float:
@@ -164,38 +201,14 @@ def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(max_j attempts_ij)``
 
-    Args:
-        whole: shape (N,), each in [0, 1], the first attempt; only its length and gaps matter here.
-        patches: shape (N, n*n), each patch alone.
-        whole_attempts: shape (N, n*n), attempts at the whole image.
-
     Returns:
         At most 1; NaN if no attempt at a whole image is right (undefined), for no samples, no patches or a missing score.
 
     Raises:
-        ValueError: unequal lengths or numbers of attempts, a score outside [0, 1], or another shape.
+        ValueError: unequal lengths or numbers of attempts, or what every metric refuses.
 
     >>> pcri_matched([1, 0], [[1, 0], [0, 1]], [[1, 1], [0, 1]])
     0.0
     """
     full, views, attempts = whole_and_patches(whole, patches=patches, whole_attempts=whole_attempts)
-    return math.nan if np.isnan(full).any() else _index(best(views), best(attempts))
-
-
-def _neutral(whole: Scores, chances: Scores, attempts: int) -> float:
-    return _index(1.0 - (1.0 - whole) * unlucky(chances, attempts), whole)
-
-
-def _index(attempted: Scores, whole: Scores) -> float:
-    total = float(whole.sum())
-    return 1.0 - float(attempted.sum()) / total if total > ROUNDING else math.nan
-
-
-def _chances(options: ArrayLike, attempts: int) -> Scores:
-    counts = np.atleast_1d(np.asarray(options, dtype=np.float64))
-    if attempts < 1:
-        raise ValueError(f"attempts is {attempts!r}: expected the number of patches, at least 1")
-    if (wrong := counts[~(counts >= 1.0)]).size:
-        raise ValueError(f"options has {float(wrong[0])!r}: expected at least 1, and infinity for an open question")
-    chances: Scores = 1.0 / counts
-    return chances
+    return math.nan if np.isnan(full).any() else index_of(best(views), best(attempts))

@@ -1,4 +1,4 @@
-"""Metrics of identity matching, grid pointing, attribute localisation and comparison of groups.
+"""Metrics of identity matching, grid pointing, attribute localisation and comparison of groups, each with its interval before it.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3.
 """
@@ -7,119 +7,85 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pytest_vlmrobust.core.errors import UsageError
+from pytest_vlmrobust.core.words import quantity
 
-from . import intervals, validity
-from .corruption import mean_drop
-from .intervals import Bounds, drop_bounds, mean_bounds
+from .accuracy import Bounds, interval_of_gain
+from .corruption import mean_drop, mean_drop_interval
 from .record import Needs
 from .registry import metric
-from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, paired, per_sample
+from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, paired
 from .statistics.clusters import one_sided
 from .statistics.groups import GroupMeans, largest_gap_interval
 from .statistics.means import expected_gain, guarded_ratio_interval
 from .table import ScoreTable
 
-# Intervals of the metrics of identity matching, grid pointing, attribute localisation and comparison of groups.
-#
-# Those over several settings average them for each sample first; of a single setting they are the intervals of that setting.
-
-
-def position_gap_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the largest minus the smallest mean over positions: above without correction, below by Bonferroni's."""
-    return _gap_ends(table, table.scores(_one(setting)), table.positions, confidence)
-
-
-def group_gap_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the largest minus the smallest mean over groups of people: above without correction, below by Bonferroni's."""
-    return _gap_ends(table, table.scores(_one(setting)), table.people, confidence)
-
-
-def retention(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
-    return _kept(table, table.scores(_one(setting)), confidence)
-
-
-def identity_accuracy(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001  the signature of an interval
-    """Bounds the mean over samples: Clopper-Pearson for 0/1 scores of one setting, otherwise guarded t."""
-    return mean_bounds(table, per_sample(table.by_setting), confidence)
-
-
-def split_position_gap(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the largest minus the smallest mean over positions: above without correction, below by Bonferroni's."""
-    return _gap_ends(table, per_sample(table.by_setting), table.positions, confidence)
-
-
-def split_group_gap(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the largest minus the smallest mean over groups of people: above without correction, below by Bonferroni's."""
-    return _gap_ends(table, per_sample(table.by_setting), table.people, confidence)
-
-
-def split_retention(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
-    return _kept(table, per_sample(table.by_setting), confidence)
-
-
-def hint_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
-    return _gain(table, Needs.UNHINTED_BY_SETTING, confidence)
-
-
-def thinking_gain(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:  # noqa: ARG001
-    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
-    return _gain(table, Needs.BASE_BY_SETTING, confidence)
-
-
-def _gain(table: ScoreTable, other: Needs, confidence: float) -> Bounds:
-    others = table.argument(other, None)
-    if others is None:
-        raise UsageError(f"the table has no scores to compare with: pass {other.value}")
-    before = per_sample({setting: others[setting] for setting in table.by_setting})
-    low, high = drop_bounds(before, per_sample(table.by_setting), table.clusters, confidence)  # of the loss
-    return -high, -low
-
-
-def _kept(table: ScoreTable, after: Scores, confidence: float) -> Bounds:
-    """Bounds mean(after) / mean(clean) by guarded Student's t: a further sample may lose all, or gain as much as others did."""
-    gained = expected_gain(table.clean - after, confidence)
-    parts = np.stack([after, table.clean], axis=1)
-    low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=(0.0, 1.0), against_high=(gained, 0.0))
-    return max(low, 0.0), high
-
-
-def _gap_ends(table: ScoreTable, scores: Scores, labels: Sequence[str] | None, confidence: float) -> Bounds:
-    if labels is None:
-        raise UsageError("the table does not say by what its samples are compared: pass positions or people")
-    known = np.flatnonzero([bool(label) for label in labels])
-    groups = GroupMeans.of(scores[known], [label for label in labels if label], table.clusters.within(known))
-    return largest_gap_interval(groups, confidence)
-
-
-def _one(setting: str | None) -> str:
-    if setting is None:
-        raise UsageError("this interval belongs to one setting: say which, for example 'fog:low'")
-    return setting
-
-
+PROMPT_MARGIN = 0.05
+"""How much more than the foretold overlap shows a look, 5 percentage points: the best rule that was found for telling boxes from
+the prompt, of any form and fitted to any number of other pictures, overlaps by 3 more than a linear one fitted to the samples."""
+_TAIL = 0.05
+"""Error probability of showing that a model does a task which it does not do."""
 UNKNOWN = ""
 """The position or group of people of a sample that gaps leave out."""
 
+# Whether a model does the task at all. Where it does not, what it loses or favours says nothing
+
+
+def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:
+    """Returns why a model is not shown to do a task at all, or an empty string: what it then loses or favours says nothing.
+
+    The one-sided 95 % bound of its gain over asking without the pictures has to be above 0. That is no low hurdle where boxes are
+    asked for: without the picture, those of the context can be copied. A missing score counts against the model, and where all
+    of them are missing nothing is said about it.
+    """
+    if table.no_image is None or not table.samples or np.isnan(table.no_image).all():
+        return "there are no scores without the pictures: whether the task is done at all cannot be told"
+    return _not_above(table, table.no_image, 0.0, "without")
+
+
+def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
+    """Returns why a model is not shown to look where boxes are asked for, or an empty string.
+
+    The one-sided 95 % bound of its gain over what the prompt tells has to be above ``PROMPT_MARGIN``: who refuses to answer
+    without the pictures may still answer from the prompt with them. A missing score counts against the model.
+
+    Args:
+        table: scores of N samples with the pictures, N > 0.
+        told: shape (N,), what can be had from the prompt alone, see :func:`told_overlap`.
+    """
+    return _not_above(table, told, PROMPT_MARGIN, "from what the prompt tells alone")
+
+
+def _not_above(table: ScoreTable, other: Scores, margin: float, whence: str) -> str:
+    """Returns that the gain over other scores is not shown to exceed a margin, or an empty string."""
+    if np.isnan(table.clean).all():
+        return "there are no scores with the pictures: whether the task is done at all cannot be told"
+    seen, guessed = np.nan_to_num(table.clean, nan=0.0), np.nan_to_num(other, nan=1.0)
+    if interval_of_gain(seen, guessed, table.clusters, 1.0 - 2.0 * _TAIL)[0] > margin:
+        return ""
+    lost = int(np.isnan(table.clean).sum() + np.isnan(other).sum())
+    against = f", {quantity(lost, 'missing score counts', 'missing scores count')} against the model" if lost else ""
+    found = f"{seen.mean():.2f} with the pictures, {guessed.mean():.2f} {whence}, n={table.samples}"
+    return f"not shown to do the task: {found}{against}"
+
+
+# Robustness of matching and pointing
+
 
 @metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+    suite="observatory",
     better="lower",
     bounds=(-1.0, 1.0),
     perfect=0.0,
     reference="The Perceptual Observatory section 3.3 (identity matching robustness)",
     validity="at least one perturbation; the model is shown to do better with the pictures than without",
-    suite="observatory",
-    interval=intervals.mean_drop,
-    gate=validity.does_the_task,
+    interval=mean_drop_interval,
+    gate=does_the_task,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PERTURBED_BY_SETTING: -1},
 )
@@ -131,15 +97,8 @@ def identity_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``mean over perturbations s of mean(clean - perturbed_s)``
 
-    Args:
-        clean: shape (N,), each in [0, 1], on original images.
-        perturbed_by_setting: setting to scores, shape (N,).
-
     Returns:
         A fraction in [-1, 1]; NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> identity_drop([1, 1, 1, 0], {"fog:low": [1, 1, 1, 0], "dunes": [0, 0, 1, 0]})
     0.25
@@ -147,21 +106,71 @@ def identity_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     return mean_drop(clean, perturbed_by_setting)
 
 
+def identity_drop_by_split(clean: ArrayLike, perturbed_by_setting: BySetting, splits: Mapping[str, str]) -> dict[str, float]:
+    """Averages the accuracy drop over the perturbations of each split: augmentations and illusions, say.
+
+    Args:
+        clean: shape (N,), each in [0, 1], on original images.
+        perturbed_by_setting: setting to scores, shape (N,).
+        splits: setting to the name of its split (``"id"``, ``"ood"``), for every setting.
+
+    Returns:
+        Split to mean drop, a fraction in [-1, 1]; NaN for no samples or a missing score.
+
+    Raises:
+        ValueError: a setting without a split, or what every metric refuses.
+
+    Source: The Perceptual Observatory section 3.3 (identity matching robustness).
+
+    >>> identity_drop_by_split([1, 1], {"fog:low": [1, 1], "dunes": [0, 1]}, {"fog:low": "id", "dunes": "ood"})
+    {'id': 0.0, 'ood': 0.5}
+    """
+    before, after = against_clean(clean, perturbed_by_setting)
+    if lost := [setting for setting in after if setting not in splits]:
+        raise ValueError(f"splits does not say to which split {lost[0]!r} belongs: name one for each setting")
+    members: dict[str, dict[str, Scores]] = {}
+    for setting, scores in after.items():
+        members.setdefault(splits[setting], {})[setting] = scores
+    return {split: identity_drop(before, scores) for split, scores in members.items()}
+
+
+# Gaps between positions and between groups of people
+
+
 GAP_MOVES = "it narrows the gap in the weakest group and widens it in the strongest"
 """Why gaps are not monotone in what they compare."""
 
 
-@metric(
-    needs=(Needs.PERTURBED, Needs.POSITIONS),
-    better="lower",
-    bounds=(0.0, 1.0),
-    perfect=0.0,
-    reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements)",
+def interval_of_gap(table: ScoreTable, scores: Scores, need: Needs, confidence: float) -> Bounds:
+    """Bounds the largest minus the smallest mean over positions or people: samples of unknown ones are left out."""
+    labels: Sequence[str] = table.required(need)
+    known = np.flatnonzero([bool(label) for label in labels])
+    groups = GroupMeans.of(scores[known], [label for label in labels if label], table.clusters.within(known))
+    return largest_gap_interval(groups, confidence)
+
+
+def position_gap_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest minus the smallest mean over positions: above without correction, below by Bonferroni's."""
+    return interval_of_gap(table, table.required(Needs.PERTURBED, setting), Needs.POSITIONS, confidence)
+
+
+def unknown_positions(table: ScoreTable) -> str:
+    """Returns how many samples a gap leaves out because their position is unknown."""
+    return _left_out(table.positions, "position")
+
+
+gap_metric = partial(metric, suite="observatory", better="lower", bounds=(0.0, 1.0), perfect=0.0, gate=does_the_task)
+position_metric = partial(
+    gap_metric,
     validity="at least two positions; the model is shown to do better with the pictures than without",
-    suite="observatory",
+    note=unknown_positions,
+)
+
+
+@position_metric(
+    needs=(Needs.PERTURBED, Needs.POSITIONS),
+    reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements)",
     interval=position_gap_interval,
-    gate=validity.does_the_task,
-    note=validity.unknown_positions,
     not_monotone={Needs.PERTURBED: GAP_MOVES},
 )
 def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
@@ -179,26 +188,33 @@ def position_gap(scores: ArrayLike, positions: Sequence[Hashable]) -> float:
     Returns:
         A fraction in [0, 1]; NaN for fewer than two positions, no samples or a missing score.
 
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
-
     >>> position_gap([1, 1, 0, 1], ["[0,0]", "[0,0]", "[0,1]", "[0,1]"])
     0.5
     """
     return _gap(as_scores(scores, "scores"), positions, "positions")
 
 
-@metric(
-    needs=(Needs.PERTURBED, Needs.PEOPLE),
-    better="lower",
-    bounds=(0.0, 1.0),
-    perfect=0.0,
-    reference="The Perceptual Observatory section 3.3 (gender bias); the absolute value of its GAP for two groups",
+def group_gap_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest minus the smallest mean over groups of people: above without correction, below by Bonferroni's."""
+    return interval_of_gap(table, table.required(Needs.PERTURBED, setting), Needs.PEOPLE, confidence)
+
+
+def unknown_people(table: ScoreTable) -> str:
+    """Returns how many samples a gap leaves out because their group of people is unknown."""
+    return _left_out(table.people, "group of people")
+
+
+people_metric = partial(
+    gap_metric,
     validity="at least two groups; the model is shown to do better with the pictures than without",
-    suite="observatory",
+    note=unknown_people,
+)
+
+
+@people_metric(
+    needs=(Needs.PERTURBED, Needs.PEOPLE),
+    reference="The Perceptual Observatory section 3.3 (gender bias); the absolute value of its GAP for two groups",
     interval=group_gap_interval,
-    gate=validity.does_the_task,
-    note=validity.unknown_people,
     not_monotone={Needs.PERTURBED: GAP_MOVES},
 )
 def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
@@ -213,80 +229,10 @@ def group_gap(scores: ArrayLike, groups: Sequence[Hashable]) -> float:
     Returns:
         A fraction in [0, 1], without sign; NaN for fewer than two groups, no samples or a missing score.
 
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
-
     >>> group_gap([1, 1, 0, 1], ["F", "F", "M", "M"])
     0.5
     """
     return _gap(as_scores(scores, "scores"), groups, "groups")
-
-
-@metric(
-    needs=(Needs.PERTURBED, Needs.CLEAN),
-    unit="ratio",
-    better="higher",
-    bounds=(0.0, math.inf),
-    perfect=1.0,
-    reference="The Perceptual Observatory section 3.3 (TR)",
-    validity="the model is shown to overlap more with the original pictures than without",
-    suite="observatory",
-    interval=retention,
-    gate=validity.does_the_task,
-    unchanged=1.0,
-    monotone={Needs.PERTURBED: 1, Needs.CLEAN: -1},
-)
-def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> float:
-    """TR: the share of the mean overlap (guided localisation) that survives a perturbation.
-
-    A model that copies the boxes of the context, without looking, keeps all of its overlap.
-
-    Formula: ``mean(perturbed) / mean(clean)``
-
-    Args:
-        perturbed_iou: shape (N,), intersection over union of each sample, 0 where nothing was found.
-        original_iou: shape (N,), the same samples unperturbed.
-
-    Returns:
-        At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, an overlap outside [0, 1], or another shape.
-
-    >>> transfer_retention([0.4, 0.2], [0.8, 0.4])
-    0.5
-    """
-    after, before = paired(perturbed_iou=perturbed_iou, original_iou=original_iou)
-    total = float(before.sum())
-    return float(after.sum()) / total if total > ROUNDING else math.nan
-
-
-def identity_drop_by_split(clean: ArrayLike, perturbed_by_setting: BySetting, splits: Mapping[str, str]) -> dict[str, float]:
-    """Averages the accuracy drop over the perturbations of each split: augmentations and illusions, say.
-
-    Args:
-        clean: shape (N,), each in [0, 1], on original images.
-        perturbed_by_setting: setting to scores, shape (N,).
-        splits: setting to the name of its split (``"id"``, ``"ood"``), for every setting.
-
-    Returns:
-        Split to mean drop, a fraction in [-1, 1]; NaN for no samples or a missing score.
-
-    Raises:
-        ValueError: a setting without a split, unequal lengths, a score outside [0, 1], or another shape.
-
-    Source: The Perceptual Observatory section 3.3 (identity matching robustness).
-
-    >>> identity_drop_by_split([1, 1], {"fog:low": [1, 1], "dunes": [0, 1]}, {"fog:low": "id", "dunes": "ood"})
-    {'id': 0.0, 'ood': 0.5}
-    """
-    before, after = against_clean(clean, perturbed_by_setting)
-    if lost := [setting for setting in after if setting not in splits]:
-        raise ValueError(f"splits does not say to which split {lost[0]!r} belongs: name one for each setting")
-    members: dict[str, dict[str, Scores]] = {}
-    for setting, scores in after.items():
-        members.setdefault(splits[setting], {})[setting] = scores
-    return {split: identity_drop(before, scores) for split, scores in members.items()}
 
 
 def signed_group_gap(scores: ArrayLike, groups: Sequence[Hashable], first: Hashable, second: Hashable) -> float:
@@ -355,6 +301,20 @@ def group_means(
     return {name: GroupMean(mean(members), low, high, len(members)) for name, members, (low, high) in parts}
 
 
+def _gap(scores: Scores, labels: Sequence[Hashable], name: str) -> float:
+    _require_one_label_each(scores, labels, name)
+    if np.isnan(scores).any():
+        return math.nan
+    members: dict[Hashable, list[int]] = {}
+    for index, label in enumerate(labels):
+        if label != UNKNOWN:
+            members.setdefault(label, []).append(index)
+    if len(members) < 2:
+        return math.nan
+    means = [mean(scores[indices]) for indices in members.values()]
+    return max(means) - min(means)
+
+
 def _two_groups(
     scores: ArrayLike, groups: Sequence[Hashable], first: Hashable, second: Hashable
 ) -> tuple[Scores, list[Hashable]]:
@@ -371,24 +331,75 @@ def _require_one_label_each(scores: Scores, labels: Sequence[Hashable], name: st
         raise ValueError(f"scores has {len(scores)} values and {name} has {len(labels)}: expected one for each sample")
 
 
-def _gap(scores: Scores, labels: Sequence[Hashable], name: str) -> float:
-    _require_one_label_each(scores, labels, name)
-    if np.isnan(scores).any():
-        return math.nan
-    members: dict[Hashable, list[int]] = {}
-    for index, label in enumerate(labels):
-        if label != UNKNOWN:
-            members.setdefault(label, []).append(index)
-    if len(members) < 2:
-        return math.nan
-    means = [mean(scores[indices]) for indices in members.values()]
-    return max(means) - min(means)
+def _left_out(names: Sequence[str] | None, noun: str) -> str:
+    unknown = sum(not name for name in names or ())
+    return f"left out {unknown} of {len(names or ())} samples of unknown {noun}" if unknown else ""
 
 
-# How well people did the Observatory's tasks, for reference lines in reports.
+# What localisation keeps under a perturbation
+
+
+def interval_of_kept_share(table: ScoreTable, after: Scores, confidence: float) -> Bounds:
+    """Bounds mean(after) / mean(clean) by guarded Student's t: a further sample may lose all, or gain as much as others did."""
+    gained = expected_gain(table.clean - after, confidence)
+    parts = np.stack([after, table.clean], axis=1)
+    low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=(0.0, 1.0), against_high=(gained, 0.0))
+    return max(low, 0.0), high
+
+
+def transfer_retention_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
+    return interval_of_kept_share(table, table.required(Needs.PERTURBED, setting), confidence)
+
+
+retention_metric = partial(
+    metric,
+    suite="observatory",
+    unit="ratio",
+    better="higher",
+    bounds=(0.0, math.inf),
+    perfect=1.0,
+    validity="the model is shown to overlap more with the original pictures than without",
+    gate=does_the_task,
+    unchanged=1.0,
+)
+
+
+@retention_metric(
+    needs=(Needs.PERTURBED, Needs.CLEAN),
+    reference="The Perceptual Observatory section 3.3 (TR)",
+    interval=transfer_retention_interval,
+    monotone={Needs.PERTURBED: 1, Needs.CLEAN: -1},
+)
+def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> float:
+    """TR: the share of the mean overlap (guided localisation) that survives a perturbation.
+
+    A model that copies the boxes of the context, without looking, keeps all of its overlap.
+
+    Formula: ``mean(perturbed) / mean(clean)``
+
+    Args:
+        perturbed_iou: shape (N,), intersection over union of each sample, 0 where nothing was found.
+        original_iou: shape (N,), the same samples unperturbed.
+
+    Returns:
+        At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, an overlap outside [0, 1], or another shape.
+
+    >>> transfer_retention([0.4, 0.2], [0.8, 0.4])
+    0.5
+    """
+    after, before = paired(perturbed_iou=perturbed_iou, original_iou=original_iou)
+    total = float(before.sum())
+    return float(after.sum()) / total if total > ROUNDING else math.nan
+
+
+# How well people did the tasks, for reference lines in reports
 #
-# Source: The Perceptual Observatory (arXiv 2512.15949), section 5.8: 100 samples of each of its two data sets, two
-# annotators. The numbers belong to its pictures (celebrities and rendered words), not to those of a run, and judge nothing.
+# Source: The Perceptual Observatory (arXiv 2512.15949), section 5.8: 100 samples of each of its two datasets, two annotators. The
+# numbers belong to its pictures (celebrities and rendered words), not to those of a run, and judge nothing.
 
 
 _STUDY = "two people on the paper's own faces and words (The Perceptual Observatory, section 5.8)"

@@ -1,4 +1,7 @@
-"""Metrics that compare the whole image with its best patch.
+"""PCRI and RCI: the whole image compared with its best patch, and what the index says about a dataset.
+
+Every index is a ratio of means over the same samples, so its bounds come from linear contrasts. Samples that are right on the
+whole image alone, or on a patch alone, are few: each bound is guarded by one more of the kind that argues against it.
 
 Sources: PCRI (arXiv 2509.23879) and RCI (arXiv 2509.23673), which read the same quantity as a property of the model and of the
 dataset.
@@ -8,40 +11,156 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import luck, patch_intervals, validity
-from .patch_intervals import best, index_reach, whole_and_patches
-from .record import Needs
+from pytest_vlmrobust.core.words import percent
+
+from .accuracy import SMALLEST_MARGIN, Bounds, smallest_difference
+from .record import Circumstances, Needs
 from .registry import metric
-from .scores import ROUNDING, as_scores, require_equal_lengths
+from .scores import ROUNDING, Scores, as_scores, require_equal_lengths
 from .severity import spearman
+from .statistics.means import guarded_ratio_interval
+from .table import ScoreTable
 
 Item = TypeVar("Item")
 
-RCI_BANDS = ("strong local", "moderate local", "balanced", "moderate global", "strong global")
+# What the metrics read from each sample
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PATCHES),
+def whole_and_patches(whole: ArrayLike, **patches: ArrayLike) -> tuple[Scores, ...]:
+    """Returns the scores of the whole image, shape (N,), and those of each named array of patches, shape (N, n*n).
+
+    Raises:
+        ValueError: unequal lengths, unequal numbers of patches, a score outside [0, 1], or another shape.
+    """
+    full = as_scores(whole, "whole")
+    views = {name: as_scores(values, name, axes=2) for name, values in patches.items()}
+    require_equal_lengths({"whole": len(full)} | {name: len(values) for name, values in views.items()})
+    first = next(iter(views))
+    for name, values in views.items():
+        if values.shape[1] != views[first].shape[1]:
+            raise ValueError(
+                f"{first} has {views[first].shape[1]} attempts for each sample and {name} has {values.shape[1]}: expected the "
+                "same number, because every further attempt is a further chance of being right by luck"
+            )
+    return full, *views.values()
+
+
+def best(attempts: Scores) -> Scores:
+    """Returns the best score of each sample, shape (N,), from ``attempts`` (N, m); NaN without attempts or if one is missing."""
+    # numpy's max keeps NaN: a missing attempt might have been the best one
+    return attempts.max(axis=1, initial=0.0) if attempts.shape[1] else np.full(len(attempts), math.nan)
+
+
+def index_of(attempted: Scores, whole: Scores) -> float:
+    """Returns 1 - mean(attempted) / mean(whole), each of shape (N,); NaN where nothing of the whole is right."""
+    total = float(whole.sum())
+    return 1.0 - float(attempted.sum()) / total if total > ROUNDING else math.nan
+
+
+def interval_of_index(table: ScoreTable, attempted: Scores, whole: Scores, confidence: float) -> Bounds:
+    """Bounds 1 - attempted / whole; a sample right on a patch alone argues for less, one right on the whole alone for more."""
+    parts = np.stack([whole - attempted, whole], axis=1)
+    return guarded_ratio_interval(parts, table.clusters, confidence, against_low=(-1.0, 0.0), against_high=(1.0, 1.0))
+
+
+# The raw index
+
+
+def index_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
+    """Bounds 1 - best patch / whole, as the ratio (whole - best patch) / whole."""
+    return interval_of_index(table, best(table.required(Needs.PATCHES, setting)), table.clean, confidence)
+
+
+def index_reach(about: Circumstances) -> tuple[float, float]:
+    """Returns between what 1 - best patch / whole lies: all best patches right, and none.
+
+    ``1 - 1/P`` to 1 for a full-image score P; with as many attempts at the whole image P is at least that of the first one. Where
+    P is unknown, it is that of the smallest score for which the index is defined: chance and a percentage point.
+
+    >>> [round(end, 3) for end in index_reach(Circumstances(clean=0.8))]
+    [-0.25, 1.0]
+    """
+    return 1.0 - 1.0 / lowest_whole(about), 1.0
+
+
+def lowest_whole(about: Circumstances) -> float:
+    """Returns the full-image score, or the smallest one for which indices of patches are defined."""
+    chance = 1.0 / about.options if about.options else 0.0
+    return about.clean if about.clean is not None else min(chance + SMALLEST_MARGIN, 1.0)
+
+
+def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
+    """Returns why the full-image score is no basis for a comparison with patches, or an empty string.
+
+    Chance is the larger of what guessing gives and what the same answer to every question gives, where the targets are known.
+
+    Source: PCRI section 3 and RCI section 3.2, "Validity domain and chance", with the analytic standard error.
+    """
+    chance = table.expected_floor()
+    if chance is None:
+        return "the chance level of the dataset is unknown: whether the full-image score exceeds it cannot be told"
+    needed = chance + smallest_difference(table, table.clean)
+    whole = float(table.clean.mean())
+    if whole >= needed - ROUNDING:
+        return ""
+    why = f", {table.floor_note}," if table.floor_note else ""
+    return (
+        f"the full-image score of {percent(whole)} is below {percent(needed)} "
+        f"(chance {percent(chance)}{why} plus the larger of 1 pp and 2 standard errors)"
+    )
+
+
+def unlucky(chances: Scores, attempts: int) -> Scores:
+    """Returns the probability that all of ``attempts`` - 1 further guesses fail, too: (1 - 1/k)^(m - 1)."""
+    missed: Scores = (1.0 - chances) ** (attempts - 1)
+    return missed
+
+
+def neutral_index(whole: Scores, chances: Scores, attempts: int) -> float:
+    """Returns the index of a model to which the rest of the image is indifferent, see :func:`luck.pcri_neutral`."""
+    return index_of(1.0 - (1.0 - whole) * unlucky(chances, attempts), whole)
+
+
+def luck_envelope(table: ScoreTable) -> str:
+    """Returns which raw indices luck alone explains, for each grid of patches; an empty string when that is unknown."""
+    chances = table.chance_of_each()
+    if chances is None:
+        return ""
+    sizes = {setting: patches.shape[1] for setting, patches in (table.patches_by_setting or {}).items() if patches.shape[1]}
+    ends = {setting: neutral_index(table.clean, chances, attempts) for setting, attempts in sizes.items()}
+    said = [f"{end:.3f} to 0 ({setting})" for setting, end in ends.items() if not math.isnan(end)]
+    return f"luck alone gives {', '.join(said)}" if said else ""
+
+
+patch_metric = partial(
+    metric,
     unit="ratio",
     better="none",
     bounds=(-math.inf, 1.0),
     perfect=0.0,
-    reference="PCRI section 3, equation 1",
     validity="the full-image score is at least chance + max(1 pp, 2 standard errors)",
     suite="patches",
-    interval=patch_intervals.index,
-    gate=validity.whole_is_above_chance,
-    note=luck.luck_envelope,
+    gate=whole_is_above_chance,
+    best_patch_is_enough=True,
+)
+raw_metric = partial(
+    patch_metric,
+    needs=(Needs.CLEAN, Needs.PATCHES),
+    interval=index_interval,
+    note=luck_envelope,
     unchanged=0.0,
     monotone={Needs.CLEAN: 1, Needs.PATCHES: -1},
-    best_patch_is_enough=True,
     reach=index_reach,
 )
+
+
+@raw_metric(reference="PCRI section 3, equation 1")
 def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
     """Patch Context Robustness Index: 1 - (score of the best patch of each sample) / (score of the whole image).
 
@@ -51,80 +170,33 @@ def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(whole_i)``
 
-    Args:
-        whole: shape (N,), each in [0, 1].
-        patches: shape (N, n*n), the same samples, each patch alone.
-
     Returns:
         At most 1; NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> pcri([1, 1, 0, 0], [[0, 1], [0, 0], [0, 1], [1, 1]])
     -0.5
     """
     full, views = whole_and_patches(whole, patches=patches)
-    total = float(full.sum())
-    return 1.0 - float(best(views).sum()) / total if total > ROUNDING else math.nan
+    return index_of(best(views), full)
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PATCHES),
-    unit="ratio",
-    better="none",
-    bounds=(-math.inf, 1.0),
-    perfect=0.0,
-    reference="RCI section 3.2, equation 1",
-    validity="the full-image score is at least chance + max(1 pp, 2 standard errors)",
-    suite="patches",
-    interval=patch_intervals.index,
-    gate=validity.whole_is_above_chance,
-    note=luck.luck_envelope,
-    unchanged=0.0,
-    monotone={Needs.CLEAN: 1, Needs.PATCHES: -1},
-    best_patch_is_enough=True,
-    reach=index_reach,
-)
+@raw_metric(reference="RCI section 3.2, equation 1")
 def rci(whole: ArrayLike, patches: ArrayLike) -> float:
     """Region Comprehension Index: :func:`pcri` of a reference model, read as a property of the dataset.
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(whole_i)``
 
-    Args:
-        whole: shape (N,), each in [0, 1].
-        patches: shape (N, n*n), the same samples, each patch alone.
-
     Returns:
         At most 1: above 0 the dataset needs the whole image, below 0 a region is enough, or luck explains it (see :func:`pcri`).
         NaN if the full-image score is 0 (undefined), for no samples, no patches or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
     """
     return pcri(whole, patches)
 
 
-def patch_contribution(patches: ArrayLike) -> tuple[float, ...]:
-    """Share of all correct answers that each patch position gives when it is seen alone: the map of spatial bias.
+# The index of a dataset: its band, where right answers come from, metrics of the whole corpus, agreement between models
 
-    Args:
-        patches: shape (N, n*n), each in [0, 1], positions row by row.
 
-    Returns:
-        n*n fractions that add up to 1; all NaN without any correct answer, for no samples or a missing score.
-
-    Raises:
-        ValueError: a score outside [0, 1], or another shape.
-
-    Source: RCI section 3.3.
-
-    >>> patch_contribution([[1, 0], [1, 1], [1, 0]])
-    (0.75, 0.25)
-    """
-    by_position: list[float] = as_scores(patches, "patches", axes=2).sum(axis=0).tolist()
-    total = sum(by_position)
-    return tuple(right / total if total > 0.0 else math.nan for right in by_position)
+RCI_BANDS = ("strong local", "moderate local", "balanced", "moderate global", "strong global")
 
 
 def rci_band(value: float) -> str:
@@ -157,6 +229,25 @@ def rci_band(value: float) -> str:
     return next(
         (band for band, end in zip(RCI_BANDS, (-0.30, -0.10, 0.10), strict=False) if value <= end + ROUNDING), RCI_BANDS[3]
     )
+
+
+def patch_contribution(patches: ArrayLike) -> tuple[float, ...]:
+    """Share of all correct answers that each patch position gives when it is seen alone: the map of spatial bias.
+
+    Args:
+        patches: shape (N, n*n), each in [0, 1], positions row by row.
+
+    Returns:
+        n*n fractions that add up to 1; all NaN without any correct answer, for no samples or a missing score.
+
+    Source: RCI section 3.3.
+
+    >>> patch_contribution([[1, 0], [1, 1], [1, 0]])
+    (0.75, 0.25)
+    """
+    by_position: list[float] = as_scores(patches, "patches", axes=2).sum(axis=0).tolist()
+    total = sum(by_position)
+    return tuple(right / total if total > 0.0 else math.nan for right in by_position)
 
 
 def best_patches(scores: ArrayLike) -> tuple[int, ...]:

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 
 from pytest_vlmrobust.core.estimate import Estimate
 
-from .intervals import Bounds, mean_bounds
+from .accuracy import Bounds
 from .scores import as_scores, clusters_of
 from .statistics.clusters import Clusters, one_sided
+from .statistics.paired import mean_interval
 from .statistics.proportions import proportion_interval
 from .statistics.ratios import ratio_interval
 from .table import ScoreTable
@@ -87,9 +88,7 @@ def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridE
     return GridError(distance, len(distances), len(answers) - len(read))
 
 
-# What scores do not say about answers, with intervals: pointing without looking, near misses, boxes that were not given.
-#
-# Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
+# The same with intervals, and how many of the boxes that were asked for were given
 
 
 def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0.90) -> Estimate:
@@ -189,7 +188,7 @@ def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence
         return Estimate(math.nan, table.samples - missing, reason=_why(missing, table.samples))
 
     def at(level: float) -> Bounds:
-        low, high = mean_bounds(table, table.clean, level)
+        low, high = mean_interval(table.clean, table.clusters, level)
         return max(low, 0.0), min(high, 1.0)
 
     return _estimate(float(table.clean.mean()), table.samples, at, confidence)

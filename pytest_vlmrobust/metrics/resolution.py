@@ -1,37 +1,75 @@
-"""Metrics of the curve of accuracy over resolution.
+"""Metrics of the curve of accuracy over resolution, each with its interval before it.
 
-Source: Res-Bench, equations 2 to 5. ACE adds up absolute steps, so that noise adds to it as well as change does; its two parts,
-net change and wobble, and the noise floor are ours.
+ACE adds up absolute steps, so that noise adds to it as well as change does; its two parts, net change and wobble, and the noise
+floor are ours. ACE is the largest of 2^(R-1) linear contrasts. A naive bootstrap fails here: on a flat curve its interval does
+not reach down to 0. How sums of steps are bounded instead, see :class:`StepTest`. For more than 16 resolutions the intervals of
+ACE, RCE and wobble are as wide as can be: they show nothing.
+
+Source: Res-Bench, equations 2 to 5.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import curve_intervals
+from .accuracy import Bounds
 from .record import Needs
 from .registry import metric
-from .scores import Scores, as_scores, mean
+from .scores import Scores, as_scores, clusters_of, mean
 from .severity import spearman
-from .statistics.clusters import Clusters
-from .statistics.curves import flat_variation, slope_weights, step_errors, variation, wobble
+from .statistics.clusters import Clusters, one_sided
+from .statistics.curves import (
+    MOST_POINTS,
+    ContrastTest,
+    StepTest,
+    falls,
+    flat_variation,
+    sign_contrasts,
+    simulated_wobbles,
+    slope_weights,
+    step_errors,
+    step_sums,
+    variation,
+    wobble,
+)
+from .statistics.means import BoundedMeanTest
+from .statistics.paired import TangoTest, drop_interval, drop_test, interval_of, mean_interval
+from .table import ScoreTable
 
+NULL_DRAWS = 999
+_ANYTHING = (-math.inf, math.inf)
+_SEED = 0
 _SHAPE = "it is about the shape of the curve: better at one resolution is not better at the next"
+
+curve_metric = partial(
+    metric,
+    suite="resolution",
+    better="lower",
+    bounds=(0.0, math.inf),
+    perfect=0.0,
+    unchanged=0.0,
+    not_monotone={Needs.ACCURACIES: _SHAPE},
+)
+
+
+def resolution_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the mean accuracy over all resolutions by guarded Student's t over the samples' own means."""
+    return mean_interval(table.required(Needs.RUNGS).mean(axis=1), table.clusters, confidence)
 
 
 @metric(
-    needs=(Needs.ACCURACIES,),
     better="higher",
     bounds=(0.0, 1.0),
     perfect=1.0,
     reference="Res-Bench equation 2",
     suite="resolution",
-    interval=curve_intervals.mean_accuracy,
+    interval=resolution_accuracy_interval,
     monotone={Needs.ACCURACIES: 1},
 )
 def resolution_accuracy(accuracies: Sequence[float]) -> float:
@@ -39,14 +77,8 @@ def resolution_accuracy(accuracies: Sequence[float]) -> float:
 
     Formula: ``mean_k(A_k), with A_k the accuracy at the k-th resolution``
 
-    Args:
-        accuracies: one in [0, 1] for each resolution.
-
     Returns:
         A fraction in [0, 1]; NaN for no accuracies or a missing one.
-
-    Raises:
-        ValueError: an accuracy outside [0, 1].
 
     >>> round(resolution_accuracy([0.4, 0.6, 0.5]), 3)
     0.5
@@ -54,18 +86,24 @@ def resolution_accuracy(accuracies: Sequence[float]) -> float:
     return mean(as_scores(accuracies, "accuracies"))
 
 
-@metric(
-    needs=(Needs.ACCURACIES,),
-    better="lower",
-    bounds=(0.0, math.inf),
-    perfect=0.0,
-    reference="Res-Bench equation 4",
-    suite="resolution",
-    interval=curve_intervals.continuous_error,
-    note=curve_intervals.noise_alone,
-    unchanged=0.0,
-    not_monotone={Needs.ACCURACIES: _SHAPE},
-)
+def absolute_continuous_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds ACE below by steps whose sign is shown and by the net change, above by all sums of steps with signs."""
+    rungs, tail = table.required(Needs.RUNGS), one_sided(confidence)
+    if not 2 <= rungs.shape[1] <= MOST_POINTS:
+        return _ANYTHING
+    test = StepTest.of(rungs, table.clusters)
+    return test.lower(tail), test.upper(sign_contrasts(rungs.shape[1]), tail)
+
+
+def noise_alone(table: ScoreTable) -> str:
+    """Returns which ACE a flat curve would show on these samples."""
+    rungs = table.required(Needs.RUNGS)
+    if table.clusters.count < 2 or rungs.shape[1] < 2:
+        return ""
+    return f"sampling noise alone would give {flat_variation(step_errors(rungs, table.clusters)):.3f} on a flat curve"
+
+
+@curve_metric(reference="Res-Bench equation 4", interval=absolute_continuous_error_interval, note=noise_alone)
 def absolute_continuous_error(accuracies: Sequence[float]) -> float:
     """ACE: how far accuracy moves in all from one resolution to the next, the sum of absolute steps.
 
@@ -75,14 +113,8 @@ def absolute_continuous_error(accuracies: Sequence[float]) -> float:
 
     Formula: ``sum_k |A_(k+1) - A_k|, with A_k the accuracy at the k-th resolution``
 
-    Args:
-        accuracies: one in [0, 1] for each resolution, in ascending order of resolution.
-
     Returns:
         At least 0; NaN for fewer than two accuracies or a missing one.
-
-    Raises:
-        ValueError: an accuracy outside [0, 1].
 
     >>> round(absolute_continuous_error([0.4, 0.6, 0.5]), 3)
     0.3
@@ -91,19 +123,22 @@ def absolute_continuous_error(accuracies: Sequence[float]) -> float:
     return math.nan if curve is None else float(variation(curve))
 
 
-@metric(
-    needs=(Needs.ACCURACIES,),
+def relative_continuous_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds Res-Bench's RCE as ACE, each sum less a multiple of the mean accuracy (Fieller)."""
+    rungs, tail = table.required(Needs.RUNGS), one_sided(confidence)
+    points = rungs.shape[1]
+    if not 2 <= points <= MOST_POINTS:
+        return _ANYTHING
+    test, average = StepTest.of(rungs, table.clusters), np.full(points, 1.0 / points)
+    return test.ratio_lower(average, tail), test.ratio_upper(sign_contrasts(points), average, tail)
+
+
+@curve_metric(
     unit="ratio",
-    better="lower",
-    bounds=(0.0, math.inf),
-    perfect=0.0,
     reference="Res-Bench equation 5",
     validity="the mean accuracy is above 0",
-    suite="resolution",
-    interval=curve_intervals.relative_continuous_error,
-    note=curve_intervals.noise_alone,
-    unchanged=0.0,
-    not_monotone={Needs.ACCURACIES: _SHAPE},
+    interval=relative_continuous_error_interval,
+    note=noise_alone,
 )
 def relative_continuous_error(accuracies: Sequence[float]) -> float:
     """Res-Bench's RCE: the absolute continuous error relative to the mean accuracy.
@@ -112,14 +147,8 @@ def relative_continuous_error(accuracies: Sequence[float]) -> float:
 
     Formula: ``[sum_k |A_(k+1) - A_k|] / mean_k(A_k), with A_k the accuracy at the k-th resolution``
 
-    Args:
-        accuracies: one in [0, 1] for each resolution, in ascending order of resolution.
-
     Returns:
         At least 0; NaN for fewer than two accuracies, a missing one, or a mean of 0 (undefined; the paper's code says 0).
-
-    Raises:
-        ValueError: an accuracy outside [0, 1].
 
     >>> round(relative_continuous_error([0.4, 0.6, 0.5]), 3)
     0.6
@@ -130,32 +159,25 @@ def relative_continuous_error(accuracies: Sequence[float]) -> float:
     return absolute_continuous_error(accuracies) / float(curve.mean())
 
 
-@metric(
-    needs=(Needs.RESOLUTIONS, Needs.ACCURACIES),
+@curve_metric(
     unit="correlation",
     better="higher",
     bounds=(-1.0, 1.0),
     perfect=math.nan,
     reference="Res-Bench equation 3, with average ranks for ties (as its tables have)",
     validity="at least two resolutions, and accuracies that differ",
-    suite="resolution",
     unchanged=math.nan,
-    not_monotone={Needs.ACCURACIES: _SHAPE},
 )
 def resolution_correlation(resolutions: Sequence[float], accuracies: Sequence[float]) -> float:
     """Spearman's rank correlation of accuracy with resolution; ties get average ranks.
 
     Formula: ``Pearson correlation of the average ranks of resolutions and accuracies``
 
-    Args:
-        resolutions: long edges in pixels, in any order.
-        accuracies: one in [0, 1] for each resolution.
-
     Returns:
         In [-1, 1]; NaN for fewer than two resolutions, equal accuracies (undefined) or a missing one.
 
     Raises:
-        ValueError: unequal lengths, or an accuracy outside [0, 1].
+        ValueError: unequal lengths, or, or what every metric refuses.
 
     >>> round(resolution_correlation([112, 224, 336], [0.4, 0.6, 0.5]), 3)
     0.5
@@ -166,30 +188,26 @@ def resolution_correlation(resolutions: Sequence[float], accuracies: Sequence[fl
     return spearman([float(edge) for edge in resolutions], curve.tolist())
 
 
-@metric(
-    needs=(Needs.ACCURACIES,),
+def resolution_net_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the change from the lowest to the highest resolution: by tails of flips for 0/1 scores, else by guarded t."""
+    rungs = table.required(Needs.RUNGS)
+    low, high = drop_interval(rungs[:, 0], rungs[:, -1], table.clusters, confidence)  # of the loss
+    return -high, -low
+
+
+@curve_metric(
     better="none",
     bounds=(-1.0, 1.0),
-    perfect=0.0,
     reference="Res-Bench equation 4, its part that is a trend (our decomposition)",
-    suite="resolution",
-    interval=curve_intervals.net,
-    unchanged=0.0,
-    not_monotone={Needs.ACCURACIES: _SHAPE},
+    interval=resolution_net_interval,
 )
 def resolution_net(accuracies: Sequence[float]) -> float:
     """Net change of accuracy from the lowest to the highest resolution: the part of ACE that is a trend, with its sign.
 
     Formula: ``A_R - A_1, with A_k the accuracy at the k-th of R resolutions``
 
-    Args:
-        accuracies: one in [0, 1] for each resolution, in ascending order of resolution.
-
     Returns:
         A fraction in [-1, 1], above 0 when resolution helps; NaN for fewer than two accuracies or a missing one.
-
-    Raises:
-        ValueError: an accuracy outside [0, 1].
 
     >>> round(resolution_net([0.4, 0.6, 0.5]), 3)
     0.1
@@ -198,17 +216,33 @@ def resolution_net(accuracies: Sequence[float]) -> float:
     return math.nan if curve is None else float(curve[-1] - curve[0])
 
 
-@metric(
-    needs=(Needs.ACCURACIES,),
-    better="lower",
-    bounds=(0.0, math.inf),
-    perfect=0.0,
+def resolution_wobble_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds wobble, twice the smaller of all rises and all falls, by bounds of both.
+
+    It is large only if both are shown to be (each at the full error), and small if either is shown to be (each at half of it).
+    """
+    rungs, tail = table.required(Needs.RUNGS), one_sided(confidence)
+    if not 2 <= rungs.shape[1] <= MOST_POINTS:
+        return _ANYTHING
+    test, sums = StepTest.of(rungs, table.clusters), step_sums(rungs.shape[1])
+    high = min(test.upper(sums, tail / 2.0), test.upper(-sums, tail / 2.0))
+    return max(min(test.lower(tail, net=1.0), test.lower(tail, net=-1.0)), 0.0), 2.0 * max(high, 0.0)
+
+
+def wobble_of_noise(table: ScoreTable) -> str:
+    """Returns how much wobble a monotone curve would show on these samples, and how often as much as this one."""
+    rungs = table.required(Needs.RUNGS)
+    if table.clusters.count < 2 or rungs.shape[1] < 2:
+        return ""
+    drawn = simulated_wobbles(rungs, table.clusters, _seeded(), NULL_DRAWS)
+    p = exceedance(drawn, float(wobble(rungs.mean(axis=0))))
+    return f"sampling noise alone would give up to {float(np.quantile(drawn, 0.95)):.3f} (95 %) on a monotone curve, p={p:.3f}"
+
+
+@curve_metric(
     reference="Res-Bench equation 4, its part that is no trend (our decomposition)",
-    suite="resolution",
-    interval=curve_intervals.wobble_bounds,
-    note=curve_intervals.wobble_of_noise,
-    unchanged=0.0,
-    not_monotone={Needs.ACCURACIES: _SHAPE},
+    interval=resolution_wobble_interval,
+    note=wobble_of_noise,
 )
 def resolution_wobble(accuracies: Sequence[float]) -> float:
     """Wobble: ACE less the net change, twice the smaller of all rises and all falls; 0 for a monotone curve.
@@ -217,14 +251,8 @@ def resolution_wobble(accuracies: Sequence[float]) -> float:
 
     Formula: ``2 min(sum_k max(A_(k+1) - A_k, 0), sum_k max(A_k - A_(k+1), 0))``
 
-    Args:
-        accuracies: one in [0, 1] for each resolution, in ascending order of resolution.
-
     Returns:
         At least 0; NaN for fewer than two accuracies or a missing one.
-
-    Raises:
-        ValueError: an accuracy outside [0, 1].
 
     >>> round(resolution_wobble([0.4, 0.6, 0.5]), 3)
     0.2
@@ -233,30 +261,79 @@ def resolution_wobble(accuracies: Sequence[float]) -> float:
     return math.nan if curve is None else float(wobble(curve))
 
 
-@metric(
-    needs=(Needs.ACCURACIES,),
-    better="lower",
+def wobble_p_value(
+    rungs: ArrayLike, generator: np.random.Generator, groups: Sequence[str] | None = None, draws: int = NULL_DRAWS
+) -> float:
+    """Probability that a monotone curve shows at least as much wobble by sampling noise alone.
+
+    The null is the monotone curve nearest to the measured one (isotonic regression in the direction of the net change), with
+    normal noise of the measured covariance.
+
+    Args:
+        rungs: shape (N, R), scores in [0, 1], resolutions in ascending order.
+        generator: draws the noise.
+        groups: source image of each sample; None when all samples are independent.
+        draws: how many curves to draw, at least 1; no p-value is below 1 / (1 + draws).
+
+    Returns:
+        A probability in (0, 1]; NaN for fewer than two samples, groups or resolutions, or a missing score.
+
+    Raises:
+        ValueError: no draw, a score outside [0, 1], or another shape.
+
+    Source: wobble is ours, see :func:`resolution_wobble`; parametric bootstrap of Res-Bench's curves.
+    """
+    if draws < 1:
+        raise ValueError(f"draws is {draws!r}: expected at least 1")
+    known = _known(rungs, groups)
+    if known is None:
+        return math.nan
+    points, clusters = known
+    return exceedance(simulated_wobbles(points, clusters, generator, draws), float(wobble(points.mean(axis=0))))
+
+
+def _known(rungs: ArrayLike, groups: Sequence[str] | None) -> tuple[Scores, Clusters] | None:
+    """Returns the scores and their clusters, or None when they are too few or one is missing."""
+    points = as_scores(rungs, "rungs", axes=2)
+    clusters = clusters_of(groups, len(points))
+    return None if clusters.count < 2 or points.shape[1] < 2 or np.isnan(points).any() else (points, clusters)
+
+
+def exceedance(drawn: Scores, value: float) -> float:
+    """Returns the Monte Carlo p-value of ``value`` among values drawn under the null: (1 + as large ones) / (1 + draws)."""
+    return (1.0 + int((drawn >= value - 1e-12).sum())) / (1.0 + drawn.size)
+
+
+def largest_downward_step_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest loss from one resolution to a higher one, by the tests of all R (R - 1) / 2 pairs.
+
+    Above without correction, as for the largest drop of a sweep; below at the critical value that holds for all pairs together
+    (max-t). Bonferroni's would be larger, for pairs share their resolutions.
+    """
+    rungs, tail = table.required(Needs.RUNGS), one_sided(confidence)
+    columns = range(rungs.shape[1])
+    tests = [drop_test(rungs[:, lower], rungs[:, lower + 1 :], table.clusters) for lower in columns[:-1]]
+    flips = [test for test in tests if isinstance(test, TangoTest)]
+    if len(flips) == len(tests) > 1:
+        tests = [TangoTest.joined(flips)]  # much faster
+    share = ContrastTest.of(rungs, falls(len(columns)), table.clusters).share(tail, _seeded())
+    low = max(float(test.lower(share).max()) for test in tests)
+    high = max(float(test.upper(tail).max()) for test in tests)
+    return max(low, 0.0), max(high, 0.0)
+
+
+@curve_metric(
     bounds=(0.0, 1.0),
-    perfect=0.0,
     reference="Res-Bench section 3.3 (stability); the measure is ours",
-    suite="resolution",
-    interval=curve_intervals.downward_step,
-    unchanged=0.0,
-    not_monotone={Needs.ACCURACIES: _SHAPE},
+    interval=largest_downward_step_interval,
 )
 def largest_downward_step(accuracies: Sequence[float]) -> float:
     """Largest loss of accuracy from one resolution to any higher one: how much a better image can cost.
 
     Formula: ``max over k <= l of A_k - A_l, with A_k the accuracy at the k-th resolution``
 
-    Args:
-        accuracies: one in [0, 1] for each resolution, in ascending order of resolution.
-
     Returns:
         A fraction in [0, 1], 0 for a curve that never falls; NaN for fewer than two accuracies or a missing one.
-
-    Raises:
-        ValueError: an accuracy outside [0, 1].
 
     >>> round(largest_downward_step([0.4, 0.6, 0.55, 0.5]), 3)
     0.1
@@ -265,31 +342,34 @@ def largest_downward_step(accuracies: Sequence[float]) -> float:
     return math.nan if curve is None else float((np.maximum.accumulate(curve) - curve).max())
 
 
-@metric(
-    needs=(Needs.RESOLUTIONS, Needs.ACCURACIES),
+def resolution_slope_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the least-squares slope, a weighted sum of the accuracies, by guarded Student's t over the samples' own slopes.
+
+    A further sample may be right where the weights are above 0, and wrong elsewhere; or the other way round.
+    """
+    weights = slope_weights(np.log2([float(edge) for edge, _ in table.resolutions()]))
+    most = float(weights.clip(min=0.0).sum())
+    slopes = table.required(Needs.RUNGS) @ weights[:, None]
+    return interval_of(BoundedMeanTest.of(slopes, table.clusters, -most, most), confidence)
+
+
+@curve_metric(
     better="none",
-    perfect=0.0,
+    bounds=(-math.inf, math.inf),
     reference="Res-Bench section 4.1 and figure 3 (linear regression), per doubling",
     validity="at least two resolutions",
-    suite="resolution",
-    interval=curve_intervals.slope,
-    unchanged=0.0,
-    not_monotone={Needs.ACCURACIES: _SHAPE},
+    interval=resolution_slope_interval,
 )
 def resolution_slope(resolutions: Sequence[float], accuracies: Sequence[float]) -> float:
     """Accuracy gained with each doubling of resolution: the least-squares slope over log2 of the long edge.
 
     Formula: ``sum_k (x_k - mean(x)) A_k / sum_k (x_k - mean(x))^2, with x_k = log2 of the k-th resolution``
 
-    Args:
-        resolutions: long edges in pixels, in any order.
-        accuracies: one in [0, 1] for each resolution.
-
     Returns:
         A fraction per doubling; NaN for fewer than two different resolutions or a missing accuracy.
 
     Raises:
-        ValueError: unequal lengths, a resolution that is no positive number, or an accuracy outside [0, 1].
+        ValueError: unequal lengths, a resolution that is no positive number, or, or what every metric refuses.
 
     >>> round(resolution_slope([112, 224, 448], [0.4, 0.5, 0.6]), 3)
     0.1
@@ -298,15 +378,10 @@ def resolution_slope(resolutions: Sequence[float], accuracies: Sequence[float]) 
     return _slope(np.log2(edges), curve)
 
 
-@metric(
-    needs=(Needs.RUNGS,),
+@curve_metric(
     better="none",
-    bounds=(0.0, math.inf),
-    perfect=0.0,
     reference="Res-Bench equation 4, its expectation on a flat curve (our companion)",
     validity="at least two samples and two resolutions",
-    suite="resolution",
-    unchanged=0.0,
     not_monotone={Needs.RUNGS: "it measures how much scores vary, not how high they are"},
 )
 def resolution_noise_floor(rungs: ArrayLike) -> float:
@@ -317,14 +392,8 @@ def resolution_noise_floor(rungs: ArrayLike) -> float:
 
     Formula: ``sqrt(2 / pi) sum_k SE(A_(k+1) - A_k)``
 
-    Args:
-        rungs: shape (N, R), scores in [0, 1], resolutions in ascending order.
-
     Returns:
         At least 0; NaN for fewer than two samples or resolutions or a missing score.
-
-    Raises:
-        ValueError: a score outside [0, 1], or another shape.
 
     >>> round(resolution_noise_floor([[0, 1], [1, 0], [1, 1], [0, 0]]), 3)
     0.326
@@ -417,3 +486,8 @@ def _slope(positions: NDArray[np.float64], curve: Scores) -> float:
     if curve.size < 2 or np.isnan(curve).any() or not np.ptp(positions) > 0.0:
         return math.nan
     return float(slope_weights(positions) @ curve)
+
+
+def _seeded() -> np.random.Generator:
+    # a verdict must not depend on when it is asked for
+    return np.random.default_rng(_SEED)

@@ -160,14 +160,6 @@ def drops(clean: Scores, perturbed: Scores) -> Scores:
     return losses
 
 
-def is_binary(*arrays: Scores) -> bool:
-    """Whether every score is 0 or 1."""
-    return all(bool(((array == 0.0) | (array == 1.0)).all()) for array in arrays)
-
-
-# Source images given to a function instead of a table: which samples move together.
-
-
 def clusters_of(groups: Sequence[str] | None, samples: int) -> Clusters:
     """Returns the clusters of ``samples`` samples by the names of their source images; None when all are independent.
 

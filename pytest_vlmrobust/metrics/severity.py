@@ -6,23 +6,26 @@ Source: VLM-RobustBench, section 5.4 and appendix A.10.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import validity
-from .completeness import ALL_SETTINGS, BENIGN, CATASTROPHIC, GRADED_TYPES, MILD, spatial_settings, triples
-from .record import Needs
+from pytest_vlmrobust.core.cell import LEVELS
+from pytest_vlmrobust.core.words import first_few
+
+from .corruption import ALL_SETTINGS, BENIGN, CATASTROPHIC, MILD, low_settings
+from .record import Coverage, Needs
 from .registry import metric
-from .scores import ROUNDING, BySetting, against_clean, drops, stacked
-
-# Spearman's rank correlation of few numbers.
-
+from .scores import ROUNDING, BySetting, against_clean, drops, parsed, stacked
+from .table import ScoreTable
 
 _DECIMALS = 12
 """Values that agree to this many decimals differ by float rounding only: they are ties."""
+
+# Spearman's rank correlation of few numbers: scipy.stats has it too, and takes long to import
 
 
 def average_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -45,9 +48,8 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     return min(max(float(deviations[0] @ deviations[1]) / spread, -1.0), 1.0)
 
 
-_LEVELS_COMPARED = {
-    Needs.PERTURBED_BY_SETTING: "it compares levels: what helps the lowest does not do what helps the highest does"
-}
+# Tiers of damage
+
 
 TIERS = ("positive", "benign", "mild", "moderate", "catastrophic")
 
@@ -98,15 +100,8 @@ class TierShares(NamedTuple):
 def tier_shares(clean: ArrayLike, perturbed_by_setting: BySetting) -> TierShares:
     """Counts the settings of a sweep by tier, see :func:`robustness_tier`.
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-
     Returns:
         Five fractions in [0, 1]; all NaN for no settings, no samples or a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     Source: VLM-RobustBench table 19 (table 18 counts positive as benign).
     """
@@ -118,14 +113,25 @@ def tier_shares(clean: ArrayLike, perturbed_by_setting: BySetting) -> TierShares
     return TierShares(*[tiers.count(tier) / len(tiers) for tier in TIERS])
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="none",
-    bounds=(0.0, 1.0),
+SPATIAL_TYPES = (
+    *("upsample", "downsample", "elastic_transform", "zoom_blur", "rotate"),
+    *("shear", "affine", "perspective_transform", "pixelate"),
+)
+"""Perturbations that move or resample pixels (VLM-RobustBench appendix B.2)."""
+
+
+def spatial_settings(settings: Iterable[str]) -> tuple[str, ...]:
+    """Returns the settings of the nine spatial and resampling perturbations."""
+    return tuple(setting for setting in settings if parsed(setting).name in SPATIAL_TYPES)
+
+
+severity_metric = partial(metric, suite="corruptions", better="none", bounds=(0.0, 1.0))
+
+
+@severity_metric(
     perfect=math.nan,
     reference="VLM-RobustBench appendix B.2 (table 27)",
     validity="at least one setting that costs more than 10 pp",
-    suite="corruptions",
     coverage=ALL_SETTINGS,
     unchanged=math.nan,
     not_monotone=dict.fromkeys((Needs.CLEAN, Needs.PERTURBED_BY_SETTING), "it says where the damage is, not how large it is"),
@@ -137,16 +143,9 @@ def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 
     Formula: ``|{s spatial: drop(s) > 0.10}| / |{s: drop(s) > 0.10}|, with drop(s) = mean(clean - perturbed_s)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,).
-
     Returns:
         A fraction in [0, 1]; NaN when no setting costs more than 10 percentage points (undefined), for no settings, no samples or
         a missing score.
-
-    Raises:
-        ValueError: unequal lengths, a score outside [0, 1], or another shape.
 
     >>> tail_share([1, 1, 1, 1], {"rotate:high": [0, 0, 1, 1], "fog:high": [0, 1, 1, 1], "flip_v": [1, 1, 1, 1]})
     0.5
@@ -157,6 +156,9 @@ def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
         return math.nan
     tail = [setting for setting, loss in zip(after, losses, strict=True) if loss > CATASTROPHIC + ROUNDING]
     return len(spatial_settings(tail)) / len(tail) if tail else math.nan
+
+
+# Levels of one perturbation compared
 
 
 def severity_violation(drops: Sequence[float]) -> float:
@@ -202,67 +204,79 @@ def severity_correlation(drops: Sequence[float]) -> float:
     return spearman((1.0, 2.0, 3.0), _triple(drops))
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
-    better="none",
-    bounds=(0.0, 1.0),
+def triples(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Returns, for each perturbation present at all three levels, its settings in the order low, mid, high."""
+    present = set(settings)
+    found = {}
+    for low in low_settings(sorted(present)):
+        name = parsed(low).name
+        wanted = tuple(f"{name}:{level}" for level in LEVELS)
+        if present.issuperset(wanted):
+            found[name] = wanted
+    return found
+
+
+def _in_triples(settings: Iterable[str]) -> tuple[str, ...]:
+    return tuple(setting for triple in triples(settings).values() for setting in triple)
+
+
+GRADED_TYPES = Coverage("perturbations with three levels", 42, _in_triples, per=3)
+_LEVELS_COMPARED = {
+    Needs.PERTURBED_BY_SETTING: "it compares levels: what helps the lowest does not do what helps the highest does"
+}
+level_metric = partial(severity_metric, coverage=GRADED_TYPES, monotone={Needs.CLEAN: 0}, not_monotone=_LEVELS_COMPARED)
+
+
+@level_metric(
     perfect=0.0,
     reference="VLM-RobustBench section 5.4 (i)",
     validity="at least one perturbation at all three levels",
-    suite="corruptions",
-    coverage=GRADED_TYPES,
     unchanged=0.0,
-    monotone={Needs.CLEAN: 0},
-    not_monotone=_LEVELS_COMPARED,
 )
 def mean_severity_violation(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of the perturbations that harm less at a higher level, see :func:`severity_violation`.
 
     Formula: ``share of the perturbations f with drop(f:low) > drop(f:mid) or drop(f:mid) > drop(f:high)``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,); perturbations without all three levels are left out.
-
     Returns:
         A fraction in [0, 1]; NaN for no samples or a missing score.
 
     Raises:
-        ValueError: no perturbation at all three levels, unequal lengths, a score outside [0, 1], or another shape.
+        ValueError: no perturbation at all three levels, or what every metric refuses.
     """
     violations = [severity_violation(triple) for triple in _triples_of_drops(clean, perturbed_by_setting)]
     return float(np.mean(violations))
 
 
-@metric(
-    needs=(Needs.CLEAN, Needs.PERTURBED_BY_SETTING),
+def constant_types(table: ScoreTable) -> str:
+    """Returns which perturbations cost the same at each level, so that no correlation is defined for them."""
+    constant = [
+        name
+        for name, settings in triples(table.by_setting).items()
+        if float(np.ptp(drops(table.clean, table.matrix(settings)))) < ROUNDING
+    ]
+    return f"left out {first_few(constant)}: the same drop at each level" if constant else ""
+
+
+@level_metric(
     unit="correlation",
-    better="none",
     bounds=(-1.0, 1.0),
     perfect=math.nan,
     reference="VLM-RobustBench section 5.4 (ii)",
     validity="at least one perturbation at all three levels whose drops differ",
-    suite="corruptions",
-    coverage=GRADED_TYPES,
-    note=validity.constant_types,
+    note=constant_types,
     unchanged=math.nan,
-    monotone={Needs.CLEAN: 0},
-    not_monotone=_LEVELS_COMPARED,
 )
 def mean_severity_correlation(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Mean of :func:`severity_correlation` over the perturbations for which it is defined.
 
     Formula: ``mean over perturbations f of the rank correlation of (1, 2, 3) and (drop(f:low), drop(f:mid), drop(f:high))``
 
-    Args:
-        clean: shape (N,), each in [0, 1].
-        perturbed_by_setting: setting to scores, shape (N,); perturbations without all three levels are left out.
-
     Returns:
         In [-1, 1]; NaN when no perturbation changes with its level, for no samples or a missing score.
 
     Raises:
-        ValueError: no perturbation at all three levels, unequal lengths, a score outside [0, 1], or another shape.
+        ValueError: no perturbation at all three levels, or what every metric refuses.
     """
     listed = _triples_of_drops(clean, perturbed_by_setting)
     if any(math.isnan(drop) for triple in listed for drop in triple):

@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from .completeness import types
+from .corruption import types
 from .scores import ROUNDING, Scores, as_scores, named, require_equal_lengths
 from .statistics.clusters import Clusters
 from .statistics.means import Ends, expected_losses

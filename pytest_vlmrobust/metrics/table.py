@@ -173,6 +173,18 @@ class ScoreTable:
             return self.chance_of_each()
         return getattr(self, "by_setting" if need is Needs.PERTURBED_BY_SETTING else need.value)
 
+    def required(self, need: Needs, setting: str | None = None) -> Any:
+        """Returns what :meth:`argument` does, and never None.
+
+        Raises:
+            UsageError: the table does not have it, or what :meth:`argument` refuses.
+        """
+        found = self.argument(need, setting)
+        if found is None:
+            where = f" of {setting!r}" if need.of_one_setting else ""
+            raise UsageError(f"the table has no {need.value!r}{where}: measure it, and pass it to ScoreTable")
+        return found
+
     def arrays(self) -> Iterator[tuple[str, Scores]]:
         """Yields every array of scores with the name that messages use."""
         yield CLEAN_NAME, self.clean

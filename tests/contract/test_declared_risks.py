@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
-from pytest_vlmrobust.metrics import intervals
+from pytest_vlmrobust.metrics import corruption
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_interval
 
@@ -88,7 +88,7 @@ def test_ratios_by_plain_t_would_be_found(verdicts: Any, monkeypatch: pytest.Mon
     def plain(clean: Any, perturbed: Any, blind: Any, clusters: Clusters, confidence: float) -> tuple[float, float]:
         return ratio_interval(clean - perturbed, clean - blind, clusters, confidence)
 
-    monkeypatch.setattr(intervals, "share_of_gain_interval", plain)
+    monkeypatch.setattr(corruption, "interval_of_gain_share", plain)
     rows = verdicts.rows(world_of(verdicts, "rare 3 %"), verdicts.Layout(100), LONG_RUNS, RATIOS[:1])
     assert excessive(rows, verdicts.CERTAIN)
 

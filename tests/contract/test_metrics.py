@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate, get, names
+from pytest_vlmrobust.metrics.record import WITHOUT_SCORES
 from pytest_vlmrobust.testing import check_metric
 
 Scores: TypeAlias = NDArray[np.float64]
@@ -86,8 +87,30 @@ def test_its_record_is_complete(name: str) -> None:
     assert any(
         paper in record.reference for paper in ("VLM-RobustBench", "PCRI", "RCI", "Res-Bench", "The Perceptual Observatory")
     )
-    assert all(part in (record.function.__doc__ or "") for part in ("Args:", "Returns:", "Raises:"))
+    assert all(part in (record.function.__doc__ or "") for part in ("Formula:", "Returns:"))
     assert record.validity or record.gate is None
+
+
+def _spoilt(value: Any) -> Any:
+    """Returns scores of which the first is a percentage."""
+    if isinstance(value, Mapping):
+        return {**value, next(iter(value)): _spoilt(next(iter(value.values())))}
+    scores = np.array(value)
+    scores.flat[0] = 50.0
+    return scores
+
+
+@every_metric
+def test_every_metric_refuses_what_the_package_says(name: str) -> None:
+    """The docstring of the package says once, for all metrics, what they take and what they raise."""
+    record, table = get(name), _table(0)
+    arguments = [table.argument(need, _setting(record)) for need in record.needs]
+    for position, need in enumerate(record.needs):
+        if need in WITHOUT_SCORES:
+            continue
+        spoilt = [*arguments[:position], _spoilt(arguments[position]), *arguments[position + 1 :]]
+        with pytest.raises(ValueError, match="a score lies in"):
+            record.function(*spoilt)
 
 
 @every_metric

@@ -16,9 +16,9 @@ from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics import best_patches
+from pytest_vlmrobust.metrics.patches import whole_is_above_chance
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackknife_interval, joined
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.metrics.validity import whole_is_above_chance
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
 
 from .answers import chances

@@ -25,7 +25,7 @@ from pytest_vlmrobust.evaluation.judge.measurements import BASELINE, judged_test
 from pytest_vlmrobust.evaluation.judge.required_cells import attempts_of
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, suite_tests
 from pytest_vlmrobust.evaluation.run.plan import needs_twin
-from pytest_vlmrobust.metrics.completeness import low_settings
+from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.statistics.clusters import one_sided
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, TangoTest

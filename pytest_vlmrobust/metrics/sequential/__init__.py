@@ -1,7 +1,7 @@
 """Sequential gates: the verdict of all answers from a fraction of them, at a declared risk.
 
 :mod:`.limits` turns a gate into one number per cell, :mod:`.order` fixes in which order its samples are asked, :class:`Audit`
-turns answers into verdicts, :mod:`.combination` judges gates over many cells, and :mod:`.schedule` says which cells to ask next.
+turns answers into verdicts, :mod:`.combination` judges gates over many cells, and which cells to ask next.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.metrics.scores import ROUNDING, Scores, is_binary
+from pytest_vlmrobust.metrics.scores import ROUNDING, Scores
 from pytest_vlmrobust.metrics.statistics.paired import tango_statistic
+from pytest_vlmrobust.metrics.statistics.proportions import is_binary
 
 from .audit import Reason, Verdicts, needed_log, outcome
 from .tally import bounded

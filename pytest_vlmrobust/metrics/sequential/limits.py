@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pytest_vlmrobust.metrics.scores import ROUNDING, Scores, as_scores, is_binary, paired
+from pytest_vlmrobust.metrics.scores import ROUNDING, Scores, as_scores, paired
+from pytest_vlmrobust.metrics.statistics.proportions import is_binary
 
 Array = NDArray[np.float64]
 

@@ -159,9 +159,6 @@ class Clusters:
         return sums
 
 
-# How many independent samples clustered ones are worth.
-
-
 # Tails of the normal and of Student's distribution (an infinite ``df`` is the normal one).
 
 

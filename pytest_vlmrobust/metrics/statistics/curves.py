@@ -11,7 +11,7 @@ from scipy import special
 
 from .clusters import Clusters, critical_value, upper_tail
 
-# Isotonic regression: the monotone curve that is nearest to a measured one.
+Array = NDArray[np.float64]
 
 
 def rising_fit(values: Array) -> Array:
@@ -33,8 +33,6 @@ def rising_fit(values: Array) -> Array:
         pools.append((mean, size))
     return np.repeat([mean for mean, _ in pools], [size for _, size in pools])
 
-
-Array = NDArray[np.float64]
 
 MOST_POINTS = 16
 """Contrasts of all sets of steps are enumerated: 2^15 of them."""

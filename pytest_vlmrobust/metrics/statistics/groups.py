@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from .clusters import Clusters
 from .means import BoundedMeanTest
-from .proportions import proportion_interval
+from .paired import interval_of
+from .proportions import is_binary, proportion_interval
 
 Array = NDArray[np.float64]
 
@@ -91,10 +92,9 @@ def largest_gap_interval(groups: GroupMeans, confidence: float) -> tuple[float, 
 
 
 def _limits(scores: Array, clusters: Clusters, confidence: float, most_df: float) -> tuple[float, float]:
-    if bool(((scores == 0.0) | (scores == 1.0)).all()):
+    if is_binary(scores):
         return proportion_interval(scores, clusters, confidence, most_df)
-    test, tail = BoundedMeanTest.of(scores[:, None], clusters, 0.0, 1.0), (1.0 - confidence) / 2.0
-    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+    return interval_of(BoundedMeanTest.of(scores[:, None], clusters, 0.0, 1.0), confidence)
 
 
 def _correlation(influences: Array, clusters: Clusters) -> Array:
@@ -104,6 +104,3 @@ def _correlation(influences: Array, clusters: Clusters) -> Array:
     scale = np.sqrt(np.outer(covariance.diagonal(), covariance.diagonal()))
     correlation: Array = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0.0).clip(-1.0, 1.0)
     return correlation
-
-
-# Stratified samples: means weighted by the size of each stratum, less uncertain the more of it was drawn.

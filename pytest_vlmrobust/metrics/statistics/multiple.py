@@ -1,4 +1,4 @@
-"""Many hypotheses at once: which settings are bad, how many, which models differ, and how large the largest mean is."""
+"""Many hypotheses at once: how many settings are bad, which models differ, and how large the largest mean is."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from .clusters import Clusters
 from .curves import ContrastTest
 from .means import BoundedMeanTest, Ends
-
-# Many hypotheses at once: p-values adjusted for listing those that are shown to be false.
-
 
 Array = NDArray[np.float64]
 
@@ -158,9 +155,7 @@ def _contrasts(models: int) -> Array:
     return contrasts
 
 
-# The largest of m means: its winner's curse undone by cross-validation, and a simultaneous lower bound by max-t.
-#
-# The same for the mean of the largest few of them: bounds that hold whichever they are.
+# The largest of m means, its bias undone by cross-validation, and bounds of the mean of the largest few, whichever they are.
 
 
 FOLDS = 5

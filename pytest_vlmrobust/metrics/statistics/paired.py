@@ -1,4 +1,4 @@
-"""The difference of two paired means: Tango's score interval for 0/1 scores, exact tails, and the test that fits the scores."""
+"""The difference of two paired means: Tango's score interval for 0/1 scores, exact tails, and intervals that fit the scores."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scipy import special
 
 from .clusters import Clusters, critical_value, normal_tail, one_sided, student_tail
 from .means import BoundedMeanTest
+from .proportions import is_binary, judged_proportion_interval
 
 # The difference of two paired proportions: Tango's score interval, and the tails of the trinomial that a verdict rests on.
 #
@@ -293,8 +294,26 @@ def drop_test(clean: Array, perturbed: Array, clusters: Clusters) -> BoundTest:
         clusters: which of the N samples move together.
     """
     differences = clean[:, None] - perturbed
-    binary = all(bool(((scores == 0.0) | (scores == 1.0)).all()) for scores in (clean, perturbed))
+    binary = is_binary(clean, perturbed)
     return TangoTest.of(differences, clusters) if binary else BoundedMeanTest.of_losses(differences, clusters)
+
+
+def interval_of(test: BoundTest, confidence: float) -> tuple[float, float]:
+    """Bounds the first of the values that a test is about, at a two-sided level in (0, 1)."""
+    tail = one_sided(confidence)
+    return float(test.lower(tail)[0]), float(test.upper(tail)[0])
+
+
+def drop_interval(before: Array, after: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
+    """Bounds the mean of ``before - after``, each of shape (N,): tails of flips for 0/1 scores, guarded t for graded ones."""
+    return interval_of(drop_test(before, after[:, None], clusters), confidence)
+
+
+def mean_interval(values: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:
+    """Bounds the mean of values in [0, 1], shape (N,): Clopper-Pearson for 0 and 1, otherwise guarded t."""
+    if is_binary(values):
+        return judged_proportion_interval(values, clusters, confidence)
+    return interval_of(BoundedMeanTest.of(values[:, None], clusters, 0.0, 1.0), confidence)
 
 
 def largest_bounds(tests: Sequence[BoundTest], count: int, tail: float) -> tuple[float, float]:

@@ -13,6 +13,11 @@ from .clusters import Clusters, critical_value, one_sided
 Array = NDArray[np.float64]
 
 
+def is_binary(*arrays: Array) -> bool:
+    """Whether every score is 0 or 1."""
+    return all(bool(((array == 0.0) | (array == 1.0)).all()) for array in arrays)
+
+
 def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float, most_df: float = math.inf) -> tuple[float, float]:
     """Bounds the true share of ones in ``outcomes``, shape (N,) with N > 0, by Wilson's score interval.
 

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import SettingError
-from pytest_vlmrobust.metrics.scores import against_clean, as_scores, by_setting, drops, is_binary, mean, paired, stacked
+from pytest_vlmrobust.metrics.scores import against_clean, as_scores, by_setting, drops, mean, paired, stacked
 
 
 @pytest.mark.parametrize("values", [[1, 0, 1], [True, False, True], (1.0, 0.0, 1.0), np.array([1, 0, 1], dtype=np.uint8)])
@@ -96,9 +96,3 @@ def test_drops_without_samples_are_unknown() -> None:
 
 def test_stacking_nothing_keeps_the_samples() -> None:
     assert stacked({}, 5).shape == (5, 0)
-
-
-def test_binary_means_right_or_wrong() -> None:
-    assert is_binary(np.array([0.0, 1.0]), np.array([[1.0]]))
-    assert not is_binary(np.array([0.0, 0.5]))
-    assert not is_binary(np.array([math.nan]))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.metrics.completeness import SPATIAL_TYPES, spatial_settings
+from pytest_vlmrobust.metrics.severity import SPATIAL_TYPES, spatial_settings
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from scipy import special, stats
 from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, upper_tail
 from pytest_vlmrobust.metrics.statistics.proportions import (
     exact_interval,
+    is_binary,
     judged_proportion_interval,
     proportion_interval,
     wilson_interval,
@@ -130,3 +131,9 @@ def test_critical_values(tail: float, df: float, value: float) -> None:
 def test_no_degrees_of_freedom_show_nothing() -> None:
     assert math.isinf(critical_value(0.05, 0))
     assert upper_tail(np.array([50.0]), 0)[0] == 1.0
+
+
+def test_binary_means_right_or_wrong() -> None:
+    assert is_binary(np.array([0.0, 1.0]), np.array([[1.0]]))
+    assert not is_binary(np.array([0.0, 0.5]))
+    assert not is_binary(np.array([math.nan]))

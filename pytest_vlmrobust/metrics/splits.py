@@ -1,0 +1,283 @@
+"""Properties of a model over one split of the Observatory's settings: original pictures, augmentations, or illusions.
+
+Scores are averaged over the settings of the split for each sample first, so that each setting counts the same and samples stay
+what is uncertain. Original pictures are the split whose only setting is ``clean``.
+
+Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .accuracy import Bounds
+from .observatory import (
+    GAP_MOVES,
+    group_gap,
+    interval_of_gap,
+    interval_of_kept_share,
+    people_metric,
+    position_gap,
+    position_metric,
+    retention_metric,
+    transfer_retention,
+)
+from .record import Needs
+from .registry import metric
+from .scores import BySetting, by_setting, clusters_of, mean, paired, per_sample, under_same_settings
+from .statistics.clusters import one_sided
+from .statistics.paired import drop_interval, mean_interval
+from .table import ScoreTable
+
+
+def identity_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the mean over samples: Clopper-Pearson for 0/1 scores of one setting, otherwise guarded t."""
+    return mean_interval(per_sample(table.by_setting), table.clusters, confidence)
+
+
+@metric(
+    suite="observatory",
+    better="higher",
+    bounds=(0.0, 1.0),
+    perfect=1.0,
+    reference="The Perceptual Observatory section 3.3 (identity matching robustness), table 1 (Org, ID, OOD)",
+    interval=identity_accuracy_interval,
+    monotone={Needs.PERTURBED_BY_SETTING: 1},
+)
+def identity_accuracy(perturbed_by_setting: BySetting) -> float:
+    """Mean score over the settings of a split: accuracy in matching and pointing, overlap of boxes in localisation.
+
+    An answer that could not be read is wrong and counts.
+
+    Formula: ``mean over settings s of mean(perturbed_s)``
+
+    Returns:
+        A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
+
+    >>> identity_accuracy({"fog:low": [1, 1], "dunes": [0, 1]})
+    0.75
+    """
+    scores = by_setting(perturbed_by_setting)
+    return mean(per_sample(scores)) if scores else math.nan
+
+
+def split_position_gap_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest minus the smallest mean over positions: above without correction, below by Bonferroni's."""
+    return interval_of_gap(table, per_sample(table.by_setting), Needs.POSITIONS, confidence)
+
+
+@position_metric(
+    reference="The Perceptual Observatory section 3.3 (invariance to spatial arrangements), averaged by split as its code does",
+    interval=split_position_gap_interval,
+    not_monotone={Needs.PERTURBED_BY_SETTING: GAP_MOVES},
+)
+def split_position_gap(perturbed_by_setting: BySetting, positions: Sequence[Hashable]) -> float:
+    """Largest minus smallest accuracy over the positions at which the target was shown, averaged over a split first.
+
+    The mean of the settings' own gaps would be larger: noise widens each of them. See :func:`position_gap` for one setting.
+
+    Formula: ``max over positions p of A_p - min over positions p of A_p, with A_p = mean over settings s of mean(perturbed_s at
+    p)``
+
+    Args:
+        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original pictures.
+        positions: N positions, anything that can be compared for equality; a sample at an unknown one (empty text) is left out.
+
+    Returns:
+        A fraction in [0, 1]; NaN for fewer than two positions, no settings, no samples or a missing score.
+
+    >>> split_position_gap({"fog:low": [1, 1], "dunes": [0, 1]}, ["[0,0]", "[0,1]"])
+    0.5
+    """
+    scores = by_setting(perturbed_by_setting)
+    return position_gap(per_sample(scores), positions) if scores else math.nan
+
+
+def split_group_gap_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the largest minus the smallest mean over groups of people: above without correction, below by Bonferroni's."""
+    return interval_of_gap(table, per_sample(table.by_setting), Needs.PEOPLE, confidence)
+
+
+@people_metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.PEOPLE),
+    reference="The Perceptual Observatory section 3.3 (gender bias), the absolute value of its GAP averaged by split",
+    interval=split_group_gap_interval,
+    not_monotone={Needs.PERTURBED_BY_SETTING: GAP_MOVES},
+)
+def split_group_gap(perturbed_by_setting: BySetting, groups: Sequence[Hashable]) -> float:
+    """Largest minus smallest mean score over groups of people, averaged over a split first.
+
+    See :func:`group_gap` for one setting, and :func:`signed_group_gap` for which of two groups is ahead.
+
+    Formula: ``max over groups g of A_g - min over groups g of A_g, with A_g = mean over settings s of mean(perturbed_s of g)``
+
+    Args:
+        perturbed_by_setting: setting to scores, shape (N,); ``clean`` for original pictures.
+        groups: N groups, anything that can be compared for equality; a sample of an unknown one (empty text) is left out.
+
+    Returns:
+        A fraction in [0, 1], without sign; NaN for fewer than two groups, no settings, no samples or a missing score.
+
+    >>> split_group_gap({"fog:low": [1, 1, 0], "dunes": [0, 1, 0]}, ["F", "M", ""])
+    0.5
+    """
+    scores = by_setting(perturbed_by_setting)
+    return group_gap(per_sample(scores), groups) if scores else math.nan
+
+
+def split_transfer_retention_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the share of the mean overlap that is kept; a side is infinite where the original one cannot be told from 0."""
+    return interval_of_kept_share(table, per_sample(table.by_setting), confidence)
+
+
+@retention_metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.CLEAN),
+    reference="The Perceptual Observatory section 3.3 (TR), averaged by split",
+    interval=split_transfer_retention_interval,
+    monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.CLEAN: -1},
+)
+def split_transfer_retention(perturbed_by_setting: BySetting, original_iou: ArrayLike) -> float:
+    """TR over a split: the share of the mean overlap (guided localisation) that survives its perturbations on average.
+
+    A model that copies the boxes of the context, without looking, keeps all of its overlap. See :func:`transfer_retention` for
+    one setting.
+
+    Formula: ``mean over settings s of mean(perturbed_s) / mean(clean)``
+
+    Args:
+        perturbed_by_setting: setting to intersection over union of each sample, shape (N,), 0 where nothing was found.
+        original_iou: shape (N,), the same samples unperturbed.
+
+    Returns:
+        At least 0, 1.0 when nothing is lost; NaN if the original mean is 0 (undefined), for no settings, no samples or a missing
+        score.
+
+    Raises:
+        ValueError: unequal lengths, an overlap outside [0, 1], or another shape.
+
+    >>> split_transfer_retention({"fog:low": [0.4, 0.2], "dunes": [0.8, 0.4]}, [0.8, 0.4])
+    0.75
+    """
+    scores = by_setting(perturbed_by_setting)
+    return transfer_retention(per_sample(scores), original_iou) if scores else math.nan
+
+
+# What another way of asking gains on the same samples: thinking first, a hint
+
+
+asking_metric = partial(metric, suite="observatory", better="higher", bounds=(-1.0, 1.0), perfect=0.0, unchanged=0.0)
+
+
+def thinking_gain_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
+    return _interval_of_asking(table, Needs.BASE_BY_SETTING, confidence)
+
+
+@asking_metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.BASE_BY_SETTING),
+    reference="The Perceptual Observatory section 3.3 (thinking superiority)",
+    validity="the same model answered the same samples without thinking",
+    interval=thinking_gain_interval,
+    monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.BASE_BY_SETTING: -1},
+)
+def thinking_gain(thinking_by_setting: BySetting, base_by_setting: BySetting) -> float:
+    """Mean score with thinking minus that without, on the same samples under the settings of a split.
+
+    A model that answers everything right without thinking has nothing to gain.
+
+    Formula: ``mean over settings s of mean(perturbed_s - base_s)``
+
+    Returns:
+        A fraction in [-1, 1], above 0 when thinking helps; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: a setting without the other scores, or what every metric refuses.
+
+    >>> thinking_gain({"clean": [1, 1, 0, 1]}, {"clean": [1, 0, 0, 1]})
+    0.25
+    """
+    return _gain(thinking_by_setting, base_by_setting, "base_by_setting", "the model without thinking")
+
+
+def hint_gain_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
+    """Bounds the gain: tails of flips for 0/1 scores of a single setting, otherwise guarded Student's t."""
+    return _interval_of_asking(table, Needs.UNHINTED_BY_SETTING, confidence)
+
+
+@asking_metric(
+    needs=(Needs.PERTURBED_BY_SETTING, Needs.UNHINTED_BY_SETTING),
+    reference="The Perceptual Observatory section 3.3 (salient perceptual understanding, semi-guided)",
+    validity="the same attributes were asked for without the hint",
+    interval=hint_gain_interval,
+    monotone={Needs.PERTURBED_BY_SETTING: 1, Needs.UNHINTED_BY_SETTING: -1},
+)
+def hint_gain(hinted_by_setting: BySetting, unhinted_by_setting: BySetting) -> float:
+    """Mean overlap with one box given as a hint minus that without, under the settings of a split: spatial common sense.
+
+    A model that finds everything without the hint has nothing to gain.
+
+    Formula: ``mean over settings s of mean(perturbed_s - unhinted_s)``
+
+    Args:
+        hinted_by_setting: setting to intersection over union of the attributes not given away, shape (N,), 0 where nothing was
+            found; ``clean`` for original pictures.
+        unhinted_by_setting: the same attributes without the hint, under at least these settings, shape (N,).
+
+    Returns:
+        A fraction in [-1, 1], above 0 when the hint helps; NaN for no settings, no samples or a missing score.
+
+    Raises:
+        ValueError: a setting without the other scores, unequal lengths, an overlap outside [0, 1], or another shape.
+
+    >>> hint_gain({"clean": [0.75, 0.5]}, {"clean": [0.5, 0.25]})
+    0.25
+    """
+    return _gain(hinted_by_setting, unhinted_by_setting, "unhinted_by_setting", "the task without the hint")
+
+
+def gain_interval(
+    after: ArrayLike, before: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None
+) -> tuple[float, float]:
+    """Bounds a mean gain over the same samples: tails of flips for 0/1 scores, guarded Student's t otherwise.
+
+    Args:
+        after: shape (N,), each in [0, 1].
+        before: shape (N,), the same samples.
+        confidence: two-sided level in (0, 1).
+        source_images: source image of each sample; None when all samples are independent.
+
+    Returns:
+        ``(low, high)``, fractions in [-1, 1]; NaN for no samples or a missing score.
+
+    Raises:
+        ValueError: unequal lengths, a level outside (0, 1), a score outside [0, 1], or another shape.
+
+    Source: ours, see ``statistics.paired``; the share of helpful flips as in Tango 1998.
+
+    >>> low, high = gain_interval([1] * 36 + [0] * 13 + [1] * 820, [0] * 36 + [1] * 833)
+    >>> round(low, 4), round(high, 4)
+    (0.013, 0.0409)
+    """
+    one_sided(confidence)
+    new, old = paired(after=after, before=before)
+    if not new.size or np.isnan(new.sum() + old.sum()):
+        return math.nan, math.nan
+    low, high = drop_interval(old, new, clusters_of(source_images, new.size), confidence)  # of the loss
+    return max(-high, -1.0), min(-low, 1.0)
+
+
+def _interval_of_asking(table: ScoreTable, other: Needs, confidence: float) -> Bounds:
+    others = table.required(other)
+    before = per_sample({setting: others[setting] for setting in table.by_setting})
+    low, high = drop_interval(before, per_sample(table.by_setting), table.clusters, confidence)  # of the loss
+    return -high, -low
+
+
+def _gain(after_by_setting: BySetting, before_by_setting: BySetting, name: str, whom: str) -> float:
+    after, before = under_same_settings(after_by_setting, before_by_setting, name, whom)
+    return mean(per_sample(after) - per_sample(before)) if after else math.nan
