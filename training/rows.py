@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets.embedded import lettering, questions, scenes, word_questions
+from pytest_vlmrobust.datasets.embedded import lettering, questions, scenes, words
 from pytest_vlmrobust.evaluation.run.prompts import prompt
 
 EXTRA_ANCHORS = ("dir:up", "dir:down", "dir:left", "dir:right", "large", "blank")
@@ -101,8 +101,8 @@ def _ask_scene(rng: np.random.Generator, scene: scenes.Scene, count: int) -> tup
 def _ask_page(rng: np.random.Generator, page: lettering.Page, count: int) -> tuple[Asked, ...]:
     asked = []
     for _ in range(count):
-        kind = list(word_questions.WORD_KINDS)[int(rng.choice(3, p=(0.3, 0.3, 0.4)))]
-        question = word_questions.WORD_KINDS[kind](rng, page)
+        kind = list(words.WORD_KINDS)[int(rng.choice(3, p=(0.3, 0.3, 0.4)))]
+        question = words.WORD_KINDS[kind](rng, page)
         asked.append(_asked(question.text, question.answer, question.options, question.kind))
     return tuple(asked)
 

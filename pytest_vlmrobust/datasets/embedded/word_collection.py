@@ -16,7 +16,7 @@ from pytest_vlmrobust.datasets.collection import Entity
 
 from .shapes import EVALUATION_SEED
 from .typography import BUILT_IN, Print, Style, Typeface, box_of, draw_print, printed, styles, typefaces_in
-from .words import SHIPPED, has_real_family, known, lookalikes, vocabulary
+from .vocabulary import SHIPPED, has_real_family, known, lookalikes, vocabulary
 
 if TYPE_CHECKING:
     import numpy as np

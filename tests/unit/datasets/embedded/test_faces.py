@@ -19,8 +19,8 @@ from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import pixels_digest, rng_for
 from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection, PortraitImage
+from pytest_vlmrobust.datasets.embedded.painting import Canvas
 from pytest_vlmrobust.datasets.embedded.portrait_drawing import _placings, draw_portrait, feature_shapes, portrait_boxes
-from pytest_vlmrobust.datasets.embedded.portrait_shapes import Canvas
 from pytest_vlmrobust.datasets.embedded.portraits import (
     BOLD,
     CHOICES,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import product
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from pytest_vlmrobust.datasets.embedded.typography import (
     ROTATIONS,
     FontFace,
     Print,
+    StrokeFace,
     Style,
     Typeface,
     _lacking,
@@ -164,3 +167,15 @@ def test_folders_without_usable_fonts_are_errors(tmp_path: Path) -> None:
 def test_letters_that_a_font_lacks_are_found() -> None:
     font: Any = ImageFont.load_default(20)
     assert _lacking(font, "abc\u0431\u0432\u0433") == ["\u0431", "\u0432", "\u0433"]
+
+
+def test_no_letter_of_the_pen_changes() -> None:
+    """Lines in thousandths of a unit; they do not depend on the version of OpenCV."""
+    drawn = hashlib.sha256()
+    for face in BUILT_IN:
+        if isinstance(face, StrokeFace):
+            for letter in ascii_letters:
+                lines, advance = face._strokes(letter)
+                drawn.update(repr((face.name, letter, round(advance, 3))).encode())
+                drawn.update(repr(sorted((np.round(line, 3) + 0.0).tolist() for line in lines)).encode())
+    assert drawn.hexdigest() == "f76fba3d97f3fdaeb300d7220ae49c4175d109380b8f041ddea0cabc98300131"

@@ -22,8 +22,8 @@ from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.datasets import COLLECTIONS
 from pytest_vlmrobust.datasets.embedded import word_collection
 from pytest_vlmrobust.datasets.embedded.typography import BUILT_IN, CASINGS, POSITIONS, ROTATIONS
+from pytest_vlmrobust.datasets.embedded.vocabulary import has_real_family, known
 from pytest_vlmrobust.datasets.embedded.word_collection import PrintImage, WordCollection, random_prints
-from pytest_vlmrobust.datasets.embedded.words import has_real_family, known
 
 BORDER = 3
 SMALL = WordCollection("small", side=160, count=90)

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 import yaml
 
-from pytest_vlmrobust.datasets.embedded.words import ENOUGH, SHIPPED, families, has_real_family, known, lookalikes, vocabulary
+from pytest_vlmrobust.datasets.embedded.vocabulary import (
+    ENOUGH,
+    SHIPPED,
+    has_real_family,
+    known,
+    lookalikes,
+    variants,
+    vocabulary,
+)
 
 WORDS = ("ox", "cat", "oil", "gauge", "lesson", "bluebell", "volleyball", "xylophone", "jam", "zurich")
 
@@ -77,8 +85,8 @@ def test_made_up_neighbours_look_like_words_and_offend_nobody() -> None:
     avoided = codecs.decode(yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))["avoided_rot13"], "rot13").split()
     assert avoided
     for word in ("duck", "shirt", "count", "public", "satin"):
-        for family in families(word):
+        for family in variants(word):
             assert not known().intersection(family.pronounceable + family.other)
             assert not [other for other in family.pronounceable + family.other if any(part in other for part in avoided)]
-    (middle,) = (family for family in families("gauge") if "gaule" in family.pronounceable or "gauze" in family.other)
+    (middle,) = (family for family in variants("gauge") if "gaule" in family.pronounceable or "gauze" in family.other)
     assert "gauqe" in middle.other
