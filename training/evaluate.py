@@ -19,9 +19,8 @@ import numpy as np
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import BackendOptions, open_backend, resolve
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection
-from pytest_vlmrobust.datasets.embedded.questions import KINDS
-from pytest_vlmrobust.datasets.embedded.shapes import REFERENCE_KINDS, Shapes
+from pytest_vlmrobust.datasets.embedded.faces import FaceCollection
+from pytest_vlmrobust.datasets.embedded.shapes import KINDS, REFERENCE_KINDS, Shapes
 from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
 from pytest_vlmrobust.datasets.embedded.words import Words
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator

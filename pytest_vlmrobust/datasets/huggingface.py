@@ -24,10 +24,9 @@ from pytest_vlmrobust.core.sample import ImageSource, Sample
 from pytest_vlmrobust.core.words import quantity
 
 from .benchmarks import SUFFIX, Benchmark, Layout, benchmark_of, hub_layout, read_benchmark
-from .drafts import Draft, finish, put_together
+from .drafts import Draft, Rows, finish, put_together
 from .files import Contents, DatasetWarning, Place, Problems
 from .images import decode, from_base64, image_identity
-from .rows import Rows
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,9 +14,8 @@ from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.registry import Registry
 
 from .benchmarks import UNKNOWN, Benchmark, benchmark_of, benchmarks
-from .collection import COLLECTIONS, Collection
 from .faces_folder_table import TABLES, tables_in
-from .protocol import Dataset
+from .protocol import COLLECTIONS, Collection, Dataset
 
 # The names of data sets that need no path: embedded ones, those of a ``conftest.py``, and those of installed packages.
 

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.datasets.collection import Collection
-    from pytest_vlmrobust.datasets.protocol import Dataset
+    from pytest_vlmrobust.datasets.protocol import Collection, Dataset
 
 
 def _shapes() -> Dataset:
@@ -18,8 +17,7 @@ def _shapes() -> Dataset:
 
 
 def _shapes_all() -> Dataset:
-    from .questions import KINDS
-    from .shapes import Shapes
+    from .shapes import KINDS, Shapes
 
     return Shapes(name="shapes_all", kinds=tuple(KINDS))
 
@@ -37,7 +35,7 @@ def _cues(name: str) -> Dataset:
 
 
 def _face_collection(name: str, side: int, count: int) -> Collection:
-    from .face_collection import FaceCollection
+    from .faces import FaceCollection
 
     return FaceCollection(name, side=side, count=count)
 

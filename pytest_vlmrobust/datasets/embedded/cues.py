@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import ImageSource, Sample
 
-from .lettering import WORDS, Page, centred
-from .questions import LETTERS
 from .scenes import CANVAS, COLORS, QUADRANTS, SHAPES, Figure, Scene
-from .shapes import EVALUATION_SEED, SceneImage
-from .words import PageImage, look_alikes
+from .shapes import EVALUATION_SEED, LETTERS, SceneImage
+from .words import WORDS, Page, PageImage, centred, look_alikes
 
 if TYPE_CHECKING:
     import numpy as np

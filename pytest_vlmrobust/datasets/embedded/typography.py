@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Typefaces: fonts, and letters written with a pen, so that a collection has faces that no library has to bring.
+# Typefaces: fonts, and letters that are written with a pen and need no font.
 
 
 SUFFIXES = (".ttf", ".otf")
@@ -246,7 +246,7 @@ def _font(path: Path | None, size: int) -> Any:
     return font.font_variant(layout_engine=basic)
 
 
-# Words in print
+# Words in print: one word on a white square.
 
 
 CASINGS = ("upper", "lower", "title")

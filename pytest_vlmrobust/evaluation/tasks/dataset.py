@@ -10,14 +10,7 @@ from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, fingerprint
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets.benchmarks import GROUP
-from pytest_vlmrobust.datasets.collection import (
-    Collection,
-    Entity,
-    how_to_add_boxes,
-    most_neighbours,
-    notes,
-    notes_on_neighbours,
-)
+from pytest_vlmrobust.datasets.protocol import Collection, Entity, how_to_add_boxes, most_neighbours, notes, notes_on_neighbours
 
 from .identity import NEAR, matching, matching_published, near_count, pointing
 from .localisation import (

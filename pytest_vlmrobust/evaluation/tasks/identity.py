@@ -7,7 +7,7 @@ from functools import partial
 from string import ascii_uppercase
 
 from pytest_vlmrobust.core.sample import IMAGE_MARK, ImageSource, Sample
-from pytest_vlmrobust.datasets.collection import Entity
+from pytest_vlmrobust.datasets.protocol import Entity
 
 from .material import Material, arranged, other_place
 from .pictures import Collage, cell_size

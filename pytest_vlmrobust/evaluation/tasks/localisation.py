@@ -31,7 +31,7 @@ from functools import partial
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.boxes import Box, Localisation
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
-from pytest_vlmrobust.datasets.collection import Entity
+from pytest_vlmrobust.datasets.protocol import Entity
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 from .material import Material

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import derive_seed, rank_seed, rng_for
 from pytest_vlmrobust.core.sample import ImageSource
-from pytest_vlmrobust.datasets.collection import Collection, Entity
+from pytest_vlmrobust.datasets.protocol import Collection, Entity
 
 from .pictures import Fitted
 
