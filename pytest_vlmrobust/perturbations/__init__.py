@@ -43,14 +43,14 @@ __all__ = [
 _HOMES = {
     "IllusionPipeline": "neural.diffusion",
     "Renderer": "rendering",
-    "SettingInfo": "description",
-    "as_rgb": "conversion",
+    "SettingInfo": "catalog",
+    "as_rgb": "rendering",
     "corruption": "catalog",  # and not where it is defined: what is built in must be registered before anything of a user's
-    "fingerprint": "description",
+    "fingerprint": "catalog",
     "generate_folder": "neural.generation",
     "get": "rendering",
     "illusions": "illusion_folder",
-    "info": "description",
+    "info": "catalog",
     "names": "catalog",
     "super_resolution": "neural.super_resolution",
 }

@@ -141,11 +141,22 @@ def test_check_warns_of_a_policy_that_asks_for_neither_looking_nor_being_right(t
     )
     assert main(["check", "--strict", str(policy), basics(tmp_path)]) == 0
     assert "no blocking rule" not in capsys.readouterr().out
-    for hole in ("where: {dataset: a}, ", "tier: warn, ", "unless: {model: m}, "):
+    for hole in ("where: {dataset: a}, ", "tier: warn, ", "unless: {model: m}, ", "where: {model: m}, "):
         text = Path(basics(tmp_path)).read_text().replace("judge: point", f"{hole}judge: point")
         policy.with_name("holes.yaml").write_text(text)
         main(["check", str(policy), str(policy.with_name("holes.yaml"))])
         assert capsys.readouterr().out.count("no blocking rule on all data") == 2, hole
+
+
+def test_a_policy_about_one_model_alone_has_its_basics_where_they_are_about_that_model(tmp_path: Path, capsys: Captured) -> None:
+    text = Path(basics(tmp_path)).read_text().replace("judge: point", "where: {model: tiny}, judge: point")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"{text}  - {{id: kept, metric: accuracy_drop, max: 50pp, where: {{model: tiny, dataset: a}}}}\n")
+    main(["check", str(policy)])
+    assert "no blocking rule" not in capsys.readouterr().out
+    policy.write_text(f"{text}  - {{id: kept, metric: accuracy_drop, max: 50pp, where: {{model: other}}}}\n")
+    main(["check", str(policy)])
+    assert capsys.readouterr().out.count("no blocking rule on all data") == 2
 
 
 def test_check_warns_and_is_strict_when_told(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,9 +62,17 @@ def lint(
 
 
 def lacks_basics(policy: Policy) -> list[Finding]:
-    """Returns that no rule on all data asks whether a model looks at the pictures at all, or is right about them as they are."""
+    """Returns that no rule on all data asks whether a model looks at the pictures at all, or is right about them as they are.
+
+    A policy may be about named models alone, all its blocking rules about the same ones: no other model is GO by it.
+    """
     blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
-    everywhere = [rule for rule in blocking if not (rule.where.model or rule.where.dataset or rule.where.category or rule.unless)]
+    models = {rule.where.model for rule in blocking}
+    everywhere = [
+        rule
+        for rule in blocking
+        if not (rule.where.dataset or rule.where.category or rule.unless) and (not rule.where.model or len(models) == 1)
+    ]
     source = policy.files[-1].name if policy.files else BUILT_IN
     found = []
     if not any(shows_looking(rule) or (_is_of_tasks(rule) and rule.blocks_where_not_applicable) for rule in everywhere):
