@@ -1,7 +1,7 @@
 """Measures `tiny` and writes the numbers into its model card: `python training/evaluate.py`.
 
 Every number in the card's tables comes from here: accuracy per kind of question with and without the picture, on held-out
-pictures that are also not those of the default data sets, and accuracy by resolution and by severity of perturbations that
+pictures that are also not those of the default datasets, and accuracy by resolution and by severity of perturbations that
 leave answers right.
 """
 
@@ -101,7 +101,7 @@ def splits_table(evaluator: Evaluator, names: Iterable[str]) -> list[str]:
 
 
 def severity_table(evaluator: Evaluator) -> list[str]:
-    """Returns mean accuracy on the default data sets by family and level, over what leaves every answer right."""
+    """Returns mean accuracy on the default datasets by family and level, over what leaves every answer right."""
     graded = [
         s for s in perturbations.names("robustbench") if perturbations.info(s).level and not perturbations.info(s).label_changing
     ]

@@ -1,4 +1,4 @@
-"""Data sets: what the questions are asked from.
+"""Datasets: what the questions are asked from.
 
 ``resolve`` turns what the user typed into a ``Dataset``; ``dataset_id`` gives the name used in test ids without opening
 anything; ``register`` adds one under a name. Readers of file formats are imported when a file of theirs is resolved.

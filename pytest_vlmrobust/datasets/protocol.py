@@ -16,7 +16,7 @@ from .benchmarks import ACCURACY
 
 
 def corpus_metric(dataset: Dataset) -> str:
-    """Returns the name of the metric that is reported for a data set as a whole: its ``corpus_metric``, else accuracy."""
+    """Returns the name of the metric that is reported for a dataset as a whole: its ``corpus_metric``, else accuracy."""
     return str(getattr(dataset, "corpus_metric", ACCURACY))
 
 

@@ -191,7 +191,7 @@ def read_tsv(path: Path, name: str, *, compat: str = "", benchmark: Benchmark | 
 
     Args:
         path: the file.
-        name: what the data set is called; decides whether ``index`` counts circular copies.
+        name: what the dataset is called; decides whether ``index`` counts circular copies.
         compat: ``"vlmevalkit"`` shows the options that VLMEvalKit's prompt shows.
         benchmark: the record to read it by; without one, as the module says.
 

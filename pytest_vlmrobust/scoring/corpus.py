@@ -1,4 +1,4 @@
-"""Metrics of a whole data set that are not the mean of its samples' scores."""
+"""Metrics of a whole dataset that are not the mean of its samples' scores."""
 
 from __future__ import annotations
 

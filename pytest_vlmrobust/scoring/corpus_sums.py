@@ -1,6 +1,6 @@
 """Corpus metrics as functions of sums: what their intervals are computed from.
 
-The number of a whole data set is no mean of scores, but a function of a few sums over its samples, or over groups of them: F1 of
+The number of a whole dataset is no mean of scores, but a function of a few sums over its samples, or over groups of them: F1 of
 the hits, misses and false alarms. Leaving some samples out then costs a subtraction and no second look at any answer.
 """
 

@@ -241,7 +241,7 @@ def rouge_l(candidate: Words, references: Sequence[Words]) -> float:
 
 
 def score_rouge_l(sample: Sample, prediction: Prediction) -> Score:
-    """ROUGE-L of the caption against all targets (``rouge_l``): what a caption is worth without the rest of the data set."""
+    """ROUGE-L of the caption against all targets (``rouge_l``): what a caption is worth without the rest of the dataset."""
 
     def credit(answer: str) -> float:
         return rouge_l(caption_words(answer), [caption_words(target) for target in targets(sample)])

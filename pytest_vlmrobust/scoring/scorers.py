@@ -106,14 +106,14 @@ register("rouge_l", score_rouge_l)
 register("boxes", score_boxes)
 
 
-# Checking: whether what a data set names to score it exists, before any model is asked.
+# Checking: whether what a dataset names to score it exists, before any model is asked.
 
 
 def check_scoring(dataset: str, corpus_metric: str, samples: Iterable[Sample]) -> None:
-    """Looks up the corpus metric of a data set, and the scorer of each of its samples.
+    """Looks up the corpus metric of a dataset, and the scorer of each of its samples.
 
     Raises:
-        UnknownName: one of them is not registered; names the data set, and the first sample that asks for it.
+        UnknownName: one of them is not registered; names the dataset, and the first sample that asks for it.
     """
     if corpus_metric not in CORPUS_METRICS:
         raise UnknownName("corpus metric", corpus_metric, CORPUS_METRICS.names(), where=f"dataset {dataset!r}")

@@ -1,4 +1,4 @@
-"""Data sets that the package draws itself, so that a gate runs anywhere; no file is shipped or downloaded."""
+"""Datasets that the package draws itself, so that a gate runs anywhere; no file is shipped or downloaded."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ EMBEDDED: dict[str, Callable[[], Dataset]] = {
     "words": _words,
     **{name: partial(_cues, name) for name in ("local_cue", "redundant_cue", "global_cue")},
 }
-"""Name to what makes the data set; a new one is one row."""
+"""Name to what makes the dataset; a new one is one row."""
 
 EMBEDDED_COLLECTIONS: dict[str, Callable[[], Collection]] = {
     "faces": partial(_face_collection, "faces", side=1024, count=100),

@@ -76,7 +76,7 @@ def _figure(shape: str, color: str, quadrant: str) -> Figure:
 
 
 CUES: dict[str, Callable[[np.random.Generator], Cue]] = {"local_cue": local, "redundant_cue": redundant, "global_cue": across}
-"""Name of the data set to what makes its questions."""
+"""Name of the dataset to what makes its questions."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""TaskDataset: the samples that a task makes of a collection, as a data set like any other."""
+"""TaskDataset: the samples that a task makes of a collection, as a dataset like any other."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TaskDataset:
 
     @property
     def keeps_together(self) -> tuple[str, ...]:
-        """The group: an identity is pointed to in every cell or not at all, and a smaller data set has the same for all tasks."""
+        """The group: an identity is pointed to in every cell or not at all, and a smaller dataset has the same for all tasks."""
         return (GROUP,)
 
     @property
@@ -166,7 +166,7 @@ def _identities(count: int) -> str:
 def task_dataset(
     task: str, collection: Collection, other: Collection, *, seed: int = SUBSET_SEED, id_prefix: str = ""
 ) -> TaskDataset:
-    """Returns the data set that a task makes of a collection; nothing is read before its samples are asked for.
+    """Returns the dataset that a task makes of a collection; nothing is read before its samples are asked for.
 
     Args:
         task: one of ``TASKS``.

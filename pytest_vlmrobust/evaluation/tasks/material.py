@@ -32,7 +32,7 @@ class Material:
     """A collection, the collection of the other domain, and how tasks draw from both."""
 
     where: str
-    """How messages call the data set that is made."""
+    """How messages call the dataset that is made."""
     collection: Collection
     other: Collection
     seed: int

@@ -1,4 +1,4 @@
-"""The embedded data sets: answers are right, distractors come from the picture, and nothing asked was trained on."""
+"""The embedded datasets: answers are right, distractors come from the picture, and nothing asked was trained on."""
 
 from __future__ import annotations
 
