@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.words import quantity, without_halves
 from .benchmarks import OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
 from .files import Place, Problems
 
-# From the rows of any file format to samples: the checks that do not depend on the format.
+# Drafts, and the checks that turn them into samples.
 
 
 TASKS = ("choice", "yes_no", "open")
@@ -126,7 +126,7 @@ def _is_yes_no(answer: str | tuple[str, ...]) -> bool:
     return isinstance(answer, str) and answer.strip().lower() in YES_NO
 
 
-# Options that are written at the end of a question instead of in columns of their own.
+# Options at the end of a question instead of in columns of their own.
 
 
 _HEADING = re.compile(r"\s*(?:options|choices)\s*:?\s*\Z", re.IGNORECASE)
@@ -171,7 +171,7 @@ def _labels(question: str, label: str) -> list[re.Match[str]]:
     return []
 
 
-# Pre-sized pictures: rows that ask one question about pictures which were resized beforehand are one sample.
+# Pictures that were resized beforehand: the rows that ask one question about them become one sample.
 
 
 def put_together(samples: Iterable[Sample], key: str, path: Path | str) -> tuple[tuple[Sample, ...], tuple[str, ...]]:
@@ -231,7 +231,7 @@ def _notes(found: Sequence[Sample], copies: Sequence[dict[int, Sample]], path: P
     return notes
 
 
-# From the rows of one source to drafts, as the record of a benchmark says: the same for files and for the hub.
+# Rows as the record of a benchmark reads them: the same for files and for the hub.
 
 
 CIRCULAR_STRIDE = 1_000_000

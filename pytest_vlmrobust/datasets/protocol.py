@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.sample import ImageSource, Sample
 
 from .benchmarks import ACCURACY
 
-# Dataset: a named, fingerprinted, ordered collection of samples.
+# Datasets.
 
 
 def corpus_metric(dataset: Dataset) -> str:
@@ -58,7 +58,7 @@ class Dataset(Protocol):
         ...
 
 
-# Collection: pictures of identities (faces, words) with exact boxes, from which the Observatory's tasks are made.
+# Collections: pictures of identities (faces, words) with exact boxes.
 
 
 @dataclass(frozen=True, slots=True)

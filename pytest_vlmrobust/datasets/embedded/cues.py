@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.sample import ImageSource, Sample
 
 from .scenes import CANVAS, COLORS, QUADRANTS, SHAPES, Figure, Scene
 from .shapes import EVALUATION_SEED, LETTERS, SceneImage
-from .words import WORDS, Page, PageImage, centred, look_alikes
+from .words import WORDS, Page, PageImage, centred_word, look_alikes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,7 @@ def redundant(rng: np.random.Generator) -> Cue:
 def across(rng: np.random.Generator) -> Cue:
     """Asks for a word in the middle, of which each patch shows a part; the other options are spelled like it."""
     word = WORDS[int(rng.integers(len(WORDS)))]
-    page = Page((centred(rng, word, size=WORD_SIZE),), GROUND)
+    page = Page((centred_word(rng, word, size=WORD_SIZE),), GROUND)
     return Cue(PageImage(page), "Which word is in the picture?", (word, *look_alikes(word)[:3]), frozenset())
 
 

@@ -143,7 +143,7 @@ def _spline(count: int, closed: bool) -> tuple[Points, Points]:  # a cache wants
     return weights[0], weights[1]
 
 
-def symmetric(right: Sequence[Sequence[float]]) -> Points:
+def symmetric(right: Sequence[Sequence[float]] | Points) -> Points:
     """Returns a closed curve from the points of its right half, from the top to the bottom."""
     half = np.asarray(right, float)
     inner = half[(half[:, 0] != 0)][::-1]

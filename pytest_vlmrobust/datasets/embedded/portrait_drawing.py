@@ -239,7 +239,8 @@ def _dots(part: Part, layer: Layer) -> list[Points]:
 
 def _ellipse(part: Part, layer: Layer) -> list[Points]:
     ((x, y),) = part.fitted([layer["ellipse"]]).tolist()
-    return [ellipse(x, y, *layer["radii"], math.copysign(layer.get("turn", 0.0), part.width))]
+    width, height = layer["radii"]
+    return [ellipse(x, y, width, height, math.copysign(layer.get("turn", 0.0), part.width))]
 
 
 _OUTLINE_KINDS: Mapping[str, Callable[[Part, Layer], list[Points]]] = {

@@ -307,7 +307,7 @@ class Print:
         return replace(self, word=word)
 
 
-def printed(word: str, style: Style, side: int) -> Print:
+def print_of(word: str, style: Style, side: int) -> Print:
     """Returns a word in letters that leave room for one more, so that every neighbour fits in the same size.
 
     The size does not depend on position and rotation.
@@ -321,7 +321,7 @@ def draw_print(what: Print) -> NDArray[np.uint8]:
     """Draws a word: uint8 RGB, shape (side, side, 3).
 
     Raises:
-        DatasetError: it does not fit, which cannot be for what ``printed`` returns and its neighbours.
+        DatasetError: it does not fit, which cannot be for what ``print_of`` returns and its neighbours.
     """
     import cv2
     import numpy as np

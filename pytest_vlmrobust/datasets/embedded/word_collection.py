@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.datasets.protocol import Entity
 
 from .shapes import EVALUATION_SEED
-from .typography import BUILT_IN, Print, Style, Typeface, box_of, draw_print, printed, styles, typefaces_in
+from .typography import BUILT_IN, Print, Style, Typeface, box_of, draw_print, print_of, styles, typefaces_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,7 @@ def vocabulary() -> Mapping[str, tuple[str, ...]]:
 
 
 @cache
-def known() -> frozenset[str]:
+def known_words() -> frozenset[str]:
     """Returns every word of the vocabulary."""
     return frozenset(word for words in vocabulary().values() for word in words)
 
@@ -78,7 +78,7 @@ def variants(word: str) -> tuple[Variants, ...]:
 @cache
 def has_real_family(word: str) -> bool:
     """Returns whether ``ENOUGH`` real words differ from a word, and from each other, by one edit."""
-    return any(len(members & known()) >= ENOUGH for members in _members(word))
+    return any(len(members & known_words()) >= ENOUGH for members in _members(word))
 
 
 def lookalikes(word: str, rng: np.random.Generator) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def _fillings(head: str, tail: str) -> frozenset[str]:
 
 
 def _variants(word: str, members: frozenset[str]) -> Variants:
-    real = members & known()
+    real = members & known_words()
     made_up = {member for member in members - real if not _avoided().search(member)}
     well_formed = {member for member in made_up if _well_formed(member)}
     inserted = all(len(member) > len(word) for member in members)
@@ -131,7 +131,7 @@ def _triples(text: str) -> set[str]:
 
 @cache
 def _usual_triples(at_least: int = 2) -> frozenset[str]:
-    counts = Counter(triple for word in known() for triple in _triples(word))
+    counts = Counter(triple for word in known_words() for triple in _triples(word))
     return frozenset(triple for triple, count in counts.items() if count >= at_least)
 
 
@@ -259,7 +259,7 @@ class WordCollection:
 
     @cached_property
     def _prints(self) -> dict[str, Print]:
-        return {name: printed(family.meant, style, self.side) for name, (family, style) in self._chosen.items()}
+        return {name: print_of(family.meant, style, self.side) for name, (family, style) in self._chosen.items()}
 
     @cached_property
     def _entities(self) -> tuple[Entity, ...]:
@@ -323,12 +323,12 @@ def random_prints(
     rng: np.random.Generator, side: int, *, evaluation: bool, count: int = 3, typefaces: Sequence[Typeface] = BUILT_IN
 ) -> Iterator[tuple[PrintImage, ...]]:
     """Yields, for ever, a word and ``count`` neighbours of it in a random style, all from one split."""
-    words = sorted(known())
+    words = sorted(known_words())
     while True:
         (style,) = styles(rng, typefaces, 1)
         word = words[int(rng.integers(len(words)))]
         others = (other for other in lookalikes(word, rng) if style.holds_out(other) == evaluation)
         near = tuple(islice(others, count))
         if style.holds_out(word) == evaluation and len(near) == count:
-            what = printed(word, style, side)
+            what = print_of(word, style, side)
             yield (PrintImage(what), *(PrintImage(what.respelled(other)) for other in near))

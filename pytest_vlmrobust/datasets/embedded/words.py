@@ -109,7 +109,7 @@ def _lettering(rng: np.random.Generator, word: str, place: str, color: str) -> L
     )
 
 
-def centred(rng: np.random.Generator, word: str, *, size: int) -> Lettering:
+def centred_word(rng: np.random.Generator, word: str, *, size: int) -> Lettering:
     """Returns a word in the middle of the page in black, in a random case, as large as ``size`` or as fits."""
     case = CASES[int(rng.integers(3))]
     text = str(getattr(word, case)())

@@ -135,7 +135,7 @@ def other_place(target: int, turn: int, count: int) -> int:
     return (target + 1 + turn % (count - 1)) % count
 
 
-def arranged(rng: np.random.Generator, fixed: Mapping[int, ImageSource], near: Sequence[ImageSource]) -> tuple[ImageSource, ...]:
+def arrange(rng: np.random.Generator, fixed: Mapping[int, ImageSource], near: Sequence[ImageSource]) -> tuple[ImageSource, ...]:
     """Returns all candidates in order: some at their places, the others shuffled into the rest."""
     rest = iter(near[place] for place in rng.permutation(len(near)))
     return tuple(fixed[place] if place in fixed else next(rest) for place in range(len(fixed) + len(near)))

@@ -30,7 +30,7 @@ from pytest_vlmrobust.datasets.embedded.word_collection import (
     PrintImage,
     WordCollection,
     has_real_family,
-    known,
+    known_words,
     lookalikes,
     random_prints,
     variants,
@@ -56,7 +56,7 @@ def distance(one: str, two: str) -> int:
 def test_the_vocabulary_has_the_categories_and_lengths_of_the_paper_and_no_word_twice() -> None:
     words = [word for category in vocabulary().values() for word in category]
     assert len(vocabulary()) == 21
-    assert len(words) == len(set(words)) == len(known()) > 1500
+    assert len(words) == len(set(words)) == len(known_words()) > 1500
     assert all(re.fullmatch("[a-z]{2,10}", word) for word in words)
     assert {len(word) for word in words} == set(range(2, 11))
     assert min(map(len, vocabulary().values())) >= 40
@@ -85,15 +85,15 @@ def test_a_word_and_its_nearest_neighbours_are_all_one_edit_apart_so_that_none_s
 
 
 def test_real_words_come_first_where_there_are_enough() -> None:
-    rich = [word for word in sorted(known()) if has_real_family(word)]
+    rich = [word for word in sorted(known_words()) if has_real_family(word)]
     assert len(rich) > 200
     for word in rich[::9]:
-        assert known().issuperset(lookalikes(word, np.random.default_rng(3))[:ENOUGH])
+        assert known_words().issuperset(lookalikes(word, np.random.default_rng(3))[:ENOUGH])
 
 
 def test_length_tells_nothing() -> None:
     rng = np.random.default_rng(4)
-    words = sorted(known())[::3]
+    words = sorted(known_words())[::3]
     others = [(word, lookalikes(word, rng)[:ENOUGH]) for word in words]
     # one string of a family can lack the letter that the others have: it is the word as often as any of its neighbours
     alone = sum(all(len(other) > len(word) for other in near) for word, near in others) / len(words)
@@ -107,7 +107,7 @@ def test_made_up_neighbours_look_like_words_and_offend_nobody() -> None:
     assert avoided
     for word in ("duck", "shirt", "count", "public", "satin"):
         for family in variants(word):
-            assert not known().intersection(family.pronounceable + family.other)
+            assert not known_words().intersection(family.pronounceable + family.other)
             assert not [other for other in family.pronounceable + family.other if any(part in other for part in avoided)]
     (middle,) = (family for family in variants("gauge") if "gaule" in family.pronounceable or "gauze" in family.other)
     assert "gauqe" in middle.other
@@ -241,7 +241,7 @@ def test_words_belong_to_the_split_that_training_refuses() -> None:
     assert not any(image.what.held_out for group in trained for image in group)
     assert all(image.what.held_out for group in asked for image in group)
     assert len({group[0].what.word for group in trained}) > 60
-    assert all(group[0].what.word in known() and len({image.what.word for image in group}) == 4 for group in trained)
+    assert all(group[0].what.word in known_words() and len({image.what.word for image in group}) == 4 for group in trained)
 
 
 def test_the_split_does_not_depend_on_the_size() -> None:
@@ -324,7 +324,7 @@ def test_being_a_word_of_the_language_does_not_tell_which_one_is_meant() -> None
     expected = []
     for entity in collection.entities():
         shown = [entity.label, *(image.what.word for image in collection.neighbours(entity, 2) if isinstance(image, PrintImage))]
-        words = [word for word in shown if word in known()]
+        words = [word for word in shown if word in known_words()]
         assert words, shown  # the root is always among them
         expected.append((entity.label in words) / len(words))
     assert abs(sum(expected) / len(expected) - 1 / 3) < 0.08
