@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.fingerprint import rng_for
-from pytest_vlmrobust.datasets.embedded import painting
 from pytest_vlmrobust.datasets.embedded.faces import CHOICES, GROUPS, TONES, Portrait, random_portrait
 from pytest_vlmrobust.datasets.embedded.portrait_drawing import draw_portrait, portrait_boxes
 
@@ -41,7 +40,7 @@ def test_what_is_painted_does_not_change(monkeypatch: pytest.MonkeyPatch) -> Non
         drawn.update(repr(np.round(np.atleast_1d(colour), 3).tolist()).encode())
         fill(picture, outlines, colour, *rest)
 
-    monkeypatch.setattr(painting.cv2, "fillPoly", recorded)
+    monkeypatch.setattr(cv2, "fillPoly", recorded)
     for name, portrait in broad_sample():
         drawn.update(name.encode())
         draw_portrait(portrait, 96)
