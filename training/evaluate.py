@@ -1,7 +1,7 @@
 """Measures `tiny` and writes the numbers into its model card: `python training/evaluate.py`.
 
 Every number in the card's tables comes from here: accuracy per kind of question with and without the picture, on held-out
-pictures that are also not those of the default data sets, and accuracy by resolution and by severity of perturbations that
+pictures that are also not those of the default datasets, and accuracy by resolution and by severity of perturbations that
 leave answers right.
 """
 
@@ -19,9 +19,8 @@ import numpy as np
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.backends import BackendOptions, open_backend, resolve
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection
-from pytest_vlmrobust.datasets.embedded.questions import KINDS
-from pytest_vlmrobust.datasets.embedded.shapes import REFERENCE_KINDS, Shapes
+from pytest_vlmrobust.datasets.embedded.faces import FaceCollection
+from pytest_vlmrobust.datasets.embedded.shapes import KINDS, REFERENCE_KINDS, Shapes
 from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
 from pytest_vlmrobust.datasets.embedded.words import Words
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
@@ -102,7 +101,7 @@ def splits_table(evaluator: Evaluator, names: Iterable[str]) -> list[str]:
 
 
 def severity_table(evaluator: Evaluator) -> list[str]:
-    """Returns mean accuracy on the default data sets by family and level, over what leaves every answer right."""
+    """Returns mean accuracy on the default datasets by family and level, over what leaves every answer right."""
     graded = [
         s for s in perturbations.names("robustbench") if perturbations.info(s).level and not perturbations.info(s).label_changing
     ]

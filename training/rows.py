@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets.embedded import lettering, questions, scenes, word_questions
+from pytest_vlmrobust.datasets.embedded import scenes, shapes
+from pytest_vlmrobust.datasets.embedded.words import WORD_KINDS, WORDS, Page, draw_page, pages
 from pytest_vlmrobust.evaluation.run.prompts import prompt
 
 EXTRA_ANCHORS = ("dir:up", "dir:down", "dir:left", "dir:right", "large", "blank")
@@ -53,23 +54,23 @@ class Asked:
 class Picture:
     """A picture with its facts and its questions; ``draw`` is delayed because the text-only stage needs no pixels."""
 
-    source: scenes.Scene | lettering.Page
+    source: scenes.Scene | Page
     facts: tuple[Fact, ...]
     asked: tuple[Asked, ...]
 
     def draw(self) -> NDArray[np.uint8]:
-        return scenes.draw(self.source) if isinstance(self.source, scenes.Scene) else lettering.draw_page(self.source)
+        return scenes.draw(self.source) if isinstance(self.source, scenes.Scene) else draw_page(self.source)
 
 
 def pictures(rng: np.random.Generator, *, evaluation: bool, per_picture: int, words: float) -> Iterator[Picture]:
     """Yields pictures of one split; ``words`` is the share of pictures of words."""
-    shapes, pages = scenes.scenes(rng, evaluation=evaluation), lettering.pages(rng, evaluation=evaluation)
+    drawn, written = scenes.scenes(rng, evaluation=evaluation), pages(rng, evaluation=evaluation)
     while True:
         if rng.random() < words:
-            page = next(pages)
+            page = next(written)
             yield Picture(page, _page_facts(page), _ask_page(rng, page, per_picture))
         else:
-            scene = next(shapes)
+            scene = next(drawn)
             asked = _ask_scene(rng, scene, per_picture)
             if asked:
                 yield Picture(scene, _scene_facts(scene), asked)
@@ -83,7 +84,7 @@ def _scene_facts(scene: scenes.Scene) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _page_facts(page: lettering.Page) -> tuple[Fact, ...]:
+def _page_facts(page: Page) -> tuple[Fact, ...]:
     return tuple(Fact(w.box, (w.word, w.color)) for w in page.letterings)
 
 
@@ -92,26 +93,26 @@ def _ask_scene(rng: np.random.Generator, scene: scenes.Scene, count: int) -> tup
     asked: list[Asked] = []
     for _ in range(count * 4):
         kind = kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))]
-        question = questions.ask(rng, scene, kind)
+        question = shapes.ask(rng, scene, kind)
         if question is not None and len(asked) < count:
             asked.append(_asked(question.text, question.answer, question.options, question.kind))
     return tuple(asked)
 
 
-def _ask_page(rng: np.random.Generator, page: lettering.Page, count: int) -> tuple[Asked, ...]:
+def _ask_page(rng: np.random.Generator, page: Page, count: int) -> tuple[Asked, ...]:
     asked = []
     for _ in range(count):
-        kind = list(word_questions.WORD_KINDS)[int(rng.choice(3, p=(0.3, 0.3, 0.4)))]
-        question = word_questions.WORD_KINDS[kind](rng, page)
+        kind = list(WORD_KINDS)[int(rng.choice(3, p=(0.3, 0.3, 0.4)))]
+        question = WORD_KINDS[kind](rng, page)
         asked.append(_asked(question.text, question.answer, question.options, question.kind))
     return tuple(asked)
 
 
 def _asked(text: str, answer: str, options: tuple[str, ...], kind: str) -> Asked:
-    lettered = dict(zip(questions.LETTERS, options, strict=False))
+    lettered = dict(zip(shapes.LETTERS, options, strict=False))
     task = "choice" if options else "yes_no"
     full = prompt(Sample("", (), text, "", task, lettered), "direct")
-    reply = questions.LETTERS[options.index(answer)] if options else answer.capitalize()
+    reply = shapes.LETTERS[options.index(answer)] if options else answer.capitalize()
     return Asked(full, answer, reply, kind)
 
 
@@ -126,7 +127,7 @@ class Packer:
         self.after = encode("<|vision_end|>", add_special_tokens=False).ids
         self.end = tokenizer.convert_tokens_to_ids("<|im_end|>")
         self.yes, self.no = (encode(word, add_special_tokens=False).ids[0] for word in (" yes", " no"))
-        self.markers = [encode(f"\n{letter}.", add_special_tokens=False).ids[0] for letter in questions.LETTERS]
+        self.markers = [encode(f"\n{letter}.", add_special_tokens=False).ids[0] for letter in shapes.LETTERS]
         self._cache: dict[str, list[int]] = {}
 
     def ids(self, text: str) -> list[int]:
@@ -147,7 +148,7 @@ class Packer:
         return [*ids, *reply, self.end], len(ids) - 1, len(start) - 1, [word for word in words if word != blank]
 
     def options(self, tokens: list[int]) -> list[int]:
-        """Returns the index of the last token of each option; none for yes/no questions."""
+        """Returns the index of the last token of each option; none for yes/no shapes."""
         starts = [tokens.index(marker) for marker in self.markers if marker in tokens]
         if not starts:
             return []
@@ -175,7 +176,7 @@ class Packer:
                 picks.append((b, offset + mark, words[0], 0.5, 2))
                 if len(words) > 1 and tokens[mark + 1] != words[0]:
                     picks.append((b, offset + mark + 1, words[1], 0.5, 2))
-                right = questions.LETTERS.find(batch[b].asked[k].reply)
+                right = shapes.LETTERS.find(batch[b].asked[k].reply)
                 for number, last in enumerate(self.options(tokens)):
                     chosen = number == right
                     picks.append((b, offset + last, self.yes if chosen else self.no, 0.3 if chosen else 0.1, 3))
@@ -245,7 +246,7 @@ class Anchors:
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, hidden: int, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
-        words = [*scenes.COLORS, *scenes.SHAPES, *lettering.WORDS, "top", "bottom", "left", "right"]
+        words = [*scenes.COLORS, *scenes.SHAPES, *WORDS, "top", "bottom", "left", "right"]
         self.names = [*words, *EXTRA_ANCHORS]
         vectors = torch.randn(len(self.names), hidden, generator=generator)
         self.vectors = vectors / vectors.norm(dim=1, keepdim=True)

@@ -187,12 +187,12 @@ def vision_loss(
 
 
 def anchor_groups(anchors: Anchors) -> dict[str, list[int]]:
-    from pytest_vlmrobust.datasets.embedded import lettering, scenes
+    from pytest_vlmrobust.datasets.embedded import scenes, words
 
     names = {
         "color": list(scenes.COLORS),
         "shape": list(scenes.SHAPES),
-        "word": list(lettering.WORDS),
+        "word": list(words.WORDS),
         "row": ["top", "bottom"],
         "column": ["left", "right"],
         "direction": [f"dir:{d}" for d in scenes.DIRECTIONS],

@@ -1,4 +1,4 @@
-"""Data sets: what the questions are asked from.
+"""Datasets: what the questions are asked from.
 
 ``resolve`` turns what the user typed into a ``Dataset``; ``dataset_id`` gives the name used in test ids without opening
 anything; ``register`` adds one under a name. Readers of file formats are imported when a file of theirs is resolved.
@@ -9,9 +9,8 @@ the user typed into one, ``register_collection`` adds one under a name.
 """
 
 from .benchmarks import BENCHMARKS, Benchmark, Kind, Layout, benchmark_of, benchmarks, register_benchmark
-from .collection import COLLECTIONS, Collection, CollectionFactory, Entity, register_collection
 from .embedded import EMBEDDED, EMBEDDED_COLLECTIONS
-from .protocol import Dataset, corpus_metric
+from .protocol import COLLECTIONS, Collection, CollectionFactory, Dataset, Entity, corpus_metric, register_collection
 from .resolve import DATASETS, DatasetFactory, dataset_id, names, register, resolve, resolve_collection
 
 __all__ = [

@@ -57,7 +57,7 @@ class Layout:
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Columns or templates by role; without options, the columns ``A`` to ``Z`` are the options."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Templates of what metrics of the whole data set group by."""
+    """Templates of what metrics of the whole dataset group by."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """Regular expressions that columns match as a whole; their named groups count as columns."""
     answers: str | Mapping[str, str] = "as_written"
@@ -102,13 +102,13 @@ class Benchmark:
     kinds: tuple[Kind, ...] = ()
     """Without any, a row with options is a choice, and the others ask yes or no if all their answers are Yes or No."""
     metric: str = ACCURACY
-    """The metric that is reported for the data set as a whole."""
+    """The metric that is reported for the dataset as a whole."""
     question: str = ""
     """Asked where the source has no column of questions."""
     circular: bool = False
     """Rows whose ids agree modulo 1 000 000 are one question with its options rotated, and one group."""
     together: tuple[str, ...] = ()
-    """Keys, or ``group``: rows that share one of these count only together; a smaller data set has all of them or none."""
+    """Keys, or ``group``: rows that share one of these count only together; a smaller dataset has all of them or none."""
     sizes: str = ""
     """The key that says for which long edge, in pixels, the pictures of a row were made beforehand: the rows of a group are one
     question, and each rung of a ladder shows the pictures made for it."""

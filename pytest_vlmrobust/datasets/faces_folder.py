@@ -13,10 +13,10 @@ from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource
 
-from .collection import Entity
 from .faces_folder_reading import FolderContents, FolderReader
 from .faces_folder_table import DOMAINS, EXTRA, SETTINGS, FolderSettings, read_settings, tables_in, write_rows, written_box
 from .images import FileImage
+from .protocol import Entity
 from .similarity import CIRCLES, PIXEL_STATISTICS, circles, nearest, unit_rows
 
 if TYPE_CHECKING:

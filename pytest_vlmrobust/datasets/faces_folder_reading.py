@@ -16,11 +16,11 @@ from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import DatasetError, ImageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import pixels_digest
 
-from .collection import Entity
 from .faces_folder_table import SETTINGS, FolderSettings, Row, read_rows
 from .files import Place, Problems
 from .images import FileImage, is_turned
 from .jsonl import is_text
+from .protocol import Entity
 from .similarity import pixel_features
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A data set in a file: read once, fingerprinted by content, with every malformed row reported together."""
+"""A dataset in a file: read once, fingerprinted by content, with every malformed row reported together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Reader = Callable[[Path, str], Contents]
 
 
 class FileDataset:
-    """A data set in one ``.tsv`` or ``.jsonl`` file, and the image files it refers to.
+    """A dataset in one ``.tsv`` or ``.jsonl`` file, and the image files it refers to.
 
     Nothing is opened before ``samples``, ``notes`` or ``digest`` is asked for, and then once. ``digest`` is the SHA-256 of
     the file, the same as ``sha256sum`` prints, when the pictures are inside it; where rows refer to image files, it is a

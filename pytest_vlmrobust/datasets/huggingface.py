@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub and folders of its package ``datasets``, read through that package (an optional extra).
+"""Datasets of the Hugging Face hub and folders of its package ``datasets``, read through that package (an optional extra).
 
 ``hf:ID[:config][@revision][#split]``; instead of the id, the path of a folder that ``save_to_disk`` wrote or that holds data
 files. What plays which role says the record of the benchmark: ``NAME.benchmark.yaml`` in the data folder or beside the folder,
@@ -24,10 +24,9 @@ from pytest_vlmrobust.core.sample import ImageSource, Sample
 from pytest_vlmrobust.core.words import quantity
 
 from .benchmarks import SUFFIX, Benchmark, Layout, benchmark_of, hub_layout, read_benchmark
-from .drafts import Draft, finish, put_together
+from .drafts import Draft, Rows, finish, put_together
 from .files import Contents, DatasetWarning, Place, Problems
 from .images import decode, from_base64, image_identity
-from .rows import Rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +76,7 @@ def parse(typed: str) -> HubName:
         return HubName(str(folder))
     found = _PARTS.fullmatch(rest)
     if found is None:
-        raise UsageError(f"{typed!r} names no data set of the hub: expected hf:ID[:config][@revision][#split]")
+        raise UsageError(f"{typed!r} names no dataset of the hub: expected hf:ID[:config][@revision][#split]")
     parts = found.groupdict("")
     return HubName(str(Path(parts.pop("id")).expanduser()), **parts)
 
@@ -88,7 +87,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def open_hub(typed: str, name: str, folders: Sequence[Path]) -> HubDataset:
-    """Returns the data set that ``typed`` means; it is loaded when its samples are asked for.
+    """Returns the dataset that ``typed`` means; it is loaded when its samples are asked for.
 
     Args:
         typed: ``hf:…``, or the path of a folder.
@@ -130,7 +129,7 @@ def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout
 
 
 class HubDataset:
-    """A data set that the package ``datasets`` reads.
+    """A dataset that the package ``datasets`` reads.
 
     ``digest`` is a fingerprint of every sample as read: ids, texts, targets and the digests of the encoded pictures.
     """

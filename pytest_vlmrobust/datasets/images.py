@@ -1,4 +1,4 @@
-"""Pictures of a data set: where the bytes are, and how they become pixels.
+"""Pictures of a dataset: where the bytes are, and how they become pixels.
 
 The rules of ``decode``, each the least surprising one for a model that expects 8-bit RGB:
 

@@ -15,7 +15,7 @@
 ``changed_by``  what makes another answer right: kinds of change (``["left_right"]``), or perturbations (``["flip_h"]``)
 ``scorer``      who compares the answer with the target; by default the scorer of the task
 ``instruction`` how to answer, said after the question
-``keys``        an object from names to texts: what metrics of the whole data set group by
+``keys``        an object from names to texts: what metrics of the whole dataset group by
 ==============  ======================================================================================================
 
 Any other key is an error: a misspelt ``group`` must not silently make the intervals too narrow.

@@ -1,17 +1,22 @@
-"""Dataset: a named, fingerprinted, ordered collection of samples."""
+"""What questions are asked from: a dataset has samples, a collection has identities that the Observatory's tasks are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.core.boxes import Box
+from pytest_vlmrobust.core.registry import Registry
+from pytest_vlmrobust.core.sample import ImageSource, Sample
 
 from .benchmarks import ACCURACY
 
+# Datasets.
+
 
 def corpus_metric(dataset: Dataset) -> str:
-    """Returns the name of the metric that is reported for a data set as a whole: its ``corpus_metric``, else accuracy."""
+    """Returns the name of the metric that is reported for a dataset as a whole: its ``corpus_metric``, else accuracy."""
     return str(getattr(dataset, "corpus_metric", ACCURACY))
 
 
@@ -51,3 +56,126 @@ class Dataset(Protocol):
             DatasetError: the data are empty or malformed; the message names file, line, value and what was expected.
         """
         ...
+
+
+# Collections: pictures of identities (faces, words) with exact boxes.
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One identity: a person's face, or a word as it is written."""
+
+    id: str
+    """Unique in its collection; safe in a sample's id."""
+    label: str
+    """Who or what it is; never part of a prompt."""
+    image: ImageSource
+    size: tuple[int, int]
+    """Width and height of the picture in pixels."""
+    boxes: Mapping[str, Box] = field(default_factory=dict)
+    """Attribute to its box: ``left_eye``, ``right_eye``, ``nose``, ``mouth`` of a face, ``word`` of a word; empty where unknown.
+    Left and right are the viewer's."""
+    group: str = ""
+    """The group of people that it belongs to, where gaps between groups are to be measured; empty where unknown."""
+    category: str = ""
+    """Its stratum: the semantic category of a word."""
+
+
+class Collection(Protocol):
+    """Identities of one domain. Ids are unique, and the order is the same in every process.
+
+    One may say more of itself: see ``notes``, ``notes_on_neighbours``, ``most_neighbours`` and ``how_to_add_boxes`` in this
+    module, which read what it has of these names.
+    """
+
+    @property
+    def name(self) -> str:
+        """Short and safe in a test id: letters, digits, ``_`` and ``-``."""
+        ...
+
+    @property
+    def domain(self) -> str:
+        """``face`` or ``word``: the noun of prompts, and what tells which collection is the other domain."""
+        ...
+
+    @property
+    def hinted(self) -> str:
+        """What is told in semi-guided localisation: an attribute (``nose``), or ``corner`` for the top left corner of a word."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hex, of what determines the pictures."""
+        ...
+
+    @property
+    def native_long_edge(self) -> int | None:
+        """Long edge of the pictures in pixels where all share one, else None."""
+        ...
+
+    def entities(self) -> Sequence[Entity]:
+        """Returns every identity, always in the same order.
+
+        Raises:
+            DatasetError: the data are empty or malformed; names file, row, value and what was expected.
+        """
+        ...
+
+    def neighbours(self, entity: Entity, count: int) -> tuple[ImageSource, ...]:
+        """Returns pictures of ``count`` other identities that are easily taken for this one, nearest first.
+
+        They are drawn by the code that draws the entities, at the same size, and balanced over groups where there are any, so
+        that nothing but the identity tells them apart.
+
+        Raises:
+            DatasetError: the collection has fewer others.
+        """
+        ...
+
+
+def notes(collection: Collection) -> tuple[str, ...]:
+    """Returns what a reader of the report should know about the data of a collection: its ``notes``, else nothing.
+
+    Raises:
+        DatasetError: the data are empty or malformed.
+    """
+    return tuple(getattr(collection, "notes", ()))
+
+
+def notes_on_neighbours(collection: Collection, count: int) -> tuple[str, ...]:
+    """Returns what a reader should know about ``count`` neighbours of each: its ``notes_on_neighbours(count)``, else nothing.
+
+    Raises:
+        DatasetError: the data are empty or malformed.
+    """
+    ask = getattr(collection, "notes_on_neighbours", None)
+    return tuple(ask(count)) if callable(ask) else ()
+
+
+def most_neighbours(collection: Collection) -> int | None:
+    """Returns how many neighbours it has for each of its identities; ``None`` where it does not say: it may draw any number.
+
+    Raises:
+        DatasetError: the data are empty or malformed.
+    """
+    found: int | None = getattr(collection, "most_neighbours", None)
+    return found
+
+
+def how_to_add_boxes(collection: Collection) -> str:
+    """Returns a sentence about where boxes of a collection come from, for those who lack them."""
+    return str(getattr(collection, "how_to_add_boxes", "Give them in the collection's annotations"))
+
+
+CollectionFactory = Callable[[], Collection]
+
+COLLECTIONS: Registry[CollectionFactory] = Registry("collection", "collections")
+
+
+def register_collection(name: str, factory: CollectionFactory, *, replace: bool = False) -> CollectionFactory:
+    """Registers ``factory``, which is called without arguments when a run first needs the pictures, under ``name``.
+
+    Raises:
+        UsageError: the name is taken and ``replace`` was not asked for.
+    """
+    return COLLECTIONS.add(name, factory, replace=replace)

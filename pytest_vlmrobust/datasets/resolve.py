@@ -1,4 +1,4 @@
-"""From what the user typed to a data set: a registered name, a path, or a benchmark's name in the data folder."""
+"""From what the user typed to a dataset: a registered name, a path, or a benchmark's name in the data folder."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.words import first_few
 
 from .benchmarks import UNKNOWN, Benchmark, benchmark_of, benchmarks
-from .collection import COLLECTIONS, Collection
 from .faces_folder_table import TABLES, tables_in
-from .protocol import Dataset
+from .protocol import COLLECTIONS, Collection, Dataset
 
 if TYPE_CHECKING:
     from .files import Contents, Reader
 
-# The names of data sets that need no path: embedded ones, those of a ``conftest.py``, and those of installed packages.
+# The names of datasets that need no path: embedded ones, those of a ``conftest.py``, and those of installed packages.
 
 
 DatasetFactory = Callable[[], Dataset]
@@ -83,7 +82,7 @@ def dataset_id(name_or_path: str) -> str:
 
 
 def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: str = "") -> Dataset:
-    """Returns the data set that ``name_or_path`` means.
+    """Returns the dataset that ``name_or_path`` means.
 
     The first of these that exists: a registered name (also embedded and of installed packages); a path to a ``.tsv``, a
     ``.jsonl`` or a folder that holds exactly one of them; ``NAME.tsv``, ``NAME_local.tsv``, ``NAME.jsonl`` or the folder
@@ -102,14 +101,14 @@ def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: s
     """
     typed = str(name_or_path)
     if not typed.strip():
-        raise UsageError("the name of a data set is empty: give a registered name, a path, or the name of a benchmark")
+        raise UsageError("the name of a dataset is empty: give a registered name, a path, or the name of a benchmark")
     if typed.startswith(HUB):
         from .huggingface import open_hub
 
         _refuse_compat(compat, f"{typed!r}")
         return open_hub(typed, dataset_id(typed), _data_folders(data_dir))
     if typed in DATASETS:
-        _refuse_compat(compat, f"registered data set {typed!r}")
+        _refuse_compat(compat, f"registered dataset {typed!r}")
         return DATASETS.get(typed)()
     path = find(typed, data_dir)
     if path is None:
@@ -118,7 +117,7 @@ def resolve(name_or_path: str | Path, *, data_dir: Path | None = None, compat: s
 
 
 def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
-    """Returns the data set in a ``.tsv``, a ``.jsonl``, a folder that holds exactly one of them, or one that the package
+    """Returns the dataset in a ``.tsv``, a ``.jsonl``, a folder that holds exactly one of them, or one that the package
     ``datasets`` saved; it is read when needed.
 
     A TSV is read by the record in ``NAME.benchmark.yaml`` beside it, else by that of the benchmark whose name the file or the
@@ -149,7 +148,7 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
         _refuse_compat(compat, str(file))
         return FileDataset(name, file, read_rows)
     whole = f" To mean a collection of identities, give its folder: {file.parent}" if file.name in TABLES else ""
-    raise DatasetError(f"{file} is no data set: expected a .tsv, a .jsonl, or a folder that holds exactly one of them.{whole}")
+    raise DatasetError(f"{file} is no dataset: expected a .tsv, a .jsonl, or a folder that holds exactly one of them.{whole}")
 
 
 def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
@@ -174,7 +173,7 @@ def _only_file(folder: Path) -> Path:
     if found:
         names = ", ".join(path.name for path in found)
         raise DatasetError(
-            f"{folder} holds {len(found)} data sets ({names}): expected exactly one. Give the path of the one you mean"
+            f"{folder} holds {len(found)} datasets ({names}): expected exactly one. Give the path of the one you mean"
         )
     if tables := tables_in(folder):
         raise DatasetError(
@@ -215,7 +214,7 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     if typed in COLLECTIONS:
         return (
             f"{typed!r} is a collection of identities and asks no questions: the tasks of the Observatory are made of it, by "
-            f"suites/test_observatory.py. Expected a data set of questions: {_list(DATASETS.names())}, a .tsv, a .jsonl or "
+            f"suites/test_observatory.py. Expected a dataset of questions: {_list(DATASETS.names())}, a .tsv, a .jsonl or "
             "a folder"
         )
     folders = _data_folders(data_dir)
@@ -225,7 +224,7 @@ def _not_found(typed: str, data_dir: Path | None) -> str:
     looked = ", ".join(str(path.absolute()) for path in _candidates(typed, data_dir))
     nowhere = "" if folders else " No data folder is set: use --vlm-data DIR, or the environment variable VLMROBUST_DATA."
     return (
-        f"data set {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}; "
+        f"dataset {typed!r} was not found.{_nearest(typed, known)} Registered: {_list(DATASETS.names())}; "
         f"collections of identities: {_list(COLLECTIONS.names())}. "
         f"Looked for {looked}.{nowhere} Expected a registered name, a .tsv, a .jsonl, or a folder with one of them or "
         f"with {' or '.join(TABLES)} for identities{_of_benchmark(typed)}"

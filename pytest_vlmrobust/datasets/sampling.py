@@ -1,4 +1,4 @@
-"""A smaller data set with the same make-up: the same samples in every process and whatever the order they come in."""
+"""A smaller dataset with the same make-up: the same samples in every process and whatever the order they come in."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Subset(Sequence[Sample]):
 
 
 def chosen(dataset: Dataset, spec: str | None) -> Sequence[Sample]:
-    """Returns the samples of a data set that a run asks about: a subset, or all where nothing is asked for.
+    """Returns the samples of a dataset that a run asks about: a subset, or all where nothing is asked for.
 
-    Of a data set whose samples count only together whole groups are taken, and a count is of groups.
+    Of a dataset whose samples count only together whole groups are taken, and a count is of groups.
 
     Raises:
         UsageError: ``spec`` is neither a positive count nor a percentage in (0, 100].
@@ -71,7 +71,7 @@ def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, toget
     of ``rank_seed``, by which tasks lay out identities.
 
     Args:
-        samples: the whole data set, in any order.
+        samples: the whole dataset, in any order.
         spec: a count (``"200"``) or a percentage (``"20%"``, rounded to the nearest count, at least one), of samples or of
             whole groups.
         seed: another seed, another subset.
@@ -137,7 +137,7 @@ def count_of(spec: str, available: int) -> int:
     if number <= 0 or (percent and number > 100) or (not percent and number.denominator != 1):
         raise UsageError(f"sample size {spec!r}: expected a count such as '200', or a percentage in (0, 100] such as '20%'")
     if not available:
-        raise DatasetError(f"sample size {spec!r} of a data set without samples: there is nothing to take from")
+        raise DatasetError(f"sample size {spec!r} of a dataset without samples: there is nothing to take from")
     return max(1, int(available * number / 100 + Fraction(1, 2))) if percent else int(number)
 
 

@@ -32,7 +32,7 @@ LAYOUT = "Expected FOLDER/original/NAME.png and FOLDER/VARIANT/NAME.png, as pert
 def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = False) -> list[str]:
     """Registers the illusions of a folder as a perturbation whose levels are the variants: ``illusion:origami``.
 
-    Call it in ``conftest.py``. A picture is found by its decoded pixels, so the file names and formats of the data set do not
+    Call it in ``conftest.py``. A picture is found by its decoded pixels, so the file names and formats of the dataset do not
     matter; what comes before in a composed setting does. Nothing but file names is read until a setting is used, and then
     all of ``FOLDER/original`` once, and of the illusions those that are asked for. The fingerprint of a setting has the digest
     of the originals and of the variant's files, as they are when it is first asked for.
@@ -131,7 +131,7 @@ class IllusionFolder:
     def _refuse(self, image: Image, variant: str) -> NoReturn:
         raise ImageError(
             f"{self._name}:{variant}: this picture of {image.shape[1]} x {image.shape[0]} pixels is none of the "
-            f"{len(self._originals)} in {self.folder / ORIGINAL}. Pixels are compared as decoded: store what the data set gives, "
+            f"{len(self._originals)} in {self.folder / ORIGINAL}. Pixels are compared as decoded: store what the dataset gives, "
             f"without loss, and name '{self._name}:{variant}' first in a composed setting"
         )
 

@@ -6,9 +6,9 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from .extraction import CHANGE, HEDGE, WORD, Outcome, Stop, any_of, negated, word
+from .extraction import CHANGE, HEDGE, WORD, Outcome, Stop, any_of, is_negated, word
 from .options import Options
-from .text import bare, stripped
+from .text import bare, strip_ends
 
 # A short phrase that is the whole of an answer, or stands where an answer is announced: "B", "(B) dog", "a dog", "A or B".
 
@@ -42,7 +42,7 @@ _RUN = re.compile(r"\W*([A-Z])((?:\s*[.)]+\s*\(?[A-Z])+)\W*")
 
 def bare_letter(phrase: str, options: Options) -> str | None:
     """Returns the letter that is all of ``phrase``, in either case, whatever quotes and brackets surround it."""
-    letter = stripped(phrase)
+    letter = strip_ends(phrase)
     return letter.upper() if len(letter) == 1 and letter.upper() in options.letters else None
 
 
@@ -53,7 +53,7 @@ def several_letters(phrase: str, options: Options) -> bool:
     match = _LIST.match(phrase)
     if not match or match["one"].isupper() != match["other"].isupper():
         return False
-    letters = {match[name].upper() for name in ("one", "other") if not negated(phrase, *match.span(name))}
+    letters = {match[name].upper() for name in ("one", "other") if not is_negated(phrase, *match.span(name))}
     return len(letters) == 2 and letters <= options.letters
 
 
@@ -77,7 +77,7 @@ def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> 
     if not match or match["letter"].upper() not in options.letters or several_letters(phrase, options):
         return None
     letter, tail = match["letter"].upper(), match["tail"]
-    if negated(phrase, *match.span("letter")):
+    if is_negated(phrase, *match.span("letter")):
         return None
     ends = _END_OF_LETTER if match["letter"].isupper() else _END_OF_SMALL_LETTER
     if ends.match(tail):
@@ -193,7 +193,7 @@ _RIVAL_REACH = 30
 _END_OF_SENTENCE = re.compile(r"[.!?](?:\s|$)")
 
 
-def announced(pattern: re.Pattern[str], text: str, lowered: str, options: Options, *, expected: bool) -> Outcome:
+def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options: Options, *, expected: bool) -> Outcome:
     """Returns what the last readable phrase after ``pattern`` says; a phrase runs to the end of its line, or its sentence.
 
     An announcement that is denied ("I don't think it is B") announces nothing.
@@ -207,7 +207,7 @@ def announced(pattern: re.Pattern[str], text: str, lowered: str, options: Option
     """
     for match in reversed(list(pattern.finditer(lowered))[-MOST_TRIED:]):
         words_end = match.start() + len(match[0].rstrip(_PAUSES))
-        if negated(lowered, words_end, match.end()):
+        if is_negated(lowered, words_end, match.end()):
             continue
         for phrase in _phrases(text, match.end()):
             outcome = read_phrase(phrase, options, expected=expected)
@@ -221,7 +221,7 @@ def _has_rival(text: str, lowered: str, start: int, outcome: Outcome, options: O
     if not _HEDGE.match(lowered, start):
         return False
     rival = _RIVAL.search(text, max(0, start - _RIVAL_REACH), start)
-    return rival is not None and rival[1] in options.letters - {outcome} and not negated(text, *rival.span(1))
+    return rival is not None and rival[1] in options.letters - {outcome} and not is_negated(text, *rival.span(1))
 
 
 def _phrases(text: str, start: int) -> Iterator[str]:
@@ -292,6 +292,6 @@ def _taken_back(text: str, turn: int, options: Options) -> int:
 def _settled(text: str, position: int, options: Options) -> bool:
     """Says whether the letter at ``position`` is an option, not denied, and all that is said, or said with its own text."""
     letter, rest = text[position], text[position : position + _CORRECTION_REACH]
-    if letter not in options.letters or negated(rest, 0, 1):
+    if letter not in options.letters or is_negated(rest, 0, 1):
         return False
     return _SETTLED.match(rest, 1) is not None or options.begins(rest[1:], letter)

@@ -24,11 +24,11 @@ from .box_forms import (
     named_after,
     none_found,
     ref_box,
-    unread,
+    unread_attributes,
 )
 from .extraction import Stop, is_refusal
 from .json_answers import Document, read_json
-from .text import final_words, plain, straightened, tagged
+from .text import answer_tag, final_words, plain_text, straighten
 
 # Of all the boxes that a text states, which ones are the answer? Those that go on with one another, up to the last.
 #
@@ -229,8 +229,8 @@ def extract_boxes(text: str, attributes: Collection[str]) -> BoxExtraction:
     said = final_words(text)
     if said is None:
         return BoxExtraction(None, "unfinished_thinking")
-    answer = tagged(said)
-    shown = straightened(said if answer is None else answer)
+    answer = answer_tag(said)
+    shown = straighten(said if answer is None else answer)
     if not shown.strip():
         return BoxExtraction(None, "empty")
     listed = _listed(shown)
@@ -253,7 +253,7 @@ def _last_answer(text: str, document: Document, asked: Asked) -> BoxExtraction:
     if not answer.is_clear:
         return BoxExtraction(None, Stop.AMBIGUOUS.value)
     if not answer.boxes:
-        return BoxExtraction(None, (Stop.REFUSAL if is_refusal(plain(text).lower()) else Stop.NONE).value)
+        return BoxExtraction(None, (Stop.REFUSAL if is_refusal(plain_text(text).lower()) else Stop.NONE).value)
     return BoxExtraction({name: answer.boxes.get(name) for name in asked.attributes}, answer.rule)
 
 
@@ -265,7 +265,7 @@ def _readings(text: str, document: Document, asked: Asked) -> tuple[list[Reading
         shown = Shown(value, text[max(previous, start - _REACH) : start])
         rule, statements = _read(shown, asked)
         boxes = {name: said for name, said in statements.items() if not isinstance(said, Stop)}
-        owed = frozenset() if boxes else unread(shown, statements, asked)
+        owed = frozenset() if boxes else unread_attributes(shown, statements, asked)
         previous = end
         if not statements and (after := named_after(shown, text[end : end + _REACH], asked)):
             owed |= frozenset(filter(None, [asked.attribute(after["name"])]))

@@ -151,7 +151,7 @@ def named_after(shown: Shown, after: str, asked: Asked) -> re.Match[str] | None:
     return asked.following.match(after) if isinstance(box_in(shown.value), RawBox) else None
 
 
-def unread(shown: Shown, statements: Statements, asked: Asked) -> frozenset[str]:
+def unread_attributes(shown: Shown, statements: Statements, asked: Asked) -> frozenset[str]:
     """Returns the attributes of which boxes are shown that no rule could tell: several at once, or after unknown words."""
     if Stop.AMBIGUOUS in statements.values():
         return frozenset(name for name, said in statements.items() if said is Stop.AMBIGUOUS)

@@ -27,7 +27,7 @@ from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
 from .box_answers import BoxExtraction, extract_boxes
-from .grading import unread
+from .grading import grade_unread
 
 Boxes = Mapping[str, Box | None]
 
@@ -53,7 +53,7 @@ def score_boxes(sample: Sample, prediction: Prediction) -> Score:
     found = extract_boxes(prediction.text, about.boxes)
     boxes = in_pixels(found, about, about.spoken)
     if boxes is None:
-        return unread(found.rule, prediction)
+        return grade_unread(found.rule, prediction)
     return Score(mean_overlap(boxes, about), found.rule, _written(boxes))
 
 

@@ -19,17 +19,30 @@ from .announcements import (
     CONCLUSION,
     LETTER,
     LONGEST_PHRASE,
-    announced,
     bare_letter,
     leading_letter,
+    read_announcement,
     read_phrase,
     several_letters,
     without_corrected,
 )
-from .extraction import HEDGE, QUESTION, WORD, Extraction, Ladder, Outcome, Stop, agreed, any_of, climb, is_refusal, negated
+from .extraction import (
+    HEDGE,
+    QUESTION,
+    WORD,
+    Extraction,
+    Ladder,
+    Outcome,
+    Stop,
+    any_of,
+    apply_rules,
+    is_negated,
+    is_refusal,
+    only_answer,
+)
 from .json_answers import Document, final_answer, lesser_answer, read_json
 from .options import Options, ends_here, with_cells, with_lettered_pictures
-from .text import boxed, final_words, plain, straightened, tagged
+from .text import answer_tag, boxed_content, final_words, plain_text, straighten
 from .yes_no import extract_yes_no
 
 MOST_WORDS = 40
@@ -82,13 +95,13 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
         return Extraction(None, "unfinished_thinking")
     prepared = Options.of(options)
     said = _respelled(said, prepared)
-    shown = plain(said)
+    shown = plain_text(said)
     if not shown:
         return Extraction(None, "empty")
     rest = _without_recital(shown, prepared)
-    document = read_json(straightened(said)) if "{" in said else Document()
+    document = read_json(straighten(said)) if "{" in said else Document()
     kept = without_corrected(rest, prepared)
-    return climb(CHOICE_RULES, Reading(said, kept, kept.lower(), prepared, document, recited=rest != shown))
+    return apply_rules(CHOICE_RULES, Reading(said, kept, kept.lower(), prepared, document, recited=rest != shown))
 
 
 def _respelled(said: str, options: Options) -> str:
@@ -100,7 +113,7 @@ def _respelled(said: str, options: Options) -> str:
 
 def _final_answer(reading: Reading) -> Outcome:
     """``{"reasoning": …, "final_answer": "B"}``: what stands in the last one is the answer, readable or not."""
-    return _in_json(final_answer(straightened(reading.said), reading.document), reading.options)
+    return _in_json(final_answer(straighten(reading.said), reading.document), reading.options)
 
 
 def _json(reading: Reading) -> Outcome:
@@ -111,22 +124,22 @@ def _json(reading: Reading) -> Outcome:
 def _in_json(phrase: str | Stop | None, options: Options) -> Outcome:
     if phrase is None or isinstance(phrase, Stop):
         return phrase
-    words = plain(phrase)[:LONGEST_PHRASE]
-    return read_phrase(words, options) or agreed(options.meant_in(words)) or Stop.NONE
+    words = plain_text(phrase)[:LONGEST_PHRASE]
+    return read_phrase(words, options) or only_answer(options.meant_in(words)) or Stop.NONE
 
 
 def _answer_tag(reading: Reading) -> Outcome:
     """``<answer>B</answer>``: what stands in the last one is the answer, readable or not."""
-    return _only(tagged(reading.said), reading.options)
+    return _only(answer_tag(reading.said), reading.options)
 
 
 def _boxed(reading: Reading) -> Outcome:
     r"""``\boxed{B}``: what stands in the last one is the answer, readable or not."""
-    return _only(boxed(reading.said), reading.options)
+    return _only(boxed_content(reading.said), reading.options)
 
 
 def _only(content: str | None, options: Options) -> Outcome:
-    return None if content is None else read_phrase(plain(content), options) or Stop.NONE
+    return None if content is None else read_phrase(plain_text(content), options) or Stop.NONE
 
 
 def _letter(reading: Reading) -> Outcome:
@@ -149,18 +162,18 @@ def _last_line(reading: Reading) -> Outcome:
 
 def _statement(reading: Reading) -> Outcome:
     """``The answer is B``, ``Answer: (B) dog``, ``答案是B``: the last one that can be read."""
-    return announced(ANSWER, reading.text, reading.lowered, reading.options, expected=True)
+    return read_announcement(ANSWER, reading.text, reading.lowered, reading.options, expected=True)
 
 
 def _chosen(reading: Reading) -> Outcome:
     """``I choose (B)``, ``I'd go with the dog``, ``选B``: the last one that can be read."""
-    return announced(CHOSEN, reading.text, reading.lowered, reading.options, expected=True)
+    return read_announcement(CHOSEN, reading.text, reading.lowered, reading.options, expected=True)
 
 
 def _verdict(reading: Reading) -> Outcome:
     """``B is correct``, ``option B is the best answer``: one letter so called."""
-    found = {match[1] for match in _VERDICT.finditer(reading.text) if not negated(reading.text, *match.span(1))}
-    return agreed(found & reading.options.letters)
+    found = {match[1] for match in _VERDICT.finditer(reading.text) if not is_negated(reading.text, *match.span(1))}
+    return only_answer(found & reading.options.letters)
 
 
 def _leading_letter(reading: Reading) -> Outcome:
@@ -175,7 +188,7 @@ def _leading_letter(reading: Reading) -> Outcome:
     outcomes = [leading_letter(line, reading.options) for line in dict.fromkeys((first, last))]
     if Stop.AMBIGUOUS in outcomes:
         return Stop.AMBIGUOUS
-    return agreed({outcome for outcome in outcomes if isinstance(outcome, str)})
+    return only_answer({outcome for outcome in outcomes if isinstance(outcome, str)})
 
 
 def _goes_through(text: str, options: Options) -> bool:
@@ -189,14 +202,14 @@ def _goes_through(text: str, options: Options) -> bool:
 
 def _conclusion(reading: Reading) -> Outcome:
     """``… so B``, ``it is a dog``, ``→ B``: the last one that can be read."""
-    return announced(CONCLUSION, reading.text, reading.lowered, reading.options, expected=False)
+    return read_announcement(CONCLUSION, reading.text, reading.lowered, reading.options, expected=False)
 
 
 def _bold(reading: Reading) -> Outcome:
     """``**B. dog**`` in a longer text: the only option set in bold type."""
     spans = ("".join(groups) for groups in _BOLD.findall(reading.said)) if "**" in reading.said or "__" in reading.said else ()
-    outcomes = {read_phrase(plain(span), reading.options) for span in spans}
-    return agreed({outcome for outcome in outcomes if isinstance(outcome, str)})
+    outcomes = {read_phrase(plain_text(span), reading.options) for span in spans}
+    return only_answer({outcome for outcome in outcomes if isinstance(outcome, str)})
 
 
 def _marked_letter(reading: Reading) -> Outcome:
@@ -208,19 +221,19 @@ def _marked_letter(reading: Reading) -> Outcome:
         for pattern, text in ((_BRACKETED, reading.text), (_NAMED, reading.lowered))
         for match in pattern.finditer(text)
     ]
-    return agreed(
-        {reading.text[start:end] for start, end in spans if not negated(reading.text, start, end)} & reading.options.letters
+    return only_answer(
+        {reading.text[start:end] for start, end in spans if not is_negated(reading.text, start, end)} & reading.options.letters
     )
 
 
 def _closing_letter(reading: Reading) -> Outcome:
     """``A is wrong. B.``, ``Hmm, B``: the letter set off at the end, where no other letter or option is meant before it."""
     match = _CLOSING.search(reading.text)
-    if not match or match[1] not in reading.options.letters or negated(reading.text, *match.span(1)):
+    if not match or match[1] not in reading.options.letters or is_negated(reading.text, *match.span(1)):
         return None
     before = reading.text[: match.start(1)]
-    meant = {other[1] for other in _LONE_LETTER.finditer(before) if not negated(before, *other.span(1))} & reading.options.letters
-    return agreed({match[1]} | meant | reading.options.meant_in(before))
+    others = {other[1] for other in _LONE_LETTER.finditer(before) if not is_negated(before, *other.span(1))}
+    return only_answer({match[1]} | others & reading.options.letters | reading.options.meant_in(before))
 
 
 def _refusal(reading: Reading) -> Outcome:
@@ -242,7 +255,7 @@ def _option_text(reading: Reading) -> Outcome:
     """``A dog is running in the park``: a short text with the words of one option, whole and not denied."""
     if reading.text.count(" ") >= MOST_WORDS or _QUESTION.fullmatch(reading.lowered):
         return None
-    return agreed(reading.options.meant_in(reading.text))
+    return only_answer(reading.options.meant_in(reading.text))
 
 
 def _recital(reading: Reading) -> Outcome:

@@ -1,4 +1,4 @@
-"""Metrics of a whole data set that are not the mean of its samples' scores."""
+"""Metrics of a whole dataset that are not the mean of its samples' scores."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def mean(values: Iterable[float]) -> float:
     return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
 
-def grouped(answers: Iterable[Answered], name: Callable[[Sample], str]) -> dict[str, list[Answered]]:
+def group_answers(answers: Iterable[Answered], name: Callable[[Sample], str]) -> dict[str, list[Answered]]:
     """Returns the answers by the group of their sample, in the order of the first of each."""
     groups: dict[str, list[Answered]] = {}
     for answer in answers:
@@ -95,7 +95,7 @@ def grouped(answers: Iterable[Answered], name: Callable[[Sample], str]) -> dict[
 
 def all_right(answers: Iterable[Answered], name: Callable[[Sample], str]) -> float:
     """Returns the share of groups of which every answer is fully right; groups with a failed inference are left out."""
-    groups = [group for group in grouped(answers, name).values() if not any(map(failed, group))]
+    groups = [group for group in group_answers(answers, name).values() if not any(map(failed, group))]
     return mean(all(answer.score.value == 1 for answer in group) for group in groups)
 
 
@@ -152,7 +152,7 @@ def accuracy(answers: Sequence[Answered]) -> Found:
 
 def category_accuracy(answers: Sequence[Answered]) -> Found:
     """Mean over the categories of their accuracies, in [0, 1]; the parts are the accuracies (Res-Bench, AMBER)."""
-    parts = {name: _accuracy(group) for name, group in grouped(answers, _category).items()}
+    parts = {name: _accuracy(group) for name, group in group_answers(answers, _category).items()}
     return mean(parts.values()), parts
 
 
@@ -171,7 +171,7 @@ def mme(answers: Sequence[Answered]) -> Found:
     ``acc_plus``, the two sums; ``perception`` (up to 2000) and ``cognition`` (up to 800), NaN where a sub-task is missing; and
     the sum of each sub-task. Questions of one image share the key ``image``, or else the group.
     """
-    by_task = grouped(answers, _category)
+    by_task = group_answers(answers, _category)
     right = {task: 100 * _accuracy(group) for task, group in by_task.items()}
     plus = {task: 100 * all_right(group, key_or_group("image")) for task, group in by_task.items()}
     both = {task: right[task] + plus[task] for task in by_task}

@@ -1,6 +1,6 @@
 """Corpus metrics as functions of sums: what their intervals are computed from.
 
-The number of a whole data set is no mean of scores, but a function of a few sums over its samples, or over groups of them: F1 of
+The number of a whole dataset is no mean of scores, but a function of a few sums over its samples, or over groups of them: F1 of
 the hits, misses and false alarms. Leaving some samples out then costs a subtraction and no second look at any answer.
 """
 
@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 
 from .caption_corpus import bleu_counts, cider_values, rouge_l_values
-from .corpus import Answered, failed, grouped, key, key_or_group, wants_yes
+from .corpus import Answered, failed, group_answers, key, key_or_group, wants_yes
 
 Array = NDArray[np.float64]
 Value = Callable[[Array], Array]
@@ -75,7 +75,7 @@ def _by_group(answers: Sequence[Answered], name: Callable[[Sample], str]) -> lis
         places.setdefault(name(answer.sample), []).append(index)
     return [
         (tuple(places[group]), [float(all(one.score.value == 1 for one in members)), 1.0])
-        for group, members in grouped(answers, name).items()
+        for group, members in group_answers(answers, name).items()
         if not any(map(failed, members))
     ]
 

@@ -39,7 +39,7 @@ Ladder = Mapping[str, Callable[[T], Outcome]]
 """Rules by name, the most certain first; what each one reads is its docstring."""
 
 
-def climb(ladder: Ladder[T], reading: T) -> Extraction:
+def apply_rules(ladder: Ladder[T], reading: T) -> Extraction:
     """Returns what the first rule that has something to say says."""
     for name, rule in ladder.items():
         outcome = rule(reading)
@@ -50,7 +50,7 @@ def climb(ladder: Ladder[T], reading: T) -> Extraction:
     return Extraction(None, Stop.NONE.value)
 
 
-def agreed(answers: set[str]) -> Outcome:
+def only_answer(answers: set[str]) -> Outcome:
     """Returns the answer when there is exactly one, nothing for none, and a stop for several."""
     if len(answers) > 1:
         return Stop.AMBIGUOUS
@@ -152,7 +152,7 @@ _DENIED = re.compile(
 )
 
 
-def negated(text: str, start: int, end: int) -> bool:
+def is_negated(text: str, start: int, end: int) -> bool:
     """Says whether the mention ``text[start:end]`` is denied: by a negator before it in its clause, or by a verb after it."""
     clause = _CLAUSE_END.split(text[max(0, start - _REACH) : start])[-1]
     return _NEGATOR.search(clause) is not None or _DENIED.match(text, end, end + _REACH) is not None

@@ -11,8 +11,8 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .extraction import Extraction, Ladder, Outcome, Stop, climb, is_refusal
-from .text import NUMBER_WORDS, boxed, final_words, folded, plain, straightened, tagged
+from .extraction import Extraction, Ladder, Outcome, Stop, apply_rules, is_refusal
+from .text import NUMBER_WORDS, answer_tag, boxed_content, final_words, fold_case, plain_text, straighten
 
 # Which words of a free answer are the answer, and when two answers are the same.
 
@@ -40,37 +40,37 @@ def extract_open(text: str) -> Extraction:
     said = final_words(text)
     if said is None:
         return Extraction(None, "unfinished_thinking")
-    return climb(OPEN_RULES, said) if plain(said) else Extraction(None, "empty")
+    return apply_rules(OPEN_RULES, said) if plain_text(said) else Extraction(None, "empty")
 
 
 def _answer_tag(said: str) -> Outcome:
     """``<answer>red</answer>``: what stands in the last one."""
-    return _only(tagged(said))
+    return _only(answer_tag(said))
 
 
 def _boxed(said: str) -> Outcome:
     r"""``\boxed{42}``: what stands in the last one."""
-    return _only(boxed(said))
+    return _only(boxed_content(said))
 
 
 def _only(content: str | None) -> Outcome:
-    return None if content is None else plain(content).strip("{} ") or Stop.NONE
+    return None if content is None else plain_text(content).strip("{} ") or Stop.NONE
 
 
 def _statement(said: str) -> Outcome:
     """``The answer is red``, ``Answer: red``: the last one, to the end of its sentence or line."""
-    found = [match["answer"] or match["chinese"] for match in _STATEMENT.finditer(plain(said))]
+    found = [match["answer"] or match["chinese"] for match in _STATEMENT.finditer(plain_text(said))]
     return next((answer.strip() for answer in reversed(found) if answer and answer.strip()), None)
 
 
 def _refusal(said: str) -> Outcome:
     """``I cannot tell``: no answer."""
-    return Stop.REFUSAL if is_refusal(plain(said).lower()) else None
+    return Stop.REFUSAL if is_refusal(plain_text(said).lower()) else None
 
 
 def _whole(said: str) -> Outcome:
     """Everything that was said."""
-    return plain(said)
+    return plain_text(said)
 
 
 OPEN_RULES: Final[Ladder[str]] = {
@@ -93,7 +93,7 @@ def normalised(answer: str) -> str:
     >>> normalised("The T-shirts, two of them."), normalised("$1,000.50"), normalised("?!")
     ('t shirts 2 of them', '$1000.5', '?!')
     """
-    text = straightened(unicodedata.normalize("NFKC", answer)).casefold()
+    text = straighten(unicodedata.normalize("NFKC", answer)).casefold()
     text = _JOINT.sub("", _HYPHEN.sub(" ", _NUMBER.sub(_number, text)))
     words = _ARTICLES.sub(" ", _PUNCTUATION.sub(" ", text)).split()
     return " ".join(_DIGITS.get(word, word) for word in words) or answer.strip().casefold()
@@ -120,27 +120,27 @@ def targets(sample: Sample) -> tuple[str, ...]:
     return found
 
 
-def read(sample: Sample, prediction: Prediction, extract: Callable[[str], Extraction] = extract_open) -> Extraction:
+def read_answer(sample: Sample, prediction: Prediction, extract: Callable[[str], Extraction] = extract_open) -> Extraction:
     """Returns what ``extract`` reads; words of a refusal are an answer where a target says the like ("can't tell")."""
     found = extract(prediction.text)
-    if found.rule == Stop.REFUSAL.value and any(is_refusal(folded(target)) for target in targets(sample)):
-        return Extraction(plain(final_words(prediction.text) or ""), WHOLE)
+    if found.rule == Stop.REFUSAL.value and any(is_refusal(fold_case(target)) for target in targets(sample)):
+        return Extraction(plain_text(final_words(prediction.text) or ""), WHOLE)
     return found
 
 
-def graded(found: Extraction, prediction: Prediction, credit: Callable[[str], float]) -> Score:
+def grade(found: Extraction, prediction: Prediction, credit: Callable[[str], float]) -> Score:
     """Returns the score of what was read: ``credit`` of the answer, in [0, 1], or unparsed where there is none."""
     if found.answer is None:
-        return unread(found.rule, prediction)
+        return grade_unread(found.rule, prediction)
     return Score(float(credit(found.answer)), found.rule, found.answer)
 
 
-def best(found: Extraction, sample: Sample, prediction: Prediction, credit: Callable[[str, str], float]) -> Score:
+def grade_best(found: Extraction, sample: Sample, prediction: Prediction, credit: Callable[[str, str], float]) -> Score:
     """Returns the score of what was read against the target that it meets best; ``credit`` takes answer and target."""
-    return graded(found, prediction, lambda answer: max(credit(answer, target) for target in targets(sample)))
+    return grade(found, prediction, lambda answer: max(credit(answer, target) for target in targets(sample)))
 
 
-def unread(rule: str, prediction: Prediction) -> Score:
+def grade_unread(rule: str, prediction: Prediction) -> Score:
     """Returns the score of a text without an answer; the rule is ``truncated`` where the text was cut off."""
     cut = prediction.finish_reason == "length" and prediction.method != LETTER_LOGITS
     return Score.unparsed(TRUNCATED if cut else rule)

@@ -12,9 +12,9 @@ from typing import Final
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .extraction import Extraction, Stop, climb, is_refusal, negated
-from .grading import OPEN_RULES, best, normalised, read, targets, unread
-from .text import NUMBER_WORDS, final_words, folded, plain, straightened
+from .extraction import Extraction, Stop, apply_rules, is_negated, is_refusal
+from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answer, targets
+from .text import NUMBER_WORDS, final_words, fold_case, plain_text, straighten
 
 _LONGEST = 40
 """Digits of a number; a longer run is no number anybody meant."""
@@ -50,7 +50,7 @@ def read_number(text: str) -> Number | None:
     >>> read_number("$1,250.50").value, read_number("12 cm").unit, read_number("12 or 13")
     (Fraction(2501, 2), 'cm', None)
     """
-    line = straightened(text).strip()
+    line = straighten(text).strip()
     match = _NUMBER.match(line)
     if match:
         number, rest = _number(match), _UNIT.fullmatch(line, match.end())
@@ -64,11 +64,11 @@ def numbers_in(text: str) -> list[Number]:
 
     Number words count where no number is written in digits; ``one`` does not, it may be a pronoun.
     """
-    line = straightened(text)
+    line = straighten(text)
     found = list(_NUMBER.finditer(line))
     if found:
-        return [number for match in found if not negated(line, *match.span()) for number in [_number(match)] if number]
-    said = (match for match in _WORD.finditer(line) if not negated(line, *match.span()))
+        return [number for match in found if not is_negated(line, *match.span()) for number in [_number(match)] if number]
+    said = (match for match in _WORD.finditer(line) if not is_negated(line, *match.span()))
     return [Number(_WORDS[match[0].lower()], match[0]) for match in said]
 
 
@@ -122,10 +122,10 @@ def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
 
     Where the targets are numbers and the answer is a sentence, its only number is read (rule ``only_number``).
     """
-    found = read(sample, prediction)
+    found = read_answer(sample, prediction)
     if found.answer is not None and all(map(_value, targets(sample))):
         found = _only_number(found.answer, found.rule)
-    return best(found, sample, prediction, relaxed_match)
+    return grade_best(found, sample, prediction, relaxed_match)
 
 
 def score_numeric(sample: Sample, prediction: Prediction) -> Score:
@@ -138,19 +138,19 @@ def score_numeric(sample: Sample, prediction: Prediction) -> Score:
     """
     said = final_words(prediction.text)
     if said is None:
-        return unread("unfinished_thinking", prediction)
-    text = plain(said)
+        return grade_unread("unfinished_thinking", prediction)
+    text = plain_text(said)
     if not text:
-        return unread("empty", prediction)
-    for region in (climb(_ANNOUNCED, said), Extraction(text, CONTAINED)):
+        return grade_unread("empty", prediction)
+    for region in (apply_rules(_ANNOUNCED, said), Extraction(text, CONTAINED)):
         where = region.answer or ""
         mention = _mention(where, targets(sample))
         if mention and len(where) <= _SHORT and _EITHER.search(where):
-            return unread(Stop.AMBIGUOUS.value, prediction)
+            return grade_unread(Stop.AMBIGUOUS.value, prediction)
         if mention:
             answer, right = mention
             return Score(float(right), region.rule, answer)
-    return unread((Stop.REFUSAL if is_refusal(text.lower()) else Stop.NONE).value, prediction)
+    return grade_unread((Stop.REFUSAL if is_refusal(text.lower()) else Stop.NONE).value, prediction)
 
 
 @lru_cache(maxsize=8192)
@@ -183,9 +183,9 @@ def _mention(text: str, wanted: Sequence[str]) -> tuple[str, bool] | None:
 
 
 def _has_expression(text: str, target: str) -> bool:
-    expression = r"\s*".join(re.escape(character) for character in "".join(folded(target).split()))
+    expression = r"\s*".join(re.escape(character) for character in "".join(fold_case(target).split()))
     if not expression:
         return False
-    sentence = folded(text)
+    sentence = fold_case(text)
     matches = re.finditer(rf"(?<![\w.]){expression}(?!\w|\.\d)", sentence)
-    return any(not negated(sentence, *match.span()) for match in matches)
+    return any(not is_negated(sentence, *match.span()) for match in matches)

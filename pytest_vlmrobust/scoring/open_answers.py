@@ -12,9 +12,9 @@ from typing import Final
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .extraction import Extraction, Ladder, climb
-from .grading import OPEN_RULES, best, graded, read, targets
-from .text import NUMBER_WORDS, final_words, plain, straightened, stripped
+from .extraction import Extraction, Ladder, apply_rules
+from .grading import OPEN_RULES, grade, grade_best, read_answer, targets
+from .text import NUMBER_WORDS, final_words, plain_text, straighten, strip_ends
 
 # VQA soft accuracy: an answer is as right as people agree with it.
 #
@@ -43,7 +43,7 @@ _PERIOD = re.compile(r"\.(?!\d)")
 
 
 @lru_cache(maxsize=16384)
-def vqa_normalised(answer: str) -> str:
+def normalise_vqa(answer: str) -> str:
     """Returns the spelling under which answers are compared.
 
     Lower case; a punctuation mark that touches a blank is dropped, any other becomes a blank, and in an answer with a comma
@@ -53,7 +53,7 @@ def vqa_normalised(answer: str) -> str:
     >>> vqa_normalised("The two dogs."), vqa_normalised("dont walk"), vqa_normalised("T-shirt"), vqa_normalised("1,000")
     ('2 dogs', "don't walk", 't shirt', '1000')
     """
-    said = text = " ".join(straightened(answer).split())
+    said = text = " ".join(straighten(answer).split())
     all_dropped = _COMMA_IN_NUMBER.search(said) is not None
     for mark in set(_ANY_PUNCTUATION.findall(said)):
         text = text.replace(mark, "" if all_dropped or f"{mark} " in said or f" {mark}" in said else " ")
@@ -74,8 +74,8 @@ def soft_accuracy(answer: str, references: Sequence[str]) -> float:
     n = len(references)
     if not n:
         raise ValueError("soft accuracy needs at least one reference answer, and there are none")
-    spelled = vqa_normalised(answer)
-    matches = sum(vqa_normalised(reference) == spelled for reference in references)
+    spelled = normalise_vqa(answer)
+    matches = sum(normalise_vqa(reference) == spelled for reference in references)
     if n == 1:
         return float(matches)
     enough = min(ENOUGH, n - 1)
@@ -84,7 +84,7 @@ def soft_accuracy(answer: str, references: Sequence[str]) -> float:
 
 def score_vqa_soft(sample: Sample, prediction: Prediction) -> Score:
     """The share of people who agree: mean over the references of min(1, matches among the others / 3) (``soft_accuracy``)."""
-    return graded(read(sample, prediction), prediction, lambda answer: soft_accuracy(answer, targets(sample)))
+    return grade(read_answer(sample, prediction), prediction, lambda answer: soft_accuracy(answer, targets(sample)))
 
 
 # How far two sequences are apart, and how much they share, in order; both by bits of whole numbers, column by column.
@@ -180,12 +180,12 @@ def extract_text(text: str) -> Extraction:
     said = final_words(text)
     if said is None:
         return Extraction(None, "unfinished_thinking")
-    return climb(WHOLE_TEXT, said) if plain(said) else Extraction(None, "empty")
+    return apply_rules(WHOLE_TEXT, said) if plain_text(said) else Extraction(None, "empty")
 
 
 def score_anls(sample: Sample, prediction: Prediction) -> Score:
     """1 - normalised edit distance to the nearest target, where that distance is below 0.5, else 0 (``similarity``)."""
-    return best(read(sample, prediction), sample, prediction, similarity)
+    return grade_best(read_answer(sample, prediction), sample, prediction, similarity)
 
 
 def score_ocr_recall(sample: Sample, prediction: Prediction) -> Score:
@@ -193,12 +193,12 @@ def score_ocr_recall(sample: Sample, prediction: Prediction) -> Score:
 
     Res-Bench: its paper tokenises both and compares words exactly; the recall is that of its published program.
     """
-    return best(read(sample, prediction, extract_text), sample, prediction, word_recall)
+    return grade_best(read_answer(sample, prediction, extract_text), sample, prediction, word_recall)
 
 
 def _words(text: str) -> list[str]:
-    line = straightened(unicodedata.normalize("NFKC", text)).casefold()
-    return [stripped(word) or word for word in line.split()]
+    line = straighten(unicodedata.normalize("NFKC", text)).casefold()
+    return [strip_ends(word) or word for word in line.split()]
 
 
 # The words of a caption, and ROUGE-L of a caption against its references.
@@ -221,7 +221,7 @@ def caption_words(text: str) -> list[str]:
     >>> caption_words("A man's dog, doesn't it run?")
     ['a', 'man', "'s", 'dog', 'does', "n't", 'it', 'run']
     """
-    line = straightened(unicodedata.normalize("NFKC", text)).lower()
+    line = straighten(unicodedata.normalize("NFKC", text)).lower()
     return _WORD.findall(_CLITIC.sub(r" \1", line))
 
 
@@ -241,9 +241,9 @@ def rouge_l(candidate: Words, references: Sequence[Words]) -> float:
 
 
 def score_rouge_l(sample: Sample, prediction: Prediction) -> Score:
-    """ROUGE-L of the caption against all targets (``rouge_l``): what a caption is worth without the rest of the data set."""
+    """ROUGE-L of the caption against all targets (``rouge_l``): what a caption is worth without the rest of the dataset."""
 
     def credit(answer: str) -> float:
         return rouge_l(caption_words(answer), [caption_words(target) for target in targets(sample)])
 
-    return graded(read(sample, prediction, extract_text), prediction, credit)
+    return grade(read_answer(sample, prediction, extract_text), prediction, credit)

@@ -10,8 +10,8 @@ from typing import Final
 
 from pytest_vlmrobust.core.sample import IMAGE_MARK
 
-from .extraction import Outcome, Stop, agreed, negated
-from .text import NUMBER_WORDS, bare, folded, stripped
+from .extraction import Outcome, Stop, is_negated, only_answer
+from .text import NUMBER_WORDS, bare, fold_case, strip_ends
 
 # Options that are numbers or measures: the 12 of "12:30" and of "at least 12" is another quantity, and "5cm" is "5 cm".
 
@@ -131,10 +131,10 @@ class Options:
         if len(text) > 2 * self.longest + _DECORATION:
             return None
         letters = self.whole.get(bare(text), frozenset())
-        spelled = {letter for letter in letters if stripped(self.raw[letter]) == stripped(text)}
+        spelled = {letter for letter in letters if strip_ends(self.raw[letter]) == strip_ends(text)}
         if letters and not spelled and _CAPITAL_A.match(text) and "A" in self.letters - letters:
             return Stop.AMBIGUOUS
-        return agreed(spelled or set(letters))
+        return only_answer(spelled or set(letters))
 
     def begins(self, text: str, letter: str) -> bool:
         """Says whether ``text`` begins with the words of the option ``letter``."""
@@ -149,7 +149,7 @@ class Options:
         both are options), and of overlapping mentions the longest (``red car``, not ``car``). Options that are a single
         letter, ``no`` or ``one`` are not looked for: ``a`` is an article.
         """
-        sentence = folded(text)
+        sentence = fold_case(text)
         taken: list[tuple[int, int]] = []
         meant: set[str] = set()
         parts: set[str] = set()
@@ -159,7 +159,7 @@ class Options:
                 if any(begin < end and start < stop for begin, stop in taken):
                     continue
                 taken.append((start, end))
-                if not negated(sentence, start, end):
+                if not is_negated(sentence, start, end):
                     (parts if is_other(sentence, start, end) else meant).add(letter)
         return meant or (parts if len(parts) > 1 else set())
 

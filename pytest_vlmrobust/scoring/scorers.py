@@ -13,10 +13,10 @@ from .boxes import score_boxes
 from .choice import extract_choice
 from .corpus import CORPUS_METRICS
 from .extraction import Extraction
-from .grading import best, normalised, read
+from .grading import grade_best, normalised, read_answer
 from .numbers import score_numeric, score_relaxed
 from .open_answers import score_anls, score_ocr_recall, score_rouge_l, score_vqa_soft
-from .text import folded
+from .text import fold_case
 from .yes_no import extract_yes_no
 
 Scorer = Callable[[Sample, Prediction], Score]
@@ -73,7 +73,7 @@ def score_yes_no(sample: Sample, prediction: Prediction) -> Score:
 
 def score_open(sample: Sample, prediction: Prediction) -> Score:
     """1 when the answer is one of the targets in their normalised spelling (``normalised``)."""
-    return _equal(read(sample, prediction), sample, prediction, normalised)
+    return _equal(read_answer(sample, prediction), sample, prediction, normalised)
 
 
 def score_exact(sample: Sample, prediction: Prediction) -> Score:
@@ -81,16 +81,16 @@ def score_exact(sample: Sample, prediction: Prediction) -> Score:
 
     VLMEvalKit's ``accuracy`` of GQA and OCRVQA, which compares the whole stripped text in lower case, and a full stop more.
     """
-    return _equal(read(sample, prediction), sample, prediction, _exact)
+    return _equal(read_answer(sample, prediction), sample, prediction, _exact)
 
 
 def _exact(answer: str) -> str:
-    line = folded(answer)
+    line = fold_case(answer)
     return line.rstrip(_END_OF_SENTENCE) or line
 
 
 def _equal(found: Extraction, sample: Sample, prediction: Prediction, spelling: Callable[[str], str]) -> Score:
-    return best(found, sample, prediction, lambda answer, target: spelling(answer) == spelling(target))
+    return grade_best(found, sample, prediction, lambda answer, target: spelling(answer) == spelling(target))
 
 
 register("choice", score_choice)
@@ -106,14 +106,14 @@ register("rouge_l", score_rouge_l)
 register("boxes", score_boxes)
 
 
-# Checking: whether what a data set names to score it exists, before any model is asked.
+# Checking: whether what a dataset names to score it exists, before any model is asked.
 
 
 def check_scoring(dataset: str, corpus_metric: str, samples: Iterable[Sample]) -> None:
-    """Looks up the corpus metric of a data set, and the scorer of each of its samples.
+    """Looks up the corpus metric of a dataset, and the scorer of each of its samples.
 
     Raises:
-        UnknownName: one of them is not registered; names the data set, and the first sample that asks for it.
+        UnknownName: one of them is not registered; names the dataset, and the first sample that asks for it.
     """
     if corpus_metric not in CORPUS_METRICS:
         raise UnknownName("corpus metric", corpus_metric, CORPUS_METRICS.names(), where=f"dataset {dataset!r}")

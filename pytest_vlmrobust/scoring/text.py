@@ -71,13 +71,13 @@ def final_words(text: str) -> str | None:
     return after_thinking(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
-def tagged(said: str) -> str | None:
+def answer_tag(said: str) -> str | None:
     """Returns the content of the last ``<answer>…</answer>``, closed or not; None where there is none."""
     parts = _ANSWER_OPEN.split(said)
     return _ANSWER_CLOSE.split(parts[-1])[0] if len(parts) > 1 else None
 
 
-def boxed(said: str) -> str | None:
+def boxed_content(said: str) -> str | None:
     r"""Returns the content of the last ``\boxed{…}``, braces balanced; None where there is none."""
     start = said.rfind("\\boxed{")
     if start < 0:
@@ -93,29 +93,29 @@ def boxed(said: str) -> str | None:
     return said[begin:]
 
 
-def straightened(text: str) -> str:
+def straighten(text: str) -> str:
     """Returns ``text`` with one spelling of each quotation mark, dash and full stop."""
     return text if text.isascii() else text.translate(_ONE_SPELLING)
 
 
-def plain(said: str) -> str:
+def plain_text(said: str) -> str:
     """Returns ``said`` without emphasis marks, with straight quotes, and single blanks; line breaks stay."""
-    lines = _MATHS.sub(r"\1", _MARKUP.sub("", straightened(said))).split("\n")
+    lines = _MATHS.sub(r"\1", _MARKUP.sub("", straighten(said))).split("\n")
     return "\n".join(" ".join(line.split()) for line in lines).strip()
 
 
-def folded(text: str) -> str:
-    """Returns ``text`` as ``plain`` would show it, case folded, on one line."""
-    return " ".join(plain(text).casefold().split())
+def fold_case(text: str) -> str:
+    """Returns ``text`` as ``plain_text`` would show it, case folded, on one line."""
+    return " ".join(plain_text(text).casefold().split())
 
 
 def bare(text: str) -> str:
-    """Returns ``folded`` text without punctuation at its ends and without a leading article: what two answers share."""
-    core = folded(text).strip(_ENDS)
+    """Returns what two equal answers share: case folded, without punctuation at its ends and without a leading article."""
+    core = fold_case(text).strip(_ENDS)
     article = _ARTICLE.match(core)
     return core[article.end() :] if article else core
 
 
-def stripped(text: str) -> str:
+def strip_ends(text: str) -> str:
     """Returns ``text`` without blanks, quotes, brackets and punctuation at its ends."""
     return text.strip(_ENDS)

@@ -9,8 +9,20 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from .extraction import CHANGE, QUESTION, Extraction, Ladder, Outcome, Stop, agreed, climb, is_refusal, negated, word
-from .text import boxed, final_words, plain, stripped, tagged
+from .extraction import (
+    CHANGE,
+    QUESTION,
+    Extraction,
+    Ladder,
+    Outcome,
+    Stop,
+    apply_rules,
+    is_negated,
+    is_refusal,
+    only_answer,
+    word,
+)
+from .text import answer_tag, boxed_content, final_words, plain_text, strip_ends
 
 _SYNONYMS: Final = {
     "yes": ("yes", "yeah", "yep", "yup", "true", "correct", "是", "是的", "对", "有", "正确"),
@@ -63,8 +75,8 @@ def extract_yes_no(text: str) -> Extraction:
     said = final_words(text)
     if said is None:
         return Extraction(None, "unfinished_thinking")
-    shown = _settled(plain(said).lower())
-    return climb(YES_NO_RULES, YesNoReading(said, shown)) if shown else Extraction(None, "empty")
+    shown = _settled(plain_text(said).lower())
+    return apply_rules(YES_NO_RULES, YesNoReading(said, shown)) if shown else Extraction(None, "empty")
 
 
 def _settled(text: str) -> str:
@@ -78,12 +90,12 @@ def _settled(text: str) -> str:
 
 def _answer_tag(reading: YesNoReading) -> Outcome:
     """``<answer>yes</answer>``: what stands in the last one is the answer, readable or not."""
-    return _only(tagged(reading.said))
+    return _only(answer_tag(reading.said))
 
 
 def _boxed(reading: YesNoReading) -> Outcome:
     r"""``\boxed{yes}``: what stands in the last one is the answer, readable or not."""
-    return _only(boxed(reading.said))
+    return _only(boxed_content(reading.said))
 
 
 def _only(content: str | None) -> Outcome:
@@ -92,7 +104,7 @@ def _only(content: str | None) -> Outcome:
 
 def _word(reading: YesNoReading) -> Outcome:
     """``YES!``, ``Nope``, ``true``, ``是的``, ``Of course not``: one word alone, or words that stand for it."""
-    words = stripped(reading.text)
+    words = strip_ends(reading.text)
     if _DISSENT.fullmatch(words):
         return "no"
     return "yes" if _ASSENT.fullmatch(words) else _MEANING.get(words)
@@ -108,7 +120,7 @@ def _statement(reading: YesNoReading) -> Outcome:
 
 def _both(reading: YesNoReading) -> Outcome:
     """``Yes/No``, ``yes or no``, ``No. Yes.``: both at once."""
-    either = _EITHER.search(reading.text) or _BOTH_ALONE.fullmatch(stripped(reading.text))
+    either = _EITHER.search(reading.text) or _BOTH_ALONE.fullmatch(strip_ends(reading.text))
     return Stop.AMBIGUOUS if either else None
 
 
@@ -125,18 +137,18 @@ def _leading(reading: YesNoReading) -> Outcome:
         return Stop.REFUSAL
     last = _closing(reading)
     others = {_meaning(other) for other in _SET_OFF.finditer(reading.text, match.end())}
-    return agreed({first, *others, *([last] if isinstance(last, str) else [])})
+    return only_answer({first, *others, *([last] if isinstance(last, str) else [])})
 
 
 def _closing(reading: YesNoReading) -> Outcome:
     """``…, so yes``: the last word, set off as an answer."""
-    match = _CLOSING.search(stripped(reading.text)[-_LONGEST_CLOSING:])
+    match = _CLOSING.search(strip_ends(reading.text)[-_LONGEST_CLOSING:])
     return _meaning(match) if match else None
 
 
 def _set_off(reading: YesNoReading) -> Outcome:
     """``In this picture, no, there is none.``: a word between commas."""
-    return agreed({_meaning(match) for match in _SET_OFF.finditer(reading.text)})
+    return only_answer({_meaning(match) for match in _SET_OFF.finditer(reading.text)})
 
 
 def _refusal(reading: YesNoReading) -> Outcome:
@@ -148,7 +160,7 @@ def _only_yes(reading: YesNoReading) -> Outcome:
     """``yes`` somewhere, not denied, and ``no`` nowhere; ``no`` alone somewhere is not read, it may be "no dog"."""
     if _NO.search(reading.text):
         return None
-    return agreed({"yes" for match in _YES.finditer(reading.text) if not negated(reading.text, *match.span())})
+    return only_answer({"yes" for match in _YES.finditer(reading.text) if not is_negated(reading.text, *match.span())})
 
 
 YES_NO_RULES: Final[Ladder[YesNoReading]] = {

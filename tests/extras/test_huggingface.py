@@ -1,4 +1,4 @@
-"""Data sets that the package ``datasets`` reads, on folders that it wrote."""
+"""Datasets that the package ``datasets`` reads, on folders that it wrote."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_names(typed: str, name: HubName) -> None:
 
 @pytest.mark.parametrize("typed", ["hf:", "hf:#test", "hf::c"])
 def test_what_is_no_name(typed: str) -> None:
-    with pytest.raises(UsageError, match=r"names no data set of the hub: expected hf:ID\[:config\]\[@revision\]\[#split\]"):
+    with pytest.raises(UsageError, match=r"names no dataset of the hub: expected hf:ID\[:config\]\[@revision\]\[#split\]"):
         resolve(typed)
 
 

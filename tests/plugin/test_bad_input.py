@@ -29,7 +29,7 @@ def test_an_unknown_dataset(project: Project) -> None:
     result = project.pytester.runpytest(
         "--vlm=scripted:model.yaml", "--vlm-dataset=shaeps", "--vlm-thresholds=policy.yaml", "suite"
     )
-    refused(result, "data set 'shaeps' was not found", "Did you mean 'shapes'?")
+    refused(result, "dataset 'shaeps' was not found", "Did you mean 'shapes'?")
 
 
 def test_an_unknown_setting(project: Project) -> None:

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from pytest_vlmrobust.backends import oracles
-from pytest_vlmrobust.datasets.collection import COLLECTIONS
+from pytest_vlmrobust.datasets.protocol import COLLECTIONS
 from pytest_vlmrobust.perturbations import catalog
 from pytest_vlmrobust.shipped import shipped
 

@@ -1,4 +1,4 @@
-"""Data sets that the package draws itself, so that a gate runs anywhere; no file is shipped or downloaded."""
+"""Datasets that the package draws itself, so that a gate runs anywhere; no file is shipped or downloaded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_vlmrobust.datasets.collection import Collection
-    from pytest_vlmrobust.datasets.protocol import Dataset
+    from pytest_vlmrobust.datasets.protocol import Collection, Dataset
 
 
 def _shapes() -> Dataset:
@@ -18,8 +17,7 @@ def _shapes() -> Dataset:
 
 
 def _shapes_all() -> Dataset:
-    from .questions import KINDS
-    from .shapes import Shapes
+    from .shapes import KINDS, Shapes
 
     return Shapes(name="shapes_all", kinds=tuple(KINDS))
 
@@ -37,7 +35,7 @@ def _cues(name: str) -> Dataset:
 
 
 def _face_collection(name: str, side: int, count: int) -> Collection:
-    from .face_collection import FaceCollection
+    from .faces import FaceCollection
 
     return FaceCollection(name, side=side, count=count)
 
@@ -54,7 +52,7 @@ EMBEDDED: dict[str, Callable[[], Dataset]] = {
     "words": _words,
     **{name: partial(_cues, name) for name in ("local_cue", "redundant_cue", "global_cue")},
 }
-"""Name to what makes the data set; a new one is one row."""
+"""Name to what makes the dataset; a new one is one row."""
 
 EMBEDDED_COLLECTIONS: dict[str, Callable[[], Collection]] = {
     "faces": partial(_face_collection, "faces", side=1024, count=100),

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import ImageSource, Sample
 
-from .lettering import WORDS, Page, centred
-from .questions import LETTERS
 from .scenes import CANVAS, COLORS, QUADRANTS, SHAPES, Figure, Scene
-from .shapes import EVALUATION_SEED, SceneImage
-from .words import PageImage, look_alikes
+from .shapes import EVALUATION_SEED, LETTERS, SceneImage
+from .words import WORDS, Page, PageImage, centred_word, look_alikes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +60,7 @@ def redundant(rng: np.random.Generator) -> Cue:
 def across(rng: np.random.Generator) -> Cue:
     """Asks for a word in the middle, of which each patch shows a part; the other options are spelled like it."""
     word = WORDS[int(rng.integers(len(WORDS)))]
-    page = Page((centred(rng, word, size=WORD_SIZE),), GROUND)
+    page = Page((centred_word(rng, word, size=WORD_SIZE),), GROUND)
     return Cue(PageImage(page), "Which word is in the picture?", (word, *look_alikes(word)[:3]), frozenset())
 
 
@@ -78,7 +76,7 @@ def _figure(shape: str, color: str, quadrant: str) -> Figure:
 
 
 CUES: dict[str, Callable[[np.random.Generator], Cue]] = {"local_cue": local, "redundant_cue": redundant, "global_cue": across}
-"""Name of the data set to what makes its questions."""
+"""Name of the dataset to what makes its questions."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,12 +10,323 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import Sample
 
-from .questions import LETTERS, Question, ask
-from .scenes import CANVAS, Scene, draw, mirrored, scenes
+from .scenes import CANVAS, COLORS, DIRECTIONS, QUADRANTS, SHAPES, Figure, Scene, draw, mirrored, scenes
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+# Questions about scenes: every answer is computed from the scene, every distractor drawn from it where it has any.
+
+
+RELATIONS = {"to the left of": (0, -1), "to the right of": (0, 1), "above": (-1, 0), "below": (1, 0)}
+"""Words to the step (rows, columns) from the named figure to the one asked for."""
+LETTERS = "ABCD"
+
+Solver = Callable[[Scene], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its answer; ``options`` is empty for yes/no questions.
+
+    ``solve`` gives the answer in another scene (a mirrored one), or ``None`` when the question makes no sense there.
+    """
+
+    kind: str
+    category: str
+    text: str
+    answer: str
+    options: tuple[str, ...]
+    solve: Solver
+    about_color: bool
+
+
+def ask(rng: np.random.Generator, scene: Scene, kind: str) -> Question | None:
+    """Returns a question of ``kind`` about a scene, or ``None`` when the scene does not allow one."""
+    return KINDS[kind](rng, scene)
+
+
+def _pick(rng: np.random.Generator, items: Sequence[str]) -> str | None:
+    return items[int(rng.integers(len(items)))] if items else None
+
+
+def _only(scene: Scene, **facts: str) -> Figure | None:
+    """Returns the one figure with these facts; ``None`` when there is none, or more than one."""
+    found = [f for f in scene.figures if all(getattr(f, name) == value for name, value in facts.items())]
+    return found[0] if len(found) == 1 else None
+
+
+def _unique(scene: Scene, name: str) -> list[str]:
+    values = [getattr(figure, name) for figure in scene.figures]
+    return sorted(value for value in set(values) if values.count(value) == 1)
+
+
+def _options(rng: np.random.Generator, answer: str, present: Sequence[str], universe: Sequence[str]) -> tuple[str, ...]:
+    """Returns four shuffled options: the answer, then what else is in the scene, then absent values."""
+    others = [value for value in dict.fromkeys(present) if value and value != answer]
+    absent = [value for value in universe if value != answer and value not in others]
+    pool = [others[i] for i in rng.permutation(len(others))] + [absent[i] for i in rng.permutation(len(absent))]
+    chosen = [answer, *pool[: len(LETTERS) - 1]]
+    return tuple(chosen[i] for i in rng.permutation(len(chosen)))
+
+
+def _about(
+    rng: np.random.Generator,
+    scene: Scene,
+    name: tuple[str, str],
+    text: str,
+    solve: Solver,
+    *,
+    attribute: str,
+    universe: Sequence[str],
+    about_color: bool,
+) -> Question | None:
+    """Builds a choice question, named by kind and category, whose options are values of one attribute of the scene's figures."""
+    answer = solve(scene)
+    if answer is None:
+        return None
+    options = _options(rng, answer, [getattr(figure, attribute) for figure in scene.figures], universe)
+    return Question(*name, text, answer, options, solve, about_color)
+
+
+def _color_of(rng: np.random.Generator, scene: Scene) -> Question | None:
+    shape = _pick(rng, _unique(scene, "shape"))
+    if shape is None:
+        return None
+
+    def solve(s: Scene) -> str | None:
+        figure = _only(s, shape=shape)
+        return figure.color if figure else None
+
+    return _about(
+        rng,
+        scene,
+        ("color_of", "color"),
+        f"What color is the {shape}?",
+        solve,
+        attribute="color",
+        universe=tuple(COLORS),
+        about_color=True,
+    )
+
+
+def _color_at(rng: np.random.Generator, scene: Scene) -> Question | None:
+    quadrant = _pick(rng, [figure.quadrant for figure in scene.figures])
+
+    def solve(s: Scene) -> str | None:
+        figure = _only(s, quadrant=str(quadrant))
+        return figure.color if figure else None
+
+    return _about(
+        rng,
+        scene,
+        ("color_at", "color"),
+        f"What color is the shape in the {quadrant}?",
+        solve,
+        attribute="color",
+        universe=tuple(COLORS),
+        about_color=True,
+    )
+
+
+def _shape_of(rng: np.random.Generator, scene: Scene) -> Question | None:
+    color = _pick(rng, _unique(scene, "color"))
+    if color is None:
+        return None
+
+    def solve(s: Scene) -> str | None:
+        figure = _only(s, color=color)
+        return figure.shape if figure else None
+
+    return _about(
+        rng, scene, ("shape_of", "shape"), f"Which shape is {color}?", solve, attribute="shape", universe=SHAPES, about_color=True
+    )
+
+
+def _shape_at(rng: np.random.Generator, scene: Scene) -> Question | None:
+    quadrant = _pick(rng, [figure.quadrant for figure in scene.figures])
+
+    def solve(s: Scene) -> str | None:
+        figure = _only(s, quadrant=str(quadrant))
+        return figure.shape if figure else None
+
+    return _about(
+        rng,
+        scene,
+        ("shape_at", "shape"),
+        f"Which shape is in the {quadrant}?",
+        solve,
+        attribute="shape",
+        universe=SHAPES,
+        about_color=False,
+    )
+
+
+def _count(rng: np.random.Generator, scene: Scene) -> Question | None:
+    what = int(rng.integers(3))
+    if what == 0:
+        text, facts = "How many shapes are there?", dict[str, str]()
+    elif what == 1:
+        shape = str(_pick(rng, [figure.shape for figure in scene.figures]))
+        text, facts = f"How many {plural(shape)} are there?", {"shape": shape}
+    else:
+        color = str(_pick(rng, [figure.color for figure in scene.figures]))
+        text, facts = f"How many {color} shapes are there?", {"color": color}
+
+    def solve(s: Scene) -> str | None:
+        return str(sum(all(getattr(f, k) == v for k, v in facts.items()) for f in s.figures))
+
+    options = _options(rng, str(solve(scene)), (), ("1", "2", "3", "4"))
+    return Question("count", "count", text, str(solve(scene)), options, solve, "color" in facts)
+
+
+def _where(rng: np.random.Generator, scene: Scene) -> Question | None:
+    shape = _pick(rng, _unique(scene, "shape"))
+    if shape is None:
+        return None
+
+    def solve(s: Scene) -> str | None:
+        figure = _only(s, shape=shape)
+        return figure.quadrant if figure else None
+
+    return _about(
+        rng,
+        scene,
+        ("where", "position"),
+        f"Where is the {shape}?",
+        solve,
+        attribute="quadrant",
+        universe=QUADRANTS,
+        about_color=False,
+    )
+
+
+def neighbour(scene: Scene, figure: Figure, relation: str) -> Figure | None:
+    """Returns the figure that stands in ``relation`` to ``figure``, in its row or column."""
+    down, right = RELATIONS[relation]
+    row, column = _place(figure)
+    wanted = (row + down, column + right)
+    return next((other for other in scene.figures if _place(other) == wanted), None)
+
+
+def _place(figure: Figure) -> tuple[int, int]:
+    vertical, horizontal = figure.quadrant.split()
+    return int(vertical == "bottom"), int(horizontal == "right")
+
+
+def _relation(rng: np.random.Generator, scene: Scene) -> Question | None:
+    shape = _pick(rng, _unique(scene, "shape"))
+    anchor = _only(scene, shape=shape) if shape else None
+    if shape is None or anchor is None:
+        return None
+    relation = _pick(rng, [r for r in RELATIONS if neighbour(scene, anchor, r) is not None])
+    if relation is None:
+        return None
+
+    def solve(s: Scene) -> str | None:
+        figure = _only(s, shape=shape)
+        other = neighbour(s, figure, relation) if figure else None
+        return other.shape if other else None
+
+    return _about(
+        rng,
+        scene,
+        ("relation", "relation"),
+        f"Which shape is {relation} the {shape}?",
+        solve,
+        attribute="shape",
+        universe=SHAPES,
+        about_color=False,
+    )
+
+
+def _orientation(rng: np.random.Generator, scene: Scene) -> Question | None:
+    arrows = [figure for figure in scene.figures if figure.shape == "arrow"]
+    colors = [arrow.color for arrow in arrows]
+    color = _pick(rng, sorted(c for c in set(colors) if colors.count(c) == 1))
+    if color is None:
+        return None
+    named = len(arrows) > 1
+    facts = {"shape": "arrow", "color": color} if named else {"shape": "arrow"}
+    text = f"Which way does the {color} arrow point?" if named else "Which way does the arrow point?"
+
+    def solve(s: Scene) -> str | None:
+        figure = _only(s, **facts)
+        return figure.direction if figure else None
+
+    if not solve(scene):
+        return None
+    name = ("orientation", "orientation")
+    return _about(rng, scene, name, text, solve, attribute="direction", universe=DIRECTIONS, about_color=named)
+
+
+def _size(rng: np.random.Generator, scene: Scene) -> Question | None:
+    if len(scene.figures) < 2 or not any(figure.large for figure in scene.figures):
+        return None
+    attribute = "shape" if rng.random() < 0.5 else "color"
+
+    def solve(s: Scene) -> str | None:
+        value = str(getattr(next(f for f in s.figures if f.large), attribute))
+        return value if value in _unique(s, attribute) else None
+
+    text = "Which shape is the largest?" if attribute == "shape" else "What color is the largest shape?"
+    return _about(
+        rng,
+        scene,
+        ("size", "size"),
+        text,
+        solve,
+        attribute=attribute,
+        universe=SHAPES if attribute == "shape" else tuple(COLORS),
+        about_color=attribute == "color",
+    )
+
+
+def _existence(rng: np.random.Generator, scene: Scene) -> Question | None:
+    """Asks for a colour and a shape that are both in the scene: half of the time on one figure, else on two."""
+    pairs = {(figure.color, figure.shape) for figure in scene.figures}
+    crossed = sorted({(a.color, b.shape) for a in scene.figures for b in scene.figures} - pairs)
+    if not crossed:
+        return None
+    candidates = sorted(pairs) if rng.random() < 0.5 else crossed
+    color, shape = candidates[int(rng.integers(len(candidates)))]
+
+    def solve(s: Scene) -> str | None:
+        return "yes" if any((f.color, f.shape) == (color, shape) for f in s.figures) else "no"
+
+    text = f"Is there {article(color)} {color} {shape}?"
+    return Question("existence", "yes_no", text, str(solve(scene)), (), solve, about_color=True)
+
+
+def plural(noun: str) -> str:
+    """Returns the plural of a shape's name."""
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
+def article(word: str) -> str:
+    """Returns the indefinite article before ``word``."""
+    return "an" if word[0] in "aeiou" else "a"
+
+
+KINDS: dict[str, Callable[[np.random.Generator, Scene], Question | None]] = {
+    "color_of": _color_of,
+    "color_at": _color_at,
+    "shape_of": _shape_of,
+    "shape_at": _shape_at,
+    "count": _count,
+    "where": _where,
+    "relation": _relation,
+    "orientation": _orientation,
+    "size": _size,
+    "existence": _existence,
+}
+"""Kind of question to the function that asks it; a new kind is one function and one row."""
+
+
+# The dataset.
+
 
 VERSION = 1
 """Changes whenever a pixel or a question changes."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import file_digest
 
-from .lettering import StrokeFace
 from .scenes import held_out
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Typefaces that are there wherever the package runs, and those of a folder of the user's.
+# Typefaces: fonts, and letters that are written with a pen and need no font.
 
 
 SUFFIXES = (".ttf", ".otf")
@@ -85,6 +84,103 @@ class FontFace:
         for start, letter in zip(starts, text, strict=True):
             pen.text((start - left, -top), letter, fill=255, font=font, anchor="ls", stroke_width=stroke)
         return np.asarray(image, np.uint8)
+
+
+EM = 20.0
+"""Units of the font size. Capitals are 14 units high, small letters 10, with ascenders 15; descenders reach down to -5."""
+_LETTERS = Path(__file__).with_name("assets") / "letters.yaml"
+_TOP, _BOTTOM = 16.5, -7.0
+_STEPS = 24
+_SUBPIXEL = 4
+_SERIFS = {"both": (1, 1), "left": (1, 0), "right": (0, 1)}
+"""Side of a serif to how far it goes to the left and to the right, in its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrokeFace:
+    """A typeface written with a pen; lengths in units of which the font size has 20."""
+
+    name: str
+    pen: float = 1.6
+    """Width of upright lines."""
+    contrast: float = 1.0
+    """How many times thicker upright lines are than level ones."""
+    serif: float = 0.0
+    """Length of a serif to each side; 0 for none."""
+    gap: float = 3.6
+    """From the outermost line of a letter to that of the next, middle to middle."""
+    cell: float = 0.0
+    """Width of every letter, the gap included; 0 where letters differ in width."""
+    slant: float = 0.0
+    width: float = 1.0
+
+    def line(self, text: str, size: int) -> NDArray[np.uint8]:
+        """Returns the ink of upright letters at ``size`` pixels: uint8, shape (H, W), 0 to 255.
+
+        The height depends on the size alone.
+        """
+        import cv2
+        import numpy as np
+
+        strokes, advance = self._strokes(text)
+        scale, room = size / EM, self.pen
+        # a round pen on letters that are pulled high is a flat nib once they have their height back
+        high = scale * self.contrast
+        height, width = round((_TOP - _BOTTOM) * scale), round((advance + 2 * room) * scale)
+        canvas = np.zeros((round(height * self.contrast), width), np.uint8)
+        placed = [(stroke * (1, -1) + (room, _TOP)) * (scale, high) for stroke in strokes]
+        points = [np.round(stroke * 2**_SUBPIXEL).astype(np.int32) for stroke in placed]
+        cv2.polylines(canvas, points, False, 255, max(1, round(self.pen * scale)), cv2.LINE_AA, _SUBPIXEL)
+        return np.asarray(cv2.resize(canvas, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+
+    def _strokes(self, text: str) -> tuple[list[NDArray[np.float64]], float]:
+        """Returns the lines of all letters, each of shape (N, 2), and how far they reach to the right."""
+        import numpy as np
+
+        strokes: list[NDArray[np.float64]] = []
+        at, end = 0.0, 0.0
+        for letter in text:
+            lines = _letter(letter, self.serif)
+            left, right = (float(side(np.concatenate(lines)[:, 0])) for side in (np.min, np.max))
+            wide = min(right - left, self.cell - self.gap) if self.cell else right - left
+            shrink = wide / (right - left) if wide else 1.0
+            start = at + (self.cell - self.gap - wide) / 2 if self.cell else at
+            strokes += [(line - (left, 0)) * (shrink, 1) + (start, 0) for line in lines]
+            end = max(end, start + wide)
+            at += self.cell or wide + self.gap
+        return strokes, end
+
+
+@cache
+def _letter(letter: str, serif: float) -> list[NDArray[np.float64]]:
+    """Returns the lines of a letter, with its serifs where they have a length."""
+    import numpy as np
+
+    form = _letters()[letter]
+    lines = [np.concatenate([_piece(piece) for piece in line]) for line in form["lines"]]
+    if serif:
+        for side, (left, right) in _SERIFS.items():
+            lines += [np.array([[x - left * serif, y], [x + right * serif, y]]) for x, y in form.get("serifs", {}).get(side, ())]
+    return lines
+
+
+@cache
+def _letters() -> Mapping[str, Any]:
+    import yaml
+
+    content: Mapping[str, Any] = yaml.load(_LETTERS.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    return content
+
+
+def _piece(numbers: Sequence[float]) -> NDArray[np.float64]:
+    """Returns the points of a point or of an arc, shape (N, 2)."""
+    import numpy as np
+
+    if len(numbers) == 2:
+        return np.array([numbers], float)
+    x, y, wide, high, start, end = numbers
+    turn = np.radians(np.linspace(start, end, _STEPS + 1))
+    return np.column_stack([x + wide * np.cos(turn), y + high * np.sin(turn)])
 
 
 BUILT_IN: tuple[Typeface, ...] = (
@@ -150,6 +246,9 @@ def _font(path: Path | None, size: int) -> Any:
     return font.font_variant(layout_engine=basic)
 
 
+# Words in print: one word on a white square.
+
+
 CASINGS = ("upper", "lower", "title")
 POSITIONS = {"top": 0.1, "centre": 0.5, "bottom": 0.9}
 """Name to where the middle of the line is, as a share of the side; moved inwards where letters would be cut off."""
@@ -208,7 +307,7 @@ class Print:
         return replace(self, word=word)
 
 
-def printed(word: str, style: Style, side: int) -> Print:
+def print_of(word: str, style: Style, side: int) -> Print:
     """Returns a word in letters that leave room for one more, so that every neighbour fits in the same size.
 
     The size does not depend on position and rotation.
@@ -222,7 +321,7 @@ def draw_print(what: Print) -> NDArray[np.uint8]:
     """Draws a word: uint8 RGB, shape (side, side, 3).
 
     Raises:
-        DatasetError: it does not fit, which cannot be for what ``printed`` returns and its neighbours.
+        DatasetError: it does not fit, which cannot be for what ``print_of`` returns and its neighbours.
     """
     import cv2
     import numpy as np

@@ -1,29 +1,152 @@
-"""`words`: multiple-choice and yes/no questions about pictures of words."""
+"""`words`: pictures of one or two words with exact boxes, and questions about them."""
 
 from __future__ import annotations
 
-import codecs
 import difflib
-import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
-from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import Sample
 
-from .lettering import INKS, WORDS, Page, draw_page, pages
-from .questions import LETTERS
-from .scenes import CANVAS
-from .shapes import EVALUATION_SEED
+from .scenes import CANVAS, COLORS, held_out
+from .shapes import EVALUATION_SEED, LETTERS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+# Pictures: one or two words, each in a place of its own, with exact boxes.
+
+
+VOCABULARY = {
+    "animals": ("cat", "dog", "bird", "fish", "horse", "cow", "lion", "bear"),
+    "food": ("bread", "apple", "milk", "rice", "cake", "egg", "soup", "corn"),
+    "things": ("chair", "table", "book", "door", "lamp", "clock", "cup", "bed"),
+    "nature": ("tree", "sun", "moon", "river", "rain", "hill", "sea", "wind"),
+}
+WORDS = tuple(word for words in VOCABULARY.values() for word in words)
+INKS = tuple(color for color in COLORS if color != "yellow")
+"""Colours that are readable on a light ground."""
+PLACES = ("top", "bottom")
+CASES = ("lower", "upper", "title")
+
+
+@dataclass(frozen=True, slots=True)
+class Lettering:
+    """One word of a picture; ``box`` is (x1, y1, x2, y2) in canvas pixels, exact, right and bottom exclusive."""
+
+    word: str
+    color: str
+    place: str
+    case: str
+    size: int
+    origin: tuple[int, int]
+    box: tuple[int, int, int, int]
+    rgb: tuple[int, int, int]
+
+    @property
+    def text(self) -> str:
+        """The word as it is written."""
+        return str(getattr(self.word, self.case)())
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Words on a tinted, framed ground."""
+
+    letterings: tuple[Lettering, ...]
+    background: tuple[int, int, int]
+
+    @property
+    def signature(self) -> str:
+        """What is written where, without jitter."""
+        return repr(sorted((w.place, w.word, w.color, w.case) for w in self.letterings))
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the content belongs to the evaluation split."""
+        return held_out(self.signature)
+
+
+def random_page(rng: np.random.Generator) -> Page:
+    """Returns a page of either split: two words in three cases of four, else one."""
+    count = 2 if rng.random() < 0.75 else 1
+    words = [WORDS[i] for i in rng.permutation(len(WORDS))[:count]]
+    places = [PLACES[i] for i in rng.permutation(2)[:count]]
+    colors = [INKS[i] for i in rng.permutation(len(INKS))[:count]]
+    letterings = tuple(_lettering(rng, *facts) for facts in zip(words, places, colors, strict=True))
+    base, tint = int(rng.integers(214, 248)), rng.integers(-7, 8, 3)
+    return Page(letterings, (base + int(tint[0]), base + int(tint[1]), base + int(tint[2])))
+
+
+def pages(rng: np.random.Generator, *, evaluation: bool) -> Iterator[Page]:
+    """Yields pages of one split for ever."""
+    while True:
+        page = random_page(rng)
+        if page.held_out == evaluation:
+            yield page
+
+
+def _lettering(rng: np.random.Generator, word: str, place: str, color: str) -> Lettering:
+    case = CASES[int(rng.integers(3))]
+    text = str(getattr(word, case)())
+    size = int(rng.integers(34, 47))
+    left, top, right, bottom = _extent(text, size)
+    while right - left > CANVAS - 16:
+        size -= 2
+        left, top, right, bottom = _extent(text, size)
+    spare = CANVAS - 12 - (right - left)
+    x = 6 + int(rng.integers(spare // 4, spare - spare // 4 + 1))
+    middle = (CANVAS // 4 if place == "top" else 3 * CANVAS // 4) + int(rng.integers(-6, 7))
+    y = middle - (bottom - top) // 2
+    red, green, blue = (int(min(255, max(0, c + d))) for c, d in zip(COLORS[color], rng.integers(-12, 13, 3), strict=True))
+    return Lettering(
+        word, color, place, case, size, (x - left, y - top), (x, y, x + right - left, y + bottom - top), (red, green, blue)
+    )
+
+
+def centred_word(rng: np.random.Generator, word: str, *, size: int) -> Lettering:
+    """Returns a word in the middle of the page in black, in a random case, as large as ``size`` or as fits."""
+    case = CASES[int(rng.integers(3))]
+    text = str(getattr(word, case)())
+    left, top, right, bottom = _extent(text, size)
+    while right - left > CANVAS - 16:
+        size -= 2
+        left, top, right, bottom = _extent(text, size)
+    x, y = (CANVAS - (right - left)) // 2, (CANVAS - (bottom - top)) // 2
+    box = (x, y, x + right - left, y + bottom - top)
+    return Lettering(word, "black", "middle", case, size, (x - left, y - top), box, COLORS["black"])
+
+
+@cache
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
+
+
+@cache
+def _extent(text: str, size: int) -> tuple[int, int, int, int]:
+    left, top, right, bottom = _font(size).getbbox(text)
+    return int(left), int(top), int(right), int(bottom)
+
+
+def draw_page(page: Page) -> NDArray[np.uint8]:
+    """Draws a page: uint8 RGB, shape (160, 160, 3). The font is the one that comes with Pillow."""
+    import numpy as np
+    from PIL import Image, ImageDraw
+
+    image = Image.new("RGB", (CANVAS, CANVAS), page.background)
+    pen = ImageDraw.Draw(image)
+    for lettering in page.letterings:
+        pen.text(lettering.origin, lettering.text, fill=lettering.rgb, font=_font(lettering.size))
+    frame = tuple(int(c * 0.45) for c in page.background)
+    pen.rectangle((0, 0, CANVAS - 1, CANVAS - 1), outline=frame, width=3)
+    return np.asarray(image, np.uint8).copy()
 
 
 # Questions about pictures of words; distractors are the other word of the picture, then look-alikes.
@@ -83,6 +206,9 @@ def _spelled(rng: np.random.Generator, page: Page) -> WordQuestion:
 
 WORD_KINDS: dict[str, Callable[[np.random.Generator, Page], WordQuestion]] = {"read": _read, "ink": _ink, "spelled": _spelled}
 """Kind of question to the function that asks it."""
+
+
+# The dataset.
 
 
 VERSION = 1
@@ -153,125 +279,3 @@ def _sample(number: int, page: Page, question: WordQuestion) -> Sample:
         group=f"page-{number:04d}",
         changed_by=frozenset(changed),
     )
-
-
-# Words and what is easily read for them: a vocabulary in categories, and strings that differ by one letter.
-
-
-SHIPPED = Path(__file__).with_name("vocabulary.yaml")
-LENGTHS = (2, 10)
-"""Letters of the shortest and of the longest word."""
-ENOUGH = 3
-"""Real neighbours that a task asks for at most."""
-_LONGER = 0.09
-"""How often made-up neighbours are longer than the word: as often as one of them is shorter, so that length tells nothing."""
-_EDGE = " "
-
-
-@cache
-def vocabulary() -> Mapping[str, tuple[str, ...]]:
-    """Returns the categories and their words, lower case, 2 to 10 letters; no word is in two categories."""
-    return {category: tuple(words.split()) for category, words in _shipped()["categories"].items()}
-
-
-@cache
-def known() -> frozenset[str]:
-    """Returns every word of the vocabulary."""
-    return frozenset(word for words in vocabulary().values() for word in words)
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """What a word becomes when one place of it changes: all these strings, and the word, are one edit from each other."""
-
-    inserted: bool
-    """Whether the others have one letter more; otherwise they have another letter there, or, one of them, none."""
-    real: tuple[str, ...]
-    """Words of the vocabulary."""
-    pronounceable: tuple[str, ...]
-    """No words, but each three letters in a row, and each two at either end, also occur in words of the vocabulary."""
-    other: tuple[str, ...]
-    """What is left."""
-
-    def shuffled(self, rng: np.random.Generator) -> list[str]:
-        """Returns all strings: real words first, then the pronounceable, each part in random order."""
-        return [part[i] for part in (self.real, self.pronounceable, self.other) for i in rng.permutation(len(part))]
-
-
-@cache
-def families(word: str) -> tuple[Family, ...]:
-    """Returns what each place of a word, and each gap between letters, can become; strings that might offend are left out."""
-    return tuple(_family(word, members) for members in _members(word))
-
-
-@cache
-def has_real_family(word: str) -> bool:
-    """Returns whether ``ENOUGH`` real words differ from a word, and from each other, by one edit."""
-    return any(len(members & known()) >= ENOUGH for members in _members(word))
-
-
-def lookalikes(word: str, rng: np.random.Generator) -> tuple[str, ...]:
-    """Returns all neighbours of a word at one edit: a substitution, an insertion or a deletion.
-
-    Those of one family come first, because neighbours that are two edits from each other, but one from the word, would give away
-    which one it is. It is a random one of those with the most real words, up to ``ENOUGH``, then with the most pronounceable
-    strings; in it, real words come first.
-    """
-    found, longer = families(word), rng.random() < _LONGER
-    mixed = [found[i] for i in rng.permutation(len(found))]
-    order = sorted(mixed, key=lambda family: _preference(family, longer=longer and not has_real_family(word)))
-    return tuple(dict.fromkeys(other for family in order for other in family.shuffled(rng)))
-
-
-def _preference(family: Family, *, longer: bool) -> tuple[bool, int, int]:
-    """Returns what is least for the family that serves best; one of real words serves at any length."""
-    real, usable = len(family.real), len(family.real) + len(family.pronounceable)
-    return real < ENOUGH and family.inserted != longer, -min(real, ENOUGH), -min(usable, ENOUGH)
-
-
-def _members(word: str) -> list[frozenset[str]]:
-    """Returns all strings that change one and the same place, for each place; for gaps, those that fill it."""
-    places = [(word[:at], word[at + 1 :]) for at in range(len(word))]
-    gaps = [(word[:at], word[at:]) for at in range(len(word) + 1)]
-    return [_fillings(head, tail) - {word} for head, tail in places + gaps]
-
-
-def _fillings(head: str, tail: str) -> frozenset[str]:
-    shortest, longest = LENGTHS
-    return frozenset(text for letter in ("", *ascii_lowercase) if shortest <= len(text := head + letter + tail) <= longest)
-
-
-def _family(word: str, members: frozenset[str]) -> Family:
-    real = members & known()
-    made_up = {member for member in members - real if not _avoided().search(member)}
-    well_formed = {member for member in made_up if _well_formed(member)}
-    inserted = all(len(member) > len(word) for member in members)
-    return Family(inserted, tuple(sorted(real)), tuple(sorted(well_formed)), tuple(sorted(made_up - well_formed)))
-
-
-def _well_formed(text: str) -> bool:
-    return _triples(text) <= _usual_triples()
-
-
-def _triples(text: str) -> set[str]:
-    framed = _EDGE + text + _EDGE
-    return {framed[at : at + 3] for at in range(len(framed) - 2)}
-
-
-@cache
-def _usual_triples(at_least: int = 2) -> frozenset[str]:
-    counts = Counter(triple for word in known() for triple in _triples(word))
-    return frozenset(triple for triple, count in counts.items() if count >= at_least)
-
-
-@cache
-def _avoided() -> re.Pattern[str]:
-    return re.compile("|".join(codecs.decode(_shipped()["avoided_rot13"], "rot13").split()))
-
-
-@cache
-def _shipped() -> Mapping[str, Any]:
-    import yaml
-
-    content: Mapping[str, Any] = yaml.load(SHIPPED.read_text(encoding="utf-8"), yaml.CSafeLoader)
-    return content

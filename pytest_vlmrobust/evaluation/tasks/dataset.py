@@ -1,4 +1,4 @@
-"""TaskDataset: the samples that a task makes of a collection, as a data set like any other."""
+"""TaskDataset: the samples that a task makes of a collection, as a dataset like any other."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.fingerprint import SUBSET_SEED, fingerprint
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets.benchmarks import GROUP
-from pytest_vlmrobust.datasets.collection import (
-    Collection,
-    Entity,
-    how_to_add_boxes,
-    most_neighbours,
-    notes,
-    notes_on_neighbours,
-)
+from pytest_vlmrobust.datasets.protocol import Collection, Entity, how_to_add_boxes, most_neighbours, notes, notes_on_neighbours
 
 from .identity import NEAR, matching, matching_published, near_count, pointing
 from .localisation import (
@@ -80,7 +73,7 @@ class TaskDataset:
 
     @property
     def keeps_together(self) -> tuple[str, ...]:
-        """The group: an identity is pointed to in every cell or not at all, and a smaller data set has the same for all tasks."""
+        """The group: an identity is pointed to in every cell or not at all, and a smaller dataset has the same for all tasks."""
         return (GROUP,)
 
     @property
@@ -173,7 +166,7 @@ def _identities(count: int) -> str:
 def task_dataset(
     task: str, collection: Collection, other: Collection, *, seed: int = SUBSET_SEED, id_prefix: str = ""
 ) -> TaskDataset:
-    """Returns the data set that a task makes of a collection; nothing is read before its samples are asked for.
+    """Returns the dataset that a task makes of a collection; nothing is read before its samples are asked for.
 
     Args:
         task: one of ``TASKS``.

@@ -7,9 +7,9 @@ from functools import partial
 from string import ascii_uppercase
 
 from pytest_vlmrobust.core.sample import IMAGE_MARK, ImageSource, Sample
-from pytest_vlmrobust.datasets.collection import Entity
+from pytest_vlmrobust.datasets.protocol import Entity
 
-from .material import Material, arranged, other_place
+from .material import Material, arrange, other_place
 from .pictures import Collage, cell_size
 
 # Image matching: which of four candidates shows the same face, or the same word, as the support picture?
@@ -50,7 +50,7 @@ def _samples(material: Material, *, target_only: bool) -> Iterator[Sample]:
         target = rank % len(LETTERS)
         near, strange = material.near(entity, NEAR), material.strange(entity)
         fixed = {target: entity.image, other_place(target, rank // len(LETTERS), len(LETTERS)): strange}
-        candidates = arranged(material.rng(entity, "matching"), fixed, near)
+        candidates = arrange(material.rng(entity, "matching"), fixed, near)
         material.check_distinct(entity, candidates)
         yield _sample(material, entity, candidates, target, target_only=target_only)
 
@@ -115,7 +115,7 @@ def pointing(material: Material, *, side: int) -> Iterator[Sample]:
         material.check_distinct(entity, [entity.image, strange, *near])
         for cell in range(side * side):
             fixed = {cell: entity.image, other_place(cell, rank, side * side): strange}
-            parts = arranged(material.rng(entity, "pointing", str(cell)), fixed, near)
+            parts = arrange(material.rng(entity, "pointing", str(cell)), fixed, near)
             collage = Collage(parts, side, cell_size(entity.size, side))
             yield _pointing_sample(material, entity, collage, cell, _options(rank, side))
 

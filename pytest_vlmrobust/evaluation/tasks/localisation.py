@@ -31,11 +31,11 @@ from functools import partial
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.boxes import Box, Localisation
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
-from pytest_vlmrobust.datasets.collection import Entity
+from pytest_vlmrobust.datasets.protocol import Entity
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 from .material import Material
-from .pictures import Move, Moved, drawn_move
+from .pictures import Move, Moved, draw_move
 
 CORNER = "corner"
 """The hint that is a point: the top left corner of what is asked for."""
@@ -56,7 +56,7 @@ def _samples(material: Material, *, split: _Split, is_moved: bool) -> Iterator[S
     for entity in material.entities:
         if _lacking(entity, material.collection.hinted, split=split):
             continue
-        move = drawn_move(entity.size, material.rng(entity, "moved")) if is_moved else None
+        move = draw_move(entity.size, material.rng(entity, "moved")) if is_moved else None
         yield _sample(material, entity, split, move, moving)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import derive_seed, rank_seed, rng_for
 from pytest_vlmrobust.core.sample import ImageSource
-from pytest_vlmrobust.datasets.collection import Collection, Entity
+from pytest_vlmrobust.datasets.protocol import Collection, Entity
 
 from .pictures import Fitted
 
@@ -32,7 +32,7 @@ class Material:
     """A collection, the collection of the other domain, and how tasks draw from both."""
 
     where: str
-    """How messages call the data set that is made."""
+    """How messages call the dataset that is made."""
     collection: Collection
     other: Collection
     seed: int
@@ -135,7 +135,7 @@ def other_place(target: int, turn: int, count: int) -> int:
     return (target + 1 + turn % (count - 1)) % count
 
 
-def arranged(rng: np.random.Generator, fixed: Mapping[int, ImageSource], near: Sequence[ImageSource]) -> tuple[ImageSource, ...]:
+def arrange(rng: np.random.Generator, fixed: Mapping[int, ImageSource], near: Sequence[ImageSource]) -> tuple[ImageSource, ...]:
     """Returns all candidates in order: some at their places, the others shuffled into the rest."""
     rest = iter(near[place] for place in rng.permutation(len(near)))
     return tuple(fixed[place] if place in fixed else next(rest) for place in range(len(fixed) + len(near)))

@@ -22,7 +22,7 @@ VERSION = 1
 _WHITE = 255
 
 
-def fitted(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+def fit(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Returns a picture scaled to fit (Lanczos, as the released code does) and, where its shape is another, centred on white.
 
     Args:
@@ -41,11 +41,11 @@ def fitted(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint
     inner = (max(1, round(width * scale)), max(1, round(height * scale)))
     whole = np.full((size[1], size[0], 3), _WHITE, np.uint8)
     left, top = (size[0] - inner[0]) // 2, (size[1] - inner[1]) // 2
-    whole[top : top + inner[1], left : left + inner[0]] = scaled(picture, inner)
+    whole[top : top + inner[1], left : left + inner[0]] = resize(picture, inner)
     return whole
 
 
-def scaled(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+def resize(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Returns a picture (RGB, uint8, shape (H, W, 3)) at exactly ``size``, width and height in pixels (Lanczos)."""
     import numpy as np
     from PIL import Image
@@ -67,7 +67,7 @@ class Fitted:
         Raises:
             ImageError: the picture cannot be read.
         """
-        return fitted(self.image.load(), self.size)
+        return fit(self.image.load(), self.size)
 
     def identity(self) -> str:
         """Returns what the pixels are a function of; Pillow, which scales them, is part of it.
@@ -98,15 +98,15 @@ def cell_size(size: tuple[int, int], side: int) -> tuple[int, int]:
     ((512, 512), (160, 160), (256, 128))
     """
     edge = max(size)
-    scaled = max(edge // side, min(edge, SMALLEST_EDGE))
-    return max(1, size[0] * scaled // edge), max(1, size[1] * scaled // edge)
+    cell = max(edge // side, min(edge, SMALLEST_EDGE))
+    return max(1, size[0] * cell // edge), max(1, size[1] * cell // edge)
 
 
 @dataclass(frozen=True, slots=True)
 class Collage:
     """``side`` x ``side`` pictures, row by row, without gaps, in cells of ``cell`` (width, height) pixels.
 
-    A picture of another size than its cell is fitted into it, see ``fitted``.
+    A picture of another size than its cell is fitted into it, see ``fit``.
     """
 
     parts: tuple[ImageSource, ...]
@@ -121,7 +121,7 @@ class Collage:
         """
         import numpy as np
 
-        cells = [fitted(part.load(), self.cell) for part in self.parts]
+        cells = [fit(part.load(), self.cell) for part in self.parts]
         rows = (cells[start : start + self.side] for start in range(0, len(cells), self.side))
         return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
 
@@ -165,7 +165,7 @@ class Move:
         return box[0] * x + left, box[1] * y + top, box[2] * x + left, box[3] * y + top
 
 
-def drawn_move(canvas: tuple[int, int], rng: np.random.Generator) -> Move:
+def draw_move(canvas: tuple[int, int], rng: np.random.Generator) -> Move:
     """Returns a move to a size in ``SCALES`` and a place with all of the picture on the canvas, every one equally likely."""
     scale = rng.uniform(*SCALES)
     width, height = (max(1, round(edge * scale)) for edge in canvas)
@@ -188,7 +188,7 @@ class Moved:
         """
         import numpy as np
 
-        small = scaled(self.image.load(), self.move.size)
+        small = resize(self.image.load(), self.move.size)
         (width, height), (left, top) = self.move.canvas, self.move.corner
         below, right = height - top - small.shape[0], width - left - small.shape[1]
         return np.pad(small, ((top, below), (left, right), (0, 0)), mode="edge")

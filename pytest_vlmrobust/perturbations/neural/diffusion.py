@@ -2,7 +2,7 @@
 
 Perceptual Observatory, section 9.3, after IllusionBench. What it publishes is followed: Stable Diffusion with a ControlNet that
 is given the source, prompts composed of scene, style and light (``prompts``: the values are ours), the negative prompt, and the
-two scales of each data set. What it does not publish is chosen here: steps, scheduler (that of the base checkpoint), the working
+two scales of each dataset. What it does not publish is chosen here: steps, scheduler (that of the base checkpoint), the working
 size, and the checkpoints, which are the user's. IllusionBench used Stable Diffusion 1.5 (Realistic Vision 5.1) with the QR-code
 ControlNet "monster" at 512 pixels, enlarged twice in latent space; that second pass is not built here.
 
@@ -136,7 +136,7 @@ class IllusionPipeline:
     Args:
         base: a directory in the layout of diffusers (with ``model_index.json``) of a Stable Diffusion 1.x.
         controlnet: a directory in the layout of diffusers (with ``config.json``) of a ControlNet for it, such as a QR-code one.
-        preset: ``words`` (ControlNet scale 1.2, guidance 10.5) or ``faces`` (3.0 and 7.5): the published scales of each data set.
+        preset: ``words`` (ControlNet scale 1.2, guidance 10.5) or ``faces`` (3.0 and 7.5): the published scales of each dataset.
         steps: how many denoising steps; the number used for the paper is not published.
         long_edge: long edge in pixels at which the network works, 8 or more; 512 is what Stable Diffusion 1.x was trained at.
         device: a torch device, such as ``cuda:0``.

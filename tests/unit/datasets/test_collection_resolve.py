@@ -79,7 +79,7 @@ def test_questions_are_not_asked_of_a_collection(people: People) -> None:
     with pytest.raises(DatasetError, match=expected):
         resolve(folder)
     with pytest.raises(
-        DatasetError, match=rf"faces\.csv is no data set: .*To mean a collection of identities, give its folder: {where}$"
+        DatasetError, match=rf"faces\.csv is no dataset: .*To mean a collection of identities, give its folder: {where}$"
     ):
         resolve(folder / "faces.csv")
 

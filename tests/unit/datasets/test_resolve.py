@@ -1,4 +1,4 @@
-"""From a name to a data set, and what is said when there is none."""
+"""From a name to a dataset, and what is said when there is none."""
 
 import base64
 import importlib.util
@@ -23,7 +23,7 @@ REPOSITORY = Path(pytest_vlmrobust.__file__).parents[1]
 
 
 class Two:
-    """A data set of a user's own."""
+    """A dataset of a user's own."""
 
     name = "two"
     digest = "0" * 64
@@ -86,7 +86,7 @@ def test_a_folder_with_one_file(tmp_path: Path) -> None:
 def test_a_folder_with_two_files_and_with_none(tmp_path: Path) -> None:
     tsv(tmp_path / "bench" / "b.tsv")
     tsv(tmp_path / "bench" / "a.tsv")
-    with pytest.raises(DatasetError, match=r"bench holds 2 data sets \(a\.tsv, b\.tsv\): expected exactly one"):
+    with pytest.raises(DatasetError, match=r"bench holds 2 datasets \(a\.tsv, b\.tsv\): expected exactly one"):
         resolve(tmp_path / "bench")
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "a.csv").write_text("")
@@ -103,7 +103,7 @@ def test_a_misspelt_collection_is_answered_with_the_nearest_and_with_all() -> No
     with pytest.raises(DatasetError) as caught:
         resolve("face_160")
     text = str(caught.value)
-    assert text.startswith("data set 'face_160' was not found. Did you mean 'faces_160'? Registered: shapes, ")
+    assert text.startswith("dataset 'face_160' was not found. Did you mean 'faces_160'? Registered: shapes, ")
     assert "; collections of identities: faces, faces_160, words, words_160. Looked for " in text
     assert "or a folder with one of them or with faces.csv or faces.json for identities" in text
 
@@ -115,7 +115,7 @@ def test_a_registered_collection_asks_no_questions() -> None:
 
 def test_a_path_to_something_else(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("")
-    with pytest.raises(DatasetError, match=r"a\.csv is no data set: expected a \.tsv, a \.jsonl, or a folder"):
+    with pytest.raises(DatasetError, match=r"a\.csv is no dataset: expected a \.tsv, a \.jsonl, or a folder"):
         resolve(tmp_path / "a.csv")
 
 
@@ -140,7 +140,7 @@ def test_an_absent_one_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         resolve("mmbench_dev_en", data_dir=tmp_path / "data")
     text = str(caught.value).replace(str(tmp_path), "DIR")
-    assert text.startswith("data set 'mmbench_dev_en' was not found. Did you mean 'MMBench_DEV_EN'? Registered: ")
+    assert text.startswith("dataset 'mmbench_dev_en' was not found. Did you mean 'MMBench_DEV_EN'? Registered: ")
     assert "Looked for DIR/cwd/mmbench_dev_en, DIR/data/mmbench_dev_en.tsv, DIR/data/mmbench_dev_en_local.tsv" in text
     assert "No data folder" not in text
 
@@ -159,7 +159,7 @@ def test_an_absent_benchmark_says_which_files_it_has() -> None:
         "POPE is a benchmark; nothing is downloaded for it. Its files as VLMEvalKit names them: POPE.tsv, POPE_*.tsv; "
         "on the Hugging Face hub: hf:lmms-lab/POPE"
     )
-    with pytest.raises(DatasetError, match=r"data set 'AI2D_TETS' was not found\. Did you mean 'AI2D_TEST'\?"):
+    with pytest.raises(DatasetError, match=r"dataset 'AI2D_TETS' was not found\. Did you mean 'AI2D_TEST'\?"):
         resolve("AI2D_TETS")
 
 
@@ -167,7 +167,7 @@ def test_an_absent_benchmark_says_which_files_it_has() -> None:
 def test_every_benchmark_that_is_absent_is_an_error_with_the_places(tmp_path: Path, name: str) -> None:
     with pytest.raises(DatasetError) as caught:
         resolve(name, data_dir=tmp_path)
-    assert f"data set {name!r} was not found." in str(caught.value)
+    assert f"dataset {name!r} was not found." in str(caught.value)
     assert f"{tmp_path / name}.tsv" in str(caught.value)
     assert f"{name}.tsv" in str(caught.value).partition("Its files as VLMEvalKit names them: ")[2]
 
@@ -180,7 +180,7 @@ def test_the_hub_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_name() -> None:
-    with pytest.raises(UsageError, match="the name of a data set is empty"):
+    with pytest.raises(UsageError, match="the name of a dataset is empty"):
         resolve(" ")
 
 

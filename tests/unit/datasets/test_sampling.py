@@ -135,7 +135,7 @@ def test_a_smaller_number_of_groups_is_part_of_a_larger_one_and_more_than_there_
 
 
 class Few:
-    """A data set of sets."""
+    """A dataset of sets."""
 
     name, digest, native_long_edge = "few", "0", None
 

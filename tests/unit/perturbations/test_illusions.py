@@ -136,7 +136,7 @@ def test_a_picture_that_is_not_in_the_folder(folder: Path) -> None:
         perturbations.get("illusion:origami")(drawn(9), seed=1)
     assert str(caught.value) == (
         f"illusion:origami: this picture of 32 x 24 pixels is none of the 2 in {folder / 'original'}. Pixels are compared as "
-        "decoded: store what the data set gives, without loss, and name 'illusion:origami' first in a composed setting"
+        "decoded: store what the dataset gives, without loss, and name 'illusion:origami' first in a composed setting"
     )
 
 

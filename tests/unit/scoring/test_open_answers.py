@@ -18,10 +18,10 @@ from pytest_vlmrobust.scoring.open_answers import (
     caption_words,
     common_subsequence,
     edit_distance,
+    normalise_vqa,
     rouge_l,
     similarity,
     soft_accuracy,
-    vqa_normalised,
     word_recall,
 )
 
@@ -56,7 +56,7 @@ OFFICIAL = [
 
 @pytest.mark.parametrize(("text", "expected"), OFFICIAL)
 def test_normalisation_is_the_official_one(text: str, expected: str) -> None:
-    assert vqa_normalised(text) == expected
+    assert normalise_vqa(text) == expected
 
 
 @pytest.mark.parametrize(("agree", "expected"), [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)])
@@ -90,9 +90,9 @@ answers = st.sampled_from(["red", "Red.", "the red", "blue", "two", "2", "", "do
 
 @given(answer=answers, references=st.lists(answers, min_size=4, max_size=12))
 def test_is_the_mean_over_leave_one_out(answer: str, references: list[str]) -> None:
-    spelled = [vqa_normalised(reference) for reference in references]
+    spelled = [normalise_vqa(reference) for reference in references]
     others = [spelled[:number] + spelled[number + 1 :] for number in range(len(spelled))]
-    slow = sum(min(1.0, rest.count(vqa_normalised(answer)) / 3) for rest in others) / len(others)
+    slow = sum(min(1.0, rest.count(normalise_vqa(answer)) / 3) for rest in others) / len(others)
     assert soft_accuracy(answer, references) == pytest.approx(slow, abs=1e-12)
     assert soft_accuracy(answer, references[::-1]) == soft_accuracy(answer, references)
 

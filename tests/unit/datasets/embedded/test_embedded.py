@@ -1,4 +1,4 @@
-"""The embedded data sets: answers are right, distractors come from the picture, and nothing asked was trained on."""
+"""The embedded datasets: answers are right, distractors come from the picture, and nothing asked was trained on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vlmrobust.core.fingerprint import rng_for
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets.embedded import lettering, questions, scenes
+from pytest_vlmrobust.datasets.embedded import scenes, shapes, words
 from pytest_vlmrobust.datasets.embedded.shapes import SceneImage, Shapes
 from pytest_vlmrobust.datasets.embedded.words import PageImage, Words
 
@@ -53,8 +53,8 @@ def test_the_training_split_holds_no_content_of_the_evaluation_split() -> None:
     trained = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=False), 3000)}
     asked = {scene.signature for scene in islice(scenes.scenes(np.random.default_rng(1), evaluation=True), 1000)}
     assert not trained & asked
-    read = {page.signature for page in islice(lettering.pages(np.random.default_rng(1), evaluation=False), 1000)}
-    assert not read & {page.signature for page in islice(lettering.pages(np.random.default_rng(1), evaluation=True), 500)}
+    read = {page.signature for page in islice(words.pages(np.random.default_rng(1), evaluation=False), 1000)}
+    assert not read & {page.signature for page in islice(words.pages(np.random.default_rng(1), evaluation=True), 500)}
 
 
 def test_the_same_samples_in_every_process(samples: tuple[Sample, ...]) -> None:
@@ -70,7 +70,7 @@ def test_in_full_scenes_all_distractors_are_in_the_picture() -> None:
     rng = rng_for(7, "distractors")
     seen = 0
     for scene in islice(scenes.scenes(rng, evaluation=True), 400):
-        question = questions.ask(rng, scene, "color_of")
+        question = shapes.ask(rng, scene, "color_of")
         if question is None or len({figure.color for figure in scene.figures}) < 4:
             continue
         seen += 1
@@ -78,10 +78,10 @@ def test_in_full_scenes_all_distractors_are_in_the_picture() -> None:
     assert seen > 50
 
 
-@pytest.mark.parametrize("kind", sorted(questions.KINDS))
+@pytest.mark.parametrize("kind", sorted(shapes.KINDS))
 def test_answers_are_facts_of_the_scene(kind: str) -> None:
     rng = rng_for(3, kind)
-    asked = [q for s in islice(scenes.scenes(rng, evaluation=True), 300) if (q := questions.ask(rng, s, kind)) is not None]
+    asked = [q for s in islice(scenes.scenes(rng, evaluation=True), 300) if (q := shapes.ask(rng, s, kind)) is not None]
     assert len(asked) > 40
     assert all(question.answer in (question.options or ("yes", "no")) for question in asked)
     assert len({question.answer for question in asked}) > 1
@@ -89,7 +89,7 @@ def test_answers_are_facts_of_the_scene(kind: str) -> None:
 
 def test_yes_and_no_are_about_as_frequent() -> None:
     rng = rng_for(5, "existence")
-    found = [questions.ask(rng, scene, "existence") for scene in islice(scenes.scenes(rng, evaluation=True), 600)]
+    found = [shapes.ask(rng, scene, "existence") for scene in islice(scenes.scenes(rng, evaluation=True), 600)]
     share = np.mean([question.answer == "yes" for question in found if question])
     assert 0.42 < share < 0.58
 
@@ -111,10 +111,10 @@ def test_a_drawn_mirror_is_the_mirrored_drawing() -> None:
 
 
 def test_boxes_of_words_are_exact() -> None:
-    for page in islice(lettering.pages(np.random.default_rng(4), evaluation=True), 40):
-        picture = lettering.draw_page(page).astype(int)
+    for page in islice(words.pages(np.random.default_rng(4), evaluation=True), 40):
+        picture = words.draw_page(page).astype(int)
         for written in page.letterings:
-            alone = lettering.draw_page(lettering.Page((), page.background)).astype(int)
+            alone = words.draw_page(words.Page((), page.background)).astype(int)
             x1, y1, x2, y2 = written.box
             inked = np.abs(picture - alone).sum(2) > 30
             rows, columns = np.nonzero(inked[max(0, y1 - 2) : y2 + 2, max(0, x1 - 2) : x2 + 2])
@@ -124,7 +124,7 @@ def test_boxes_of_words_are_exact() -> None:
 
 
 def test_words_stay_inside_the_frame() -> None:
-    for page in islice(lettering.pages(np.random.default_rng(9), evaluation=False), 300):
+    for page in islice(words.pages(np.random.default_rng(9), evaluation=False), 300):
         for written in page.letterings:
             x1, y1, x2, y2 = written.box
             assert 3 <= x1 < x2 <= scenes.CANVAS - 3

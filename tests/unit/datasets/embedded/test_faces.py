@@ -18,21 +18,22 @@ from pytest_vlmrobust import datasets
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import pixels_digest, rng_for
-from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection, PortraitImage
-from pytest_vlmrobust.datasets.embedded.portrait_drawing import _placings, draw_portrait, feature_shapes, portrait_boxes
-from pytest_vlmrobust.datasets.embedded.portrait_shapes import Canvas
-from pytest_vlmrobust.datasets.embedded.portraits import (
+from pytest_vlmrobust.datasets.embedded.faces import (
     BOLD,
     CHOICES,
     FAMILY,
     GROUPS,
     TONES,
     VARIED,
+    FaceCollection,
     Portrait,
+    PortraitImage,
     families,
     random_portrait,
     relatives,
 )
+from pytest_vlmrobust.datasets.embedded.painting import Canvas
+from pytest_vlmrobust.datasets.embedded.portrait_drawing import _placings, draw_portrait, feature_shapes, portrait_boxes
 
 FEATURES = ("left_eye", "right_eye", "nose", "mouth")
 COUNT = 24
@@ -174,7 +175,7 @@ def test_no_person_is_shown_under_two_names() -> None:
 def test_pictures_are_the_same_in_every_process(faces: FaceCollection) -> None:
     code = (
         "from pytest_vlmrobust.core.fingerprint import pixels_digest as d\n"
-        "from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection\n"
+        "from pytest_vlmrobust.datasets.embedded.faces import FaceCollection\n"
         f"c = FaceCollection('faces_160', side=160, count={COUNT})\n"
         "e = c.entities()[3]\n"
         "print(c.digest, e.image.identity(), d(e.image.load()), *[d(n.load()) for n in c.neighbours(e, 5)])\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import product
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -20,12 +22,13 @@ from pytest_vlmrobust.datasets.embedded.typography import (
     ROTATIONS,
     FontFace,
     Print,
+    StrokeFace,
     Style,
     Typeface,
     _lacking,
     box_of,
     draw_print,
-    printed,
+    print_of,
     styles,
     typefaces_in,
 )
@@ -46,19 +49,19 @@ def extent_of(ink: NDArray[np.bool_]) -> tuple[int, int, int, int]:
 @pytest.mark.parametrize("side", [96, 160, 337])
 def test_boxes_are_the_extent_of_the_ink_in_every_style(side: int) -> None:
     for number, style in enumerate(STYLES):
-        what = printed(WORDS[number % len(WORDS)], style, side)
+        what = print_of(WORDS[number % len(WORDS)], style, side)
         assert box_of(what) == extent_of(ink_of(what)), what
 
 
 def test_boxes_are_the_extent_of_the_ink_at_full_size() -> None:
     for number, style in enumerate(STYLES[::7]):
-        what = printed(WORDS[number % len(WORDS)], style, 1024)
+        what = print_of(WORDS[number % len(WORDS)], style, 1024)
         assert box_of(what) == extent_of(ink_of(what)), what
 
 
 def test_ink_at_the_edge_of_a_box_can_be_seen() -> None:
     for style in STYLES[::5]:
-        picture = draw_print(printed("quilts", style, 160))
+        picture = draw_print(print_of("quilts", style, 160))
         assert picture.shape == (160, 160, 3)
         assert picture.dtype == np.uint8
         assert picture[picture < 255].max() <= 255 - 24
@@ -70,7 +73,7 @@ def test_nothing_is_cut_off_even_of_the_widest_neighbours(word: str) -> None:
     for number, style in enumerate(STYLES[::2]):
         side = 1024 if number % 27 == 0 else 96
         for wide in ("w" + word, word + "m", word[:3] + "w" + word[3:]):
-            x1, y1, x2, y2 = box_of(printed(word, style, side).respelled(wide))
+            x1, y1, x2, y2 = box_of(print_of(word, style, side).respelled(wide))
             edge = int(MARGIN * side)
             assert min(x1, y1) >= edge - 1, (wide, style)
             assert max(x2, y2) <= side - edge + 1, (wide, style)
@@ -78,20 +81,20 @@ def test_nothing_is_cut_off_even_of_the_widest_neighbours(word: str) -> None:
 
 def test_what_does_not_fit_is_an_error_and_never_cut_off() -> None:
     with pytest.raises(DatasetError, match=r"a line of \d+ pixels does not fit a picture of 640 in Style\(.*Print it smaller"):
-        draw_print(printed("cat", STYLES[0], 160).respelled("wwwwwwwwww"))
+        draw_print(print_of("cat", STYLES[0], 160).respelled("wwwwwwwwww"))
 
 
 def test_short_words_have_the_paper_s_size_and_size_tells_neither_position_nor_rotation() -> None:
-    assert printed("cat", STYLES[0], 1024).size == 250
+    assert print_of("cat", STYLES[0], 1024).size == 250
     for face, casing in product(BUILT_IN, CASINGS):
-        sizes = {printed("volleyball", Style(face, casing, *rest), 160).size for rest in product(POSITIONS, ROTATIONS)}
+        sizes = {print_of("volleyball", Style(face, casing, *rest), 160).size for rest in product(POSITIONS, ROTATIONS)}
         assert len(sizes) == 1
         assert sizes.pop() >= 16
 
 
 def test_words_stand_where_their_position_says() -> None:
     for face in BUILT_IN:
-        tops = [box_of(printed("noon", Style(face, "lower", position, 0), 200)) for position in POSITIONS]
+        tops = [box_of(print_of("noon", Style(face, "lower", position, 0), 200)) for position in POSITIONS]
         middles = [(y1 + y2) / 2 for _, y1, _, y2 in tops]
         assert middles[0] < 50
         assert 80 < middles[1] < 120
@@ -102,7 +105,7 @@ def test_words_stand_where_their_position_says() -> None:
 @pytest.mark.parametrize(("rotation", "sign"), [(-45, 1), (0, 0), (45, -1)])
 def test_words_turn_as_their_rotation_says(rotation: int, sign: int) -> None:
     for face in BUILT_IN:
-        rows, columns = np.nonzero(ink_of(printed("minimum", Style(face, "lower", "centre", rotation), 160)))
+        rows, columns = np.nonzero(ink_of(print_of("minimum", Style(face, "lower", "centre", rotation), 160)))
         slope = np.corrcoef(rows, columns)[0, 1]
         assert abs(slope) < 0.3 if sign == 0 else sign * slope > 0.8
 
@@ -113,7 +116,7 @@ def test_casings_are_those_of_the_text() -> None:
 
 
 def test_typefaces_differ() -> None:
-    drawn = {face.name: draw_print(printed("gauge", Style(face, "lower", "centre", 0), 160)).tobytes() for face in BUILT_IN}
+    drawn = {face.name: draw_print(print_of("gauge", Style(face, "lower", "centre", 0), 160)).tobytes() for face in BUILT_IN}
     assert len(set(drawn.values())) == len(BUILT_IN) == len({face.name for face in BUILT_IN})
 
 
@@ -164,3 +167,15 @@ def test_folders_without_usable_fonts_are_errors(tmp_path: Path) -> None:
 def test_letters_that_a_font_lacks_are_found() -> None:
     font: Any = ImageFont.load_default(20)
     assert _lacking(font, "abc\u0431\u0432\u0433") == ["\u0431", "\u0432", "\u0433"]
+
+
+def test_no_letter_of_the_pen_changes() -> None:
+    """Lines in thousandths of a unit; they do not depend on the version of OpenCV."""
+    drawn = hashlib.sha256()
+    for face in BUILT_IN:
+        if isinstance(face, StrokeFace):
+            for letter in ascii_letters:
+                lines, advance = face._strokes(letter)
+                drawn.update(repr((face.name, letter, round(advance, 3))).encode())
+                drawn.update(repr(sorted((np.round(line, 3) + 0.0).tolist() for line in lines)).encode())
+    assert drawn.hexdigest() == "f76fba3d97f3fdaeb300d7220ae49c4175d109380b8f041ddea0cabc98300131"

@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.sample import ImageSource, Sample
-from pytest_vlmrobust.datasets.collection import Entity
+from pytest_vlmrobust.datasets.protocol import Entity
 from pytest_vlmrobust.evaluation.tasks.pictures import Collage
 
 FACE_BOXES = {

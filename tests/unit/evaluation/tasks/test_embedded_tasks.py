@@ -10,9 +10,9 @@ import pytest
 from pytest_vlmrobust.core.boxes import overlap
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.prediction import PROMPT_MODES
-from pytest_vlmrobust.datasets.collection import Collection
-from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection
+from pytest_vlmrobust.datasets.embedded.faces import FaceCollection
 from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
+from pytest_vlmrobust.datasets.protocol import Collection
 from pytest_vlmrobust.evaluation.run.prompts import prompt
 from pytest_vlmrobust.evaluation.run.views import ViewMaker
 from pytest_vlmrobust.evaluation.tasks import TASKS, task_dataset

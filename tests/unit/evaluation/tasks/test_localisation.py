@@ -8,7 +8,7 @@ import pytest
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.datasets.collection import Entity
+from pytest_vlmrobust.datasets.protocol import Entity
 from pytest_vlmrobust.evaluation.run.views import ViewMaker
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.evaluation.tasks.pictures import Moved

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytest_vlmrobust.datasets import Collection
-from pytest_vlmrobust.datasets.embedded.face_collection import FaceCollection
+from pytest_vlmrobust.datasets.embedded.faces import FaceCollection
 from pytest_vlmrobust.datasets.embedded.word_collection import WordCollection
 from pytest_vlmrobust.evaluation.tasks import task_dataset
-from pytest_vlmrobust.evaluation.tasks.pictures import SCALES, Collage, Move, Moved, cell_size, drawn_move
+from pytest_vlmrobust.evaluation.tasks.pictures import SCALES, Collage, Move, Moved, cell_size, draw_move
 
 from .fakes import FakeImage
 
@@ -123,7 +123,7 @@ def test_boxes_move_as_the_pixels_do() -> None:
 
 @given(st.tuples(st.integers(1, 300), st.integers(1, 300)), st.integers(0, 2**32))
 def test_the_whole_picture_stays_on_the_canvas(size: tuple[int, int], seed: int) -> None:
-    move = drawn_move(size, np.random.default_rng(seed))
+    move = draw_move(size, np.random.default_rng(seed))
     left, top, right, bottom = move.box((0, 0, *size))
     assert 0 <= left < right <= size[0]
     assert 0 <= top < bottom <= size[1]
@@ -134,7 +134,7 @@ def test_the_whole_picture_stays_on_the_canvas(size: tuple[int, int], seed: int)
 
 def test_all_places_and_sizes_are_drawn() -> None:
     rng = np.random.default_rng(0)
-    moves = [drawn_move((160, 160), rng) for _ in range(400)]
+    moves = [draw_move((160, 160), rng) for _ in range(400)]
     assert {move.size[0] for move in moves} == set(range(96, 129))
     rooms = np.array([[place / (160 - move.size[0]) for place in move.corner] for move in moves])
     assert rooms.min() == 0.0

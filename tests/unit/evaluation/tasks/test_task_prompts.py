@@ -16,7 +16,7 @@ from pytest_vlmrobust.backends.messages import malformed, message
 from pytest_vlmrobust.core.boxes import CONVENTIONS, Localisation, box_space
 from pytest_vlmrobust.core.prediction import PROMPT_MODES, Request
 from pytest_vlmrobust.core.sample import IMAGE_MARK, Sample
-from pytest_vlmrobust.datasets.collection import Entity
+from pytest_vlmrobust.datasets.protocol import Entity
 from pytest_vlmrobust.evaluation.run.prompts import prompt, scorable_choices
 from pytest_vlmrobust.evaluation.tasks import TASKS, task_dataset
 

@@ -1,19 +1,30 @@
-"""Portraits: who a drawn face is, which split it belongs to, and who is easily taken for whom.
-
-A portrait is a choice out of a few for each feature (which make up the identity) and some numbers (which make two noses of one
-shape differ). Nobody is portrayed.
-"""
+"""`faces`: drawn people, who is easily taken for whom, and the collection of them for the tasks of the Observatory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from pytest_vlmrobust.core.errors import DatasetError
+from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
+from pytest_vlmrobust.datasets.protocol import Entity
+
 from .scenes import held_out
+from .shapes import EVALUATION_SEED
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
+
+
+# Portraits: who a drawn face is, which split it belongs to, and who is easily taken for whom.
+#
+# A portrait is a choice out of a few for each feature (which make up the identity) and some numbers (which make two noses of one
+# shape differ). Nobody is portrayed.
+
 
 TONES = {
     "light": ("porcelain", "peach", "honey", "almond"),
@@ -249,3 +260,112 @@ def _choice(rng: np.random.Generator, name: str) -> str:
 def _uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float:
     low, high = bounds
     return round(low + (high - low) * float(rng.random()), 4)
+
+
+# The collection: drawn people with exact boxes of eyes, nose and mouth.
+
+
+VERSION = 1
+"""Changes whenever a pixel or an identity changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortraitImage:
+    """The picture of one portrait, drawn when loaded."""
+
+    portrait: Portrait
+    side: int
+
+    def load(self) -> NDArray[np.uint8]:
+        """Draws the portrait: RGB, uint8, shape (side, side, 3)."""
+        from .portrait_drawing import draw_portrait
+
+        return draw_portrait(self.portrait, self.side)
+
+    def identity(self) -> str:
+        """Returns what the pixels are a function of; the renderer is part of it, as edges may differ between its versions."""
+        from cv2 import __version__
+
+        return fingerprint(["portrait", VERSION, __version__, self.side, repr(self.portrait)])
+
+
+@dataclass(frozen=True)
+class FaceCollection:
+    """Drawn faces of the evaluation split, as many of one group as of the other (one more ``light`` one of an odd ``count``).
+
+    The group is that of the skin tone, ``light`` or ``dark``: what perturbations of brightness, contrast and noise can treat
+    unequally. All else is drawn independently of it. Nobody is portrayed: a gap tells how a model treats drawings of light and
+    of dark skin, not how it treats people.
+
+    Neighbours are of the entity's own tone. With one neighbour of each group, as in the paper, the entity's group is always the
+    more frequent one among the candidates, and the odd one out can be struck off without a look at the support. Where all share
+    one group it tells nothing; the groups are balanced over the entities. In all else, too, entity and neighbours are
+    exchangeable, see ``families``; beyond the third, neighbours are less near, see ``relatives``.
+
+    Where and how large the head is varies from entity to entity, so that no box stands at one place for all, and none can be
+    known from other entities.
+    """
+
+    name: str = "faces"
+    side: int = 1024
+    count: int = 100
+    seed: int = EVALUATION_SEED
+
+    @property
+    def domain(self) -> str:
+        """``face``."""
+        return "face"
+
+    @property
+    def hinted(self) -> str:
+        """``nose``."""
+        return "nose"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what determines the pictures."""
+        return fingerprint(["faces", VERSION, self.side, self.count, self.seed])
+
+    @property
+    def native_long_edge(self) -> int:
+        """Side of every picture, pixels."""
+        return self.side
+
+    def entities(self) -> Sequence[Entity]:
+        """Returns every identity, groups in turn."""
+        return self._entities
+
+    def neighbours(self, entity: Entity, count: int) -> tuple[PortraitImage, ...]:
+        """Returns drawings of ``count`` other people who share all but a few features with the entity, nearest first.
+
+        Raises:
+            DatasetError: the entity is of another collection.
+        """
+        family = self._families.get(entity.id)
+        if family is None:
+            raise DatasetError(f"{self.name} has no face {entity.id!r}; it has {self.count}, from face-000 on")
+        more = relatives(rng_for(self.seed, "faces", "relatives", entity.id), family)
+        others = (*family[1 : count + 1], *islice(more, max(0, count + 1 - len(family))))
+        return tuple(PortraitImage(other, self.side) for other in others)
+
+    @cached_property
+    def _entities(self) -> tuple[Entity, ...]:
+        return tuple(_entity(name, family[0], self.side) for name, family in self._families.items())
+
+    @cached_property
+    def _families(self) -> dict[str, tuple[Portrait, ...]]:
+        source = families(rng_for(self.seed, "faces"), evaluation=True)
+        return {f"face-{number:03d}": family for number, family in enumerate(islice(source, self.count))}
+
+
+def _entity(name: str, portrait: Portrait, side: int) -> Entity:
+    from .portrait_drawing import portrait_boxes
+
+    return Entity(
+        id=name,
+        label=f"{portrait.face} face, {portrait.hair_colour} hair ({portrait.hair})",
+        image=PortraitImage(portrait, side),
+        size=(side, side),
+        boxes=portrait_boxes(portrait, side),
+        group=portrait.group,
+    )
