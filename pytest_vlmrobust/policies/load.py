@@ -11,10 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes
 from pytest_vlmrobust.core.errors import PolicyError
 
 from .budgets import Budgets, Coverage
-from .document import Entry, parse_document, read_bytes
 from .policy import Policy, PolicyFile
 from .replacement import Replacement
 from .rules import Rule, Scope, Treatment, Waiver
@@ -58,7 +58,7 @@ def load_policy(
         UnknownName: a metric that is not known, with the nearest one.
     """
     names = [_shown(path, root) for path in paths]
-    contents = [read_bytes(path, name) for path, name in zip(paths, names, strict=True)]
+    contents = [_bytes(path, name) for path, name in zip(paths, names, strict=True)]
     return parse_policy(names, contents, known_metrics=known_metrics, ambiguous=ambiguous)
 
 
@@ -109,8 +109,12 @@ def _shown(path: Path, root: Path | None) -> str:
     return (path.relative_to(root) if root is not None and path.is_relative_to(root) else path).as_posix()
 
 
+def _bytes(path: Path, name: str) -> bytes:
+    return read_bytes(path, what="thresholds file", error=PolicyError, file=name)
+
+
 def _read_top(content: bytes, name: str) -> dict[str, Entry]:
-    document = parse_document(content, name)
+    document = parse_document(content, name, error=PolicyError, expected="'version: 1' and a list 'rules:'")
     top = document.mapping(TOP_KEYS, required=("version",))
     version = top["version"]
     if version.scalar() != VERSION or isinstance(version.scalar(), bool):
@@ -128,9 +132,9 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
         return Treatment()
     given = top["defaults"].mapping(TREATMENT_KEYS)
     if given and not _listed(top, "rules"):
-        raise PolicyError(
-            f"{top['defaults'].where}: defaults are those of the rules of their own file, and it has none: they would change "
-            "nothing. Write them in the file whose rules are meant, or repeat here the rules to be treated otherwise"
+        top["defaults"].fail(
+            "are those of the rules of their own file, and it has none: they would change nothing. Write them in the file whose "
+            "rules are meant, or repeat here the rules to be treated otherwise"
         )
     return read_treatment(given, Treatment())
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pytest_vlmrobust.core.cell import LEVELS
-from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
+from pytest_vlmrobust.core.document import ID_PATTERN, Entry, shortened
+from pytest_vlmrobust.core.errors import UnknownName, did_you_mean
 
 from .budgets import Extent
-from .document import ID_PATTERN, Entry
 from .rules import (
     EVERYTHING,
     FRACTION,
@@ -77,10 +77,7 @@ class Schema:
         metric, facts = self._metric(given["metric"])
         own = read_treatment(given, treatment)
         if own.judge is Judge.INTERVAL and not facts.interval:
-            raise PolicyError(
-                f"{entry.where}: {entry.path} judges the interval of {metric}, which has none, so that nothing would ever pass. "
-                "Write judge: point"
-            )
+            entry.fail(f"judges the interval of {metric}, which has none, so that nothing would ever pass. Write judge: point")
         return Rule(
             id=given["id"].identifier(),
             metric=metric,
@@ -113,14 +110,14 @@ class Schema:
         name = entry.text()
         if name in self._ambiguous:
             full = " or ".join(repr(choice) for choice in self._ambiguous[name])
-            raise PolicyError(f"{entry.where}: {entry.path} is {name!r}, a name that several metrics go by. Write {full}")
+            entry.fail(f"is {name!r}, a name that several metrics go by. Write {full}")
         if name not in self._facts:
             measured = [one for one, facts in self._facts.items() if not facts.unmeasured]
-            raise UnknownName("metric", name, measured, where=entry.where)
+            raise UnknownName("metric", shortened(name), measured, where=entry.where)
         if needed := self._facts[name].unmeasured:
-            raise PolicyError(
-                f"{entry.where}: {entry.path} is {name!r}, which no run measures: it needs {needed}, and nothing asks a model "
-                "for that. A rule or waiver about it would never decide anything: remove it"
+            entry.fail(
+                f"is {name!r}, which no run measures: it needs {needed}, and nothing asks a model for that. A rule or waiver "
+                "about it would never decide anything: remove it"
             )
         return name, self._facts[name]
 
@@ -134,7 +131,7 @@ def read_treatment(given: Mapping[str, Entry], base: Treatment) -> Treatment:
 def read_share(entry: Entry) -> float:
     """Returns a budget: a share of samples in [0, 1]."""
     try:
-        share = parse_quantity(entry.number(), FRACTION)
+        share = parse_quantity(entry.quantity(), FRACTION)
     except ValueError as error:
         entry.refuse(str(error))
     if not 0 <= share <= 1:
@@ -159,7 +156,7 @@ def read_coverage(given: Mapping[str, Entry]) -> dict[str, Any]:
 
 def _read_samples(entry: Entry) -> tuple[float, int]:
     """Returns the share and the number of the samples of each data set that have to be asked."""
-    value = entry.number()
+    value = entry.quantity()
     if value in list(Extent):
         return (1.0 if value == Extent.WHOLE else 0.0), 0
     if isinstance(value, str) and value.strip().endswith("%"):
@@ -171,7 +168,7 @@ def _read_samples(entry: Entry) -> tuple[float, int]:
 
 
 def _read_risk(entry: Entry) -> float:
-    risk = entry.number()
+    risk = entry.quantity()
     if isinstance(risk, str) or not 0.0 < risk < 0.5:
         entry.refuse("a probability above 0 and below 0.5, such as 0.05")
     return float(risk)
@@ -190,7 +187,7 @@ _TREATMENT: dict[str, Callable[[Entry], Any]] = {
 
 def _read_quantity(entry: Entry, facts: MetricFacts) -> float:
     try:
-        return parse_quantity(entry.number(), facts.unit, facts.bounds)
+        return parse_quantity(entry.quantity(), facts.unit, facts.bounds)
     except ValueError as error:
         entry.refuse(str(error))
 
@@ -199,15 +196,15 @@ def _read_bound(rule: Entry, given: Mapping[str, Entry], metric: str, facts: Met
     written = [key for key in BOUND_KEYS if key in given]
     if len(written) != 1:
         found = " and ".join(written) or "no bound"
-        raise PolicyError(f"{rule.where}: {rule.path} has {found}. Expected one of max, min or within: [low, high]")
+        rule.fail(f"has {found}. Expected one of max, min or within: [low, high]")
     kind, entry = written[0], given[written[0]]
     if kind == "within":
         return _read_range(entry, facts)
     advised = _BACKWARDS.get((kind, facts.better))
     if advised:
-        raise PolicyError(
-            f"{entry.where}: {entry.path} bounds {metric} on the wrong side: {facts.better} is better, "
-            f"and a good model would fail. Write {advised}:, or within: [low, high] if both sides matter"
+        entry.fail(
+            f"bounds {metric} on the wrong side: {facts.better} is better, and a good model would fail. Write {advised}:, "
+            "or within: [low, high] if both sides matter"
         )
     value = _read_quantity(entry, facts)
     return Bound(high=value) if kind == "max" else Bound(low=value)
@@ -229,9 +226,8 @@ def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
         entry.refuse(f"at least one of {', '.join(SCOPE_KEYS)}")
     for key in _CELL_KEYS:
         if key in given and facts.scope == "sweep" and not (facts.split and key == "setting"):
-            raise PolicyError(
-                f"{given[key].where}: {given[key].path} never matches: {metric} is measured over a whole sweep, "
-                f"which has no {key}. Expected model, dataset or category"
+            given[key].fail(
+                f"never matches: {metric} is measured over a whole sweep, which has no {key}. Expected model, dataset or category"
             )
     for level in given["level"].texts() if "level" in given else ():
         _check_level(given["level"], level)

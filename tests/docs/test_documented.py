@@ -111,7 +111,7 @@ def test_kinds_of_change(tag: str) -> None:
     assert f"`{tag}`" in page("data.md")
 
 
-@pytest.mark.parametrize("key", [*models_file._FIELDS, *(field.name for field in fields(Generation))])
+@pytest.mark.parametrize("key", [*models_file.FIELDS, *(field.name for field in fields(Generation))])
 def test_keys_of_the_models_file(key: str) -> None:
     assert f"`{key}`" in page("models.md")
 
