@@ -10,12 +10,13 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
@@ -225,7 +226,7 @@ class Evidence:
         spaces = [sample.localisation and sample.localisation.space for sample in samples]
         if not any(spaces):
             return
-        content = json.dumps([None if space is None else asdict(space) for space in spaces])
+        content = json.dumps(to_plain(spaces))
         with self._lock, explained(self.path, "write"), transaction(self._connection):
             self._connection.execute(
                 "insert or ignore into spaces (model, dataset, content) values (?, ?, ?)", (model, dataset, content)

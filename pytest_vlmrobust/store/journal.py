@@ -91,7 +91,7 @@ def last_records(directory: Path) -> list[Record]:
 def _read_line(path: Path, number: int, line: bytes) -> Record:
     try:
         return Record.from_json(line.decode())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(
             f"{path}:{number}: not a record of this release: {error}. "
             f"Read it with the release that wrote it, or delete the line if it was edited by hand"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
+from pytest_vlmrobust.core.boxes import BoxSpace
 from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.errors import ImageError, StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
@@ -20,10 +21,6 @@ from .predictions import decoded, encoded
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-
-_TEXTS = ("id", "question", "task", "category", "group", "hint", "scorer", "instruction", "seeded_by")
-"""What of a sample is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,8 @@ class _AbsentImage:
 def sample_to_json(sample: Sample) -> str:
     """Returns a sample as JSON: of its pictures how many there are, and no coordinates in which a model speaks of boxes."""
     about = sample.localisation and replace(sample.localisation, space=None)
-    bare = asdict(replace(sample, images=(), sizes={}, localisation=about))
-    return json.dumps({**bare, "images": len(sample.images), "changed_by": sorted(sample.changed_by)})
+    bare = to_plain(replace(sample, images=(), sizes={}, localisation=about))
+    return json.dumps({**bare, "images": len(sample.images)})
 
 
 def sample_from_json(content: str) -> Sample:
@@ -55,38 +52,20 @@ def sample_from_json(content: str) -> Sample:
         StoreError: it is no sample of this release.
     """
     try:
-        return _sample(json.loads(content))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        data = json.loads(content)
+        sample = from_plain({**data, "images": [], "sizes": {}}, Sample)
+        return replace(sample, images=tuple(_AbsentImage(sample.id) for _ in range(data["images"])))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         said = f"{type(error).__name__}: {error}"
         raise StoreError(f"not a sample of this release ({said}). Read it with the release that wrote it") from error
 
 
-def _sample(data: dict[str, Any]) -> Sample:
-    data["images"] = tuple(_AbsentImage(data["id"]) for _ in range(data["images"]))
-    data["changed_by"] = frozenset(data["changed_by"])
-    data["target"] = data["target"] if isinstance(data["target"], str) else tuple(data["target"])
-    data["perturbed"] = None if data["perturbed"] is None else tuple(data["perturbed"])
-    data["localisation"] = None if data["localisation"] is None else _localisation(data["localisation"])
-    for name in _TEXTS:
-        if not isinstance(data.get(name, ""), str):
-            raise TypeError(f"{name} is {data[name]!r:.100}, expected text")
-    for name in ("options", "keys"):
-        if not all(isinstance(value, str) for value in dict(data.get(name, {})).values()):
-            raise TypeError(f"{name} is {data[name]!r:.100}, expected texts")
-    return Sample(**data)
-
-
-def _localisation(data: Mapping[str, Any]) -> Localisation:
-    boxes, given = ({name: tuple(box) for name, box in data[key].items()} for key in ("boxes", "given"))
-    return Localisation(tuple(data["size"]), boxes, given, given_in=data["given_in"])
-
-
-def in_spaces(samples: Sequence[Sample], spaces: Sequence[Mapping[str, Any] | None]) -> tuple[Sample, ...]:
+def in_spaces(samples: Sequence[Sample], spaces: Sequence[object]) -> tuple[Sample, ...]:
     """Returns the samples with boxes asked for in the coordinates of a model, one entry a sample, ``None`` for those without."""
     return tuple(
         sample
         if space is None or sample.localisation is None
-        else replace(sample, localisation=replace(sample.localisation, space=BoxSpace(**space)))
+        else replace(sample, localisation=replace(sample.localisation, space=from_plain(space, BoxSpace)))
         for sample, space in zip(samples, spaces, strict=True)
     )
 
