@@ -65,7 +65,7 @@ def _converter() -> Converter:
 
     converter = Converter()
     converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else None)
-    converter.register_unstructure_hook_func(lambda kind: get_origin(kind) is frozenset, sorted)
+    converter.register_unstructure_hook_func(_is_frozenset, sorted)
     for kind, holds, expected in _SCALARS:
         converter.register_structure_hook(kind, _checked(holds, expected))
     converter.register_structure_hook(float, _number)
@@ -88,7 +88,7 @@ _SCALARS: tuple[tuple[type, Callable[[object], bool], str], ...] = (
     (bool, lambda value: isinstance(value, bool), "true or false"),
     (int, lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0, "a whole number of 0 or more"),
 )
-_KINDS = {list: "a list", dict: "an object"}
+_CONTAINERS: dict[type, str] = {list: "a list", dict: "an object"}
 
 
 def _checked(holds: Callable[[object], bool], expected: str) -> Callable[[Any, Any], Any]:
@@ -129,6 +129,10 @@ def _refused(value: Any, _kind: Any) -> Any:
     raise TypeError(f"is {value!r:.100}, expected nothing: no file holds such a thing")
 
 
+def _is_frozenset(kind: Any) -> bool:
+    return get_origin(kind) is frozenset
+
+
 def _is_tuple(kind: Any) -> bool:
     return get_origin(kind) is tuple and get_args(kind)[-1] is ...
 
@@ -138,7 +142,7 @@ def _of(container: type, read: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
 
     def checked(value: Any, kind: Any) -> Any:
         if not isinstance(value, container):
-            raise TypeError(f"is {value!r:.100}, expected {_KINDS[container]}")
+            raise TypeError(f"is {value!r:.100}, expected {_CONTAINERS[container]}")
         return read(value, kind)
 
     return checked

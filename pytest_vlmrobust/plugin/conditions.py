@@ -132,15 +132,15 @@ def _refuse_slips(gate: Gate, scope: Scope, does: str) -> None:
     """
     from pytest_vlmrobust.backends.resolve import names as shipped_models
     from pytest_vlmrobust.datasets import names as shipped_datasets
-    from pytest_vlmrobust.policies import slips
+    from pytest_vlmrobust.policies import misspellings
 
     here = {"model": {*gate.models, *(one.model for one in gate.plan)}, "dataset": {one.dataset for one in gate.plan}}
     elsewhere = {"model": {*shipped_models()}, "dataset": {*shipped_datasets(), *gate.data.factories}}
-    for slip in slips(scope, here):
-        if slip.glob not in elsewhere[slip.field]:
+    for misspelt in misspellings(scope, here):
+        if misspelt.glob not in elsewhere[misspelt.field]:
             raise PolicyError(
-                f"{does}: this run has no {slip.field} {slip.glob!r}. Did you mean {slip.name!r}? If it is another one, leave "
-                "it out of the policy of this run"
+                f"{does}: this run has no {misspelt.field} {misspelt.glob!r}. Did you mean {misspelt.name!r}? "
+                "If it is another one, leave it out of the policy of this run"
             )
 
 

@@ -1,11 +1,10 @@
-"""Policy: the rules, waivers, budgets and required coverage of one run, and the judging of an estimate by them."""
+"""Policy: the rules, waivers, budgets and required coverage of one run, and what later thresholds files replaced in it."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
 from typing import Any
 
@@ -14,9 +13,8 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
 from pytest_vlmrobust.core.verdict import WARNING, Outcome, Verdict
 
-from .budgets import Budgets, Coverage
+from .budgets import BUILT_IN, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of
-from .replacement import Replacement
 from .rules import Bound, JudgedTest, Rule, Scope, Waiver
 
 WORST_FIRST = (
@@ -37,6 +35,56 @@ class PolicyFile:
 
     name: str
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """That what a later file says holds in place of what was said before it: a rule or a waiver of the same id, or a key."""
+
+    before: str
+    """The earlier one, as messages call it: ``rule drop of a.yaml:7``, ``budget max_error_rate (built-in default)``."""
+    source: str
+    """``file:line`` of the later one."""
+    changes: tuple[str, ...]
+    """What becomes of each part that decides about verdicts; empty where both mean the same."""
+    only_tightens: bool
+    """Whether nothing changes but a bound, and whatever keeps the later bound keeps the earlier one."""
+
+    @classmethod
+    def of_rule(cls, before: Rule, after: Rule) -> Replacement:
+        """Returns what a later rule changes."""
+        bound, others = tuple(_bound_changes(before, after)), tuple(_other_changes(before, after))
+        tightens = before.metric == after.metric and before.bound.holds(after.bound) and not others
+        return cls(f"rule {before.id} of {before.source}", after.source, bound + others, tightens)
+
+    @classmethod
+    def of_waiver(cls, before: Waiver, after: Waiver) -> Replacement:
+        """Returns what a later waiver changes."""
+        changes = tuple(_waiver_changes(before, after))
+        return cls(f"waiver {before.id} of {before.source}", after.source, changes, not changes)
+
+    @classmethod
+    def of_budgets(cls, before: Budgets, after: Budgets) -> list[Replacement]:
+        """Returns what the budgets of a later file change, ``after`` being what holds with it and ``before`` what held."""
+        found = []
+        for key in _keys_said_again(before.sources, after.sources):
+            old, new = getattr(before, key), getattr(after, key)
+            change = _becomes(_percent(old), _percent(new), tighter=new <= old, looser=new >= old)
+            found.append(cls(f"budget {key} {_origin(before.sources, key)}", after.sources[key], change, new <= old))
+        return found
+
+    @classmethod
+    def of_coverage(cls, before: Coverage, after: Coverage) -> list[Replacement]:
+        """Returns what the coverage of a later file changes, ``after`` being what holds with it and ``before`` what held."""
+        found = []
+        for key in _keys_said_again(before.sources, after.sources):
+            (old, new), tighter = (_coverage_in_words(one, key) for one in (before, after)), _asks_as_much(after, before, key)
+            change = _becomes(old, new, tighter=tighter, looser=_asks_as_much(before, after, key))
+            found.append(cls(f"coverage {key} {_origin(before.sources, key)}", after.sources[key], change, tighter))
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.before} is replaced by {self.source}: {'; '.join(self.changes) or 'nothing changes'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +222,84 @@ def _scope_content(scope: Scope) -> dict[str, list[str]]:
     return {name: sorted(globs) for name, globs in asdict(scope).items() if globs}
 
 
-# Content: a policy as a manifest holds it: its files, its rules and waivers, and what later ones replace.
+# The replacement of what an earlier file says, in words.
+
+
+def _bound_changes(before: Rule, after: Rule) -> Iterator[str]:
+    if before.metric != after.metric:
+        yield f"{before.metric} {before.bound.condition} becomes {after.metric} {after.bound.condition} (another metric)"
+    elif before.bound != after.bound:
+        how = "tighter" if before.bound.holds(after.bound) else "looser" if after.bound.holds(before.bound) else "another range"
+        yield f"{before.metric} {before.bound.condition} becomes {after.bound.condition} ({how})"
+
+
+def _other_changes(before: Rule, after: Rule) -> Iterator[str]:
+    yield from _change("where", _described(before.where), _described(after.where))
+    yield from _change("unless", _described(before.unless), _described(after.unless))
+    for part in fields(before.treatment):
+        yield from _change(part.name, getattr(before.treatment, part.name), getattr(after.treatment, part.name))
+
+
+def _waiver_changes(before: Waiver, after: Waiver) -> Iterator[str]:
+    yield from _change("metric", before.metric, after.metric)
+    yield from _change("where", _described(before.where), _described(after.where))
+    yield from _change("cap", f"{before.cap:g}", f"{after.cap:g}")
+    yield from _change("expires", before.expires.isoformat(), after.expires.isoformat())
+
+
+def _change(name: str, before: object, after: object) -> Iterator[str]:
+    if before != after:
+        yield f"{name}: {before} becomes {after}"
+
+
+def _described(scope: Scope | None) -> str:
+    """Returns a scope as a thresholds file spells it; ``nothing`` without one, ``everything`` where it narrows nothing down."""
+    if scope is None:
+        return "nothing"
+    parts = [f"{part.name}: [{', '.join(globs)}]" for part in fields(scope) if (globs := getattr(scope, part.name))]
+    return f"{{{', '.join(parts)}}}" if parts else "everything"
+
+
+def _keys_said_again(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Returns the keys that a later file says; both map a key to where it was said."""
+    return [key for key, source in after.items() if before.get(key) != source]
+
+
+def _origin(sources: Mapping[str, str], key: str) -> str:
+    return f"of {sources[key]}" if key in sources else f"({BUILT_IN})"
+
+
+def _becomes(before: str, after: str, *, tighter: bool, looser: bool) -> tuple[str, ...]:
+    if before == after:
+        return ()
+    how = "tighter" if tighter else "looser" if looser else "neither tighter nor looser"
+    return (f"{before} becomes {after} ({how})",)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"
+
+
+def _coverage_in_words(coverage: Coverage, key: str) -> str:
+    """Returns what a coverage asks for as a thresholds file spells it."""
+    if key == "suites":
+        return f"[{', '.join(coverage.suites)}]"
+    if key == "samples":
+        share = {1.0: str(Extent.WHOLE), 0.0: str(Extent.PARTIAL)}.get(coverage.share, _percent(coverage.share))
+        return str(coverage.samples) if coverage.samples else share
+    return str(getattr(coverage, key))
+
+
+def _asks_as_much(one: Coverage, other: Coverage, key: str) -> bool:
+    """Whether whatever has all that ``one`` asks for has what ``other`` does."""
+    if key == "suites":
+        return set(one.suites) >= set(other.suites)
+    if key == "samples":
+        return one.share >= 1.0 or (one.share >= other.share and one.samples >= other.samples)
+    return getattr(one, key) in {Extent.WHOLE, getattr(other, key)}
+
+
+# The policy as a manifest holds it: its files, its rules and waivers, and what later files replace.
 
 
 def policy_content(policy: Policy) -> dict[str, object]:
@@ -183,7 +308,7 @@ def policy_content(policy: Policy) -> dict[str, object]:
     return {
         **({"replaced": replaced} if replaced else {}),
         "sha256": policy.sha256,
-        "files": [dataclasses.asdict(file) for file in policy.files],
+        "files": [asdict(file) for file in policy.files],
         "rules": [_rule(rule) for rule in policy.rules],
         "waivers": [_waiver(waiver) for waiver in policy.waivers],
     }
@@ -202,4 +327,4 @@ def _waiver(waiver: Waiver) -> dict[str, object]:
 
 
 def _scope(scope: Scope) -> Mapping[str, Any]:
-    return {name: list(globs) for name, globs in dataclasses.asdict(scope).items() if globs}
+    return {name: list(globs) for name, globs in asdict(scope).items() if globs}

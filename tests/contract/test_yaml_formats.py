@@ -90,6 +90,7 @@ def test_the_files_that_are_changed_below_can_be_read(name: str) -> None:
 @given(place=st.integers(0, 100), text=st.sampled_from(VALUES))
 def test_a_hostile_value_in_any_place_is_one_error_or_a_value(name: str, place: int, text: str) -> None:
     node = yaml.compose(VALID[name], yaml.SafeLoader)
+    assert node is not None
     assert len(outcome_of(name, replaced(node, place, f" {text} ", VALID[name]).encode())) < 2000
 
 

@@ -274,7 +274,10 @@ def test_answers_that_no_run_writes_are_refused_by_name(tmp_path: Path, statemen
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("update samples set content = replace(content, '\"which?\"', '5')", "'s1': not a sample .*question of the sample is 5, expected text"),
+        (
+            "update samples set content = replace(content, '\"which?\"', '5')",
+            "'s1': not a sample .*question of the sample is 5, expected text",
+        ),
         ("update samples set id = 's9' where place = 0", "the sample 's9' calls itself 's1'"),
         ("insert into samples select dataset, 2, id, content from samples where place = 0", "has 's1' twice, expected each"),
         ("update samples set content = x'00' where place = 0", "'s1': not a sample of this release"),
