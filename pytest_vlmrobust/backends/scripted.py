@@ -1,4 +1,4 @@
-"""A backend that answers by rules: for tests, for documentation, and for rehearsing a gate without a model.
+"""A backend that answers by rules: for tests, documentation, and rehearsals of a gate without a model.
 
     default: A
     rules:                                  # the first rule that matches answers
@@ -10,9 +10,9 @@
       - {right: 0.8, luck: 0.1}
 
 ``dataset``, ``sample``, ``setting`` and ``group`` are globs, ``task`` is a kind of answer, ``text`` is a regular expression
-looked for in the prompt; those that a rule does not give match everything. A rule ``answer``s with text, with a ``letter`` of the
-request's choices, or with an ``error``: these need no dataset. The others declare a behaviour, and what it comes to follows from
-the samples that are asked about, with their targets, which a run tells a scripted model and no other:
+looked for in the prompt; a rule matches everything in the fields that it leaves out. A rule ``answer``s with text, with a
+``letter`` of the request's choices, or with an ``error``: these need no dataset. The others declare a behaviour: their answers
+follow from the samples and their targets, which a run passes to scripted models only:
 
 ``right`` is the share of samples that are answered right, or ``chance`` for what a guess gets. Which ones follows from a hash of
 the sample, so that what is right at 0.6 is also right at 0.8. Of the share ``luck`` of samples, each view is drawn anew, by a
@@ -117,7 +117,7 @@ class ScriptedBackend:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One rule: the first of its conditions that is not met rules it out."""
+    """One rule: it answers a request that meets all of its conditions."""
 
     where: str
     dataset: str = "*"
@@ -154,7 +154,7 @@ class _Rule:
             return failed_prediction(self.error)
         if self.letter is not None:
             return self._by_letter(self.letter, request)
-        return Prediction(text=self._said(request, sample, samples), method="generate")
+        return Prediction(text=self._text(request, sample, samples), method="generate")
 
     def _by_letter(self, letter: str, request: Request) -> Prediction:
         if letter not in request.choices:
@@ -162,7 +162,7 @@ class _Rule:
             return failed_prediction(f"{self.where} answers with letter {letter!r}, but the request offers {offered}")
         return Prediction(text=letter, method=LETTER_LOGITS, logprobs=dict(self.logprobs))
 
-    def _said(self, request: Request, sample: Sample | None, samples: Sequence[Sample]) -> str:
+    def _text(self, request: Request, sample: Sample | None, samples: Sequence[Sample]) -> str:
         if sample is None or not (self.option or self.always or self.right is not None):
             return self.answer or ""
         if self.option is not None:

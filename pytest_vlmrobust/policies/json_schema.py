@@ -101,7 +101,7 @@ def _values(metrics: Iterable[str]) -> dict[str, Any]:
                 {"type": "integer", "minimum": 1},
                 {"type": "string", "pattern": r"^\s*(\d+\.?\d*|\.\d+)\s*%\s*$"},
             ],
-            "description": "of each data set: whole, partial, 20% or 500",
+            "description": "of each dataset: whole, partial, 20% or 500",
         },
         "suites": {"type": "array", "items": _ID, "description": "test files without test_ and .py, such as corruptions"},
         **dict.fromkeys(("model", "dataset", "setting", "family", "category"), _globs()),

@@ -1,4 +1,4 @@
-"""Thresholds files to Policy: what a file may say, the files in order, and what a later one overrides."""
+"""Reading of thresholds files: their keys and values, and how a later file overrides an earlier one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def load_policy(
 
     A rule or waiver replaces the earlier one with the same id as a whole; ``budgets`` and ``coverage`` are about the run as a
     whole, and override key by key. The policy says what either changed. The ``defaults`` of a file are those of its own rules and
-    of no others. Every file is checked in full, what is overridden too.
+    of no others. Every file is checked in full, overridden parts included.
 
     Args:
         paths: One file or more.
@@ -223,7 +223,7 @@ class _Reader:
         self._ambiguous = ambiguous
 
     def rule(self, entry: Entry, treatment: Treatment) -> Rule:
-        """Returns a rule; what it does not say about its treatment is taken from ``treatment``."""
+        """Returns a rule; keys of its treatment that it does not set are taken from ``treatment``."""
         given = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
         metric, facts = self._metric(given["metric"])
         own = _read_treatment(given, treatment)
@@ -242,7 +242,7 @@ class _Reader:
         )
 
     def waiver(self, entry: Entry) -> Waiver:
-        """Returns a waiver; everything but its ticket has to be there."""
+        """Returns a waiver; every key but ``ticket`` is required."""
         given = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
         metric, facts = self._metric(given["metric"])
         return Waiver(
@@ -274,7 +274,7 @@ class _Reader:
 
 
 def _read_treatment(given: Mapping[str, Entry], base: Treatment) -> Treatment:
-    """Returns ``base`` with what a rule, or the defaults of a file, say otherwise."""
+    """Returns ``base`` with the keys that a rule, or the defaults of a file, set."""
     return replace(base, **{key: read(given[key]) for key, read in _TREATMENT.items() if key in given})
 
 
@@ -304,7 +304,7 @@ def _read_coverage_keys(given: Mapping[str, Entry]) -> dict[str, Any]:
 
 
 def _read_samples(entry: Entry) -> tuple[float, int]:
-    """Returns the share and the number of the samples of each data set that have to be asked."""
+    """Returns the share and the number of samples that a run must ask of each dataset."""
     value = entry.quantity()
     if value in list(Extent):
         return (1.0 if value == Extent.WHOLE else 0.0), 0

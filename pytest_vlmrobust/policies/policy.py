@@ -39,16 +39,16 @@ class PolicyFile:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """That what a later file says holds in place of what was said before it: a rule or a waiver of the same id, or a key."""
+    """What a later file replaced: a rule or a waiver with the same id, or a key of budgets or coverage."""
 
     before: str
-    """The earlier one, as messages call it: ``rule drop of a.yaml:7``, ``budget max_error_rate (built-in default)``."""
+    """What was replaced, as messages call it: ``rule drop of a.yaml:7``, ``budget max_error_rate (built-in default)``."""
     source: str
-    """``file:line`` of the later one."""
+    """``file:line`` of the replacement."""
     changes: tuple[str, ...]
-    """What becomes of each part that decides about verdicts; empty where both mean the same."""
+    """The changes that can alter a verdict, a sentence each; empty where both mean the same."""
     only_tightens: bool
-    """Whether nothing changes but a bound, and whatever keeps the later bound keeps the earlier one."""
+    """Whether only a bound changes, and every value within the new bound is within the old one."""
 
     @classmethod
     def of_rule(cls, before: Rule, after: Rule) -> Replacement:
@@ -66,22 +66,25 @@ class Replacement:
     @classmethod
     def of_budgets(cls, before: Budgets, after: Budgets) -> list[Replacement]:
         """Returns what the budgets of a later file change, ``after`` being what holds with it and ``before`` what held."""
-        found = []
+        replacements = []
         for key in _keys_said_again(before.sources, after.sources):
             old, new = getattr(before, key), getattr(after, key)
             change = _becomes(_percent(old), _percent(new), tighter=new <= old, looser=new >= old)
-            found.append(cls(f"budget {key} {_origin(before.sources, key)}", after.sources[key], change, new <= old))
-        return found
+            replacements.append(cls(f"budget {key} {_origin(before.sources, key)}", after.sources[key], change, new <= old))
+        return replacements
 
     @classmethod
     def of_coverage(cls, before: Coverage, after: Coverage) -> list[Replacement]:
         """Returns what the coverage of a later file changes, ``after`` being what holds with it and ``before`` what held."""
-        found = []
+        replacements = []
         for key in _keys_said_again(before.sources, after.sources):
-            (old, new), tighter = (_coverage_in_words(one, key) for one in (before, after)), _asks_as_much(after, before, key)
+            (old, new), tighter = (
+                (_coverage_in_words(coverage, key) for coverage in (before, after)),
+                _asks_as_much(after, before, key),
+            )
             change = _becomes(old, new, tighter=tighter, looser=_asks_as_much(before, after, key))
-            found.append(cls(f"coverage {key} {_origin(before.sources, key)}", after.sources[key], change, tighter))
-        return found
+            replacements.append(cls(f"coverage {key} {_origin(before.sources, key)}", after.sources[key], change, tighter))
+        return replacements
 
     def __str__(self) -> str:
         return f"{self.before} is replaced by {self.source}: {'; '.join(self.changes) or 'nothing changes'}"
@@ -96,18 +99,18 @@ class Policy:
     budgets: Budgets = field(default_factory=Budgets)
     files: tuple[PolicyFile, ...] = ()
     shared_by: Mapping[str, int] = field(default_factory=dict)
-    """Rule id to how many tests of the run it bounds; one where nothing is said."""
+    """Rule id to the number of tests of the run that it bounds; 1 for a rule that is not listed."""
     coverage: Coverage = field(default_factory=Coverage)
     contents: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
     """The bytes of each of ``files``."""
     replaced: tuple[Replacement, ...] = field(default=(), compare=False)
-    """What later files put in the place of earlier ones: rules and waivers as they were read, then budgets and coverage."""
+    """What later files replaced: rules and waivers in the order of reading, then budgets and coverage."""
 
     def planned(self, tests: Iterable[JudgedTest]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
 
-        Only tests of this policy's model belong here: each model has a decision of its own to err about. A test that is planned
-        twice, by two suites, is one: it measures and concludes the same.
+        Pass only tests of this policy's model: each model has its own decision, and so its own risk of error. A test that two
+        suites plan counts once: both measure the same.
         """
         known = set(tests)
         shared = {rule.id: sum(rule.bounds(test) for test in known) for rule in self.rules}
@@ -132,7 +135,7 @@ class Policy:
     def judge(self, test: JudgedTest, estimate: Estimate, *, today: date) -> tuple[Verdict, ...]:
         """Returns one verdict for each rule that applies, the worst first; never empty.
 
-        Every rule that applies has a say and the worst verdict holds, so no rule can loosen another. When none applies, the
+        Every rule that applies is judged and the worst verdict holds, so no rule can loosen another. When none applies, the
         single verdict is MEASURED with an empty ``rule``. Rules of tier ``warn`` give MEASURED whatever they find.
         """
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
@@ -142,12 +145,12 @@ class Policy:
             if rule.applies(test)
         ]
         if not verdicts:
-            said = f"; {estimate.reason}" if estimate.reason else ""
-            return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here{said}", test.metric),)
+            because = f"; {estimate.reason}" if estimate.reason else ""
+            return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here{because}", test.metric),)
         return tuple(sorted(verdicts, key=_rank))
 
     def outcome(self, rule: Rule, test: JudgedTest, estimate: Estimate, *, today: date) -> Outcome:
-        """Returns what one rule that applies to a test concludes, as :meth:`judge` does, and no sentence about it."""
+        """Returns what :meth:`judge` concludes for one rule that applies to the test, without the sentence."""
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
         return outcome_of(rule, estimate, waivers, today, self._sharing(rule, test))
 
@@ -158,7 +161,7 @@ class Policy:
     def measure(self, test: JudgedTest, estimate: Estimate, *, today: date) -> Measure:
         """Returns the estimate with its worst verdict as one line of a record; warnings of other rules join its reason."""
         worst, *others = self.judge(test, estimate, today=today)
-        said = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(WARNING))]
+        reasons = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(WARNING))]
         return Measure(
             metric=test.metric,
             value=estimate.value,
@@ -167,7 +170,7 @@ class Policy:
             n=estimate.n,
             threshold=worst.threshold,
             outcome=worst.outcome,
-            reason="; ".join(said),
+            reason="; ".join(reasons),
             rule=worst.rule,
             source=worst.source,
             waiver=worst.waiver,
@@ -222,7 +225,7 @@ def _scope_content(scope: Scope) -> dict[str, list[str]]:
     return {name: sorted(globs) for name, globs in asdict(scope).items() if globs}
 
 
-# The replacement of what an earlier file says, in words.
+# Replacements in words: what a later file changes.
 
 
 def _bound_changes(before: Rule, after: Rule) -> Iterator[str]:
@@ -253,7 +256,7 @@ def _change(name: str, before: object, after: object) -> Iterator[str]:
 
 
 def _described(scope: Scope | None) -> str:
-    """Returns a scope as a thresholds file spells it; ``nothing`` without one, ``everything`` where it narrows nothing down."""
+    """Returns a scope as a thresholds file spells it; ``nothing`` without one, ``everything`` for an empty one."""
     if scope is None:
         return "nothing"
     parts = [f"{part.name}: [{', '.join(globs)}]" for part in fields(scope) if (globs := getattr(scope, part.name))]
@@ -261,7 +264,7 @@ def _described(scope: Scope | None) -> str:
 
 
 def _keys_said_again(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Returns the keys that a later file says; both map a key to where it was said."""
+    """Returns the keys that the later file sets; both arguments map a key to the place where it is set."""
     return [key for key, source in after.items() if before.get(key) != source]
 
 
@@ -281,7 +284,7 @@ def _percent(share: float) -> str:
 
 
 def _coverage_in_words(coverage: Coverage, key: str) -> str:
-    """Returns what a coverage asks for as a thresholds file spells it."""
+    """Returns a key of a coverage as a thresholds file spells it."""
     if key == "suites":
         return f"[{', '.join(coverage.suites)}]"
     if key == "samples":
@@ -291,7 +294,7 @@ def _coverage_in_words(coverage: Coverage, key: str) -> str:
 
 
 def _asks_as_much(one: Coverage, other: Coverage, key: str) -> bool:
-    """Whether whatever has all that ``one`` asks for has what ``other`` does."""
+    """Whether every run that meets ``one`` also meets ``other``."""
     if key == "suites":
         return set(one.suites) >= set(other.suites)
     if key == "samples":
@@ -304,7 +307,7 @@ def _asks_as_much(one: Coverage, other: Coverage, key: str) -> bool:
 
 def policy_content(policy: Policy) -> dict[str, object]:
     """Returns the files, rules and waivers of a policy with their reasons, and what later files change of earlier ones."""
-    replaced = [str(one) for one in policy.replaced if not one.only_tightens]
+    replaced = [str(replacement) for replacement in policy.replaced if not replacement.only_tightens]
     return {
         **({"replaced": replaced} if replaced else {}),
         "sha256": policy.sha256,
@@ -315,15 +318,15 @@ def policy_content(policy: Policy) -> dict[str, object]:
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    said = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
+    about = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
     unless = _scope(rule.unless) if rule.unless else {}
-    return {**said, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
+    return {**about, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
 
 
 def _waiver(waiver: Waiver) -> dict[str, object]:
-    said = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
+    about = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
     more = {"where": _scope(waiver.where), "cap": waiver.cap, "expires": waiver.expires.isoformat(), "source": waiver.source}
-    return {**said, **more}
+    return {**about, **more}
 
 
 def _scope(scope: Scope) -> Mapping[str, Any]:

@@ -194,7 +194,7 @@ def unmet_rules(rules: Iterable[Rule], records: Iterable[Record], categories: Ca
     Args:
         rules: of a policy.
         records: what was measured for the models that it judges.
-        categories: returns those of the data sets of the run; only called for a rule about one.
+        categories: returns those of the datasets of the run; only called for a rule about one.
     """
     tests = {test for _, test in measured_tests(records)}
     blocking = [rule for rule in rules if rule.treatment.tier is Tier.BLOCK]
@@ -227,7 +227,7 @@ def idle_summaries_shortfall(idle: Sequence[Rule], about: str) -> str:
 
 
 def ungated_data(rules: Sequence[Rule], records: Iterable[Record]) -> list[str]:
-    """Returns the data sets that were measured and that no blocking rule is about; none where no data set is gated at all."""
+    """Returns the datasets that were measured and that no blocking rule is about; none where no dataset is gated at all."""
     gated: dict[str, bool] = {}
     for _, test in measured_tests(records):
         bound = any(rule.applies(test) for rule in rules if rule.treatment.tier is Tier.BLOCK)
@@ -253,7 +253,7 @@ def _together(rule: Rule, near: Sequence[JudgedTest]) -> str:
     if not any(where.matches(test) for test in near):
         return "no test has all together that its scope asks for"
     if rule.where.category and not any(test.category for test in near):
-        return f"{rule.metric} is measured on whole data sets, and it asks for a category"
+        return f"{rule.metric} is measured on whole datasets, and it asks for a category"
     return "its unless leaves out every test that its where admits"
 
 

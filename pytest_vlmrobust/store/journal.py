@@ -53,7 +53,7 @@ class Journal:
 
     def close(self) -> None:
         """Closes the journal; closing twice is fine."""
-        with self._lock, contextlib.suppress(OSError):  # of what cannot be written any more: whoever appended it was told
+        with self._lock, contextlib.suppress(OSError):  # append has already raised for whatever could not be written
             self._stream.close()
 
     def __enter__(self) -> Self:

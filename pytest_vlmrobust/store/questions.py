@@ -1,4 +1,4 @@
-"""Questions: a sample as evidence keeps it, in JSON and without its pictures."""
+"""How evidence keeps samples and answers: samples as JSON without pictures, answers as rows that are checked when read."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class _AbsentImage:
     sample: str
 
     def load(self) -> NDArray[np.uint8]:
-        raise ImageError(f"sample {self.sample!r}: the evidence of a run holds no pictures. Read them from the data set")
+        raise ImageError(f"sample {self.sample!r}: the evidence of a run holds no pictures. Read them from the dataset")
 
     def identity(self) -> str:
         raise ImageError(
-            f"sample {self.sample!r}: the evidence of a run holds no pictures, so that none can be told from another"
+            f"sample {self.sample!r}: the evidence of a run holds no pictures, so that their pixels cannot be compared"
         )
 
 
@@ -56,8 +56,8 @@ def sample_from_json(content: str) -> Sample:
         sample = from_plain({**data, "images": [], "sizes": {}}, Sample)
         return replace(sample, images=tuple(_AbsentImage(sample.id) for _ in range(data["images"])))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise StoreError(f"not a sample of this release ({said}). Read it with the release that wrote it") from error
+        problem = f"{type(error).__name__}: {error}"
+        raise StoreError(f"not a sample of this release ({problem}). Read it with the release that wrote it") from error
 
 
 def in_spaces(samples: Sequence[Sample], spaces: Sequence[object]) -> tuple[Sample, ...]:
@@ -70,12 +70,14 @@ def in_spaces(samples: Sequence[Sample], spaces: Sequence[object]) -> tuple[Samp
     )
 
 
-# Rows: values out of the evidence of a run, which is a file and may hold anything.
+# Rows: values read from the evidence of a run. The file may have been changed or damaged, so each value is checked.
 
 
 T = TypeVar("T")
-AGAIN = "The file was changed or damaged: run the model again to have another one; what the store still holds is not asked again"
-"""What to do about a file that no run wrote."""
+RUN_AGAIN = (
+    "The file was changed or damaged: run the model again to have another one; what the store still holds is not asked again"
+)
+"""What to do about a damaged file."""
 _STATES = ("scored", "unparsed", "error", "unasked")
 _KINDS: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
 _HIGHEST = 1.0 + 1e-9
@@ -107,7 +109,7 @@ def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
     place, key, prediction, value, state, rule, answer = row
     what = f"answer {place} of {cell}"
     if state not in _STATES:
-        raise StoreError(f"{path}: {what} has the state {state!r:.100}, expected one of {', '.join(_STATES)}. {AGAIN}")
+        raise StoreError(f"{path}: {what} has the state {state!r:.100}, expected one of {', '.join(_STATES)}. {RUN_AGAIN}")
     read = None if answer is None else text_of(path, answer, what)
     score = Score(value_of(path, cell, place, value), text_of(path, rule, what), read, state)
     text = text_of(path, prediction, what)
@@ -123,8 +125,8 @@ def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
     if value is None:
         return math.nan
     if not isinstance(value, float) or not 0 <= value <= _HIGHEST:
-        said = f"answer {place} of {cell} has the score {value!r:.100}, expected a number from 0 to 1, or null"
-        raise StoreError(f"{path}: {said}. {AGAIN}")
+        problem = f"answer {place} of {cell} has the score {value!r:.100}, expected a number from 0 to 1, or null"
+        raise StoreError(f"{path}: {problem}. {RUN_AGAIN}")
     return value
 
 
@@ -137,7 +139,7 @@ def parsed(path: Path, content: Any, kind: type[T], what: str) -> T:
     try:
         return typed(path, json.loads(content), kind, what)
     except (ValueError, TypeError, RecursionError) as error:
-        raise StoreError(f"{path}: {what} cannot be read: {error}. {AGAIN}") from error
+        raise StoreError(f"{path}: {what} cannot be read: {error}. {RUN_AGAIN}") from error
 
 
 def text_of(path: Path, value: object, what: str) -> str:
@@ -152,5 +154,5 @@ def typed(path: Path, value: object, kind: type[T], what: str) -> T:
         StoreError: it is of another one; ``what`` says in the message what was read.
     """
     if not isinstance(value, kind):
-        raise StoreError(f"{path}: {what} holds {value!r:.100}, expected {_KINDS[kind]}. {AGAIN}")
+        raise StoreError(f"{path}: {what} holds {value!r:.100}, expected {_KINDS[kind]}. {RUN_AGAIN}")
     return value

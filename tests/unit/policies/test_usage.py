@@ -206,7 +206,7 @@ def said(load: Load, rule: str, rules: str = "whole") -> list[str]:
         ),
         (
             "metric: worst_case_drop, where: {category: cats}, max: 5pp",
-            "worst_case_drop is measured on whole data sets, and it asks for a category.",
+            "worst_case_drop is measured on whole datasets, and it asks for a category.",
         ),
     ],
 )

@@ -151,7 +151,7 @@ def test_what_was_not_measured_is_an_error(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
         with pytest.raises(StoreError, match=r"no answers of tiny-faces\.matching-fog:mid"):
             evidence.get_cell(CELL)
-        with pytest.raises(StoreError, match="asked nothing of the data set 'other'"):
+        with pytest.raises(StoreError, match="asked nothing of the dataset 'other'"):
             evidence.samples("other")
 
 
@@ -193,7 +193,7 @@ def test_what_determined_the_answers_is_kept(tmp_path: Path) -> None:
         evidence.put_samples("d", "x", SAMPLES, "f1")
         assert evidence.models() == {"tiny": {"weights": "abc", "dtype": "float32"}}
         assert evidence.corpus_metric("d") == "f1"
-        with pytest.raises(StoreError, match="asked nothing of the data set 'other'"):
+        with pytest.raises(StoreError, match="asked nothing of the dataset 'other'"):
             evidence.corpus_metric("other")
 
 
