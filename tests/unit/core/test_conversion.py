@@ -83,7 +83,7 @@ SAMPLE = st.builds(
 def test_what_is_written_as_json_is_read_back(kind: type, values: st.SearchStrategy[Any], data: st.DataObject) -> None:
     value = data.draw(values)
     line = json.dumps(to_plain(value), allow_nan=False)
-    read = from_plain(json.loads(line), kind)
+    read: Any = from_plain(json.loads(line), kind)
     assert json.dumps(to_plain(read), allow_nan=False) == line
     for part in dataclasses.fields(read):
         assert getattr(read, part.name) == getattr(value, part.name) or math.isnan(getattr(read, part.name))
