@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_MOST_IMAGES = 10_000
+"""Images of one sample: a damaged file may claim any number."""
+
+
 @dataclass(frozen=True, slots=True)
 class _AbsentImage:
     """Stands where a sample had a picture: evidence holds none."""
@@ -54,10 +58,12 @@ def sample_from_json(content: str) -> Sample:
     try:
         data = json.loads(content)
         sample = from_plain({**data, "images": [], "sizes": {}}, Sample)
-        return replace(sample, images=tuple(_AbsentImage(sample.id) for _ in range(data["images"])))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        problem = f"{type(error).__name__}: {error}"
-        raise StoreError(f"not a sample of this release ({problem}). Read it with the release that wrote it") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(f"not a sample of this release: {error}. Read it with the release that wrote it") from error
+    images = data.get("images")
+    if not isinstance(images, int) or not 0 <= images <= _MOST_IMAGES:
+        raise StoreError(f"not a sample of this release: images is {images!r:.100}, expected a number from 0 to {_MOST_IMAGES}")
+    return replace(sample, images=tuple(_AbsentImage(sample.id) for _ in range(images)))
 
 
 def in_spaces(samples: Sequence[Sample], spaces: Sequence[object]) -> tuple[Sample, ...]:
