@@ -35,7 +35,7 @@ from pytest_vlmrobust.perturbations.extras import SOURCE as OWN_READING
 from pytest_vlmrobust.perturbations.record import Corruption
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 from pytest_vlmrobust.plugin.options import Settings
-from pytest_vlmrobust.policies import Extent, load_policy, schema
+from pytest_vlmrobust.policies import Extent, json_schema, load_policy
 from pytest_vlmrobust.reporting import results
 from pytest_vlmrobust.shipped import shipped
 from pytest_vlmrobust.testing import CHECKS, INTERVALS, LAWS, PROPERTIES
@@ -287,7 +287,7 @@ def opening(file: Path) -> str:
 
 def schema_of_thresholds() -> str:
     """Returns the JSON Schema of thresholds files."""
-    return json.dumps(schema.thresholds_schema(known_metrics()), indent=2) + "\n"
+    return json.dumps(json_schema.thresholds_schema(known_metrics()), indent=2) + "\n"
 
 
 def schema_of_results() -> str:
@@ -348,7 +348,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 
 
 FILES: dict[str, Callable[[], str]] = {
-    f"thresholds/{schema.FILE}": schema_of_thresholds,
+    f"thresholds/{json_schema.FILE}": schema_of_thresholds,
     f"docs/reference/{results.SCHEMA_FILE}": schema_of_results,
 }
 """Files that are generated as a whole."""

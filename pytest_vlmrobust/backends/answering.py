@@ -17,7 +17,7 @@ from .loading import Loaded, picture_size
 from .messages import message
 from .protocol import failed_prediction
 
-# Batches: made from what the requests are, never from what happens to be missing, and halved when one fails.
+# Batches: their order follows from the requests alone. A batch that fails is halved.
 
 
 @dataclass(frozen=True, slots=True)

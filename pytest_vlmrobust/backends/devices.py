@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 
-# Asked in a process of its own: initialising the driver here would break a later fork and freeze CUDA_VISIBLE_DEVICES.
+# Another process counts the devices: initialising the driver here would break a later fork and freeze CUDA_VISIBLE_DEVICES.
 _COUNT_GPUS = """
 import ctypes, sys
 driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

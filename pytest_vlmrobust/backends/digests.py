@@ -174,13 +174,13 @@ class DigestCache:
         if known == stamp and (not self._run or run == self._run):
             return str(digest)
         began = time.time_ns()
-        found = file_digest(file)
+        digest = file_digest(file)
         if _stamp(file) != stamp:
             raise BackendError(f"{file} changed while it was read. Start again once nothing writes to {file.parent}")
         if max(stamp[-2:]) + _SETTLED_NS < began:
-            self._known[key] = [*stamp, found, self._run]
+            self._known[key] = [*stamp, digest, self._run]
             self._changed = True
-        return found
+        return digest
 
     def save(self) -> None:
         """Writes the cache if it learnt something; the file is replaced in one step, so that readers never see half of it.
@@ -211,7 +211,7 @@ def _is_entry(value: object) -> bool:
     return isinstance(value, list) and [type(item) for item in value] == [int, int, int, int, int, str, str]
 
 
-# Which commit of a hub repository is meant, so that weights, tokenizer and answers all belong to one state of it.
+# The commit of a hub repository, so that weights, tokenizer and answers belong to one state of it.
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")

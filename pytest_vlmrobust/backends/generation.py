@@ -79,14 +79,14 @@ def scores_letters(ref: ModelRef) -> bool:
 
 
 def _check(model: str, key: str, value: Any) -> None:
-    where = f"model {model!r}: generation parameter {key!r}"
+    where = f"model {model!r}: generation parameter {key!r:.100}"
     if key not in _BOUNDS:
         raise ModelError(f"{where} is unknown.{did_you_mean(key, _BOUNDS)} Known: {', '.join(_BOUNDS)}")
     holds, expected = _BOUNDS[key]
     whole = expected.startswith("a whole number")
     number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not number or not holds(value):
-        raise ModelError(f"{where} is {value!r}; expected {expected}")
+    if not number or not holds(value) or not value < math.inf:
+        raise ModelError(f"{where} is {value!r:.100}; expected {expected}")
 
 
 # Drawing tokens at random, one generator per request: the draw depends on neither the batch nor any global state.

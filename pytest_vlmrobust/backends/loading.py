@@ -335,7 +335,7 @@ _REMEDIES = (
 _ELSE = "Check that it is an image-text-to-text checkpoint that the installed transformers supports"
 
 
-# Silence around transformers: its progress bars and advice say nothing that a gate's report wants.
+# Silence around transformers: its progress bars and advice do not belong into the output of a gate.
 
 
 @contextmanager

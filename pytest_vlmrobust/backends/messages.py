@@ -49,7 +49,7 @@ def malformed(request: Request) -> str:
     return ""
 
 
-# Control tokens in untrusted text: a question may quote ``<|image_pad|>``, and must not thereby become an image.
+# Control tokens in untrusted text: a question may quote ``<|image_pad|>``, and must not become an image.
 
 
 class ControlTokens:

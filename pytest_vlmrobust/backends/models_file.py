@@ -10,14 +10,12 @@ models:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pytest_vlmrobust.core.boxes import CONVENTIONS
+from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
 from pytest_vlmrobust.core.prediction import PROMPT_MODES, ModelRef
 
@@ -26,33 +24,27 @@ from .generation import generation_for
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
-_NUMBER = (int, float)
+_GENERATION = "a mapping such as {max_new_tokens: 512}"
+_PIXELS = "a whole number of pixels above 0"
+_LEAST = 5e-324
+"""The smallest number above 0."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """What one key of an entry accepts."""
-
-    types: type | tuple[type, ...]
-    expected: str
-    choices: tuple[str, ...] = ()
-
-
-_FIELDS: dict[str, _Field] = {
-    "backend": _Field(str, "the name of a backend"),
-    "path": _Field(str, "a checkpoint directory, or a file of scripted answers"),
-    "id": _Field(str, "a hub id 'owner/name'"),
-    "revision": _Field(str, "a branch, tag or commit of the hub, in quotes"),
-    "dtype": _Field(str, "one of " + ", ".join(DTYPES), DTYPES),
-    "prompt_mode": _Field(str, "one of " + ", ".join(PROMPT_MODES), PROMPT_MODES),
-    "generation": _Field(dict, "a mapping such as {max_new_tokens: 512}"),
-    "min_pixels": _Field(int, "a whole number of pixels above 0"),
-    "max_pixels": _Field(int, "a whole number of pixels above 0"),
-    "box_convention": _Field(str, "one of " + ", ".join(CONVENTIONS), CONVENTIONS),
-    "family": _Field(str, "a short name that models of one kind share"),
-    "parameters_billion": _Field(_NUMBER, "a number above 0"),
-    "policy": _Field(str, "the name of a thresholds file"),
+FIELDS: Mapping[str, Callable[[Entry], Any]] = {
+    "backend": lambda entry: entry.text("the name of a backend"),
+    "path": lambda entry: entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a file of scripted answers"),
+    "id": lambda entry: entry.text("a hub id 'owner/name'"),
+    "revision": lambda entry: entry.text("a branch, tag or commit of the hub"),
+    "dtype": lambda entry: entry.one_of(DTYPES),
+    "prompt_mode": lambda entry: entry.one_of(PROMPT_MODES),
+    "generation": lambda entry: {key: value.scalar() for key, value in entry.table(_GENERATION).items()},
+    "min_pixels": lambda entry: entry.whole_number(_PIXELS, low=1),
+    "max_pixels": lambda entry: entry.whole_number(_PIXELS, low=1),
+    "box_convention": lambda entry: entry.one_of(CONVENTIONS),
+    "family": lambda entry: entry.text("a short name that models of one kind share"),
+    "parameters_billion": lambda entry: entry.number("a number above 0", low=_LEAST),
+    "policy": lambda entry: entry.text("the name of a thresholds file"),
 }
+"""The keys of an entry of the models file, each with what reads its value."""
 
 
 def read_models(path: Path) -> dict[str, ModelRef]:
@@ -61,7 +53,11 @@ def read_models(path: Path) -> dict[str, ModelRef]:
     Raises:
         ModelError: the file is absent, is not YAML, or an entry does not follow the schema; names file and line.
     """
-    return {name: _Entry(path, name, line, node).model() for name, line, node in _entries(path)}
+    expected = "'models:' with one entry per model"
+    document = read_document(path, what="models file (--vlm-models)", error=ModelError, expected=expected)
+    models = document.mapping(["models"])
+    entries = models["models"].table("a mapping of names to models") if models else {}
+    return {name: _model(name, entry) for name, entry in entries.items()}
 
 
 def check_dtype(dtype: str, where: str) -> str:
@@ -75,113 +71,25 @@ def check_dtype(dtype: str, where: str) -> str:
     return dtype
 
 
-def _entries(path: Path) -> Iterator[tuple[str, int, yaml.Node]]:
-    for key, line, node in _pairs(path, _root(path), "the models file"):
-        if key != "models":
-            raise ModelError(f"{path}:{line}: unknown key {key!r}.{did_you_mean(key, ['models'])} Expected one mapping, 'models'")
-        yield from _pairs(path, node, "'models'")
-
-
-def _root(path: Path) -> yaml.Node:
+def _model(name: str, entry: Entry) -> ModelRef:
+    if not _SAFE_NAME.match(name):
+        entry.fail("is no name of a model: it may have letters, digits, '.', '_' and '-' only, since it becomes part of test ids")
+    given = entry.mapping(FIELDS)
+    fields = {key: FIELDS[key](value) for key, value in given.items()}
+    low, high = fields.get("min_pixels"), fields.get("max_pixels")
+    if low is not None and high is not None and low > high:
+        given["max_pixels"].fail(f"is {high}, which is below min_pixels, {low}")
+    location = _location(entry, fields.pop("path", None), fields.pop("id", None))
+    ref = ModelRef(name=name, backend=fields.pop("backend", "transformers"), location=location, **fields)
     try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise ModelError(
-            f"models file {path} cannot be read: {error.strerror or error}. Give an existing file (--vlm-models)"
-        ) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise ModelError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    if node is None:
-        raise ModelError(f"{path}: the models file is empty. Expected 'models:' with one entry per model")
-    return node
+        generation_for(ref)
+    except ModelError as error:
+        raise ModelError(f"{given.get('generation', entry).where}: {error}") from error
+    return ref
 
 
-def _pairs(path: Path, node: yaml.Node, what: str) -> Iterator[tuple[str, int, yaml.Node]]:
-    """Yields key, line and value of a mapping; a key given twice is an error, where YAML alone would keep the last."""
-    if not isinstance(node, yaml.MappingNode):
-        raise ModelError(f"{path}:{_line(node)}: {what} is {_shown(node)}; expected a mapping of names to values")
-    seen: dict[str, int] = {}
-    for key_node, value in node.value:
-        key, line = str(key_node.value), _line(key_node)
-        if key in seen:
-            raise ModelError(f"{path}:{line}: {key!r} is given twice in {what}, first on line {seen[key]}. Keep one")
-        seen[key] = line
-        yield key, line, value
-
-
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
-
-
-def _value(node: yaml.Node) -> Any:
-    return yaml.SafeLoader("").construct_object(node, deep=True)
-
-
-def _shown(node: yaml.Node) -> str:
-    if isinstance(node, yaml.ScalarNode):
-        return repr(node.value)
-    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One entry of the file, on its way to a ModelRef."""
-
-    path: Path
-    name: str
-    line: int
-    node: yaml.Node
-
-    def model(self) -> ModelRef:
-        if not _SAFE_NAME.match(self.name):
-            raise self._error(
-                self.line, "a name may have letters, digits, '.', '_' and '-' only, since it becomes part of test ids"
-            )
-        fields, lines = self._fields()
-        location = self._location(fields)
-        ref = ModelRef(name=self.name, backend=fields.pop("backend", "transformers"), location=location, **fields)
-        try:
-            generation_for(ref)
-        except ModelError as error:
-            raise ModelError(f"{self.path}:{lines.get('generation', self.line)}: {error}") from error
-        return ref
-
-    def _fields(self) -> tuple[dict[str, Any], dict[str, int]]:
-        fields, lines = {}, {}
-        for key, line, node in _pairs(self.path, self.node, f"model {self.name!r}"):
-            fields[key], lines[key] = self._checked(key, line, node), line
-        low, high = fields.get("min_pixels"), fields.get("max_pixels")
-        if low is not None and high is not None and low > high:
-            raise self._error(lines["max_pixels"], f"max_pixels {high} is below min_pixels {low}")
-        return fields, lines
-
-    def _checked(self, key: str, line: int, node: yaml.Node) -> Any:
-        field = _FIELDS.get(key)
-        if field is None:
-            raise self._error(line, f"unknown field {key!r}.{did_you_mean(key, _FIELDS)} Known: {', '.join(_FIELDS)}")
-        try:
-            value = _value(node)
-        except yaml.YAMLError as error:
-            raise self._error(
-                line, f"{key} is not plain YAML ({getattr(error, 'problem', error)}). Expected {field.expected}"
-            ) from error
-        wrong = not isinstance(value, field.types) or isinstance(value, bool)
-        wrong = wrong or (isinstance(value, _NUMBER) and value <= 0) or (bool(field.choices) and value not in field.choices)
-        if wrong or value == "":
-            near = did_you_mean(str(value), field.choices)
-            raise self._error(line, f"{key} is {value!r}.{near} Expected {field.expected}")
-        return value
-
-    def _location(self, fields: dict[str, Any]) -> str:
-        path, hub_id = fields.pop("path", None), fields.pop("id", None)
-        if (path is None) == (hub_id is None):
-            found = "both" if path is not None else "neither"
-            raise self._error(self.line, f"has {found} of 'path' and 'id'; give exactly one: a local path, or a hub id")
-        if hub_id is not None:
-            return str(hub_id)
-        return str((self.path.parent / Path(path).expanduser()).resolve())
-
-    def _error(self, line: int, message: str) -> ModelError:
-        return ModelError(f"{self.path}:{line}: model {self.name!r}: {message}")
+def _location(entry: Entry, path: Path | None, hub_id: str | None) -> str:
+    if (path is None) == (hub_id is None):
+        given = "both" if path is not None else "neither"
+        entry.fail(f"has {given} of 'path' and 'id'; give exactly one: a local path, or a hub id")
+    return str(path.resolve()) if path is not None else str(hub_id)

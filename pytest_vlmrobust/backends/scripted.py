@@ -1,4 +1,4 @@
-"""A backend that answers by rules: for tests, for documentation, and for rehearsing a gate without a model.
+"""A backend that answers by rules: for tests, documentation, and rehearsals of a gate without a model.
 
     default: A
     rules:                                  # the first rule that matches answers
@@ -10,9 +10,9 @@
       - {right: 0.8, luck: 0.1}
 
 ``dataset``, ``sample``, ``setting`` and ``group`` are globs, ``task`` is a kind of answer, ``text`` is a regular expression
-looked for in the prompt; those that a rule does not give match everything. A rule ``answer``s with text, with a ``letter`` of the
-request's choices, or with an ``error``: these need no dataset. The others declare a behaviour, and what it comes to follows from
-the samples that are asked about, with their targets, which a run tells a scripted model and no other:
+looked for in the prompt; a rule matches everything in the fields that it leaves out. A rule ``answer``s with text, with a
+``letter`` of the request's choices, or with an ``error``: these need no dataset. The others declare a behaviour: their answers
+follow from the samples and their targets, which a run passes to scripted models only:
 
 ``right`` is the share of samples that are answered right, or ``chance`` for what a guess gets. Which ones follows from a hash of
 the sample, so that what is right at 0.6 is also right at 0.8. Of the share ``luck`` of samples, each view is drawn anew, by a
@@ -33,10 +33,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
 from pytest_vlmrobust.core.boxes import Box
-from pytest_vlmrobust.core.errors import ModelError, did_you_mean
+from pytest_vlmrobust.core.document import Entry, read_document
+from pytest_vlmrobust.core.errors import ModelError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
@@ -46,9 +45,7 @@ from .protocol import AnswerKey, failed_prediction
 Script: TypeAlias = Callable[[Request], "str | Prediction"]
 
 _GLOBS = ("dataset", "sample", "setting", "group")
-_CONDITIONS = (*_GLOBS, "task", "text")
-_TEXTS = ("answer", "letter", "error", "option", "always")
-_ANSWERS = (*_TEXTS, "right")
+_ANSWERS = ("answer", "letter", "error", "option", "always", "right")
 _TASKS = ("choice", "yes_no", "open", "boxes")
 _ALWAYS = ("majority", "told")
 _CHANCE = "chance"
@@ -120,7 +117,7 @@ class ScriptedBackend:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One rule: the first of its conditions that is not met rules it out."""
+    """One rule: it answers a request that meets all of its conditions."""
 
     where: str
     dataset: str = "*"
@@ -157,7 +154,7 @@ class _Rule:
             return failed_prediction(self.error)
         if self.letter is not None:
             return self._by_letter(self.letter, request)
-        return Prediction(text=self._said(request, sample, samples), method="generate")
+        return Prediction(text=self._text(request, sample, samples), method="generate")
 
     def _by_letter(self, letter: str, request: Request) -> Prediction:
         if letter not in request.choices:
@@ -165,7 +162,7 @@ class _Rule:
             return failed_prediction(f"{self.where} answers with letter {letter!r}, but the request offers {offered}")
         return Prediction(text=letter, method=LETTER_LOGITS, logprobs=dict(self.logprobs))
 
-    def _said(self, request: Request, sample: Sample | None, samples: Sequence[Sample]) -> str:
+    def _text(self, request: Request, sample: Sample | None, samples: Sequence[Sample]) -> str:
         if sample is None or not (self.option or self.always or self.right is not None):
             return self.answer or ""
         if self.option is not None:
@@ -260,77 +257,58 @@ def _written(boxes: Mapping[str, Box]) -> str:
 
 
 def _read_rules(path: Path, key: AnswerKey | None) -> _Rules:
-    try:
-        script = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ModelError(f"scripted answers {path} cannot be read: {reason}. Expected scripted:FILE, UTF-8") from error
-    except yaml.YAMLError as error:
-        raise ModelError(f"scripted answers {path}: neither YAML nor JSON: {error}") from error
-    if not isinstance(script, dict) or not script:
-        raise ModelError(f"scripted answers {path}: expected a mapping with 'default' and 'rules', found {type(script).__name__}")
-    _refuse_unknown(str(path), script, ("default", "rules"))
-    rules = script.get("rules") or []
-    if not isinstance(rules, list):
-        raise ModelError(f"scripted answers {path}: 'rules' is {type(rules).__name__}; expected a list of rules")
-    default = script.get("default")
-    if default is not None and not isinstance(default, str):
-        raise ModelError(f"scripted answers {path}: 'default' is {default!r}; expected text, in quotes")
-    read = tuple(_read_rule(f"{path}: rule {index}", rule) for index, rule in enumerate(rules, start=1))
-    return _Rules(path, read, default, key)
+    expected = "'default', 'rules' or both"
+    document = read_document(path, what="scripted answers", error=ModelError, expected=expected)  # JSON is YAML
+    given = document.mapping(("default", "rules"))
+    if not given:
+        document.refuse(f"a mapping with {expected}")
+    given = {key: value for key, value in given.items() if not value.is_empty}
+    rules = given["rules"].items() if "rules" in given else []
+    default = given["default"].text(empty=True) if "default" in given else None
+    return _Rules(path, tuple(_read_rule(rule) for rule in rules), default, key)
 
 
-def _read_rule(where: str, rule: Any) -> _Rule:
-    if not isinstance(rule, dict):
-        raise ModelError(f"{where} is {rule!r}; expected a mapping such as {{setting: 'fog:*', answer: B}}")
-    _refuse_unknown(where, rule, (*_CONDITIONS, *_ANSWERS, "logprobs", "luck"))
-    for key in (*_CONDITIONS, *_TEXTS):
-        if key in rule and not isinstance(rule[key], str):
-            raise ModelError(f"{where}: {key} is {rule[key]!r}; expected text, in quotes")
-    given = [key for key in _ANSWERS if key in rule]
-    if len(given) != 1:
-        raise ModelError(f"{where} has {' and '.join(given) or 'no answer'}; expected exactly one of {', '.join(_ANSWERS)}")
-    _check_pattern(where, rule.get("text", ""))
-    _check_logprobs(where, rule)
-    _check_behaviour(where, rule)
-    return _Rule(where=where, **rule)
+def _read_rule(entry: Entry) -> _Rule:
+    given = entry.mapping(_READERS)
+    answers = [key for key in _ANSWERS if key in given]
+    if len(answers) != 1:
+        entry.fail(f"has {' and '.join(answers) or 'no answer'}. Expected exactly one of {', '.join(_ANSWERS)}")
+    if "luck" in given and "right" not in given:
+        given["luck"].fail("stands without 'right'. Expected it beside a share that is answered right")
+    rule = _Rule(where=f"{entry.where}: {entry.name}", **{key: _READERS[key](value) for key, value in given.items()})
+    if rule.logprobs and rule.letter is None:
+        given["logprobs"].fail("stands without 'letter'. Expected it beside a letter")
+    if Prediction(rule.letter or "", LETTER_LOGITS, logprobs=rule.logprobs).contradicts_itself:
+        given["letter"].refuse(f"the letter with the highest of logprobs, {max(rule.logprobs, key=rule.logprobs.__getitem__)!r}")
+    return rule
 
 
-def _check_behaviour(where: str, rule: dict[str, Any]) -> None:
-    for key, known in (("task", _TASKS), ("always", _ALWAYS)):
-        if key in rule and rule[key] not in known:
-            raise ModelError(f"{where}: {key} is {rule[key]!r}; expected one of {', '.join(known)}")
-    if "right" in rule and not (rule["right"] == _CHANCE or _is_share(rule["right"])):
-        raise ModelError(f"{where}: right is {rule['right']!r}; expected a share in [0, 1], or {_CHANCE}")
-    if "luck" in rule and ("right" not in rule or not _is_share(rule["luck"])):
-        raise ModelError(f"{where}: luck is {rule['luck']!r}; expected, beside right, a share in [0, 1]")
+def _read_text(entry: Entry) -> str:
+    return entry.text(empty=True)
 
 
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
+def _read_share(entry: Entry) -> float:
+    return entry.number("a share in [0, 1]", low=0.0, high=1.0)
 
 
-def _check_pattern(where: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ModelError(f"{where}: text {pattern!r} is not a regular expression: {error}") from error
+def _read_right(entry: Entry) -> float | str:
+    if not entry.is_mapping and not entry.is_list and entry.scalar() == _CHANCE:
+        return _CHANCE
+    return entry.number(f"a share in [0, 1], or {_CHANCE}", low=0.0, high=1.0)
 
 
-def _check_logprobs(where: str, rule: dict[str, Any]) -> None:
-    logprobs = rule.get("logprobs", {})
-    numbers = isinstance(logprobs, dict) and all(isinstance(value, int | float) and value <= 0 for value in logprobs.values())
-    if not numbers or (logprobs and "letter" not in rule):
-        raise ModelError(
-            f"{where}: logprobs is {logprobs!r}; expected, beside a letter, a mapping of letters to numbers of 0 or less"
-        )
-    if Prediction(rule.get("letter", ""), LETTER_LOGITS, logprobs=logprobs).contradicts_itself:
-        raise ModelError(
-            f"{where}: the letter is {rule['letter']!r}, and logprobs is {logprobs!r}; expected the letter of the highest one"
-        )
+def _read_logprobs(entry: Entry) -> dict[str, float]:
+    letters = entry.table("a mapping of letters to numbers of 0 or less")
+    return {letter: value.number("a number of 0 or less", high=0.0) for letter, value in letters.items()}
 
 
-def _refuse_unknown(where: str, mapping: Mapping[Any, Any], known: tuple[str, ...]) -> None:
-    for key in mapping:
-        if key not in known:
-            raise ModelError(f"{where}: unknown key {key!r}.{did_you_mean(str(key), known)} Known: {', '.join(known)}")
+_READERS: Mapping[str, Callable[[Entry], Any]] = {
+    **dict.fromkeys((*_GLOBS, "answer", "letter", "error", "option"), _read_text),
+    "task": lambda entry: entry.one_of(_TASKS),
+    "always": lambda entry: entry.one_of(_ALWAYS),
+    "text": Entry.pattern,
+    "right": _read_right,
+    "luck": _read_share,
+    "logprobs": _read_logprobs,
+}
+"""The keys of a rule, each with what reads its value."""

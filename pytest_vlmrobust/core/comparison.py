@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from .conversion import from_plain, to_plain
 from .estimate import Estimate
-from .record import json_safe
 
 COMPARISON_VERSION = 1
 
@@ -172,11 +172,9 @@ class Repeatability:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it JSON-safe; NaN becomes ``None``."""
-        return dict(json_safe(asdict(self)))
+        return dict(to_plain(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Repeatability:
         """Reads what :meth:`to_dict` returned."""
-        numbers = {name: math.nan if data[name] is None else data[name] for name in ("rate", "low", "high")}
-        sentences = {name: tuple(data.get(name, ())) for name in ("beside", "tighter")}
-        return cls(**{**data, **numbers, **sentences})
+        return from_plain(data, cls)

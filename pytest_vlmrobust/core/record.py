@@ -2,77 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .conversion import from_plain, to_plain
 from .decision import Outcome
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
-# Whether what was read from a file has the types that a dataclass declares.
-
-
-_EACH = ("tuple[", ", ...]")
-
-
-def check_types(instance: DataclassInstance) -> None:
-    """Looks whether each field holds what it is annotated with: annotations are texts, and those in ``_HOLDS`` are known.
-
-    Raises:
-        TypeError: one does not; names the field, the value, and what was expected.
-    """
-    for one in dataclasses.fields(instance):
-        value, kind = getattr(instance, one.name), str(one.type)
-        if dataclasses.is_dataclass(_first(value)):
-            for part in value:
-                check_types(part)
-        elif not _holds(value, kind):
-            raise TypeError(f"{one.name} of the {type(instance).__name__.lower()} is {value!r:.100}, expected {kind}")
-
-
-def _first(value: Any) -> Any:
-    return value[0] if isinstance(value, tuple) and value else None
-
-
-def _holds(value: Any, kind: str) -> bool:
-    if kind.startswith(_EACH[0]):
-        inner = kind.removeprefix(_EACH[0]).removesuffix(_EACH[1])
-        return isinstance(value, tuple) and all(_holds(part, inner) for part in value)
-    return _HOLDS[kind](value) if kind in _HOLDS else type(value).__name__ == kind
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_object_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, dict) and all(_is_text(key) and holds(one) for key, one in value.items())
-
-
-_HOLDS: dict[str, Callable[[Any], bool]] = {
-    "str": _is_text,
-    "int": _is_count,
-    "int | None": lambda value: value is None or _is_count(value),
-    "float": _is_number,
-    "dict[str, str]": _is_object_of(_is_text),
-    "dict[str, float]": _is_object_of(_is_number),
-}
-"""Annotation to whether a value is such; numbers of things are never negative."""
-
 
 BY_VALUE = "by value"
 """What stands where an interval would, beside a value that was judged alone."""
@@ -192,12 +129,6 @@ class Example:
     pictures: tuple[Picture, ...] = ()
     """What was seen: the clean picture first. None in a run that may not write any and found none."""
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Example:
-        """Reads what a line of JSON held."""
-        replies = tuple(Reply(**{**one, "value": math.nan if one["value"] is None else one["value"]}) for one in data["replies"])
-        return cls(**{**data, "replies": replies, "pictures": tuple(Picture(**one) for one in data["pictures"])})
-
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -292,40 +223,32 @@ class Record:
 
     def to_json(self) -> str:
         """Returns the record as one line of JSON; NaN becomes ``null``."""
-        return json.dumps(json_safe(dataclasses.asdict(self)), allow_nan=False, sort_keys=True)
+        return json.dumps(to_plain(self), allow_nan=False, sort_keys=True)
 
     @classmethod
     def from_json(cls, line: str) -> Record:
-        """Reads what :meth:`to_json` wrote.
+        """Reads what :meth:`to_json` wrote, or a record of results.json, which has its key beside the rest.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: the line is no record; a value of another type is a TypeError that
-                names the field.
+            ValueError: the line is no JSON.
+            TypeError: it is no record; names the place, the value and what was expected.
         """
         data = json.loads(line)
-        data.pop("key", None)  # results.json has it, made of other fields
-        measures = tuple(Measure(**_restored(measure)) for measure in data.pop("measures"))
-        data |= {name: tuple(data.get(name, ())) for name in ("worst", "broken", "fixed", "notes")}  # old journals lack some
-        data["positions"] = tuple(math.nan if share is None else share for share in data.get("positions", ()))
-        data["categories"] = {name: math.nan if value is None else value for name, value in data["categories"].items()}
-        data["examples"] = tuple(Example.from_dict(one) for one in data.get("examples", ()))
-        data["outcome"] = Outcome(data["outcome"])
-        record = cls(measures=measures, **data)
-        check_types(record)
+        if isinstance(data, dict):
+            data.pop("key", None)
+            _require(data, ("outcome", "measures", "categories"), "the record")
+        record = from_plain(data, cls)
+        for number, measure in enumerate(data["measures"]):
+            _require(measure, ("low", "high", "outcome"), f"measures[{number}] of the record")
         return record
 
 
-def json_safe(value: Any) -> Any:
-    """Returns a value with ``None`` for every number that is not finite, and lists for tuples."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: json_safe(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_safe(item) for item in value]
-    return value
+def _require(data: Mapping[str, Any], keys: Iterable[str], what: str) -> None:
+    """Refuses a line without keys that every release wrote: without them a default would stand where something was measured.
 
-
-def _restored(measure: dict[str, Any]) -> dict[str, Any]:
-    numbers = {key: math.nan if measure[key] is None else measure[key] for key in ("value", "low", "high")}
-    return {**measure, **numbers, "outcome": Outcome(measure["outcome"])}
+    Raises:
+        TypeError: one is absent.
+    """
+    for key in keys:
+        if key not in data:
+            raise TypeError(f"{what} lacks {key!r}")

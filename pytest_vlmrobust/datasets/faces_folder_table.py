@@ -6,17 +6,17 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.core.boxes import Box
+from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 
 from .files import Place, Problems
 from .jsonl import refuse_constant, without_repeats
-from .yaml_lines import Lines, load_yaml, place
 
 # The table of a folder of identities: ``faces.csv`` or ``faces.json``, row by row, each with its line.
 #
@@ -286,56 +286,25 @@ def read_settings(folder: Path) -> FolderSettings:
 
 
 def _settings(file: Path) -> FolderSettings:
-    value, lines = load_yaml(file)
-    texts = _texts(file, value, lines)
-    domain = _one_of(file, lines, "domain", texts.get("domain", "face"), DOMAINS)
+    expected = f"keys and values; known keys: {', '.join(KEYS)}"
+    given = read_document(file, what="settings", error=DatasetError, expected=expected).mapping(KEYS)
+    domain = given["domain"].one_of(DOMAINS) if "domain" in given else "face"
+    if "landmarks" in given and domain != "face":
+        given["landmarks"].refuse("no such key where the domain is not face: landmarks are those of faces")
     hints = DOMAINS[domain].hints
-    landmarks = texts.get("landmarks")
-    if landmarks and domain != "face":
-        raise _wrong(
-            file, lines, "landmarks", landmarks, "no such key where the domain is not face: landmarks are those of faces"
-        )
     return FolderSettings(
         domain,
-        _one_of(file, lines, "hinted", texts.get("hinted", hints[0]), hints),
-        file.parent / Path(landmarks).expanduser() if landmarks else None,
-        _encoder(file, lines, texts["encoder"]) if "encoder" in texts else None,
+        given["hinted"].one_of(hints) if "hinted" in given else hints[0],
+        given["landmarks"].file_below(file.parent) if "landmarks" in given else None,
+        _encoder(given["encoder"], file.parent) if "encoder" in given else None,
     )
 
 
-def _texts(file: Path, value: Any, lines: Lines) -> Mapping[str, str]:
-    if not isinstance(value, dict):
-        raise _wrong(file, lines, "", value, f"keys and values; known keys: {', '.join(KEYS)}")
-    for key, text in value.items():
-        if key not in KEYS:
-            raise _wrong(file, lines, key, key, f"no such key.{did_you_mean(str(key), KEYS)} Known: {', '.join(KEYS)}")
-        if not isinstance(text, str) or not text.strip():
-            raise _wrong(file, lines, key, text, "text")
-    return value
-
-
-def _one_of(file: Path, lines: Lines, key: str, text: str, known: Iterable[str]) -> str:
-    names = list(known)
-    if text not in names:
-        raise _wrong(file, lines, key, text, f"one of {', '.join(names)}.{did_you_mean(text, names)}")
-    return text
-
-
-def _encoder(file: Path, lines: Lines, written: str) -> EncoderName:
-    folder = file.parent / Path(written).expanduser()
+def _encoder(entry: Entry, base: Path) -> EncoderName:
+    folder, written = entry.file_below(base), entry.text()
     if folder.is_dir():
         return EncoderName(written, folder=folder)
-    found = _HUB_ID.fullmatch(written)
-    if found is None or written.startswith(_PATHS):
-        raise _wrong(
-            file,
-            lines,
-            "encoder",
-            written,
-            f"the folder of a checkpoint, or ID[@REVISION] of the hub; there is no folder {folder}",
-        )
-    return EncoderName(written, id=found["id"], revision=found["revision"] or "")
-
-
-def _wrong(file: Path, lines: Lines, key: str, found: object, expected: str) -> DatasetError:
-    return DatasetError(f"{place(file, lines, (key,) if key else ())}: found {found!r:.120}, expected {expected}")
+    hub = _HUB_ID.fullmatch(written)
+    if hub is None or written.startswith(_PATHS):
+        entry.refuse(f"the folder of a checkpoint, or ID[@REVISION] of the hub; there is no folder {folder}")
+    return EncoderName(written, id=hub["id"], revision=hub["revision"] or "")

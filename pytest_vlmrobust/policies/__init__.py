@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .budgets import Budgets, Coverage, Extent, suites_of
-from .load import Slip, load_policy, parse_policy, slips
-from .policy import Policy, PolicyFile
-from .replacement import Replacement
+from .load import MetricFacts, load_policy, parse_policy
+from .policy import Policy, PolicyFile, Replacement
 from .rules import (
     NO_LEVEL,
     Bound,
@@ -20,14 +19,15 @@ from .rules import (
     Treatment,
     Waiver,
 )
-from .schema import MetricFacts
 from .usage import (
     Missed,
-    Unmet,
+    Misspelling,
+    UnmetRule,
     WaiverState,
     WaiverUse,
     idle_summaries,
     idle_summaries_shortfall,
+    misspellings,
     ungated_data,
     unmatched_rules,
     unmet_rules,
@@ -44,6 +44,7 @@ __all__ = [
     "JudgedTest",
     "MetricFacts",
     "Missed",
+    "Misspelling",
     "Multiplicity",
     "OnInconclusive",
     "OnNotApplicable",
@@ -52,18 +53,17 @@ __all__ = [
     "Replacement",
     "Rule",
     "Scope",
-    "Slip",
     "Tier",
     "Treatment",
-    "Unmet",
+    "UnmetRule",
     "Waiver",
     "WaiverState",
     "WaiverUse",
     "idle_summaries",
     "idle_summaries_shortfall",
     "load_policy",
+    "misspellings",
     "parse_policy",
-    "slips",
     "suites_of",
     "ungated_data",
     "unmatched_rules",

@@ -1,4 +1,4 @@
-"""Budgets: how many inferences may fail and how many answers may be unreadable before a result says nothing."""
+"""Budgets and Coverage: how many inferences may fail, how many answers may be unreadable, and how much a run must measure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Budgets:
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def judge(self, *, n_requested: int, n_scored: int, n_errors: int, n_unparsed: int) -> list[Verdict]:
-        """Returns what breaks a budget; an empty list when nothing does, because a kept budget has gated nothing.
+        """Returns a verdict for each broken budget; an empty list when none is broken.
 
         Args:
             n_requested: Samples asked. A run that stops early passes those asked until then: a sample that was asked and is
@@ -85,7 +85,7 @@ def _check_counts(n_requested: int, n_scored: int, n_errors: int, n_unparsed: in
         )
 
 
-# Coverage: how much has to have been measured before a run may be GO.
+# Coverage: how much a run must measure to be GO.
 
 
 class Extent(StrEnum):
@@ -105,9 +105,9 @@ class Coverage:
     tests: Extent = Extent.WHOLE
     """Of the gated tests that the collected files hold."""
     share: float = 1.0
-    """Of the samples of each data set, in [0, 1]."""
+    """Of the samples of each dataset, in [0, 1]."""
     samples: int = 0
-    """Of each data set, where it has as many."""
+    """Of each dataset, where it has as many."""
     suites: tuple[str, ...] = ()
     """Test files that have to be among those that ran, by name: ``corruptions`` is ``test_corruptions.py``."""
     rules: Extent = Extent.WHOLE
@@ -116,7 +116,7 @@ class Coverage:
 
     @property
     def counts_samples(self) -> bool:
-        """Whether it matters how many samples of a data set were asked."""
+        """Whether it matters how many samples of a dataset were asked."""
         return self.share > 0.0 or self.samples > 0
 
     def shortfalls(
@@ -128,7 +128,7 @@ class Coverage:
             planned: Gated tests that the collected files hold.
             selected: Those of them that were to run.
             narrowed: An option by which tests may be left out that nobody counts, such as ``--lf``; empty without one.
-            samples: Data set to the number of samples that were asked, and that it has; a data set asked in full may be missing.
+            samples: Dataset to the number of samples that were asked, and that it has; a dataset asked in full may be missing.
             suites: The names of the test files that ran.
         """
         return [
@@ -158,7 +158,7 @@ class Coverage:
         ]
 
     def _needed(self, total: int) -> int:
-        # a sample of 20 % may be rounded down, and is one of 20 % all the same
+        # 20 % of 12 samples are 2: the sampler rounds down, and that is enough
         return max(min(self.samples, total), int(self.share * total + 1e-9))
 
     def _of_suite(self, name: str, suites: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""One rule against one estimate: what is concluded, and the sentence that says why."""
+"""Judging one estimate by one rule: the outcome, and the sentence that says why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .rules import Bound, Judge, Multiplicity, OnInconclusive, OnNotApplicable, 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An estimate as one rule looks at it: with the interval that a PASS has to fit in, and the one that a FAIL has to leave."""
+    """An estimate with the two intervals that one rule compares with its bound: ``passing`` for PASS, ``failing`` for FAIL."""
 
     rule: Rule
     estimate: Estimate
@@ -24,7 +24,7 @@ class Evidence:
     failing: tuple[float, float]
     tests: int
     category: str = ""
-    """The stratum that the estimate is about; empty for the whole data set."""
+    """The stratum that the estimate is about; empty for the whole dataset."""
 
     @classmethod
     def of(cls, rule: Rule, estimate: Estimate, tests: int, category: str = "") -> Evidence:
@@ -84,7 +84,7 @@ def judge_rule(
         return _waive(rule, estimate, _verdict(rule, outcome, reason), waivers, today)
     if outcome is Outcome.INCONCLUSIVE and measured:
         needed = _needed(evidence)
-        undecided = replace(_verdict(rule, outcome, f"{reason}; {_said(needed)}"), samples_needed=needed.most)
+        undecided = replace(_verdict(rule, outcome, f"{reason}; {_samples_in_words(needed)}"), samples_needed=needed.most)
         undecided = replace(undecided, samples_needed_least=needed.least)
         return _waive(rule, estimate, undecided, waivers, today)
     return _verdict(rule, outcome, reason)
@@ -159,7 +159,7 @@ def _comparison(evidence: Evidence) -> str:
     return f"{measured} {doubt}{_inequality(rule.bound, digits)}{among}"
 
 
-def _said(needed: SamplesNeeded) -> str:
+def _samples_in_words(needed: SamplesNeeded) -> str:
     """Returns ``about 400 to 900 samples would decide it``, of which half and nine in ten do if the value is the true one."""
     if needed.least is None or needed.most is None:
         return f"samples needed: {needed.reason}"

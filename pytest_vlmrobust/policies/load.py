@@ -1,37 +1,74 @@
-"""Thresholds files to Policy: the files in order, and what a later one overrides."""
+"""Reading of thresholds files: their keys and values, and how a later file overrides an earlier one."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pytest_vlmrobust.core.errors import PolicyError
+from pytest_vlmrobust.core.cell import LEVELS
+from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shortened
+from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 
-from .budgets import Budgets, Coverage
-from .document import Entry, parse_document, read_bytes
-from .policy import Policy, PolicyFile
-from .replacement import Replacement
-from .rules import Rule, Scope, Treatment, Waiver
-from .schema import (
-    BUDGET_KEYS,
-    COVERAGE_KEYS,
-    TOP_KEYS,
-    TREATMENT_KEYS,
-    VERSION,
-    MetricFacts,
-    Schema,
-    read_coverage,
-    read_share,
-    read_treatment,
+from .budgets import Budgets, Coverage, Extent
+from .policy import Policy, PolicyFile, Replacement
+from .rules import (
+    EVERYTHING,
+    FRACTION,
+    NO_LEVEL,
+    Bound,
+    Judge,
+    Multiplicity,
+    OnInconclusive,
+    OnNotApplicable,
+    Rule,
+    Scope,
+    Tier,
+    Treatment,
+    Waiver,
+    parse_quantity,
 )
 
 Identified = TypeVar("Identified", Rule, Waiver)
+
+VERSION = 1
+
+TOP_KEYS = ("version", "defaults", "budgets", "coverage", "rules", "waivers")
+TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
+BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate")
+COVERAGE_KEYS = ("tests", "samples", "suites", "rules")
+BOUND_KEYS = ("max", "min", "within")
+RULE_KEYS = ("id", "metric", "where", "unless", *BOUND_KEYS, *TREATMENT_KEYS, "reason", "source")
+WAIVER_KEYS = ("id", "metric", "where", "cap", "owner", "reason", "ticket", "expires")
+RULE_REQUIRED = ("id", "metric")
+WAIVER_REQUIRED = tuple(key for key in WAIVER_KEYS if key != "ticket")
+SCOPE_KEYS = tuple(part.name for part in fields(Scope))
+_CELL_KEYS = ("setting", "family", "level")
+_BACKWARDS = {("max", "higher"): "min", ("min", "lower"): "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFacts:
+    """What rules on a metric are checked against; as it stands, the facts of a metric of which only the name is known.
+
+    ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
+    ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one. ``split`` says that a metric
+    of a sweep is taken over one set of settings at a time, such as ``observatory_ood``: the ``setting`` of its rules.
+    ``bounds`` are its smallest and largest value, infinite where there is none. ``unmeasured`` says what it needs where no run
+    asks for that: then no rule may be about it.
+    """
+
+    unit: str = ""
+    better: str = "none"
+    scope: str = "cell"
+    interval: bool = True
+    split: bool = False
+    bounds: tuple[float, float] = EVERYTHING
+    unmeasured: str = ""
 
 
 def load_policy(
@@ -45,7 +82,7 @@ def load_policy(
 
     A rule or waiver replaces the earlier one with the same id as a whole; ``budgets`` and ``coverage`` are about the run as a
     whole, and override key by key. The policy says what either changed. The ``defaults`` of a file are those of its own rules and
-    of no others. Every file is checked in full, what is overridden too.
+    of no others. Every file is checked in full, overridden parts included.
 
     Args:
         paths: One file or more.
@@ -58,7 +95,7 @@ def load_policy(
         UnknownName: a metric that is not known, with the nearest one.
     """
     names = [_shown(path, root) for path in paths]
-    contents = [read_bytes(path, name) for path, name in zip(paths, names, strict=True)]
+    contents = [_bytes(path, name) for path, name in zip(paths, names, strict=True)]
     return parse_policy(names, contents, known_metrics=known_metrics, ambiguous=ambiguous)
 
 
@@ -75,7 +112,7 @@ def parse_policy(
         PolicyError: a file that cannot be honoured, with file, line, what was found and what was expected.
         UnknownName: a metric that is not known, with the nearest one.
     """
-    schema = Schema(known_metrics, ambiguous or {})
+    reader = _Reader(known_metrics, ambiguous or {})
     tops = [_read_top(content, name) for content, name in zip(contents, names, strict=True)]
     budgets, coverages = _read_budgets(tops), _read_coverage(tops)
     rules: dict[str, Rule] = {}
@@ -83,14 +120,16 @@ def parse_policy(
     replaced: list[Replacement] = []
     for top in tops:
         treatment = _read_defaults(top)
-        own_rules = _by_id(schema.rule(entry, treatment) for entry in _listed(top, "rules"))
-        own_waivers = _by_id(schema.waiver(entry) for entry in _listed(top, "waivers"))
+        own_rules = _by_id(reader.rule(entry, treatment) for entry in _listed(top, "rules"))
+        own_waivers = _by_id(reader.waiver(entry) for entry in _listed(top, "waivers"))
         replaced += [Replacement.of_rule(rules[name], rule) for name, rule in own_rules.items() if name in rules]
         replaced += [Replacement.of_waiver(waivers[name], waiver) for name, waiver in own_waivers.items() if name in waivers]
         rules |= own_rules
         waivers |= own_waivers
-    replaced += [one for before, after in pairwise(budgets) for one in Replacement.of_budgets(before, after)]
-    replaced += [one for before, after in pairwise(coverages) for one in Replacement.of_coverage(before, after)]
+    for before, after in pairwise(budgets):
+        replaced += Replacement.of_budgets(before, after)
+    for earlier, later in pairwise(coverages):
+        replaced += Replacement.of_coverage(earlier, later)
     if not rules:
         raise PolicyError(f"{', '.join(names) or 'no thresholds file'}: no rule at all, so nothing would be gated. Add rules:")
     files = tuple(PolicyFile(name, hashlib.sha256(content).hexdigest()) for name, content in zip(names, contents, strict=True))
@@ -109,8 +148,12 @@ def _shown(path: Path, root: Path | None) -> str:
     return (path.relative_to(root) if root is not None and path.is_relative_to(root) else path).as_posix()
 
 
+def _bytes(path: Path, name: str) -> bytes:
+    return read_bytes(path, what="thresholds file", error=PolicyError, file=name)
+
+
 def _read_top(content: bytes, name: str) -> dict[str, Entry]:
-    document = parse_document(content, name)
+    document = parse_document(content, name, error=PolicyError, expected="'version: 1' and a list 'rules:'")
     top = document.mapping(TOP_KEYS, required=("version",))
     version = top["version"]
     if version.scalar() != VERSION or isinstance(version.scalar(), bool):
@@ -128,24 +171,24 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
         return Treatment()
     given = top["defaults"].mapping(TREATMENT_KEYS)
     if given and not _listed(top, "rules"):
-        raise PolicyError(
-            f"{top['defaults'].where}: defaults are those of the rules of their own file, and it has none: they would change "
-            "nothing. Write them in the file whose rules are meant, or repeat here the rules to be treated otherwise"
+        top["defaults"].fail(
+            "are those of the rules of their own file, and it has none: they would change nothing. Write them in the file whose "
+            "rules are meant, or repeat here the rules to be treated otherwise"
         )
-    return read_treatment(given, Treatment())
+    return _read_treatment(given, Treatment())
 
 
 def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> list[Budgets]:
     """Returns the budgets that hold with the first file, with the first two, and so on."""
     return [
-        Budgets(**{key: read_share(entry) for key, entry in given.items()}, sources=_sources(given))
+        Budgets(**{key: _read_share(entry) for key, entry in given.items()}, sources=_sources(given))
         for given in _so_far(tops, "budgets", BUDGET_KEYS)
     ]
 
 
 def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> list[Coverage]:
     """Returns the coverage that is asked for with the first file, with the first two, and so on."""
-    return [Coverage(**read_coverage(given), sources=_sources(given)) for given in _so_far(tops, "coverage", COVERAGE_KEYS)]
+    return [Coverage(**_read_coverage_keys(given), sources=_sources(given)) for given in _so_far(tops, "coverage", COVERAGE_KEYS)]
 
 
 def _so_far(tops: Iterable[Mapping[str, Entry]], name: str, keys: Sequence[str]) -> Iterator[dict[str, Entry]]:
@@ -161,95 +204,185 @@ def _sources(given: Mapping[str, Entry]) -> Mapping[str, str]:
 
 
 def _by_id(things: Iterable[Identified]) -> dict[str, Identified]:
-    found: dict[str, Identified] = {}
+    by_id: dict[str, Identified] = {}
     for thing in things:
-        if thing.id in found:
+        if thing.id in by_id:
             kind = type(thing).__name__.lower()
             raise PolicyError(
-                f"{thing.source}: {kind} id {thing.id!r} is taken already by {found[thing.id].source}. Choose another"
+                f"{thing.source}: {kind} id {thing.id!r} is taken already by {by_id[thing.id].source}. Choose another"
             )
-        found[thing.id] = thing
-    return found
+        by_id[thing.id] = thing
+    return by_id
 
 
-# Slips: names that are meant to be another one and are written a little otherwise.
+class _Reader:
+    """Reads the rules and waivers of thresholds files, given the metrics that exist."""
+
+    def __init__(self, known: Mapping[str, MetricFacts] | Collection[str], ambiguous: Mapping[str, Collection[str]]) -> None:
+        self._facts = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, MetricFacts())
+        self._ambiguous = ambiguous
+
+    def rule(self, entry: Entry, treatment: Treatment) -> Rule:
+        """Returns a rule; keys of its treatment that it does not set are taken from ``treatment``."""
+        given = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
+        metric, facts = self._metric(given["metric"])
+        own = _read_treatment(given, treatment)
+        if own.judge is Judge.INTERVAL and not facts.interval:
+            entry.fail(f"judges the interval of {metric}, which has none, so that nothing would ever pass. Write judge: point")
+        return Rule(
+            id=given["id"].identifier(),
+            metric=metric,
+            bound=_read_bound(entry, given, metric, facts),
+            source=entry.where,
+            where=_read_scope(given["where"], metric, facts) if "where" in given else Scope(),
+            unless=_read_scope(given["unless"], metric, facts) if "unless" in given else None,
+            treatment=own,
+            reason=given["reason"].text() if "reason" in given else "",
+            evidence=given["source"].text() if "source" in given else "",
+        )
+
+    def waiver(self, entry: Entry) -> Waiver:
+        """Returns a waiver; every key but ``ticket`` is required."""
+        given = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
+        metric, facts = self._metric(given["metric"])
+        return Waiver(
+            id=given["id"].identifier(),
+            owner=given["owner"].text(),
+            reason=given["reason"].text(),
+            expires=given["expires"].date(),
+            metric=metric,
+            where=_read_scope(given["where"], metric, facts),
+            cap=_read_quantity(given["cap"], facts),
+            source=entry.where,
+            ticket=given["ticket"].text() if "ticket" in given else "",
+        )
+
+    def _metric(self, entry: Entry) -> tuple[str, MetricFacts]:
+        name = entry.text()
+        if name in self._ambiguous:
+            full = " or ".join(repr(choice) for choice in self._ambiguous[name])
+            entry.fail(f"is {name!r}, a name that several metrics go by. Write {full}")
+        if name not in self._facts:
+            measured = [metric for metric, facts in self._facts.items() if not facts.unmeasured]
+            raise UnknownName("metric", shortened(name), measured, where=entry.where)
+        if needed := self._facts[name].unmeasured:
+            entry.fail(
+                f"is {name!r}, which no run measures: it needs {needed}, and nothing asks a model for that. A rule or waiver "
+                "about it would never decide anything: remove it"
+            )
+        return name, self._facts[name]
 
 
-_TOKEN = re.compile(r"[a-z]+|[0-9]+|[^a-z0-9]+")
-_SHORTEST = 2
-"""A word of one letter is no slip of another one: ``a`` and ``ab`` are two names."""
+def _read_treatment(given: Mapping[str, Entry], base: Treatment) -> Treatment:
+    """Returns ``base`` with the keys that a rule, or the defaults of a file, set."""
+    return replace(base, **{key: read(given[key]) for key, read in _TREATMENT.items() if key in given})
 
 
-@dataclass(frozen=True, slots=True)
-class Slip:
-    """A glob of a scope that is none of the names there are, and nearly one of them."""
-
-    field: str
-    glob: str
-    name: str
-
-
-def slips(scope: Scope, names: Mapping[str, Collection[str]]) -> list[Slip]:
-    """Returns the globs that match no name and are a slip of one which no other glob of their field matches.
-
-    ``names`` says for fields of scopes, such as ``dataset``, which names there are; others are not looked at.
-    """
-    found = []
-    for field, known in names.items():
-        unmatched = [name for name in known if not scope.admits(field, name)]
-        for glob in getattr(scope, field):
-            matched = any(Scope(**{field: (glob,)}).admits(field, name) for name in known)
-            if not matched and (name := meant(glob, unmatched)):
-                found.append(Slip(field, glob, name))
-    return found
+def _read_share(entry: Entry) -> float:
+    """Returns a budget: a share of samples in [0, 1]."""
+    try:
+        share = parse_quantity(entry.quantity(), FRACTION)
+    except ValueError as error:
+        entry.refuse(str(error))
+    if not 0 <= share <= 1:
+        entry.refuse("a share between 0 and 100%")
+    return share
 
 
-def meant(glob: str, names: Iterable[str]) -> str:
-    """Returns the first of ``names`` that ``glob`` is a slip of; an empty string where there is none.
-
-    A slip is another case, another separator, and in one word a letter too few or too many, or two neighbours swapped. Another
-    letter in the place of one is none, and neither is another number: that is how siblings differ, such as the English and the
-    Chinese half of a benchmark, or two sizes of a model. Of globs, only those whose one wildcard is a ``*`` at their end are
-    looked at.
-
-    >>> meant("qwn", ["tiny", "qwen"]), meant("MMStar*", ["mmstar_val"]), meant("bench_cn", ["bench_en"])
-    ('qwen', 'mmstar_val', '')
-    """
-    stem, open_end = glob.removesuffix("*"), glob.endswith("*")
-    if any(sign in stem for sign in "*?["):
-        return ""
-    return next((name for name in names if any(_is_slip(stem, part) for part in _beginnings(stem, name, open_end))), "")
+def _read_coverage_keys(given: Mapping[str, Entry]) -> dict[str, Any]:
+    """Returns the fields of a coverage that a file sets."""
+    coverage: dict[str, Any] = {}
+    if "tests" in given:
+        coverage["tests"] = given["tests"].choice(Extent)
+    if "rules" in given:
+        coverage["rules"] = given["rules"].choice(Extent)
+    if "samples" in given:
+        coverage["share"], coverage["samples"] = _read_samples(given["samples"])
+    if "suites" in given:
+        coverage["suites"] = tuple(dict.fromkeys(entry.identifier() for entry in given["suites"].items()))
+    return coverage
 
 
-def _beginnings(stem: str, name: str, open_end: bool) -> list[str]:
-    """Returns what a stem may stand for: the name, or before a ``*`` each beginning of it of about that length."""
-    if not open_end:
-        return [name]
-    parts = (name[:length] for length in range(max(0, len(stem) - 1), len(stem) + 2))
-    return [part for part in parts if part and stem and part[-1].casefold() == stem[-1].casefold()]
+def _read_samples(entry: Entry) -> tuple[float, int]:
+    """Returns the share and the number of samples that a run must ask of each dataset."""
+    value = entry.quantity()
+    if value in list(Extent):
+        return (1.0 if value == Extent.WHOLE else 0.0), 0
+    if isinstance(value, str) and value.strip().endswith("%"):
+        return _read_share(entry), 0
+    if not isinstance(value, int) or value < 1:
+        near = did_you_mean(str(value), [str(extent) for extent in Extent])
+        entry.refuse(f"whole, partial, a share such as 20%, or a number of samples such as 500.{near}")
+    return 0.0, value
 
 
-def _is_slip(written: str, name: str) -> bool:
-    if written == name:
-        return False
-    one, other = _tokens(written), _tokens(name)
-    if one == other or "".join(one) == "".join(other):
-        return True
-    differing = [(a, b) for a, b in zip(one, other, strict=False) if a != b]
-    return len(one) == len(other) and len(differing) == 1 and _is_one_edit(*differing[0])
+def _read_risk(entry: Entry) -> float:
+    risk = entry.quantity()
+    if isinstance(risk, str) or not 0.0 < risk < 0.5:
+        entry.refuse("a probability above 0 and below 0.5, such as 0.05")
+    return float(risk)
 
 
-def _tokens(name: str) -> list[str]:
-    """Returns the words and numbers of a name."""
-    return [token for token in _TOKEN.findall(name.casefold()) if token.isalnum()]
+_TREATMENT: dict[str, Callable[[Entry], Any]] = {
+    "judge": lambda entry: entry.choice(Judge),
+    "alpha_pass": _read_risk,
+    "alpha_fail": _read_risk,
+    "multiplicity": lambda entry: entry.choice(Multiplicity),
+    "tier": lambda entry: entry.choice(Tier),
+    "on_inconclusive": lambda entry: entry.choice(OnInconclusive),
+    "on_not_applicable": lambda entry: entry.choice(OnNotApplicable),
+}
 
 
-def _is_one_edit(one: str, other: str) -> bool:
-    """Whether two words differ by a letter that one has and the other lacks, or by two neighbours that are swapped."""
-    short, long = sorted((one, other), key=len)
-    if not (one.isalpha() and other.isalpha()) or len(short) < _SHORTEST:
-        return False
-    if len(long) == len(short) + 1:
-        return any(long[:place] + long[place + 1 :] == short for place in range(len(long)))
-    swaps = (one[:place] + one[place + 1] + one[place] + one[place + 2 :] for place in range(len(one) - 1))
-    return other in swaps
+def _read_quantity(entry: Entry, facts: MetricFacts) -> float:
+    try:
+        return parse_quantity(entry.quantity(), facts.unit, facts.bounds)
+    except ValueError as error:
+        entry.refuse(str(error))
+
+
+def _read_bound(rule: Entry, given: Mapping[str, Entry], metric: str, facts: MetricFacts) -> Bound:
+    written = [key for key in BOUND_KEYS if key in given]
+    if len(written) != 1:
+        rule.fail(f"has {' and '.join(written) or 'no bound'}. Expected one of max, min or within: [low, high]")
+    kind, entry = written[0], given[written[0]]
+    if kind == "within":
+        return _read_range(entry, facts)
+    advised = _BACKWARDS.get((kind, facts.better))
+    if advised:
+        entry.fail(
+            f"bounds {metric} on the wrong side: {facts.better} is better, and a good model would fail. Write {advised}:, "
+            "or within: [low, high] if both sides matter"
+        )
+    value = _read_quantity(entry, facts)
+    return Bound(high=value) if kind == "max" else Bound(low=value)
+
+
+def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
+    ends = entry.items()
+    if len(ends) != 2:
+        entry.refuse(f"two numbers, [low, high]; {len(ends)} given")
+    low, high = (_read_quantity(end, facts) for end in ends)
+    if low >= high:
+        entry.refuse(f"low below high; found {low:g} and {high:g}")
+    return Bound(low, high)
+
+
+def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
+    given = entry.mapping(SCOPE_KEYS)
+    if not given:
+        entry.refuse(f"at least one of {', '.join(SCOPE_KEYS)}")
+    for key in _CELL_KEYS:
+        if key in given and facts.scope == "sweep" and not (facts.split and key == "setting"):
+            given[key].fail(
+                f"never matches: {metric} is measured over a whole sweep, which has no {key}. Expected model, dataset or category"
+            )
+    for level in given["level"].texts() if "level" in given else ():
+        _check_level(given["level"], level)
+    return Scope(**{key: value.texts() for key, value in given.items()})
+
+
+def _check_level(entry: Entry, level: str) -> None:
+    named = (*LEVELS, NO_LEVEL)
+    if level.isalpha() and level not in named:
+        entry.refuse(f"{', '.join(named)}, or the parameter of a setting such as '448'.{did_you_mean(level, named)}")

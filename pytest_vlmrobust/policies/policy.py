@@ -1,11 +1,10 @@
-"""Policy: the rules, waivers, budgets and required coverage of one run, and the judging of an estimate by them."""
+"""Policy: the rules, waivers, budgets and required coverage of one run, and what later thresholds files replaced in it."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
 from typing import Any
 
@@ -14,9 +13,8 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
 
-from .budgets import Budgets, Coverage
+from .budgets import BUILT_IN, Budgets, Coverage, Extent
 from .judge import judge_rule, outcome_of
-from .replacement import Replacement
 from .rules import Bound, JudgedTest, Rule, Scope, Waiver
 
 
@@ -29,6 +27,59 @@ class PolicyFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """What a later file replaced: a rule or a waiver with the same id, or a key of budgets or coverage."""
+
+    before: str
+    """What was replaced, as messages call it: ``rule drop of a.yaml:7``, ``budget max_error_rate (built-in default)``."""
+    source: str
+    """``file:line`` of the replacement."""
+    changes: tuple[str, ...]
+    """The changes that can alter a verdict, a sentence each; empty where both mean the same."""
+    only_tightens: bool
+    """Whether only a bound changes, and every value within the new bound is within the old one."""
+
+    @classmethod
+    def of_rule(cls, before: Rule, after: Rule) -> Replacement:
+        """Returns what a later rule changes."""
+        bound, others = tuple(_bound_changes(before, after)), tuple(_other_changes(before, after))
+        tightens = before.metric == after.metric and before.bound.holds(after.bound) and not others
+        return cls(f"rule {before.id} of {before.source}", after.source, bound + others, tightens)
+
+    @classmethod
+    def of_waiver(cls, before: Waiver, after: Waiver) -> Replacement:
+        """Returns what a later waiver changes."""
+        changes = tuple(_waiver_changes(before, after))
+        return cls(f"waiver {before.id} of {before.source}", after.source, changes, not changes)
+
+    @classmethod
+    def of_budgets(cls, before: Budgets, after: Budgets) -> list[Replacement]:
+        """Returns what the budgets of a later file change, ``after`` being what holds with it and ``before`` what held."""
+        replacements = []
+        for key in _keys_said_again(before.sources, after.sources):
+            old, new = getattr(before, key), getattr(after, key)
+            change = _becomes(_percent(old), _percent(new), tighter=new <= old, looser=new >= old)
+            replacements.append(cls(f"budget {key} {_origin(before.sources, key)}", after.sources[key], change, new <= old))
+        return replacements
+
+    @classmethod
+    def of_coverage(cls, before: Coverage, after: Coverage) -> list[Replacement]:
+        """Returns what the coverage of a later file changes, ``after`` being what holds with it and ``before`` what held."""
+        replacements = []
+        for key in _keys_said_again(before.sources, after.sources):
+            (old, new), tighter = (
+                (_coverage_in_words(coverage, key) for coverage in (before, after)),
+                _asks_as_much(after, before, key),
+            )
+            change = _becomes(old, new, tighter=tighter, looser=_asks_as_much(before, after, key))
+            replacements.append(cls(f"coverage {key} {_origin(before.sources, key)}", after.sources[key], change, tighter))
+        return replacements
+
+    def __str__(self) -> str:
+        return f"{self.before} is replaced by {self.source}: {'; '.join(self.changes) or 'nothing changes'}"
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """What is acceptable. Without any rule everything is measured and nothing is gated."""
 
@@ -37,18 +88,18 @@ class Policy:
     budgets: Budgets = field(default_factory=Budgets)
     files: tuple[PolicyFile, ...] = ()
     shared_by: Mapping[str, int] = field(default_factory=dict)
-    """Rule id to how many tests of the run it bounds; one where nothing is said."""
+    """Rule id to the number of tests of the run that it bounds; 1 for a rule that is not listed."""
     coverage: Coverage = field(default_factory=Coverage)
     contents: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
     """The bytes of each of ``files``."""
     replaced: tuple[Replacement, ...] = field(default=(), compare=False)
-    """What later files put in the place of earlier ones: rules and waivers as they were read, then budgets and coverage."""
+    """What later files replaced: rules and waivers in the order of reading, then budgets and coverage."""
 
     def planned(self, tests: Iterable[JudgedTest]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
 
-        Only tests of this policy's model belong here: each model has a decision of its own to err about. A test that is planned
-        twice, by two suites, is one: it measures and concludes the same.
+        Pass only tests of this policy's model: each model has its own decision, and so its own risk of error. A test that two
+        suites plan counts once: both measure the same.
         """
         known = set(tests)
         shared = {rule.id: sum(rule.bounds(test) for test in known) for rule in self.rules}
@@ -73,7 +124,7 @@ class Policy:
     def judge(self, test: JudgedTest, estimate: Estimate, *, today: date) -> tuple[Verdict, ...]:
         """Returns one verdict for each rule that applies, the worst first; never empty.
 
-        Every rule that applies has a say and the worst verdict holds, so no rule can loosen another. When none applies, the
+        Every rule that applies is judged and the worst verdict holds, so no rule can loosen another. When none applies, the
         single verdict is MEASURED with an empty ``rule``. Rules of tier ``warn`` give MEASURED whatever they find.
         """
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
@@ -83,12 +134,12 @@ class Policy:
             if rule.applies(test)
         ]
         if not verdicts:
-            said = f"; {estimate.reason}" if estimate.reason else ""
-            return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here{said}", test.metric),)
+            because = f"; {estimate.reason}" if estimate.reason else ""
+            return (Verdict(Outcome.MEASURED, f"no rule applies to {test.metric} here{because}", test.metric),)
         return tuple(sorted(verdicts, key=_rank))
 
     def outcome(self, rule: Rule, test: JudgedTest, estimate: Estimate, *, today: date) -> Outcome:
-        """Returns what one rule that applies to a test concludes, as :meth:`judge` does, and no sentence about it."""
+        """Returns what :meth:`judge` concludes for one rule that applies to the test, without the sentence."""
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
         return outcome_of(rule, estimate, waivers, today, self._sharing(rule, test))
 
@@ -99,7 +150,7 @@ class Policy:
     def measure(self, test: JudgedTest, estimate: Estimate, *, today: date) -> Measure:
         """Returns the estimate with its worst verdict as one line of a record; warnings of other rules join its reason."""
         worst, *others = self.judge(test, estimate, today=today)
-        said = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(WARNING))]
+        reasons = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(WARNING))]
         return Measure(
             metric=test.metric,
             value=estimate.value,
@@ -108,7 +159,7 @@ class Policy:
             n=estimate.n,
             threshold=worst.threshold,
             outcome=worst.outcome,
-            reason="; ".join(said),
+            reason="; ".join(reasons),
             rule=worst.rule,
             source=worst.source,
             waiver=worst.waiver,
@@ -163,32 +214,109 @@ def _scope_content(scope: Scope) -> dict[str, list[str]]:
     return {name: sorted(globs) for name, globs in asdict(scope).items() if globs}
 
 
-# Content: a policy as a manifest holds it: its files, its rules and waivers, and what later ones replace.
+# Replacements in words: what a later file changes.
+
+
+def _bound_changes(before: Rule, after: Rule) -> Iterator[str]:
+    if before.metric != after.metric:
+        yield f"{before.metric} {before.bound.condition} becomes {after.metric} {after.bound.condition} (another metric)"
+    elif before.bound != after.bound:
+        how = "tighter" if before.bound.holds(after.bound) else "looser" if after.bound.holds(before.bound) else "another range"
+        yield f"{before.metric} {before.bound.condition} becomes {after.bound.condition} ({how})"
+
+
+def _other_changes(before: Rule, after: Rule) -> Iterator[str]:
+    yield from _change("where", _described(before.where), _described(after.where))
+    yield from _change("unless", _described(before.unless), _described(after.unless))
+    for part in fields(before.treatment):
+        yield from _change(part.name, getattr(before.treatment, part.name), getattr(after.treatment, part.name))
+
+
+def _waiver_changes(before: Waiver, after: Waiver) -> Iterator[str]:
+    yield from _change("metric", before.metric, after.metric)
+    yield from _change("where", _described(before.where), _described(after.where))
+    yield from _change("cap", f"{before.cap:g}", f"{after.cap:g}")
+    yield from _change("expires", before.expires.isoformat(), after.expires.isoformat())
+
+
+def _change(name: str, before: object, after: object) -> Iterator[str]:
+    if before != after:
+        yield f"{name}: {before} becomes {after}"
+
+
+def _described(scope: Scope | None) -> str:
+    """Returns a scope as a thresholds file spells it; ``nothing`` without one, ``everything`` for an empty one."""
+    if scope is None:
+        return "nothing"
+    parts = [f"{part.name}: [{', '.join(globs)}]" for part in fields(scope) if (globs := getattr(scope, part.name))]
+    return f"{{{', '.join(parts)}}}" if parts else "everything"
+
+
+def _keys_said_again(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Returns the keys that the later file sets; both arguments map a key to the place where it is set."""
+    return [key for key, source in after.items() if before.get(key) != source]
+
+
+def _origin(sources: Mapping[str, str], key: str) -> str:
+    return f"of {sources[key]}" if key in sources else f"({BUILT_IN})"
+
+
+def _becomes(before: str, after: str, *, tighter: bool, looser: bool) -> tuple[str, ...]:
+    if before == after:
+        return ()
+    how = "tighter" if tighter else "looser" if looser else "neither tighter nor looser"
+    return (f"{before} becomes {after} ({how})",)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"
+
+
+def _coverage_in_words(coverage: Coverage, key: str) -> str:
+    """Returns a key of a coverage as a thresholds file spells it."""
+    if key == "suites":
+        return f"[{', '.join(coverage.suites)}]"
+    if key == "samples":
+        share = {1.0: str(Extent.WHOLE), 0.0: str(Extent.PARTIAL)}.get(coverage.share, _percent(coverage.share))
+        return str(coverage.samples) if coverage.samples else share
+    return str(getattr(coverage, key))
+
+
+def _asks_as_much(one: Coverage, other: Coverage, key: str) -> bool:
+    """Whether every run that meets ``one`` also meets ``other``."""
+    if key == "suites":
+        return set(one.suites) >= set(other.suites)
+    if key == "samples":
+        return one.share >= 1.0 or (one.share >= other.share and one.samples >= other.samples)
+    return getattr(one, key) in {Extent.WHOLE, getattr(other, key)}
+
+
+# The policy as a manifest holds it: its files, its rules and waivers, and what later files replace.
 
 
 def policy_content(policy: Policy) -> dict[str, object]:
     """Returns the files, rules and waivers of a policy with their reasons, and what later files change of earlier ones."""
-    replaced = [str(one) for one in policy.replaced if not one.only_tightens]
+    replaced = [str(replacement) for replacement in policy.replaced if not replacement.only_tightens]
     return {
         **({"replaced": replaced} if replaced else {}),
         "sha256": policy.sha256,
-        "files": [dataclasses.asdict(file) for file in policy.files],
+        "files": [asdict(file) for file in policy.files],
         "rules": [_rule(rule) for rule in policy.rules],
         "waivers": [_waiver(waiver) for waiver in policy.waivers],
     }
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    said = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
+    about = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
     unless = _scope(rule.unless) if rule.unless else {}
-    return {**said, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
+    return {**about, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
 
 
 def _waiver(waiver: Waiver) -> dict[str, object]:
-    said = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
+    about = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
     more = {"where": _scope(waiver.where), "cap": waiver.cap, "expires": waiver.expires.isoformat(), "source": waiver.source}
-    return {**said, **more}
+    return {**about, **more}
 
 
 def _scope(scope: Scope) -> Mapping[str, Any]:
-    return {name: list(globs) for name, globs in dataclasses.asdict(scope).items() if globs}
+    return {name: list(globs) for name, globs in asdict(scope).items() if globs}

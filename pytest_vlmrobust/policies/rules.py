@@ -1,4 +1,4 @@
-"""Rule, Waiver and Scope: one bound, one dated exception, and the tests they speak about."""
+"""Rule, Waiver and Scope: one bound, one dated exception, and the tests that each covers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def parse_quantity(raw: float | str, unit: str, reach: tuple[float, float] = EVE
     """
     value = _parse_text(raw, unit, reach) if isinstance(raw, str) else _parse_number(raw, unit, reach)
     if not _reaches(reach, value):
-        raise ValueError(f"{_said(reach)}, for no value of the metric lies beyond; this is {value:g}")
+        raise ValueError(f"{_reach_in_words(reach)}, for no value of the metric lies beyond; this is {value:g}")
     return value
 
 
@@ -130,7 +130,7 @@ def _reaches(reach: tuple[float, float], value: float) -> bool:
     return reach[0] <= value <= reach[1]
 
 
-def _said(reach: tuple[float, float]) -> str:
+def _reach_in_words(reach: tuple[float, float]) -> str:
     low, high = (plain_decimal(end) if math.isfinite(end) else "" for end in reach)
     return (
         f"a number from {low} to {high}" if low and high else f"a number of at least {low}" if low else f"a number up to {high}"
@@ -162,7 +162,7 @@ class Judge(StrEnum):
     INTERVAL = "interval"
     """The interval: a verdict on the questions that the samples stand for, at declared risks of being wrong."""
     POINT = "point"
-    """The value: a verdict on these samples alone. Another sample of the same questions may well give another one."""
+    """The value: a verdict on these samples alone. Other samples of the same kind may get another verdict."""
 
     @property
     def target(self) -> str:
@@ -180,7 +180,7 @@ class Multiplicity(StrEnum):
 
 
 class Tier(StrEnum):
-    """Whether a breach blocks the release or is only said."""
+    """Whether a breach blocks the release or only warns."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -225,7 +225,7 @@ class JudgedTest:
     """What an estimate is about: the names that scopes are matched with.
 
     ``setting`` of a sweep is its split, where it has one; ``family`` and ``level`` are empty for a sweep; ``category`` is empty
-    unless the estimate is about one stratum of the data set.
+    unless the estimate is about one stratum of the dataset.
     """
 
     model: str
@@ -236,7 +236,7 @@ class JudgedTest:
     level: str = ""
     category: str = ""
     strata: int = 1
-    """How many strata of the data set are judged like this one."""
+    """How many strata of the dataset are judged like this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,13 +300,13 @@ class Rule:
     def applies(self, test: JudgedTest) -> bool:
         """Whether the rule bounds this test.
 
-        A rule that names no category bounds whole data sets only, so that it does not meet strata of ten samples by accident.
+        A rule that names no category bounds whole datasets only, so that it does not meet strata of ten samples by accident.
         """
         excluded = self.unless is not None and self.unless.matches(test)
         return self.metric == test.metric and _covers(self.where, test) and not excluded
 
     def bounds(self, test: JudgedTest) -> bool:
-        """Whether the rule bounds this test, or strata of its data set."""
+        """Whether the rule bounds this test, or strata of its dataset."""
         excluded = self.unless is not None and not self.unless.category and self.unless.matches(test)
         return self.metric == test.metric and replace(self.where, category=()).matches(test) and not excluded
 

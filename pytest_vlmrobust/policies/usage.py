@@ -1,9 +1,10 @@
-"""What a run says about its policy: waivers that can go, and rules that met no test. Pure: facts from records, no counters."""
+"""How a run used its policy: waivers that can go, rules that met no test, and names that are misspelt. All from records."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from enum import StrEnum
@@ -14,7 +15,6 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .budgets import Coverage, Extent
-from .load import meant, slips
 from .policy import Policy
 from .rules import NO_LEVEL, Bound, JudgedTest, Rule, Scope, Tier, Waiver
 
@@ -88,18 +88,18 @@ def waiver_report(policy: Policy, records: Iterable[Record], *, today: date) -> 
 
     A run over a selection of tests leaves waivers unmatched that a whole run would use: the caller knows which it was.
     """
-    measured = judged(records)
+    measured = measured_tests(records)
     bounds = {rule.id: rule.bound for rule in policy.rules}
     return tuple(_use(waiver, measured, bounds, today) for waiver in policy.waivers)
 
 
 def unmatched_rules(policy: Policy, records: Iterable[Record]) -> tuple[Rule, ...]:
     """Returns the rules that applied to no test of these records; in a whole run, a sign of a misspelt scope."""
-    tests = [test for _, test in judged(records)]
+    tests = [test for _, test in measured_tests(records)]
     return tuple(rule for rule in policy.rules if not any(rule.applies(test) for test in tests))
 
 
-def judged(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
+def measured_tests(records: Iterable[Record]) -> list[tuple[Measure, JudgedTest]]:
     """Returns each measure with the test that rules and waivers are matched with."""
     return [
         (
@@ -151,28 +151,28 @@ def _state(waiver: Waiver, matched: int, used: int, exceeded: int, today: date) 
     return WaiverState.UNNEEDED if matched else WaiverState.UNMATCHED
 
 
-# Unmet rules: bounds on what a run measures whose scope none of its tests is in, as where a name is misspelt. Pure.
+# Unmet rules: blocking rules on a metric that the run measures, with no test in their scope. Usually a name is misspelt.
 
 
 _MOST = 6
 """Names in a sentence."""
-_SLIPPERY = ("model", "dataset")
-"""Names that a policy may know and a run leave out, so that only a slip tells a mistake."""
+_CHECKED_NAMES = ("model", "dataset")
+"""A policy may name models and datasets that a run leaves out: only a misspelt name is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unmet:
+class UnmetRule:
     """A blocking rule that no test of a run is in the scope of, though the run measures its metric."""
 
     rule: Rule
     lacks: str
     """What the rule asks for, and what the run has."""
-    slip: bool
-    """Whether it names a model or a data set that is nearly called like one of the run."""
+    misspelt: bool
+    """Whether it misspells the name of a model or a dataset of the run."""
 
     def shortfall(self, coverage: Coverage) -> str:
         """Returns why the run is not GO, and what to do; an empty string where the policy allows it."""
-        if coverage.rules is Extent.PARTIAL and not self.slip:
+        if coverage.rules is Extent.PARTIAL and not self.misspelt:
             return ""
         rule = self.rule
         said = f"rule {rule.id} ({rule.source}) met no test, though this run measures {rule.metric}: {self.lacks}"
@@ -188,22 +188,22 @@ class Unmet:
         )
 
 
-def unmet_rules(rules: Iterable[Rule], records: Iterable[Record], categories: Callable[[], Iterable[str]]) -> list[Unmet]:
+def unmet_rules(rules: Iterable[Rule], records: Iterable[Record], categories: Callable[[], Iterable[str]]) -> list[UnmetRule]:
     """Returns the blocking rules whose metric was measured, and never in their scope.
 
     Args:
         rules: of a policy.
         records: what was measured for the models that it judges.
-        categories: returns those of the data sets of the run; only called for a rule about one.
+        categories: returns those of the datasets of the run; only called for a rule about one.
     """
-    tests = {test for _, test in judged(records)}
+    tests = {test for _, test in measured_tests(records)}
     blocking = [rule for rule in rules if rule.treatment.tier is Tier.BLOCK]
-    found = []
+    unmet = []
     for rule in blocking:
         near = [test for test in tests if test.metric == rule.metric]
         if near and not any(rule.applies(test) for test in near):
-            found.append(_unmet(rule, near, sorted({*categories()} - {""}) if rule.where.category else []))
-    return found
+            unmet.append(_unmet(rule, near, sorted({*categories()} - {""}) if rule.where.category else []))
+    return unmet
 
 
 def idle_summaries(rules: Iterable[Rule], records: Iterable[Record], is_summary: Callable[[Rule], bool]) -> list[Rule]:
@@ -212,7 +212,7 @@ def idle_summaries(rules: Iterable[Rule], records: Iterable[Record], is_summary:
     ``is_summary`` says which rules count. Whatever else passed, nothing was then decided about all settings together.
     """
     summaries = [rule for rule in rules if rule.treatment.tier is Tier.BLOCK and is_summary(rule)]
-    tests = {test for _, test in judged(records)}
+    tests = {test for _, test in measured_tests(records)}
     return [] if any(rule.applies(test) for rule in summaries for test in tests) else summaries
 
 
@@ -227,15 +227,15 @@ def idle_summaries_shortfall(idle: Sequence[Rule], about: str) -> str:
 
 
 def ungated_data(rules: Sequence[Rule], records: Iterable[Record]) -> list[str]:
-    """Returns the data sets that were measured and that no blocking rule is about; none where no data set is gated at all."""
+    """Returns the datasets that were measured and that no blocking rule is about; none where no dataset is gated at all."""
     gated: dict[str, bool] = {}
-    for _, test in judged(records):
+    for _, test in measured_tests(records):
         bound = any(rule.applies(test) for rule in rules if rule.treatment.tier is Tier.BLOCK)
         gated[test.dataset] = gated.get(test.dataset, False) or bound
     return [name for name, is_gated in gated.items() if not is_gated] if any(gated.values()) else []
 
 
-def _unmet(rule: Rule, near: Sequence[JudgedTest], categories: Sequence[str]) -> Unmet:
+def _unmet(rule: Rule, near: Sequence[JudgedTest], categories: Sequence[str]) -> UnmetRule:
     lacking: list[str] = []
     for part in fields(rule.where):
         globs = getattr(rule.where, part.name)
@@ -243,8 +243,8 @@ def _unmet(rule: Rule, near: Sequence[JudgedTest], categories: Sequence[str]) ->
         if globs and not any(rule.where.admits(part.name, name) for name in names):
             asked = f"it asks for {part.name} {_listed(map(repr, globs))}"
             lacking.append(f"{asked}, and the run has {_listed(names)}{_near(globs, names)}")
-    named = slips(rule.where, {field: {_named(test, field) for test in near} for field in _SLIPPERY})
-    return Unmet(rule, "; ".join(lacking) or _together(rule, near), bool(named))
+    named = misspellings(rule.where, {field: {_named(test, field) for test in near} for field in _CHECKED_NAMES})
+    return UnmetRule(rule, "; ".join(lacking) or _together(rule, near), bool(named))
 
 
 def _together(rule: Rule, near: Sequence[JudgedTest]) -> str:
@@ -253,7 +253,7 @@ def _together(rule: Rule, near: Sequence[JudgedTest]) -> str:
     if not any(where.matches(test) for test in near):
         return "no test has all together that its scope asks for"
     if rule.where.category and not any(test.category for test in near):
-        return f"{rule.metric} is measured on whole data sets, and it asks for a category"
+        return f"{rule.metric} is measured on whole datasets, and it asks for a category"
     return "its unless leaves out every test that its where admits"
 
 
@@ -268,8 +268,90 @@ def _listed(names: Iterable[str]) -> str:
 
 def _near(globs: Iterable[str], names: Sequence[str]) -> str:
     for glob in globs:
-        if name := meant(glob, names):
+        if name := intended_name(glob, names):
             return f". Did you mean {name!r}?"
         if said := did_you_mean(glob, names):
             return f".{said}"
     return ""
+
+
+# Misspellings: globs that are meant to be an existing name.
+
+
+_TOKEN = re.compile(r"[a-z]+|[0-9]+|[^a-z0-9]+")
+_SHORTEST = 2
+"""Letters of a word that may be misspelt: ``a`` and ``ab`` are two names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misspelling:
+    """A glob of a scope that matches no name, and differs from one by a typing error."""
+
+    field: str
+    glob: str
+    name: str
+
+
+def misspellings(scope: Scope, names: Mapping[str, Collection[str]]) -> list[Misspelling]:
+    """Returns the globs that match no name and misspell one that no other glob of their field matches.
+
+    ``names`` holds the existing names by field, such as ``dataset``; other fields are not checked.
+    """
+    misspelt = []
+    for field, known in names.items():
+        unmatched = [name for name in known if not scope.admits(field, name)]
+        for glob in getattr(scope, field):
+            matched = any(Scope(**{field: (glob,)}).admits(field, name) for name in known)
+            if not matched and (name := intended_name(glob, unmatched)):
+                misspelt.append(Misspelling(field, glob, name))
+    return misspelt
+
+
+def intended_name(glob: str, names: Iterable[str]) -> str:
+    """Returns the first of ``names`` that ``glob`` misspells; an empty string where there is none.
+
+    A misspelling has another case, another separator, one letter too few or too many in one word, or two neighbouring letters
+    swapped. A different letter or number makes another name: the English and the Chinese half of a benchmark differ so, and two
+    sizes of a model. Globs are only checked where their one wildcard is a ``*`` at the end.
+
+    >>> intended_name("qwn", ["tiny", "qwen"]), intended_name("MMStar*", ["mmstar_val"]), intended_name("bench_cn", ["bench_en"])
+    ('qwen', 'mmstar_val', '')
+    """
+    stem, open_end = glob.removesuffix("*"), glob.endswith("*")
+    if any(sign in stem for sign in "*?["):
+        return ""
+    return next((name for name in names if any(_is_misspelling(stem, part) for part in _beginnings(stem, name, open_end))), "")
+
+
+def _beginnings(stem: str, name: str, open_end: bool) -> list[str]:
+    """Returns what a stem may stand for: the name, or before a ``*`` each beginning of it of about that length."""
+    if not open_end:
+        return [name]
+    parts = (name[:length] for length in range(max(0, len(stem) - 1), len(stem) + 2))
+    return [part for part in parts if part and stem and part[-1].casefold() == stem[-1].casefold()]
+
+
+def _is_misspelling(written: str, name: str) -> bool:
+    if written == name:
+        return False
+    one, other = _tokens(written), _tokens(name)
+    if one == other or "".join(one) == "".join(other):
+        return True
+    differing = [(a, b) for a, b in zip(one, other, strict=False) if a != b]
+    return len(one) == len(other) and len(differing) == 1 and _is_one_edit(*differing[0])
+
+
+def _tokens(name: str) -> list[str]:
+    """Returns the words and numbers of a name."""
+    return [token for token in _TOKEN.findall(name.casefold()) if token.isalnum()]
+
+
+def _is_one_edit(one: str, other: str) -> bool:
+    """Whether two words differ by a letter that one has and the other lacks, or by two neighbours that are swapped."""
+    short, long = sorted((one, other), key=len)
+    if not (one.isalpha() and other.isalpha()) or len(short) < _SHORTEST:
+        return False
+    if len(long) == len(short) + 1:
+        return any(long[:place] + long[place + 1 :] == short for place in range(len(long)))
+    swaps = (one[:place] + one[place + 1] + one[place] + one[place + 2 :] for place in range(len(one) - 1))
+    return other in swaps

@@ -1,6 +1,6 @@
-"""Evidence: what a run rests on, in one file of its directory: every question, every answer, and how it was scored.
+"""Evidence: every question of a run, every answer, and how it was scored, in one file of the run directory.
 
-All workers of a run write to it, each cell in one transaction, so that what a killed run measured is there.
+All workers of a run write to it, each cell in one transaction, so that a killed run keeps what it measured.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
@@ -23,7 +24,7 @@ from pytest_vlmrobust.core.words import quantity, without_halves
 
 from .database import FILE_NAME, Layout, connect, explained, has_table, transaction
 from .questions import (
-    AGAIN,
+    RUN_AGAIN,
     Answer,
     answer_of,
     in_spaces,
@@ -168,13 +169,13 @@ class Evidence:
         }
 
     def put_samples(self, dataset: str, digest: str, samples: Sequence[Sample], metric: str = "accuracy") -> None:
-        """Stores what was asked of a data set, without its pictures; the same again changes nothing.
+        """Stores what was asked of a dataset, without its pictures; the same again changes nothing.
 
         Args:
             dataset: its name in test ids.
             digest: of its content.
             samples: in their order; the coordinates in which a model speaks of boxes are left out, see ``put_spaces``.
-            metric: what is reported for the data set as a whole.
+            metric: what is reported for the dataset as a whole.
 
         Raises:
             StoreError: it cannot be written.
@@ -225,7 +226,7 @@ class Evidence:
         spaces = [sample.localisation and sample.localisation.space for sample in samples]
         if not any(spaces):
             return
-        content = json.dumps([None if space is None else asdict(space) for space in spaces])
+        content = json.dumps(to_plain(spaces))
         with self._lock, explained(self.path, "write"), transaction(self._connection):
             self._connection.execute(
                 "insert or ignore into spaces (model, dataset, content) values (?, ?, ?)", (model, dataset, content)
@@ -272,13 +273,13 @@ class Evidence:
             rows = self._connection.execute(
                 "select place, key, prediction, value, state, rule, answer from answers where cell = ? order by place", (number,)
             ).fetchall()
-        said = parsed(self.path, notes, dict, f"the notes of {cell}")
+        listed = parsed(self.path, notes, dict, f"the notes of {cell}")
         what = f"a note of {cell}"
-        told = {
+        notes_by_sample = {
             sample: tuple(text_of(self.path, one, what) for one in typed(self.path, every, list, what))
-            for sample, every in said.items()
+            for sample, every in listed.items()
         }
-        return StoredCell(cell, views, tuple(answer_of(self.path, cell, row) for row in rows), told)
+        return StoredCell(cell, views, tuple(answer_of(self.path, cell, row) for row in rows), notes_by_sample)
 
     def get_scores(self, cell: Cell) -> list[float]:
         """Returns the scores of a cell's answers in the order of :meth:`get_cell`, NaN where an inference failed, and no texts.
@@ -293,7 +294,7 @@ class Evidence:
         return [value_of(self.path, cell, place, value) for place, value in rows]
 
     def datasets(self) -> dict[str, str]:
-        """Returns the digest of each data set that was asked from, by its name in test ids."""
+        """Returns the digest of each dataset that was asked from, by its name in test ids."""
         with self._lock, explained(self.path, "read"):
             rows = self._connection.execute("select name, digest from datasets order by name").fetchall()
         return {
@@ -302,7 +303,7 @@ class Evidence:
         }
 
     def corpus_metric(self, dataset: str) -> str:
-        """Returns the name of the metric that is reported for a data set as a whole.
+        """Returns the name of the metric that is reported for a dataset as a whole.
 
         Raises:
             StoreError: nothing was asked of it, or it cannot be read.
@@ -310,11 +311,11 @@ class Evidence:
         with self._lock, explained(self.path, "read"):
             row = self._connection.execute("select metric from datasets where name = ?", (dataset,)).fetchone()
         if row is None:
-            raise StoreError(f"{self.path}: the run asked nothing of the data set {dataset!r}")
+            raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
         return str(row[0])
 
     def samples(self, dataset: str, model: str = "") -> tuple[Sample, ...]:
-        """Returns what was asked of a data set, in its order; the pictures of these samples cannot be loaded.
+        """Returns what was asked of a dataset, in its order; the pictures of these samples cannot be loaded.
 
         Of a ``model`` that is named, boxes are asked for in the coordinates that it speaks.
 
@@ -328,11 +329,13 @@ class Evidence:
                 "select content from spaces where model = ? and dataset = ?", (model, dataset)
             ).fetchone()
         if not rows:
-            raise StoreError(f"{self.path}: the run asked nothing of the data set {dataset!r}")
+            raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
         samples = tuple(self._sample(*row) for row in rows)
         twice = [name for name, count in Counter(sample.id for sample in samples).items() if count > 1]
         if twice:
-            raise StoreError(f"{self.path}: the data set {dataset!r} has {twice[0]!r} twice, expected each sample once. {AGAIN}")
+            raise StoreError(
+                f"{self.path}: the dataset {dataset!r} has {twice[0]!r} twice, expected each sample once. {RUN_AGAIN}"
+            )
         return self._in_spaces(samples, *spaces) if spaces else samples
 
     def foreign(self) -> list[str]:
@@ -381,28 +384,28 @@ class Evidence:
             raise StoreError(f"{self.path}: the run has no answers of {cell}")
         number, views, notes = row
         if not isinstance(views, int) or views < 1:
-            raise StoreError(f"{self.path}: {cell} has {views!r} views of a sample, expected one or more. {AGAIN}")
+            raise StoreError(f"{self.path}: {cell} has {views!r} views of a sample, expected one or more. {RUN_AGAIN}")
         (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
         query = "select count(*), min(place), max(place) from answers where cell = ?"
         count, first, last = self._connection.execute(query, (number,)).fetchone()
         if count != samples * views:
             each = f"{views} for each of {quantity(samples, 'sample')}"
-            raise StoreError(f"{self.path}: {cell} has {count} answers, expected {samples * views}: {each}. {AGAIN}")
+            raise StoreError(f"{self.path}: {cell} has {count} answers, expected {samples * views}: {each}. {RUN_AGAIN}")
         if count and (first, last) != (0, count - 1):
-            raise StoreError(f"{self.path}: {cell} has answers {first} to {last}, expected 0 to {count - 1}. {AGAIN}")
+            raise StoreError(f"{self.path}: {cell} has answers {first} to {last}, expected 0 to {count - 1}. {RUN_AGAIN}")
         return number, views, notes
 
     def _sample(self, sample: str, content: str) -> Sample:
         try:
-            found = sample_from_json(content)
+            read = sample_from_json(content)
         except StoreError as error:
             raise StoreError(f"{self.path}: the sample {sample!r}: {error}") from error
-        if found.id != sample:
-            raise StoreError(f"{self.path}: the sample {sample!r} calls itself {found.id!r}. {AGAIN}")
-        return found
+        if read.id != sample:
+            raise StoreError(f"{self.path}: the sample {sample!r} calls itself {read.id!r}. {RUN_AGAIN}")
+        return read
 
     def _in_spaces(self, samples: tuple[Sample, ...], content: str) -> tuple[Sample, ...]:
         try:
             return in_spaces(samples, json.loads(content))
         except (ValueError, TypeError, RecursionError) as error:
-            raise StoreError(f"{self.path}: the coordinates of boxes cannot be read: {error}. {AGAIN}") from error
+            raise StoreError(f"{self.path}: the coordinates of boxes cannot be read: {error}. {RUN_AGAIN}") from error

@@ -53,7 +53,7 @@ class Journal:
 
     def close(self) -> None:
         """Closes the journal; closing twice is fine."""
-        with self._lock, contextlib.suppress(OSError):  # of what cannot be written any more: whoever appended it was told
+        with self._lock, contextlib.suppress(OSError):  # append has already raised for whatever could not be written
             self._stream.close()
 
     def __enter__(self) -> Self:
@@ -91,7 +91,7 @@ def last_records(directory: Path) -> list[Record]:
 def _read_line(path: Path, number: int, line: bytes) -> Record:
     try:
         return Record.from_json(line.decode())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(
             f"{path}:{number}: not a record of this release: {error}. "
             f"Read it with the release that wrote it, or delete the line if it was edited by hand"

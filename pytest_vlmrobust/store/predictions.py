@@ -88,7 +88,7 @@ class Store:
             return {key for (key,) in self._select("select key from predictions where key in", list(keys))}
 
     def examples(self, model: str, dataset: str, most: int) -> list[Prediction]:
-        """Returns up to ``most`` predictions that were made for a model and a data set, by the names that these had then.
+        """Returns up to ``most`` predictions that were made for a model and a dataset, by the names that these had then.
 
         Raises:
             StoreError: the store cannot be read.
@@ -108,7 +108,7 @@ class Store:
 
         Args:
             predictions: Answers by key. Those with ``finish_reason`` ``"error"`` are left out, and keep their lease.
-            context: What the batch belongs to (model, data set, setting ...): evidence, stored once and referred to by each row.
+            context: What the batch belongs to (model, dataset, setting ...): evidence, stored once and referred to by each row.
 
         Raises:
             StoreError: the store cannot be written; nothing of the batch is stored then.

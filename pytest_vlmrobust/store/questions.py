@@ -1,16 +1,17 @@
-"""Questions: a sample as evidence keeps it, in JSON and without its pictures."""
+"""How evidence keeps samples and answers: samples as JSON without pictures, answers as rows that are checked when read."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_vlmrobust.core.boxes import BoxSpace, Localisation
+from pytest_vlmrobust.core.boxes import BoxSpace
 from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.conversion import from_plain, to_plain
 from pytest_vlmrobust.core.errors import ImageError, StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_TEXTS = ("id", "question", "task", "category", "group", "hint", "scorer", "instruction", "seeded_by")
-"""What of a sample is text."""
+_MOST_IMAGES = 10_000
+"""Images of one sample: a damaged file may claim any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +34,19 @@ class _AbsentImage:
     sample: str
 
     def load(self) -> NDArray[np.uint8]:
-        raise ImageError(f"sample {self.sample!r}: the evidence of a run holds no pictures. Read them from the data set")
+        raise ImageError(f"sample {self.sample!r}: the evidence of a run holds no pictures. Read them from the dataset")
 
     def identity(self) -> str:
         raise ImageError(
-            f"sample {self.sample!r}: the evidence of a run holds no pictures, so that none can be told from another"
+            f"sample {self.sample!r}: the evidence of a run holds no pictures, so that their pixels cannot be compared"
         )
 
 
 def sample_to_json(sample: Sample) -> str:
     """Returns a sample as JSON: of its pictures how many there are, and no coordinates in which a model speaks of boxes."""
     about = sample.localisation and replace(sample.localisation, space=None)
-    bare = asdict(replace(sample, images=(), sizes={}, localisation=about))
-    return json.dumps({**bare, "images": len(sample.images), "changed_by": sorted(sample.changed_by)})
+    bare = to_plain(replace(sample, images=(), sizes={}, localisation=about))
+    return json.dumps({**bare, "images": len(sample.images)})
 
 
 def sample_from_json(content: str) -> Sample:
@@ -55,48 +56,34 @@ def sample_from_json(content: str) -> Sample:
         StoreError: it is no sample of this release.
     """
     try:
-        return _sample(json.loads(content))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise StoreError(f"not a sample of this release ({said}). Read it with the release that wrote it") from error
+        data = json.loads(content)
+        sample = from_plain({**data, "images": [], "sizes": {}}, Sample)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(f"not a sample of this release: {error}. Read it with the release that wrote it") from error
+    images = data.get("images")
+    if not isinstance(images, int) or not 0 <= images <= _MOST_IMAGES:
+        raise StoreError(f"not a sample of this release: images is {images!r:.100}, expected a number from 0 to {_MOST_IMAGES}")
+    return replace(sample, images=tuple(_AbsentImage(sample.id) for _ in range(images)))
 
 
-def _sample(data: dict[str, Any]) -> Sample:
-    data["images"] = tuple(_AbsentImage(data["id"]) for _ in range(data["images"]))
-    data["changed_by"] = frozenset(data["changed_by"])
-    data["target"] = data["target"] if isinstance(data["target"], str) else tuple(data["target"])
-    data["perturbed"] = None if data["perturbed"] is None else tuple(data["perturbed"])
-    data["localisation"] = None if data["localisation"] is None else _localisation(data["localisation"])
-    for name in _TEXTS:
-        if not isinstance(data.get(name, ""), str):
-            raise TypeError(f"{name} is {data[name]!r:.100}, expected text")
-    for name in ("options", "keys"):
-        if not all(isinstance(value, str) for value in dict(data.get(name, {})).values()):
-            raise TypeError(f"{name} is {data[name]!r:.100}, expected texts")
-    return Sample(**data)
-
-
-def _localisation(data: Mapping[str, Any]) -> Localisation:
-    boxes, given = ({name: tuple(box) for name, box in data[key].items()} for key in ("boxes", "given"))
-    return Localisation(tuple(data["size"]), boxes, given, given_in=data["given_in"])
-
-
-def in_spaces(samples: Sequence[Sample], spaces: Sequence[Mapping[str, Any] | None]) -> tuple[Sample, ...]:
+def in_spaces(samples: Sequence[Sample], spaces: Sequence[object]) -> tuple[Sample, ...]:
     """Returns the samples with boxes asked for in the coordinates of a model, one entry a sample, ``None`` for those without."""
     return tuple(
         sample
         if space is None or sample.localisation is None
-        else replace(sample, localisation=replace(sample.localisation, space=BoxSpace(**space)))
+        else replace(sample, localisation=replace(sample.localisation, space=from_plain(space, BoxSpace)))
         for sample, space in zip(samples, spaces, strict=True)
     )
 
 
-# Rows: values out of the evidence of a run, which is a file and may hold anything.
+# Rows: values read from the evidence of a run. The file may have been changed or damaged, so each value is checked.
 
 
 T = TypeVar("T")
-AGAIN = "The file was changed or damaged: run the model again to have another one; what the store still holds is not asked again"
-"""What to do about a file that no run wrote."""
+RUN_AGAIN = (
+    "The file was changed or damaged: run the model again to have another one; what the store still holds is not asked again"
+)
+"""What to do about a damaged file."""
 _STATES = ("scored", "unparsed", "error", "unasked")
 _KINDS: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
 _HIGHEST = 1.0 + 1e-9
@@ -128,7 +115,7 @@ def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
     place, key, prediction, value, state, rule, answer = row
     what = f"answer {place} of {cell}"
     if state not in _STATES:
-        raise StoreError(f"{path}: {what} has the state {state!r:.100}, expected one of {', '.join(_STATES)}. {AGAIN}")
+        raise StoreError(f"{path}: {what} has the state {state!r:.100}, expected one of {', '.join(_STATES)}. {RUN_AGAIN}")
     read = None if answer is None else text_of(path, answer, what)
     score = Score(value_of(path, cell, place, value), text_of(path, rule, what), read, state)
     text = text_of(path, prediction, what)
@@ -144,8 +131,8 @@ def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
     if value is None:
         return math.nan
     if not isinstance(value, float) or not 0 <= value <= _HIGHEST:
-        said = f"answer {place} of {cell} has the score {value!r:.100}, expected a number from 0 to 1, or null"
-        raise StoreError(f"{path}: {said}. {AGAIN}")
+        problem = f"answer {place} of {cell} has the score {value!r:.100}, expected a number from 0 to 1, or null"
+        raise StoreError(f"{path}: {problem}. {RUN_AGAIN}")
     return value
 
 
@@ -158,7 +145,7 @@ def parsed(path: Path, content: Any, kind: type[T], what: str) -> T:
     try:
         return typed(path, json.loads(content), kind, what)
     except (ValueError, TypeError, RecursionError) as error:
-        raise StoreError(f"{path}: {what} cannot be read: {error}. {AGAIN}") from error
+        raise StoreError(f"{path}: {what} cannot be read: {error}. {RUN_AGAIN}") from error
 
 
 def text_of(path: Path, value: object, what: str) -> str:
@@ -173,5 +160,5 @@ def typed(path: Path, value: object, kind: type[T], what: str) -> T:
         StoreError: it is of another one; ``what`` says in the message what was read.
     """
     if not isinstance(value, kind):
-        raise StoreError(f"{path}: {what} holds {value!r:.100}, expected {_KINDS[kind]}. {AGAIN}")
+        raise StoreError(f"{path}: {what} holds {value!r:.100}, expected {_KINDS[kind]}. {RUN_AGAIN}")
     return value

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# A file that is either the old one or the new one, never half of it, whoever else writes it at the same time.
+# Replacing a file: readers see the old content or the new one, never half of it, also when several processes write.
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -38,7 +38,7 @@ def replace_file(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-# Manifest: what a run was made of, in one JSON file that is either the old one or the new one, never half of it.
+# Manifest: models, data, policy, seeds and versions of a run, in one JSON file.
 
 
 MANIFEST_FILE = "manifest.json"
@@ -120,7 +120,7 @@ def _line(path: Path, name: str) -> int:
     return next((number for number, line in enumerate(lines, 1) if line.startswith(f'  "{name}"')), 1)
 
 
-# Docket: the file of a run that says what is judged, and the bytes of its policies beside it.
+# Docket: what a run judges, in one JSON file, with the bytes of its policies beside it.
 
 
 DOCKET_FILE = "docket.json"
@@ -195,7 +195,7 @@ def kept_as(name: str, sha256: str) -> str:
     return f"{sha256[:12]}-{PurePosixPath(name).name}"
 
 
-# Thumbnails of what models saw, each once, named by the digest of the pixels that it shows.
+# Thumbnails of the pictures that models saw, each stored once, named by the digest of its pixels.
 
 
 FOLDER = "pictures"

@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.datasets import faces_folder_table, jsonl
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.plugin.options import Settings
-from pytest_vlmrobust.policies import schema
+from pytest_vlmrobust.policies import load
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.junit import properties, suite_properties
 from pytest_vlmrobust.testing.properties import PROFILES, VARIABLE
@@ -112,17 +112,17 @@ def test_kinds_of_change(tag: str) -> None:
     assert f"`{tag}`" in page("data.md")
 
 
-@pytest.mark.parametrize("key", [*models_file._FIELDS, *(field.name for field in fields(Generation))])
+@pytest.mark.parametrize("key", [*models_file.FIELDS, *(field.name for field in fields(Generation))])
 def test_keys_of_the_models_file(key: str) -> None:
     assert f"`{key}`" in page("models.md")
 
 
-@pytest.mark.parametrize("key", [*schema.TOP_KEYS, *schema.BUDGET_KEYS, *schema.RULE_KEYS, *schema.WAIVER_KEYS])
+@pytest.mark.parametrize("key", [*load.TOP_KEYS, *load.BUDGET_KEYS, *load.RULE_KEYS, *load.WAIVER_KEYS])
 def test_keys_of_a_thresholds_file(key: str) -> None:
     assert re.search(rf"`{key}`|\b{key}:", page("thresholds.md"))
 
 
-@pytest.mark.parametrize("key", schema.SCOPE_KEYS)
+@pytest.mark.parametrize("key", load.SCOPE_KEYS)
 def test_keys_of_a_scope(key: str) -> None:
     assert f"`{key}`" in page("thresholds.md")
 

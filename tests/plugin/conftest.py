@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import cattrs  # noqa: F401 - likewise
 import cv2  # noqa: F401 - what a run in this process imports would be dropped after it, and compiled modules load only once
 import jinja2  # noqa: F401 - likewise
 import numpy as np

@@ -215,13 +215,19 @@ def test_what_is_damaged_cannot_be_read(bundle: Path, capsys: pytest.CaptureFixt
     folder = bundle.parent
     changes: list[tuple[str, Change]] = [
         ("manifest.json: not a manifest", nested),
-        ("the sample 'q0': not a sample of this release (TypeError", sql(folder, unknown_key("question", "questions"))),
-        ("the sample 'q0': not a sample of this release (KeyError", sql(folder, unknown_key('"images"', '"pictures"'))),
+        (
+            "not a sample of this release: question of the sample is absent",
+            sql(folder, unknown_key("question", "questions")),
+        ),
+        (
+            "'q0': not a sample of this release: the sample has the unknown",
+            sql(folder, unknown_key('"images"', '"pictures"')),
+        ),
         ("predictions.sqlite", sql(folder, "update cells set notes = '[]'")),
         ("has 8 answers, expected 79999999992", sql(folder, "update cells set views = 9999999999")),
         ("has 7 answers, expected 8", sql(folder, "delete from answers where place = 3")),
         ("manifest.json:", manifest(lambda content: content.update(store=5))),
-        ("records.jsonl:1: not a record of this release: id of the record is 5, expected str", typed_otherwise),
+        ("records.jsonl:1: not a record of this release: id of the record is 5, expected text", typed_otherwise),
         ("manifest.json", manifest(lambda content: content.update(planned="many", selected=[]))),
         ("manifest.json", manifest(lambda content: content.update(models=5))),
         ("manifest.json", manifest(lambda content: content.pop("planned"))),

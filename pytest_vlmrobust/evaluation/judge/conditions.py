@@ -30,7 +30,7 @@ from pytest_vlmrobust.policies import (
     WaiverUse,
     idle_summaries,
     idle_summaries_shortfall,
-    slips,
+    misspellings,
     suites_of,
     ungated_data,
     unmatched_rules,
@@ -285,9 +285,9 @@ def _refuse_misspelt(scope: Scope, effect: str, present: Mapping[str, set[str]],
     Raises:
         PolicyError: it is. Other names that the run lacks may be about what it leaves out: policies are shared.
     """
-    for slip in slips(scope, present):
-        if slip.glob not in elsewhere[slip.field]:
+    for misspelling in misspellings(scope, present):
+        if misspelling.glob not in elsewhere[misspelling.field]:
             raise PolicyError(
-                f"{effect}: this run has no {slip.field} {slip.glob!r}. Did you mean {slip.name!r}? If it is another one, leave "
-                "it out of the policy of this run"
+                f"{effect}: this run has no {misspelling.field} {misspelling.glob!r}. Did you mean "
+                f"{misspelling.name!r}? If it is another one, leave it out of the policy of this run"
             )

@@ -62,29 +62,42 @@ def test_a_file_of_scripted_answers_can_be_entered(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("models:\n  m:\n    path: x\n    dtyp: auto\n", r":4: model 'm': unknown field 'dtyp'. Did you mean 'dtype'\? Known"),
-        ("models:\n  m:\n    path: x\n    dtype: bf16\n", r":4: model 'm': dtype is 'bf16'.* Expected one of auto, float32"),
-        ("models:\n  m:\n    path: x\n    max_pixels: -1\n", ":4: model 'm': max_pixels is -1. Expected a whole number"),
-        ("models:\n  m:\n    path: x\n    max_pixels: 1.5\n", ":4: model 'm': max_pixels is 1.5. Expected a whole number"),
-        ("models:\n  m:\n    path: x\n    max_pixels: true\n", ":4: model 'm': max_pixels is True. Expected a whole number"),
+        ("models:\n  m:\n    path: x\n    dtyp: auto\n", r":4: unknown key 'dtyp' in models.m. Did you mean 'dtype'\? Known"),
+        (
+            "models:\n  m:\n    path: x\n    dtype: bf16\n",
+            r":4: models.m.dtype is the text 'bf16'. Expected one of auto, float32, bfloat16, float16. Did you mean 'bfloat16'",
+        ),
+        ("models:\n  m:\n    path: x\n    max_pixels: -1\n", ":4: models.m.max_pixels is '-1'. Expected a whole number"),
+        ("models:\n  m:\n    path: x\n    max_pixels: 1.5\n", ":4: models.m.max_pixels is '1.5'. Expected a whole number"),
+        ("models:\n  m:\n    path: x\n    max_pixels: true\n", ":4: models.m.max_pixels is 'true'. Expected a whole number"),
+        ("models:\n  m:\n    path: x\n    parameters_billion: 0\n", ":4: models.m.parameters_billion is '0'. Expected a number"),
         (
             "models:\n  m:\n    path: x\n    box_convention: thousandth\n",
-            r":4: model 'm': box_convention is 'thousandth'. Did you mean 'thousandths'\? Expected one of pixels, pixels_yx",
+            r":4: models.m.box_convention is the text 'thousandth'. Expected one of pixels, .* Did you mean 'thousandths'\?",
         ),
-        ("models:\n  m:\n    path: ''\n", ":3: model 'm': path is ''. Expected a checkpoint directory"),
-        ("models:\n  m:\n    id: a/b\n    revision: 12\n", ":4: model 'm': revision is 12. Expected a branch, tag or commit"),
-        ("models:\n  m:\n    path: x\n    min_pixels: 9\n    max_pixels: 4\n", ":5: model 'm': max_pixels 4 is below min_pixels"),
-        ("models:\n  m:\n    path: x\n    id: a/b\n", ":2: model 'm': has both of 'path' and 'id'; give exactly one"),
-        ("models:\n  m:\n    dtype: auto\n", ":2: model 'm': has neither of 'path' and 'id'; give exactly one"),
-        ("models:\n  my/m:\n    path: x\n", ":2: model 'my/m': a name may have letters"),
-        ("models:\n  m:\n    path: x\n    path: y\n", ":4: 'path' is given twice in model 'm', first on line 3"),
-        ("models:\n  m: {path: x}\n  m: {path: y}\n", ":3: 'm' is given twice in 'models', first on line 2"),
-        ("models:\n  m: x\n", ":2: model 'm' is 'x'; expected a mapping"),
-        ("- m\n", ":1: the models file is a list; expected a mapping"),
-        ("model:\n  m: {path: x}\n", r":1: unknown key 'model'. Did you mean 'models'\?"),
+        ("models:\n  m:\n    path: ''\n", ":3: models.m.path is the text ''. Expected a checkpoint directory"),
+        (
+            "models:\n  m:\n    id: a/b\n    revision: 12\n",
+            ":4: models.m.revision is '12'. Expected a branch, tag or commit of the hub, in quotes: '12'",
+        ),
+        (
+            "models:\n  m:\n    path: x\n    min_pixels: 9\n    max_pixels: 4\n",
+            ":5: models.m.max_pixels is 4, which is below min_pixels, 9",
+        ),
+        ("models:\n  m:\n    path: x\n    id: a/b\n", ":2: models.m has both of 'path' and 'id'; give exactly one"),
+        ("models:\n  m:\n    dtype: auto\n", ":2: models.m has neither of 'path' and 'id'; give exactly one"),
+        ("models:\n  my/m:\n    path: x\n", ":2: models.my/m is no name of a model: it may have letters"),
+        ("models:\n  m:\n    path: x\n    path: y\n", ":4: models.m.path is written twice, first in line 3"),
+        ("models:\n  m: {path: x}\n  m: {path: y}\n", ":3: models.m is written twice, first in line 2"),
+        ("models:\n  m: x\n", ":2: models.m is the text 'x'. Expected a mapping"),
+        ("models:\n  7: {path: x}\n", ":2: the key '7' in models is not text. Put numbers, days, yes and no in quotes"),
+        ("- m\n", ":1: the file is a list. Expected a mapping with the keys models"),
+        ("model:\n  m: {path: x}\n", r":1: unknown key 'model' in the file. Did you mean 'models'\?"),
         ("models:\n  m:\n    path: x\n    generation:\n      top_k: -3\n", ":4: model 'm': generation parameter 'top_k' is -3"),
+        ("models:\n  m:\n    path: x\n    generation: 512\n", ":4: models.m.generation is '512'. Expected a mapping such as"),
+        ("models:\n  m:\n    path: ~nobody-has-this-name/x\n", ":3: models.m.path is .*Expected a path that this machine"),
         ("models:\n  m: {path: [\n", ":3: not YAML"),
-        ("", ": the models file is empty"),
+        ("", ": the file is empty. Expected 'models:' with one entry per model"),
     ],
 )
 def test_mistakes_are_reported_with_their_line(tmp_path: Path, text: str, message: str) -> None:
@@ -94,11 +107,11 @@ def test_mistakes_are_reported_with_their_line(tmp_path: Path, text: str, messag
 
 
 def test_an_absent_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"models file .*nowhere.yaml cannot be read: No such file.*--vlm-models"):
+    with pytest.raises(ModelError, match=r"nowhere.yaml: cannot read the models file \(--vlm-models\): No such file"):
         read_models(tmp_path / "nowhere.yaml")
 
 
 def test_nothing_in_the_file_is_executed(tmp_path: Path) -> None:
     path = _write(tmp_path, "models:\n  m:\n    path: !!python/object/apply:os.getcwd []\n")
-    with pytest.raises(ModelError, match=r":3: model 'm': path is not plain YAML"):
+    with pytest.raises(ModelError, match=r":3: models.m.path is a list. Expected a single value"):
         read_models(path)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_a_rule_can_fail_a_request(backend: ScriptedBackend) -> None:
 def test_a_letter_that_is_not_offered_is_an_error(backend: ScriptedBackend) -> None:
     (prediction,) = backend.infer([_ask("odd")])
     assert prediction.finish_reason == "error"
-    assert prediction.error.endswith("answers.yaml: rule 4 answers with letter 'E', but the request offers A, B")
+    assert prediction.error.endswith("answers.yaml:7: rules[4] answers with letter 'E', but the request offers A, B")
 
 
 def test_without_a_default_the_unmatched_fail(tmp_path: Path) -> None:
@@ -101,43 +102,52 @@ def test_a_function_may_return_a_whole_prediction() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "expected a mapping with 'default' and 'rules', found list"),
-        ("", "expected a mapping with 'default' and 'rules', found NoneType"),
-        ("defualt: A", r"unknown key 'defualt'. Did you mean 'default'\? Known: default, rules"),
-        ("rules: x", "'rules' is str; expected a list of rules"),
-        ("default: 3", "'default' is 3; expected text, in quotes"),
-        ("rules: [x]", "rule 1 is 'x'; expected a mapping"),
+        ("[]", ":1: the file is a list. Expected a mapping with the keys default, rules"),
+        ("", ": the file is empty. Expected 'default', 'rules' or both"),
+        ("{}", ":1: the file is a mapping. Expected a mapping with 'default', 'rules' or both"),
+        ("defualt: A", ":1: unknown key 'defualt' in the file. Did you mean 'default'? Known: default, rules"),
+        ("rules: x", ":1: rules is the text 'x'. Expected a list"),
+        ("default: 3", ":1: default is '3'. Expected text: put it in quotes, '3'"),
+        ("rules: [x]", ":1: rules[1] is the text 'x'. Expected a mapping"),
         (
-            "rules: [{answer: A}, {setting: x}]",
-            "rule 2 has no answer; expected exactly one of answer, letter, error, option, always, right",
+            "rules:\n- {answer: A}\n- {setting: x}",
+            ":3: rules[2] has no answer. Expected exactly one of answer, letter, error, option, always, right",
         ),
-        ("rules: [{answer: A, letter: B}]", "rule 1 has answer and letter; expected exactly one"),
-        ("rules: [{answer: A, settings: x}]", r"rule 1: unknown key 'settings'. Did you mean 'setting'\?"),
-        ("rules: [{answer: yes}]", "rule 1: answer is True; expected text, in quotes"),
-        ("rules: [{answer: A, text: '('}]", r"rule 1: text '\(' is not a regular expression"),
-        ("rules: [{letter: A, logprobs: {A: 0.5}}]", "rule 1: logprobs is {'A': 0.5}; expected"),
+        ("rules: [{answer: A, letter: B}]", ":1: rules[1] has answer and letter. Expected exactly one"),
+        ("rules: [{answer: A, settings: x}]", ":1: unknown key 'settings' in rules[1]. Did you mean 'setting'?"),
+        ("rules: [{answer: yes}]", ":1: rules[1].answer is 'yes'. Expected text: put it in quotes, 'yes'"),
+        ("rules: [{answer: A, text: '('}]", ":1: rules[1].text is the text '('. Expected a regular expression"),
+        ("rules: [{letter: A, logprobs: {A: 0.5}}]", ":1: rules[1].logprobs.A is '0.5'. Expected a number of 0 or less"),
+        ("rules: [{letter: A, logprobs: [1]}]", ":1: rules[1].logprobs is a list. Expected a mapping of letters to numbers"),
         (
             "rules: [{letter: A, logprobs: {A: -2, B: -1}}]",
-            "rule 1: the letter is 'A', and logprobs is {'A': -2, 'B': -1}; expected",
+            ":1: rules[1].letter is the text 'A'. Expected the letter with the highest of logprobs, 'B'",
         ),
-        ("rules: [{answer: A, logprobs: {A: -0.5}}]", "rule 1: logprobs is {'A': -0.5}; expected, beside a letter"),
-        ("a: [", "neither YAML nor JSON"),
-        ("rules: [{right: 1.5}]", r"rule 1: right is 1.5; expected a share in \[0, 1\], or chance"),
-        ("rules: [{right: often}]", "rule 1: right is 'often'; expected a share"),
-        ("rules: [{right: 0.5, luck: 2}]", "rule 1: luck is 2; expected, beside right, a share"),
-        ("rules: [{answer: A, luck: 0.5}]", "rule 1: luck is 0.5; expected, beside right, a share"),
-        ("rules: [{always: right}]", "rule 1: always is 'right'; expected one of majority, told"),
-        ("rules: [{task: boxen, answer: A}]", "rule 1: task is 'boxen'; expected one of choice, yes_no, open, boxes"),
+        ("rules: [{answer: A, logprobs: {A: -0.5}}]", ":1: rules[1].logprobs stands without 'letter'. Expected it beside"),
+        ("a: [", ":1: not YAML: "),
+        ("rules: [{right: 1.5}]", ":1: rules[1].right is '1.5'. Expected a share in [0, 1], or chance"),
+        ("rules: [{right: often}]", ":1: rules[1].right is the text 'often'. Expected a share"),
+        ("rules: [{right: 0.5, luck: 2}]", ":1: rules[1].luck is '2'. Expected a share in [0, 1]"),
+        ("rules: [{answer: A, luck: 0.5}]", ":1: rules[1].luck stands without 'right'"),
+        ("rules: [{always: right}]", ":1: rules[1].always is the text 'right'. Expected one of majority, told"),
+        ("rules: [{task: boxen, answer: A}]", ":1: rules[1].task is the text 'boxen'. Expected one of choice, yes_no, open"),
     ],
 )
 def test_mistakes_in_a_script_are_named(tmp_path: Path, text: str, message: str) -> None:
     path = _write(tmp_path, text)
-    with pytest.raises(ModelError, match=f"{path}.*{message}"):
+    with pytest.raises(ModelError, match=re.escape(f"{path}{message}")):
         ScriptedBackend.from_file(path)
 
 
+def test_a_script_in_json_may_spell_characters_beyond_its_escapes_as_pairs(tmp_path: Path) -> None:
+    path = _write(tmp_path, json.dumps({"default": "\N{GRINNING FACE}"}))
+    assert "\\ud83d" in path.read_text()
+    (prediction,) = ScriptedBackend.from_file(path).infer([_ask()])
+    assert prediction.text == "\N{GRINNING FACE}"
+
+
 def test_an_absent_script_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"nowhere.yaml cannot be read: No such file"):
+    with pytest.raises(ModelError, match=r"nowhere.yaml: cannot read the scripted answers: No such file"):
         ScriptedBackend.from_file(tmp_path / "nowhere.yaml")
 
 

@@ -12,16 +12,15 @@ import yaml
 
 from pytest_vlmrobust.core.errors import PolicyError
 from pytest_vlmrobust.policies import Policy
-from pytest_vlmrobust.policies.schema import (
+from pytest_vlmrobust.policies.json_schema import FILE, thresholds_schema
+from pytest_vlmrobust.policies.load import (
     BUDGET_KEYS,
     COVERAGE_KEYS,
-    FILE,
     RULE_KEYS,
     SCOPE_KEYS,
     TOP_KEYS,
     TREATMENT_KEYS,
     WAIVER_KEYS,
-    thresholds_schema,
 )
 
 from .conftest import METRICS

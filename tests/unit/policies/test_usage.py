@@ -12,16 +12,20 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.policies import (
     JudgedTest,
     Missed,
+    Misspelling,
     Policy,
     Rule,
+    Scope,
     WaiverState,
     idle_summaries,
     idle_summaries_shortfall,
+    misspellings,
     ungated_data,
     unmatched_rules,
     unmet_rules,
     waiver_report,
 )
+from pytest_vlmrobust.policies.usage import intended_name
 
 Load = Callable[..., Policy]
 
@@ -202,7 +206,7 @@ def said(load: Load, rule: str, rules: str = "whole") -> list[str]:
         ),
         (
             "metric: worst_case_drop, where: {category: cats}, max: 5pp",
-            "worst_case_drop is measured on whole data sets, and it asks for a category.",
+            "worst_case_drop is measured on whole datasets, and it asks for a category.",
         ),
     ],
 )
@@ -286,3 +290,62 @@ def test_rules_that_see_the_whole_are_idle_where_none_of_them_met_a_test(load: L
         assert said.startswith("1 blocking rule on summary metrics (r0; the first in ")
         assert "and none met a test" in said
         assert "Add such a rule without a where" in said
+
+
+# Names that are nearly right, and names that are others.
+
+
+@pytest.mark.parametrize(
+    ("glob", "name"),
+    [
+        ("qwn", "qwen"),
+        ("qween", "qwen"),
+        ("ym", "my"),
+        ("QWEN", "qwen"),
+        ("qwen2_vl-2B", "qwen2-vl-2b"),
+        ("qwen2vl2b", "qwen2-vl-2b"),
+        ("intervl3.5-4b", "internvl3.5-4b"),
+        ("faces.matchnig", "faces.matching"),
+        ("MMStar*", "mmstar_val"),
+        ("qwn*", "qwen2-vl-2b"),
+        ("mmbench-", "mmbench"),
+    ],
+)
+def test_a_misspelling_means_a_name(glob: str, name: str) -> None:
+    assert intended_name(glob, ["unlike", name]) == name
+
+
+@pytest.mark.parametrize(
+    ("glob", "name"),
+    [
+        ("qwen", "qwen"),
+        ("mmbench_cn", "mmbench_en"),
+        ("llama", "llava"),
+        ("qwen2-vl-2b", "qwen2-vl-7b"),
+        ("qwen2", "qwen3"),
+        ("qwen2", "qwen"),
+        ("qwen12", "qwen21"),
+        ("a", "ab"),
+        ("model", "model-a"),
+        ("qwen", "internvl"),
+        ("BLINK*", "blind"),
+        ("*MMBench*", "mmbench_dev"),
+        ("q?n", "qwen"),
+        ("*", "qwen"),
+        ("", "qwen"),
+        ("qwen-vl-x", "qwen-lv-y"),
+    ],
+)
+def test_another_name_is_no_misspelling(glob: str, name: str) -> None:
+    assert intended_name(glob, [name]) == ""
+
+
+def test_misspellings_of_a_scope_are_globs_that_match_nothing() -> None:
+    names = {"model": ["qwen", "tiny"], "dataset": {"my"}}
+    assert misspellings(Scope(model=("qwn", "tiny"), dataset=("ym",), setting=("fogg",)), names) == [
+        Misspelling("model", "qwn", "qwen"),
+        Misspelling("dataset", "ym", "my"),
+    ]
+    assert misspellings(Scope(model=("qwen", "qwn")), names) == []  # the one that is meant is there
+    assert misspellings(Scope(model=("qwe*",), dataset=("other",)), names) == []
+    assert misspellings(Scope(), names) == []

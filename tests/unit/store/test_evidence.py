@@ -151,7 +151,7 @@ def test_what_was_not_measured_is_an_error(tmp_path: Path) -> None:
     with Evidence.open(tmp_path) as evidence:
         with pytest.raises(StoreError, match=r"no answers of tiny-faces\.matching-fog:mid"):
             evidence.get_cell(CELL)
-        with pytest.raises(StoreError, match="asked nothing of the data set 'other'"):
+        with pytest.raises(StoreError, match="asked nothing of the dataset 'other'"):
             evidence.samples("other")
 
 
@@ -193,7 +193,7 @@ def test_what_determined_the_answers_is_kept(tmp_path: Path) -> None:
         evidence.put_samples("d", "x", SAMPLES, "f1")
         assert evidence.models() == {"tiny": {"weights": "abc", "dtype": "float32"}}
         assert evidence.corpus_metric("d") == "f1"
-        with pytest.raises(StoreError, match="asked nothing of the data set 'other'"):
+        with pytest.raises(StoreError, match="asked nothing of the dataset 'other'"):
             evidence.corpus_metric("other")
 
 
@@ -274,7 +274,10 @@ def test_answers_that_no_run_writes_are_refused_by_name(tmp_path: Path, statemen
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("update samples set content = replace(content, '\"which?\"', '5')", "'s1': not a sample .*question is 5, expected text"),
+        (
+            "update samples set content = replace(content, '\"which?\"', '5')",
+            "'s1': not a sample .*question of the sample is 5, expected text",
+        ),
         ("update samples set id = 's9' where place = 0", "the sample 's9' calls itself 's1'"),
         ("insert into samples select dataset, 2, id, content from samples where place = 0", "has 's1' twice, expected each"),
         ("update samples set content = x'00' where place = 0", "'s1': not a sample of this release"),

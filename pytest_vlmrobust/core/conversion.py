@@ -1,0 +1,148 @@
+"""Dataclasses as what JSON holds, and back: one strict converter for every record that a file carries.
+
+Reading is strict: a value of another type, an unknown key and a key that is required and absent are errors that name the place.
+What is no finite number is ``null`` in JSON and NaN when read back. Whole numbers are counts, and never negative.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+T = TypeVar("T")
+
+
+def to_plain(instance: object) -> Any:
+    """Returns a dataclass as dictionaries, lists, texts, numbers and ``None``; what is no finite number becomes ``None``."""
+    return _converter().unstructure(instance)
+
+
+def from_plain(data: object, kind: type[T]) -> T:
+    """Returns the dataclass that :func:`to_plain` made ``data`` of.
+
+    Raises:
+        TypeError: a value is of another type, a required key is absent, or a key is unknown; names the place, the value, and what
+            was expected.
+    """
+    from cattrs import BaseValidationError, transform_error
+
+    try:
+        return _converter().structure(data, kind)
+    except (BaseValidationError, TypeError) as error:
+        problems = transform_error(error, format_exception=_problem)
+        raise TypeError(_in_words(problems[0], kind)) from error
+
+
+def _in_words(problem: str, kind: type) -> str:
+    """Returns a problem with its place in front, ``measures[0].value of the record``."""
+    text, _, place = problem.rpartition(" @ $")
+    about = f"the {kind.__name__.lower()}"
+    return f"{place.removeprefix('.')} of {about} {text}" if place else f"{about} {text}"
+
+
+def _problem(error: BaseException, _kind: type | None) -> str:
+    from cattrs import ForbiddenExtraKeysError
+
+    if isinstance(error, ForbiddenExtraKeysError):
+        return f"has the unknown key {min(error.extra_fields)!r:.100}: it is of another release"
+    if isinstance(error, KeyError):
+        return "is absent"
+    return str(error)
+
+
+@cache
+def _converter() -> Converter:
+    from cattrs import Converter
+    from cattrs.cols import homogenous_tuple_structure_factory, is_mapping, mapping_structure_factory
+    from cattrs.gen import make_dict_structure_fn
+
+    converter = Converter()
+    converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else None)
+    converter.register_unstructure_hook_func(_is_frozenset, sorted)
+    for kind, holds, expected in _SCALARS:
+        converter.register_structure_hook(kind, _checked(holds, expected))
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook(StrEnum, _member)  # else it would be read as the text that it is, too
+    converter.register_structure_hook_func(_is_protocol, _refused)
+    converter.register_structure_hook(str | tuple[str, ...], _text_or_texts)
+    converter.register_structure_hook_factory(
+        _is_tuple, lambda kind: _of(list, homogenous_tuple_structure_factory(kind, converter))
+    )
+    converter.register_structure_hook_factory(is_mapping, lambda kind: _of(dict, mapping_structure_factory(kind, converter)))
+    converter.register_structure_hook_factory(
+        dataclasses.is_dataclass,
+        lambda kind: _of(dict, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)),
+    )
+    return converter
+
+
+_SCALARS: tuple[tuple[type, Callable[[object], bool], str], ...] = (
+    (str, lambda value: isinstance(value, str), "text"),
+    (bool, lambda value: isinstance(value, bool), "true or false"),
+    (int, lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0, "a whole number of 0 or more"),
+)
+_CONTAINERS: dict[type, str] = {list: "a list", dict: "an object"}
+
+
+def _checked(holds: Callable[[object], bool], expected: str) -> Callable[[Any, Any], Any]:
+    def read(value: Any, _kind: Any) -> Any:
+        if not holds(value):
+            raise TypeError(f"is {value!r:.100}, expected {expected}")
+        return value
+
+    return read
+
+
+def _number(value: Any, _kind: Any) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"is {value!r:.100}, expected a number or null")
+    return value
+
+
+def _member(value: Any, kind: type[StrEnum]) -> StrEnum:
+    if value not in list(kind):
+        raise TypeError(f"is {value!r:.100}, expected one of {', '.join(kind)}")
+    return kind(value)
+
+
+def _text_or_texts(value: Any, _kind: Any) -> str | tuple[str, ...]:
+    texts = value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"is {value!r:.100}, expected text or a list of texts")
+    return value if isinstance(value, str) else tuple(texts)
+
+
+def _is_protocol(kind: Any) -> bool:
+    return bool(getattr(kind, "_is_protocol", False))
+
+
+def _refused(value: Any, _kind: Any) -> Any:
+    raise TypeError(f"is {value!r:.100}, expected nothing: no file holds such a thing")
+
+
+def _is_frozenset(kind: Any) -> bool:
+    return get_origin(kind) is frozenset
+
+
+def _is_tuple(kind: Any) -> bool:
+    return get_origin(kind) is tuple and get_args(kind)[-1] is ...
+
+
+def _of(container: type, read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Returns a reader that refuses what is no list, or no object, before its parts are looked at: a text has parts, too."""
+
+    def checked(value: Any, kind: Any) -> Any:
+        if not isinstance(value, container):
+            raise TypeError(f"is {value!r:.100}, expected {_CONTAINERS[container]}")
+        return read(value, kind)
+
+    return checked

@@ -1,0 +1,441 @@
+"""YAML files that users write, as a tree of entries that know their line, so that every error can say where.
+
+Thresholds, models, benchmark records, settings of a folder of identities and scripted answers are all read here. A file may hold
+anything: whatever is wrong with it is one error of the caller's class, with ``file:line``, the value (shortened) and what was
+expected. Nothing in a file is constructed but text, numbers, truth values and days.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import math
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import yaml
+
+from .errors import UsageError, did_you_mean
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+ID_PATTERN = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+"""What ids are made of."""
+LARGEST_FILE = 8 * 2**20
+"""Bytes of a file. PyYAML reads about a megabyte in five seconds."""
+LARGEST_TREE = 2 * LARGEST_FILE
+"""Characters of all values, each alias counted as what it stands for and each value as ``_COST_OF_VALUE`` more: a few lines of
+aliases of aliases can stand for more values than there is memory."""
+DEEPEST = 40
+"""Lists and mappings inside each other. No format needs more than eight."""
+LONGEST_NUMBER = 1000
+"""Characters of a value that is not text: Python needs quadratic time to read an integer, and cannot print a very long one."""
+
+_COST_OF_VALUE = 32
+_SHOWN = 60
+_TEXT = "tag:yaml.org,2002:str"
+_NULL = "tag:yaml.org,2002:null"
+_DAY = "tag:yaml.org,2002:timestamp"
+_MERGE = "tag:yaml.org,2002:merge"
+_SCALARS = (_TEXT, _NULL, _DAY, *(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float")))
+_DAY_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NO_SUCH_DAY = "a day that exists, such as 2027-06-30: there is no such day"
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One value of a file. Each method returns it as what was expected there, or raises ``error`` with ``file:line``."""
+
+    node: yaml.Node
+    file: str
+    error: type[UsageError]
+    line: int
+    """The line of its key, or its own line where it has none; from 1."""
+    path: str = ""
+    """The keys and positions that lead to it, ``rules[1].max``; empty at the top."""
+
+    @property
+    def where(self) -> str:
+        """``file:line`` of the value."""
+        return f"{self.file}:{self.line}"
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its path."""
+        return self.path or "the file"
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether it is a mapping."""
+        return isinstance(self.node, yaml.MappingNode)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list."""
+        return isinstance(self.node, yaml.SequenceNode)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is written there, or ``null``."""
+        return bool(self.node.tag == _NULL)
+
+    def refuse(self, expected: str) -> NoReturn:
+        """Raises the error that says what stands here and what was expected."""
+        self.fail(f"is {_described(self.node)}. Expected {expected}")
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raises the error that says what is wrong here: the problem follows the path of the value."""
+        raise self.error(f"{self.where}: {self.name} {problem}")
+
+    def mapping(self, keys: Collection[str], *, required: Iterable[str] = ()) -> dict[str, Entry]:
+        """Returns the entries by key; refuses keys that are unknown, written twice or missing."""
+        if not self.is_mapping:
+            self.refuse(f"a mapping with the keys {', '.join(keys)}")
+        entries = self._entries(lambda node: self._known_key(node, keys))
+        for key in required:
+            if key not in entries:
+                self.fail(f"lacks {key!r}. Required: {', '.join(required)}")
+        return entries
+
+    def table(self, expected: str = "a mapping from texts to values") -> dict[str, Entry]:
+        """Returns the entries by key, whatever texts the keys are; refuses keys that are no text or are written twice."""
+        if not self.is_mapping:
+            self.refuse(expected)
+        return self._entries(self._text_key)
+
+    def items(self) -> list[Entry]:
+        """Returns the entries of a list."""
+        if not self.is_list:
+            self.refuse("a list")
+        return [
+            Entry(node, self.file, self.error, _line(node), f"{self.path}[{number}]")
+            for number, node in enumerate(self.node.value, start=1)
+        ]
+
+    def text(self, expected: str = "", *, empty: bool = False) -> str:
+        """Returns text; text of blanks alone only where it may be ``empty``."""
+        value = self.scalar()
+        if not isinstance(value, str):
+            if value is None:
+                self.refuse(expected or "text")
+            quoted = f"'{shortened(self.node.value)}'"
+            self.refuse(f"{expected}, in quotes: {quoted}" if expected else f"text: put it in quotes, {quoted}")
+        if not empty and not value.strip():
+            self.refuse(expected or "text that is not empty")
+        return value
+
+    def texts(self, *, empty: bool = False) -> tuple[str, ...]:
+        """Returns one text, or the texts of a list that is not empty, as a tuple."""
+        if not self.is_list:
+            return (self.text(empty=empty),)
+        if not self.node.value:
+            self.refuse("text, or a list of texts")
+        return tuple(entry.text(empty=empty) for entry in self.items())
+
+    def identifier(self) -> str:
+        """Returns text made of letters, digits, ``_``, ``.`` and ``-``."""
+        text = self.text()
+        if not re.fullmatch(ID_PATTERN, text):
+            self.refuse("letters, digits, '_', '.' and '-', beginning with a letter or digit")
+        return text
+
+    def pattern(self) -> str:
+        """Returns text that is a regular expression."""
+        text = self.text(empty=True)
+        try:
+            re.compile(text)
+        except (re.error, OverflowError, RecursionError) as error:
+            self.refuse(f"a regular expression ({error})")
+        return text
+
+    def file_below(self, folder: Path, expected: str = "") -> Path:
+        """Returns a path that is written relative to ``folder``, or absolute; nothing needs to be there."""
+        text = self.text(expected)
+        try:
+            path = folder / Path(text).expanduser()
+            with contextlib.suppress(PermissionError):
+                path.exists()
+        except (OSError, RuntimeError, ValueError) as error:
+            self.refuse(f"a path that this machine can have ({getattr(error, 'strerror', None) or error})")
+        return path
+
+    def choice(self, options: type[Choice]) -> Choice:
+        """Returns one of the options."""
+        return options(self.one_of([option.value for option in options]))
+
+    def one_of(self, names: Collection[str]) -> str:
+        """Returns one of the names."""
+        value = self.scalar()
+        if value not in names:
+            self.refuse(f"one of {', '.join(names)}.{did_you_mean(shortened(str(value)), names)}")
+        return str(value)
+
+    def truth(self) -> bool:
+        """Returns whether it is true."""
+        value = self.scalar()
+        if not isinstance(value, bool):
+            self.refuse("true or false")
+        return value
+
+    def number(self, expected: str, *, low: float = -math.inf, high: float = math.inf) -> float:
+        """Returns a finite number in [``low``, ``high``]."""
+        value = self.scalar()
+        largest = sys.float_info.max  # a whole number may be larger, and then is no float
+        if isinstance(value, bool) or not isinstance(value, int | float) or not max(low, -largest) <= value <= min(high, largest):
+            self.refuse(expected)
+        return float(value)
+
+    def whole_number(self, expected: str, *, low: int, high: int = 2**63 - 1) -> int:
+        """Returns a whole number in [``low``, ``high``]."""
+        value = self.scalar()
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            self.refuse(expected)
+        return value
+
+    def quantity(self) -> float | str:
+        """Returns a number, or the text of a quantity with its unit."""
+        value = self.scalar()
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            self.refuse("a number such as 0.05, 5pp or 5%")
+        return value
+
+    def date(self) -> dt.date:
+        """Returns a day, written 2027-06-30."""
+        value = self.scalar()
+        if isinstance(value, str):
+            try:
+                return dt.date.fromisoformat(value)
+            except ValueError:
+                self.refuse(_NO_SUCH_DAY if _DAY_PATTERN.fullmatch(value) else "a day such as 2027-06-30")
+        if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
+            self.refuse("a day such as 2027-06-30")
+        return value
+
+    def scalar(self) -> Any:
+        """Returns the value as YAML reads it: text, number, truth value, day or ``None``."""
+        if not isinstance(self.node, yaml.ScalarNode):
+            self.refuse("a single value")
+        if self.node.tag not in _SCALARS:
+            self.refuse(f"text, a number, true, false or a day, without the tag {shortened(self.node.tag)}")
+        if self.node.tag != _TEXT and len(self.node.value) > LONGEST_NUMBER:
+            self.refuse(f"at most {LONGEST_NUMBER} characters; {len(self.node.value)} given")
+        try:
+            return yaml.constructor.SafeConstructor().construct_object(self.node)
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError, OverflowError):
+            # PyYAML trusts what a tag says: `!!bool x` is a KeyError there, and `!!timestamp x` an AttributeError
+            self.refuse(_NO_SUCH_DAY if self.node.tag == _DAY else "text, a number or a day")
+
+    def _entries(self, key_of: Callable[[yaml.Node], str]) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        for key_node, value_node in self.node.value:
+            key, line = key_of(key_node), _line(key_node)
+            path = f"{self.path}.{shortened(key)}" if self.path else shortened(key)
+            if key in entries:
+                raise self.error(
+                    f"{self.file}:{line}: {path} is written twice, first in line {entries[key].line}. Keep one of them"
+                )
+            entries[key] = Entry(value_node, self.file, self.error, line, path)
+        return entries
+
+    def _known_key(self, node: yaml.Node, known: Collection[str]) -> str:
+        name = str(node.value) if isinstance(node, yaml.ScalarNode) else _described(node)
+        if name not in known:
+            shown = shortened(name)
+            raise self.error(
+                f"{self.file}:{_line(node)}: unknown key {shown!r} in {self.name}.{did_you_mean(shown, known)} "
+                f"Known: {', '.join(known)}"
+            )
+        return name
+
+    def _text_key(self, node: yaml.Node) -> str:
+        if node.tag == _MERGE:
+            self._refuse_key(node, "is not read here", "Write the keys of the other mapping out")
+        if not isinstance(node, yaml.ScalarNode) or node.tag != _TEXT:
+            self._refuse_key(node, "is not text", "Put numbers, days, yes and no in quotes")
+        return str(node.value)
+
+    def _refuse_key(self, node: yaml.Node, problem: str, advice: str) -> NoReturn:
+        shown = _described(node)
+        raise self.error(f"{self.file}:{_line(node)}: the key {shown} in {self.name} {problem}. {advice}")
+
+
+def read_document(path: Path, *, what: str, error: type[UsageError], expected: str, file: str = "") -> Entry:
+    """Returns the top of the YAML document in a file.
+
+    Args:
+        path: the file.
+        what: what messages call it, ``models file``.
+        error: what is raised, by every entry too.
+        expected: what such a file begins with.
+        file: how messages cite it; its path where nothing is said.
+
+    Raises:
+        UsageError: of the class ``error``, as :func:`read_bytes` and :func:`parse_document`.
+    """
+    content = read_bytes(path, what=what, error=error, file=file)
+    return parse_document(content, file or str(path), error=error, expected=expected)
+
+
+def read_bytes(path: Path, *, what: str, error: type[UsageError], file: str = "") -> bytes:
+    """Returns a file's bytes.
+
+    Raises:
+        UsageError: of the class ``error``; the file is absent, cannot be read or is too large.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise error(f"{file or path}: cannot read the {what}: {reason}. Expected a YAML file") from problem
+    if len(content) > LARGEST_FILE:
+        raise error(f"{file or path}: the {what} is larger than {LARGEST_FILE // 2**20} MiB. Expected a smaller YAML file")
+    return content
+
+
+def parse_document(content: bytes, file: str, *, error: type[UsageError], expected: str) -> Entry:
+    """Returns the top of a YAML document.
+
+    Args:
+        content: the bytes of the file.
+        file: how messages cite it.
+        error: what is raised, by every entry too.
+        expected: what such a file begins with.
+
+    Raises:
+        UsageError: of the class ``error``: not UTF-8, not YAML, empty, more than one document, nested too deeply, or with aliases
+            that stand for too much; names file and line.
+    """
+    node = _compose(_decoded(content, file, error), file, error)
+    if node is None:
+        raise error(f"{file}: the file is empty. Expected {expected}")
+    _check(node, file, error)
+    return Entry(node, file, error, _line(node))
+
+
+def _decoded(content: bytes, file: str, error: type[UsageError]) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        raise error(f"{file}:{line}: byte 0x{content[problem.start]:02x} is not UTF-8. Save the file as UTF-8") from problem
+
+
+def _compose(text: str, file: str, error: type[UsageError]) -> yaml.Node | None:
+    # The loader in C ends the process where lists are nested 100,000 deep: this one raises a RecursionError.
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)
+        node: yaml.Node | None = loader.get_single_node()
+    except yaml.MarkedYAMLError as problem:
+        raise error(_syntax_message(problem, file)) from problem
+    except yaml.reader.ReaderError as problem:
+        line = text.count("\n", 0, problem.position) + 1
+        raise error(
+            f"{file}:{line}: not YAML: unacceptable character #x{ord(text[problem.position]):04x}. Remove it"
+        ) from problem
+    except (ValueError, OverflowError) as problem:  # "\UFFFFFFFF", which is no character
+        raise error(f"{file}:{_line_of(loader)}: not YAML: {problem}") from problem
+    except RecursionError as problem:
+        raise error(_too_deep(file, _line_of(loader))) from problem
+    return node
+
+
+def _line_of(loader: yaml.SafeLoader | None) -> int:
+    return 1 if loader is None else loader.line + 1
+
+
+def _syntax_message(error: yaml.MarkedYAMLError, file: str) -> str:
+    mark = error.problem_mark or error.context_mark
+    line = f":{mark.line + 1}" if mark else ""
+    problem = shortened(error.problem or "not YAML", 200)
+    advice = ". Indent with spaces: YAML does not allow tabs" if "'\\t'" in problem else ""
+    context = f" ({shortened(error.context, 200)})" if error.context else ""
+    return f"{file}{line}: not YAML: {problem}{context}{advice}"
+
+
+def _too_deep(file: str, line: int) -> str:
+    return f"{file}:{line}: lists or mappings are nested too deeply. Expected at most {DEEPEST} levels"
+
+
+def _check(top: yaml.Node, file: str, error: type[UsageError]) -> None:
+    """Refuses what no reader could use: nodes that contain themselves, bombs of aliases, and text that no file can hold."""
+    sizes: dict[int, int] = {}
+    _add_size(top, sizes, 0, file, error)
+    if sizes[id(top)] > LARGEST_TREE:
+        largest = _first_too_large(top, sizes)
+        raise error(
+            f"{file}:{_line(largest)}: the aliases (*) stand for more than {LARGEST_TREE // 2**20} million characters. "
+            "Write fewer of them, or fewer aliases of aliases"
+        )
+
+
+def _add_size(node: yaml.Node, sizes: dict[int, int], depth: int, file: str, error: type[UsageError]) -> int:
+    """Returns the characters that a node stands for, and keeps them by the node's id: 0 while they are being counted."""
+    if depth > DEEPEST:
+        raise error(_too_deep(file, _line(node)))
+    if id(node) in sizes:
+        if not sizes[id(node)]:
+            raise error(f"{file}:{_line(node)}: {_described(node)} contains itself (&). Write its values out")
+        return sizes[id(node)]
+    sizes[id(node)] = 0
+    if isinstance(node, yaml.ScalarNode):
+        node.value = _joined(node, file, error)
+        size = len(node.value)
+    else:
+        size = sum(_add_size(child, sizes, depth + 1, file, error) for child in _children(node))
+    sizes[id(node)] = size + _COST_OF_VALUE
+    return sizes[id(node)]
+
+
+def _first_too_large(node: yaml.Node, sizes: Mapping[int, int]) -> yaml.Node:
+    """Returns the innermost node that stands for too much."""
+    inner = next((child for child in _children(node) if sizes[id(child)] > LARGEST_TREE), None)
+    return node if inner is None else _first_too_large(inner, sizes)
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _joined(node: yaml.ScalarNode, file: str, error: type[UsageError]) -> str:
+    r"""Returns the text of a node; two halves of a pair, as JSON writes characters beyond ``\uffff``, become one character."""
+    text = str(node.value)
+    if _HALF_PAIR.search(text):
+        try:
+            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError as problem:
+            raise error(
+                f"{file}:{_line(node)}: {shortened(text)!r} holds half a surrogate pair, which is no character. Remove it"
+            ) from problem
+    if "\0" in text:
+        raise error(f"{file}:{_line(node)}: {shortened(text)!r} holds the character NUL. Remove it")
+    return text
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _described(node: yaml.Node) -> str:
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    if node.tag == _NULL:
+        return "empty"
+    text = shortened(node.value)
+    return f"the text {text!r}" if node.tag == _TEXT else repr(text)
+
+
+def shortened(text: str, most: int = _SHOWN) -> str:
+    """Returns the beginning of a text that may be long."""
+    return text if len(text) <= most else text[: most - 3] + "..."
