@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from pytest_vlmrobust.core.errors import UsageError
-from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
-from pytest_vlmrobust.core.registry import Registry
+from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
 ATTENTION = ("auto", "sdpa", "eager", "flash_attention_2")
@@ -105,37 +104,3 @@ def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
 def failed_prediction(reason: str, method: str = "generate") -> Prediction:
     """Returns the prediction of a request that got no answer."""
     return Prediction(text="", method=method, finish_reason="error", error=reason)
-
-
-# Names of backends to the functions that open them; packages add theirs by the entry-point group ``backends``.
-
-
-Factory: TypeAlias = Callable[[ModelRef, BackendOptions], Backend]
-
-backends: Registry[Factory] = Registry("backend", "backends")
-
-
-def open_backend(ref: ModelRef, options: BackendOptions | None = None) -> Backend:
-    """Returns the backend of a model; no weights are loaded and no file of the model is read yet.
-
-    Raises:
-        UnknownName: no backend is called ``ref.backend``.
-        ModelError: the model's generation parameters cannot be honoured.
-    """
-    return backends.get(ref.backend)(ref, options or BackendOptions())
-
-
-def _transformers(ref: ModelRef, options: BackendOptions) -> Backend:
-    from .transformers import TransformersBackend
-
-    return TransformersBackend(ref, options)
-
-
-def _scripted(ref: ModelRef, options: BackendOptions) -> Backend:
-    from .scripted import ScriptedBackend
-
-    return ScriptedBackend.from_file(ref.location, name=ref.name, answers=options.answers)
-
-
-backends.add("transformers", _transformers)
-backends.add("scripted", _scripted)

@@ -1,21 +1,23 @@
-"""From what the user typed after ``--vlm`` to a ModelRef."""
+"""From what the user typed after ``--vlm`` to a ModelRef, and from that to a backend."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from pytest_vlmrobust.core.boxes import RESIZED_PIXELS
 from pytest_vlmrobust.core.errors import ModelError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.registry import Registry
 
 from .digests import missing_parts
 from .models_file import check_dtype, read_models
-from .protocol import backends
+from .protocol import Backend, BackendOptions
 
 # Models that can be asked for by a short name.
 
@@ -231,3 +233,37 @@ def _directory(name: str, folder: Path) -> ModelRef:
             f"Missing: {'; '.join(missing_parts(folder))}. It holds: {found}"
         )
     return ModelRef(name=model_id(name), backend="transformers", location=str(folder.resolve()))
+
+
+# Names of backends to the functions that open them; packages add theirs by the entry-point group ``backends``.
+
+
+Factory: TypeAlias = Callable[[ModelRef, BackendOptions], Backend]
+
+backends: Registry[Factory] = Registry("backend", "backends")
+
+
+def open_backend(ref: ModelRef, options: BackendOptions | None = None) -> Backend:
+    """Returns the backend of a model; no weights are loaded and no file of the model is read yet.
+
+    Raises:
+        UnknownName: no backend is called ``ref.backend``.
+        ModelError: the model's generation parameters cannot be honoured.
+    """
+    return backends.get(ref.backend)(ref, options or BackendOptions())
+
+
+def _transformers(ref: ModelRef, options: BackendOptions) -> Backend:
+    from .transformers import TransformersBackend
+
+    return TransformersBackend(ref, options)
+
+
+def _scripted(ref: ModelRef, options: BackendOptions) -> Backend:
+    from .scripted import ScriptedBackend
+
+    return ScriptedBackend.from_file(ref.location, name=ref.name, answers=options.answers)
+
+
+backends.add("transformers", _transformers)
+backends.add("scripted", _scripted)

@@ -92,7 +92,7 @@ from .patches import (
     rci_correlation,
 )
 from .pointing import GridError, coverage, fixation, fixation_rate, grid_distance, grid_error
-from .record import Circumstances, Coverage, Metric, Needs
+from .record import Circumstances, Coverage, Metric
 from .registry import AMBIGUOUS, REGISTRY, ambiguous_message, get, metric, names
 from .resolution import (
     LinearTrend,
@@ -137,7 +137,7 @@ from .statistics.power import (
     undecided_zone,
 )
 from .statistics.proportions import exact_interval
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 __all__ = [
     "FAMILY_METRICS",

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.words import points
 
-from .record import Needs, loss_reach
+from .record import loss_reach
 from .registry import metric
 from .scores import ROUNDING, Scores, as_scores, mean, paired
 from .statistics.clusters import Clusters
@@ -26,7 +26,7 @@ from .statistics.means import expected_gain, guarded_ratio_interval
 from .statistics.paired import drop_interval, mean_interval
 from .statistics.proportions import is_binary
 from .statistics.ratios import score_ratio_interval
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 Bounds = tuple[float, float]
 

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .accuracy import Bounds
-from .record import Needs
 from .registry import metric
 from .scores import BySetting, mean, paired, per_sample, require_equal_lengths, under_same_settings
 from .statistics.means import BoundedMeanTest
 from .statistics.paired import drop_interval, interval_of
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 regression_metric = partial(metric, suite="baseline", better="lower", bounds=(-1.0, 1.0), perfect=0.0, unchanged=0.0)
 

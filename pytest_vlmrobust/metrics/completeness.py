@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.words import first_few
 
-from .record import LABELS, Metric, Needs
+from .record import Metric
 from .registry import REGISTRY, names
 from .scores import Scores, SettingLike, parsed
-from .table import ScoreTable
+from .table import LABELS, Needs, ScoreTable
 
 # Fragments of the sentences in an estimate's reason.
 

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.words import first_few, points
 
 from .accuracy import GAIN_MOVES, Bounds, interval_of_gain_share, visual_gain_is_real
-from .record import Coverage, Needs, loss_reach
+from .record import Coverage, loss_reach
 from .registry import metric
 from .scores import (
     ROUNDING,
@@ -35,7 +35,7 @@ from .statistics.means import BoundedMeanTest
 from .statistics.multiple import count_interval, cross_validated_maximum, largest_few_lower, largest_few_upper
 from .statistics.paired import BoundTest, drop_test, interval_of, largest_bounds, mean_interval
 from .statistics.proportions import is_binary
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 # Drops at which VLM-RobustBench draws its lines, as fractions; recovered from its tables, which fit no other round numbers.
 

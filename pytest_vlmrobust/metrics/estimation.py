@@ -15,11 +15,11 @@ from pytest_vlmrobust.core.estimate import Estimate
 
 from .completeness import arrays_read, complete_samples, labelled_samples, what_is_missing
 from .families import FamilyProperty
-from .record import Facts, Metric, Needs
+from .record import Facts, Metric
 from .registry import REGISTRY
 from .scores import SettingLike, parsed
 from .statistics.clusters import one_sided
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 
 def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None = None, confidence: float = 0.90) -> Estimate:

@@ -24,10 +24,10 @@ from .patches import (
     unlucky,
     whole_and_patches,
 )
-from .record import Circumstances, Needs
+from .record import Circumstances
 from .scores import ROUNDING, Scores, paired, require_equal_lengths
 from .statistics.means import guarded_ratio_interval
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 
 def pcri_chance(options: ArrayLike, attempts: int) -> float:

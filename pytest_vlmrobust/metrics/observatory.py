@@ -17,13 +17,12 @@ from pytest_vlmrobust.core.words import quantity
 
 from .accuracy import Bounds, interval_of_gain
 from .corruption import mean_drop, mean_drop_interval
-from .record import Needs
 from .registry import metric
 from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, paired
 from .statistics.clusters import one_sided
 from .statistics.groups import GroupMeans, largest_gap_interval
 from .statistics.means import expected_gain, guarded_ratio_interval
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 PROMPT_MARGIN = 0.05
 """How much more than the foretold overlap shows a look, 5 percentage points: the best rule that was found for telling boxes from

@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike
 from pytest_vlmrobust.core.words import percent
 
 from .accuracy import SMALLEST_MARGIN, Bounds, smallest_difference
-from .record import Circumstances, Needs
+from .record import Circumstances
 from .registry import metric
 from .scores import ROUNDING, Scores, as_scores, require_equal_lengths
 from .severity import spearman
 from .statistics.means import guarded_ratio_interval
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 Item = TypeVar("Item")
 

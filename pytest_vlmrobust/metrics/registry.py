@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, did_you_mean
 from pytest_vlmrobust.core.registry import Registry
 
-from .record import Better, Coverage, Direction, Gate, Interval, Metric, Needs, Note, Reach, Scope
+from .record import Better, Coverage, Direction, Gate, Interval, Metric, Note, Reach, Scope
+from .table import Needs
 
 Function = TypeVar("Function", bound=Callable[..., float])
 

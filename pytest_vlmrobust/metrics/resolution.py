@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .accuracy import Bounds
-from .record import Needs
 from .registry import metric
 from .scores import Scores, as_scores, clusters_of, mean
 from .severity import spearman
@@ -40,7 +39,7 @@ from .statistics.curves import (
 )
 from .statistics.means import BoundedMeanTest
 from .statistics.paired import TangoTest, drop_interval, drop_test, interval_of, mean_interval
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 NULL_DRAWS = 999
 _ANYTHING = (-math.inf, math.inf)

@@ -17,10 +17,10 @@ from pytest_vlmrobust.core.cell import LEVELS
 from pytest_vlmrobust.core.words import first_few
 
 from .corruption import ALL_SETTINGS, BENIGN, CATASTROPHIC, MILD, low_settings
-from .record import Coverage, Needs
+from .record import Coverage
 from .registry import metric
 from .scores import ROUNDING, BySetting, against_clean, drops, parsed, stacked
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 _DECIMALS = 12
 """Values that agree to this many decimals differ by float rounding only: they are ties."""

@@ -27,12 +27,11 @@ from .observatory import (
     retention_metric,
     transfer_retention,
 )
-from .record import Needs
 from .registry import metric
 from .scores import BySetting, by_setting, clusters_of, mean, paired, per_sample, under_same_settings
 from .statistics.clusters import one_sided
 from .statistics.paired import drop_interval, mean_interval
-from .table import ScoreTable
+from .table import Needs, ScoreTable
 
 
 def identity_accuracy_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy as np
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 
-from .record import Needs
 from .scores import Scores, as_scores, by_setting, mean, named, parsed, require_equal_lengths, stacked
 from .statistics.clusters import Clusters
 
@@ -23,6 +23,73 @@ _OTHERS = {
     "base_by_setting": "base",
 }
 """Fields with other scores of the same samples by setting, and how messages call them."""
+
+
+class Needs(Enum):
+    """An argument of a metric, named as the parameter that takes it; a record lists them in the order of the call."""
+
+    CLEAN = "clean"
+    """Scores without perturbation, shape (N,)."""
+    PERTURBED = "perturbed"
+    """Scores under the setting of the cell, shape (N,)."""
+    NO_IMAGE = "no_image"
+    """Scores of the same questions without their images, shape (N,)."""
+    PERTURBED_BY_SETTING = "perturbed_by_setting"
+    """Scores under every setting of the sweep: setting to shape (N,)."""
+    REFERENCE_BY_SETTING = "reference_by_setting"
+    """The same of the reference model."""
+    BASELINE = "baseline"
+    """Scores of an earlier run under the setting of the cell, shape (N,)."""
+    BASELINE_CLEAN = "baseline_clean"
+    """Scores of that run without perturbation, shape (N,)."""
+    BASELINE_BY_SETTING = "baseline_by_setting"
+    """Scores of an earlier run under every setting of the sweep: setting to shape (N,)."""
+    PATCHES = "patches"
+    """Scores of every patch under the setting of the cell (``patches:3``), shape (N, n*n), row by row."""
+    POSITIONS = "positions"
+    """Where in the grid the target of each sample is: N names, empty where unknown."""
+    PEOPLE = "people"
+    """The group of people that each sample shows: N names, empty where unknown."""
+    UNHINTED_BY_SETTING = "unhinted_by_setting"
+    """Scores of the same samples asked without the hint, under every setting of the sweep: setting to shape (N,)."""
+    BASE_BY_SETTING = "base_by_setting"
+    """Scores of the same samples by the same model without thinking, under every setting of the sweep: setting to shape (N,)."""
+    RESOLUTIONS = "resolutions"
+    """Long edges of the ``resolution:`` settings of the sweep, ascending."""
+    ACCURACIES = "accuracies"
+    """Accuracy at each of these resolutions."""
+    RUNGS = "rungs"
+    """Scores at each of these resolutions, shape (N, R)."""
+    CHANCES = "chances"
+    """Expected score of guessing of each sample, shape (N,)."""
+    FLOORS = "floors"
+    """Score of each sample for whoever never looks: by a guess, or by the same answer to every question, shape (N,)."""
+    WHOLE_ATTEMPTS = "whole_attempts"
+    """Scores of as many attempts at the whole image as there are patches, shape (N, n*n): the first one and n*n - 1 more."""
+
+    @property
+    def of_one_setting(self) -> bool:
+        """Whether the argument belongs to one cell rather than to the sweep."""
+        return self in {Needs.PERTURBED, Needs.BASELINE, *BY_PATCH}
+
+    @property
+    def optional(self) -> bool:
+        """Whether a table without it is no mistake: not every data set or run has it.
+
+        That is what samples are compared by, another way of asking the same questions, and inferences that no published protocol
+        makes.
+        """
+        return self in LABELS | COMPANIONS or (self in BY_PATCH and self is not Needs.PATCHES)
+
+
+BY_PATCH = frozenset({Needs.PATCHES, Needs.WHOLE_ATTEMPTS})
+"""Scores of as many attempts at each sample as there are patches, shape (N, n*n)."""
+LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE})
+"""What samples are compared by."""
+COMPANIONS = frozenset({Needs.UNHINTED_BY_SETTING, Needs.BASE_BY_SETTING})
+"""Scores of the same samples asked in another way."""
+WITHOUT_SCORES = LABELS | {Needs.RESOLUTIONS}
+"""What metrics need that is no score."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate
-from pytest_vlmrobust.metrics.record import BY_PATCH, COMPANIONS, LABELS, WITHOUT_SCORES
+from pytest_vlmrobust.metrics.table import BY_PATCH, COMPANIONS, LABELS, WITHOUT_SCORES
 
 Scores: TypeAlias = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from scipy import stats
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs
-from pytest_vlmrobust.metrics.record import LABELS
+from pytest_vlmrobust.metrics.table import LABELS
 
 from . import oracles
 from .cases import Scores, Table, made, plain, tables

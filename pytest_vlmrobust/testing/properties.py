@@ -16,7 +16,8 @@ from hypothesis.errors import Flaky
 
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.metrics import Metric, Needs
-from pytest_vlmrobust.metrics.record import COMPANIONS, Direction
+from pytest_vlmrobust.metrics.record import Direction
+from pytest_vlmrobust.metrics.table import COMPANIONS
 
 from . import oracles
 from .cases import Case, Table, cases, nothing, of_samples, perfect, plain, scored, shown, tables

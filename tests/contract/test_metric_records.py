@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vlmrobust.metrics import Metric, Needs, get, names
 from pytest_vlmrobust.metrics.estimation import describe
-from pytest_vlmrobust.metrics.record import WITHOUT_SCORES
+from pytest_vlmrobust.metrics.table import WITHOUT_SCORES
 from pytest_vlmrobust.testing import checks_of, unclaimed
 from pytest_vlmrobust.testing.cases import MOST_SAMPLES, Case, Maker, _argument
 from pytest_vlmrobust.testing.oracles import ORACLES

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate, get, names
-from pytest_vlmrobust.metrics.record import WITHOUT_SCORES
+from pytest_vlmrobust.metrics.table import WITHOUT_SCORES
 from pytest_vlmrobust.testing import check_metric
 
 Scores: TypeAlias = NDArray[np.float64]

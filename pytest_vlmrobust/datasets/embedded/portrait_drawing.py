@@ -17,8 +17,8 @@ import cv2
 import numpy as np
 import yaml
 
-from .faces import Portrait
 from .painting import Canvas, Colour, Placing, Points, Shape, ellipse, mirrored, mix, moved, smooth, stroke, symmetric
+from .portraits import Portrait
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

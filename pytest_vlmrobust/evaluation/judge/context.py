@@ -21,8 +21,8 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 
 from .answers import Measured, chances
 from .baseline import Baseline
-from .families import rows_of
 from .floor import floor
+from .strata import rows_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -55,9 +55,10 @@ from .context import (
     groups_of,
     labels,
 )
-from .families import SUITE, Family, estimates_by_stratum, twin
+from .families import SUITE, Family, twin
 from .measurements import applying, estimate_all, judged_test, judged_tests
 from .required_cells import WITHOUT_SETTINGS, attempts_note, attempts_of
+from .strata import estimates_by_stratum
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,14 +22,15 @@ from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING, is_prepro
 from pytest_vlmrobust.evaluation.run.results import CellResult, best_is_enough, undefined
 from pytest_vlmrobust.metrics.estimation import Described, describe
 from pytest_vlmrobust.metrics.families import FamilyProperty
-from pytest_vlmrobust.metrics.record import Facts, Metric, Needs
+from pytest_vlmrobust.metrics.record import Facts, Metric
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS, ambiguous_message
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.table import Needs, ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, MetricFacts
 
 from . import corpus, observatory
 from .context import Asked, CellScores, FamilyScores, PlannedTest, SweepScores
-from .families import MACRO, SUITE, has_macro, macro_estimate, rows_of
+from .families import MACRO, SUITE
+from .strata import has_macro, macro_estimate, rows_of
 
 if TYPE_CHECKING:
     import numpy as np

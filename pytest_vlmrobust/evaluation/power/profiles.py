@@ -46,10 +46,11 @@ from pytest_vlmrobust.evaluation.after.docket import Docket
 from pytest_vlmrobust.evaluation.judge.answers import chances
 from pytest_vlmrobust.evaluation.judge.context import Asked, family_and_level
 from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
-from pytest_vlmrobust.evaluation.judge.families import MACRO, rows_of
+from pytest_vlmrobust.evaluation.judge.families import MACRO
 from pytest_vlmrobust.evaluation.judge.floor import floor
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP, UNPARSED_INCREASE
 from pytest_vlmrobust.evaluation.judge.replay import Replay
+from pytest_vlmrobust.evaluation.judge.strata import rows_of
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.metrics.table import ScoreTable
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 
 from pytest_vlmrobust.metrics import Needs, get
-from pytest_vlmrobust.metrics.record import WITHOUT_SCORES
+from pytest_vlmrobust.metrics.table import WITHOUT_SCORES
 from pytest_vlmrobust.testing.cases import MOST_SAMPLES, Case, Table, cases, plain, tables
 
 EVERYTHING = tuple(Needs)

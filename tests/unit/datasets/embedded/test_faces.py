@@ -18,22 +18,21 @@ from pytest_vlmrobust import datasets
 from pytest_vlmrobust.core.boxes import Box
 from pytest_vlmrobust.core.errors import DatasetError
 from pytest_vlmrobust.core.fingerprint import pixels_digest, rng_for
-from pytest_vlmrobust.datasets.embedded.faces import (
+from pytest_vlmrobust.datasets.embedded.faces import FaceCollection, PortraitImage
+from pytest_vlmrobust.datasets.embedded.painting import Canvas
+from pytest_vlmrobust.datasets.embedded.portrait_drawing import _placings, draw_portrait, feature_shapes, portrait_boxes
+from pytest_vlmrobust.datasets.embedded.portraits import (
     BOLD,
     CHOICES,
     FAMILY,
     GROUPS,
     TONES,
     VARIED,
-    FaceCollection,
     Portrait,
-    PortraitImage,
     families,
     random_portrait,
     relatives,
 )
-from pytest_vlmrobust.datasets.embedded.painting import Canvas
-from pytest_vlmrobust.datasets.embedded.portrait_drawing import _placings, draw_portrait, feature_shapes, portrait_boxes
 
 FEATURES = ("left_eye", "right_eye", "nose", "mouth")
 COUNT = 24

@@ -1,0 +1,252 @@
+"""Portraits: who a drawn face is, which split it belongs to, and who is easily taken for whom.
+
+A portrait is a choice out of a few for each feature (which make up the identity) and some numbers (which make two noses of one
+shape differ). Nobody is portrayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .scenes import held_out
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+TONES = {
+    "light": ("porcelain", "peach", "honey", "almond"),
+    "dark": ("chestnut", "bronze", "umber", "ebony"),
+}
+"""Group to its skin tones. Every other feature is drawn independently of the tone: a gap between groups is about tone alone."""
+GROUPS = tuple(TONES)
+CHOICES: Mapping[str, Mapping[str, float]] = {
+    "face": {"oval": 1, "round": 1, "square": 1, "heart": 1, "long": 1, "diamond": 1},
+    "hair": {
+        **dict.fromkeys(("side_part", "quiff", "curly", "afro", "bob", "fringe", "long", "wavy", "bun", "swept"), 1.0),
+        **dict.fromkeys(("bald", "buzz", "mohawk", "spiky", "pigtails", "headscarf", "beanie", "turban"), 0.7),
+    },
+    "hair_colour": {"black": 1.2, "brown": 1.2, "chestnut": 1, "auburn": 1, "blond": 1, "grey": 0.8, "white": 0.6, "teal": 0.4},
+    "eyes": {"almond": 1, "round": 1, "narrow": 1, "upturned": 1, "hooded": 1},
+    "iris": {"brown": 1.2, "hazel": 1, "green": 1, "blue": 1, "grey": 0.8},
+    "brows": {"straight": 1, "arched": 1, "rounded": 1, "angled": 1, "bushy": 0.8},
+    "nose": {"straight": 1, "button": 1, "broad": 1, "pointed": 1, "aquiline": 1},
+    "mouth": {"smile": 1.2, "neutral": 1, "grin": 1, "open": 0.8, "smirk": 0.8, "pout": 0.8},
+    "beard": {"none": 3, "stubble": 0.8, "moustache": 0.7, "goatee": 0.7, "full": 0.8},
+    "glasses": {"none": 2.2, "round": 0.8, "square": 0.8, "cat_eye": 0.6, "half_rim": 0.6},
+    "detail": {"none": 1.5, "freckles": 1, "blush": 1, "beauty_spot": 0.8, "wrinkles": 0.7},
+    "ears": {"plain": 2, "studs": 0.8, "hoops": 0.8, "large": 0.8},
+    "clothes": {"crew": 1, "v_neck": 1, "shirt": 1, "hoodie": 1, "turtleneck": 0.8},
+    "cloth": {"navy": 1, "rust": 1, "forest": 1, "mustard": 1, "plum": 1, "cream": 1, "slate": 1, "coral": 1},
+    "backdrop": {"sky": 1, "sand": 1, "mint": 1, "lilac": 1, "rose": 1, "butter": 1, "mist": 1, "teal": 1},
+}
+"""Feature to its values and how often they are drawn, relative to each other."""
+NUMBERS: Mapping[str, tuple[float, float]] = {
+    "face_width": (0.70, 0.78),
+    "eye_spacing": (0.29, 0.35),
+    "eye_size": (0.92, 1.14),
+    "eye_height": (-0.02, 0.06),
+    "brow_thickness": (0.8, 1.25),
+    "brow_angle": (-0.05, 0.05),
+    "nose_width": (0.86, 1.18),
+    "nose_length": (0.88, 1.14),
+    "mouth_width": (0.88, 1.16),
+    "lip_fullness": (0.7, 1.3),
+    "mouth_curve": (0.8, 1.2),
+    "hair_volume": (0.85, 1.12),
+}
+"""Number to its range, drawn uniformly; lengths in halves of the head's height, the others relative to the usual."""
+POSE: Mapping[str, tuple[float, float]] = {
+    "x": (0.465, 0.535),
+    "y": (0.475, 0.515),
+    "scale": (0.262, 0.292),
+    "roll": (-3.5, 3.5),
+    "light": (-1.0, 1.0),
+}
+"""Where the head is: its centre and half its height as fractions of the side, its roll in degrees, and where light comes from."""
+VARIED: Mapping[str, tuple[str, ...]] = {
+    "face": ("face_width",),
+    "hair": ("hair_volume",),
+    "hair_colour": (),
+    "eyes": ("eye_spacing", "eye_size"),
+    "brows": ("brow_thickness", "brow_angle"),
+    "nose": ("nose_width", "nose_length"),
+    "mouth": ("mouth_width", "lip_fullness", "mouth_curve"),
+    "beard": (),
+    "glasses": (),
+    "detail": (),
+}
+"""Features in which the members of a family can differ, with the numbers that go with them."""
+BOLD = ("hair", "hair_colour", "beard", "glasses", "mouth")
+"""Features that are still seen in a small picture: the members of a family differ in at least one of them."""
+FAMILY = 4
+"""Members of a family of a collection: an identity, and three that are easily taken for it."""
+_DIFFERENCES = 3
+_TRIES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Portrait:
+    """One drawn person: values of ``CHOICES``, numbers in the ranges of ``NUMBERS``, and the pose, in those of ``POSE``."""
+
+    tone: str
+    face: str
+    hair: str
+    hair_colour: str
+    eyes: str
+    iris: str
+    brows: str
+    nose: str
+    mouth: str
+    beard: str
+    glasses: str
+    detail: str
+    ears: str
+    clothes: str
+    cloth: str
+    backdrop: str
+    face_width: float
+    eye_spacing: float
+    eye_size: float
+    eye_height: float
+    brow_thickness: float
+    brow_angle: float
+    nose_width: float
+    nose_length: float
+    mouth_width: float
+    lip_fullness: float
+    mouth_curve: float
+    hair_volume: float
+    x: float
+    y: float
+    scale: float
+    roll: float
+    light: float
+
+    @property
+    def group(self) -> str:
+        """``light`` or ``dark``: the group of its skin tone."""
+        return next(group for group, tones in TONES.items() if self.tone in tones)
+
+    @property
+    def signature(self) -> str:
+        """Who it is, without numbers: portraits with equal signatures are the same person."""
+        return "|".join([self.tone, *(getattr(self, name) for name in CHOICES)])
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the identity belongs to the evaluation split: one fold of five, by a hash of the signature."""
+        return held_out(self.signature)
+
+    @property
+    def plausible(self) -> bool:
+        """Whether somebody might look like that: nobody who wears a headscarf is given a beard."""
+        return self.hair != "headscarf" or self.beard == "none"
+
+
+def random_portrait(rng: np.random.Generator, group: str) -> Portrait:
+    """Returns a portrait of either split with a skin tone of ``group`` (one of ``GROUPS``)."""
+    tones = TONES[group]
+    tone = tones[int(rng.integers(len(tones)))]
+    numbers: dict[str, Any] = {name: _uniform(rng, bounds) for name, bounds in (*NUMBERS.items(), *POSE.items())}
+    while True:
+        choices: dict[str, Any] = {name: _choice(rng, name) for name in CHOICES}
+        portrait = Portrait(tone=tone, **choices, **numbers)
+        if portrait.plausible:
+            return portrait
+
+
+def families(rng: np.random.Generator, *, evaluation: bool, size: int = FAMILY) -> Iterator[tuple[Portrait, ...]]:
+    """Yields families of one split for ever, of ``GROUPS`` in turn: portraits that are easily taken for each other.
+
+    The members of a family share clothes, backdrop, pose, skin tone and most features. Every two differ in the same three
+    features, at least one of them in ``BOLD``. Which member comes first is chance, so nothing but a picture of it tells which of
+    them is meant: neither the group (shared by all), nor what most of them have in common, nor which one is rare.
+
+    Args:
+        rng: consumed as needed.
+        evaluation: the split that every member is of; training is to draw the other.
+        size: members of a family, 1 to ``FAMILY``.
+
+    Raises:
+        ValueError: another size.
+    """
+    if not 1 <= size <= FAMILY:
+        raise ValueError(f"a family has 1 to {FAMILY} members, not {size}; relatives() yields more")
+    while True:
+        for group in GROUPS:
+            family: tuple[Portrait, ...] = ()
+            while len(family) < size:
+                family = _family(rng, group, evaluation=evaluation, size=size)
+            yield family
+
+
+def relatives(rng: np.random.Generator, family: tuple[Portrait, ...]) -> Iterator[Portrait]:
+    """Yields further portraits like those of a family, for ever: of its split and tone, each different from all before.
+
+    They come in families of as many members, in which members differ in the same features as in the first one. What the others
+    have in common was drawn anew, as often as the first one's, in three features that are the same for all; so members of two
+    families differ in up to six. Where whole families are shown, nothing tells which is the first: were single portraits drawn
+    around a member instead, it would be the one in the middle.
+
+    Args:
+        rng: consumed as needed.
+        family: two members or more, as ``families`` yields them.
+    """
+    base, known = family[0], {member.signature for member in family}
+    varied = [name for name in VARIED if len({getattr(member, name) for member in family}) > 1]
+    rest = [name for name in VARIED if name not in varied]
+    shared = [rest[i] for i in rng.permutation(len(rest))[:_DIFFERENCES]]
+    while True:
+        others = _members(rng, _redrawn(rng, base, shared), varied, evaluation=base.held_out, size=len(family))
+        if len(others) == len(family) and known.isdisjoint(other.signature for other in others):
+            known.update(other.signature for other in others)
+            yield from others
+
+
+def _family(rng: np.random.Generator, group: str, *, evaluation: bool, size: int) -> tuple[Portrait, ...]:
+    """Returns a family, or one with too few members where the base has none of the split left."""
+    base = random_portrait(rng, group)
+    return _members(rng, base, _varied(rng), evaluation=evaluation, size=size)
+
+
+def _members(rng: np.random.Generator, base: Portrait, varied: list[str], *, evaluation: bool, size: int) -> tuple[Portrait, ...]:
+    """Returns portraits of one split that differ from each other in all of ``varied``, or too few where there are none left."""
+    members: list[Portrait] = []
+    for _ in range(_TRIES):
+        member = _redrawn(rng, base, varied)
+        apart = all(getattr(member, name) != getattr(m, name) for m in members for name in varied)
+        if apart and member.plausible and member.held_out == evaluation:
+            members.append(member)
+        if len(members) == size:
+            break
+    return tuple(members[i] for i in rng.permutation(len(members)))
+
+
+def _varied(rng: np.random.Generator) -> list[str]:
+    bold = BOLD[int(rng.integers(len(BOLD)))]
+    others = [name for name in VARIED if name != bold]
+    return [bold, *(others[i] for i in rng.permutation(len(others))[: _DIFFERENCES - 1])]
+
+
+def _redrawn(rng: np.random.Generator, portrait: Portrait, names: list[str]) -> Portrait:
+    changes: dict[str, Any] = {name: _choice(rng, name) for name in names}
+    changes.update({number: _uniform(rng, NUMBERS[number]) for name in names for number in VARIED[name]})
+    return replace(portrait, **changes)
+
+
+def _choice(rng: np.random.Generator, name: str) -> str:
+    values = CHOICES[name]
+    mark = rng.random() * sum(values.values())
+    for value, weight in values.items():
+        mark -= weight
+        if mark < 0:
+            return value
+    return value
+
+
+def _uniform(rng: np.random.Generator, bounds: tuple[float, float]) -> float:
+    low, high = bounds
+    return round(low + (high - low) * float(rng.random()), 4)

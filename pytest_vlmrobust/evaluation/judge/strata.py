@@ -1,0 +1,97 @@
+"""Strata: the curve over resolutions, of each category of questions, of each of its sub-tasks, and of the mean over categories.
+
+Res-Bench's overall curve is the mean of the curves of its capability dimensions (categories), each counting the same however many
+questions it has: the macro mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.metrics.record import Metric
+from pytest_vlmrobust.metrics.table import ScoreTable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+SUITE = "resolution"
+"""The suite whose sweep metrics are also taken by stratum."""
+SUB_TASK = "sub_task"
+"""The key of samples that names the sub-task within the category."""
+MACRO = ".macro"
+"""What follows the name of a metric that is taken on the mean curve of the categories."""
+_OF_THE_CURVE = {metrics.Needs.RESOLUTIONS, metrics.Needs.ACCURACIES}
+
+
+def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
+    """Returns which samples are in each category, then in each ``category/sub-task``; shape (N,). Nothing for one category."""
+    import numpy as np
+
+    categories = [sample.category for sample in samples]
+    subtasks = [f"{one.category}/{one.keys[SUB_TASK]}" if one.keys.get(SUB_TASK) else "" for one in samples]
+    members: dict[str, NDArray[np.bool_]] = {}
+    for names in (categories, subtasks):
+        known = sorted(set(names) - {""})
+        if len(known) > 1:
+            members |= {name: np.array([other == name for other in names]) for name in known}
+    return members
+
+
+def estimates_by_stratum(
+    metric: str, table: ScoreTable, samples: Sequence[Sample], confidence: float = 0.90
+) -> dict[str, Estimate]:
+    """Returns a sweep metric for each stratum of the samples; see :func:`strata`.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    return {name: metrics.estimate(metric, rows_of(table, kept), confidence=confidence) for name, kept in strata(samples).items()}
+
+
+def rows_of(table: ScoreTable, kept: Sequence[bool] | NDArray[np.bool_]) -> ScoreTable:
+    """Returns the table of some of its samples; ``kept`` says which, shape (N,)."""
+    import numpy as np
+
+    chosen = np.flatnonzero(kept).tolist()
+
+    def part(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: part(scores) for name, scores in value.items()}
+        if value is None or isinstance(value, float | str):
+            return value
+        return [value[index] for index in chosen] if isinstance(value, list | tuple) else value[chosen]
+
+    return ScoreTable(**{field.name: part(getattr(table, field.name)) for field in dataclasses.fields(table) if field.init})
+
+
+def has_macro(record: Metric) -> bool:
+    """Whether a metric can be taken on a mean curve: it reads accuracies at resolutions and nothing else."""
+    return metrics.Needs.ACCURACIES in record.needs and set(record.needs) <= _OF_THE_CURVE
+
+
+def macro_estimate(metric: str, table: ScoreTable, samples: Sequence[Sample]) -> Estimate | None:
+    """Returns a metric of the curve that is the mean of the categories' curves, without an interval.
+
+    ``None`` for a metric that reads more than a curve, and where samples are in one category, or some in none.
+
+    Raises:
+        UnknownName: no metric has that name.
+    """
+    record = metrics.get(metric)
+    categories = [sample.category for sample in samples]
+    rungs = [setting for _, setting in table.resolutions()]
+    if not has_macro(record) or len(set(categories)) < 2 or "" in categories or not rungs:
+        return None
+    curve = list(metrics.macro_accuracies(table.matrix(rungs), categories))
+    arguments = [curve if need is metrics.Needs.ACCURACIES else table.argument(need, None) for need in record.needs]
+    value = record.function(*arguments)
+    undefined = "; undefined" if math.isnan(value) else ""
+    return Estimate(value, table.samples, reason=f"on the mean curve of {len(set(categories))} categories{undefined}")
