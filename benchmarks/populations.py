@@ -23,8 +23,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.corpus import bounds_of_drop, bounds_of_index, bounds_of_value
-from pytest_vlmrobust.evaluation.judge.families import MACRO
-from pytest_vlmrobust.evaluation.judge.strata import has_macro, macro_estimate, rows_of
+from pytest_vlmrobust.evaluation.judge.strata import MACRO, has_macro, macro_estimate, rows_of
 from pytest_vlmrobust.metrics import ScoreTable
 from pytest_vlmrobust.scoring import Sums, corpus_score, corpus_sums
 

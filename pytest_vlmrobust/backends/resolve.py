@@ -253,17 +253,17 @@ def open_backend(ref: ModelRef, options: BackendOptions | None = None) -> Backen
     return backends.get(ref.backend)(ref, options or BackendOptions())
 
 
-def _transformers(ref: ModelRef, options: BackendOptions) -> Backend:
+def _open_transformers(ref: ModelRef, options: BackendOptions) -> Backend:
     from .transformers import TransformersBackend
 
     return TransformersBackend(ref, options)
 
 
-def _scripted(ref: ModelRef, options: BackendOptions) -> Backend:
+def _open_scripted(ref: ModelRef, options: BackendOptions) -> Backend:
     from .scripted import ScriptedBackend
 
     return ScriptedBackend.from_file(ref.location, name=ref.name, answers=options.answers)
 
 
-backends.add("transformers", _transformers)
-backends.add("scripted", _scripted)
+backends.add("transformers", _open_transformers)
+backends.add("scripted", _open_scripted)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from pytest_vlmrobust.core.errors import UsageError
 
-if TYPE_CHECKING:
-    from .table import ScoreTable
+from .table import WITHOUT_SCORES, Needs, ScoreTable
 
 Better: TypeAlias = Literal["lower", "higher", "none"]
 Scope: TypeAlias = Literal["cell", "sweep"]

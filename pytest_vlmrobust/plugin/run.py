@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.comparison import Repeatability
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.core.record import Record
-    from pytest_vlmrobust.evaluation.after.docket import DocketTest
     from pytest_vlmrobust.evaluation.after.rerun import Rerun
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
     from pytest_vlmrobust.evaluation.judge.context import Asked
+    from pytest_vlmrobust.evaluation.judge.docket import DocketTest
     from pytest_vlmrobust.evaluation.judge.judge import Judge
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
@@ -407,9 +407,9 @@ class Run:
         Raises:
             StoreError: the store, or the evidence of this run, cannot be opened.
         """
-        from pytest_vlmrobust.evaluation.judge.families import families
         from pytest_vlmrobust.evaluation.judge.judge import Judge
         from pytest_vlmrobust.evaluation.run.evidence import Testimony
+        from pytest_vlmrobust.evaluation.run.families import families
 
         self.evaluator.witness = Testimony(self.evidence, self.evaluator)
         members = families(self.models)
@@ -628,7 +628,7 @@ class Run:
         Raises:
             StoreError: they cannot be written.
         """
-        from pytest_vlmrobust.evaluation.after.docket import Docket
+        from pytest_vlmrobust.evaluation.judge.docket import Docket
 
         asked = {planned.dataset for planned in self.selection.plan}
         Docket(
@@ -644,7 +644,7 @@ class Run:
         ).write(self.directories.run)
 
     def _docket_test(self, test: SelectedTest) -> DocketTest:
-        from pytest_vlmrobust.evaluation.after.docket import DocketTest
+        from pytest_vlmrobust.evaluation.judge.docket import DocketTest
 
         return DocketTest(test.nodeid, test.about, self.settings_of(test))
 

@@ -17,9 +17,10 @@ from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
-from pytest_vlmrobust.evaluation.judge.families import families
+from pytest_vlmrobust.evaluation.judge.docket import Docket, DocketTest, StoredTasks, changed_policies
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
+from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
@@ -27,8 +28,6 @@ from pytest_vlmrobust.store.journal import FILE_NAME as JOURNAL
 from pytest_vlmrobust.store.run_directory import BASELINE
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE as DOCKET
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
-
-from .docket import Docket, DocketTest, StoredTasks, changed_policies
 
 # Consistency: what the files of a run say of the same thing, held against each other.
 

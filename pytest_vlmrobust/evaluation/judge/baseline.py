@@ -14,13 +14,13 @@ from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, d
 from pytest_vlmrobust.core.prediction import Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.evaluation.run.answers import Questions
 from pytest_vlmrobust.evaluation.run.results import counted
 from pytest_vlmrobust.evaluation.run.views import depends_on_seed
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, StoredCell, read_manifest
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
-from .answers import Questions
 from .replay import Rescored, scored_again
 
 if TYPE_CHECKING:

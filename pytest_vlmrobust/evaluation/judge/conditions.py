@@ -17,6 +17,7 @@ from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.datasets import names as shipped_datasets
+from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies import (
     Extent,
     Judge,
@@ -38,7 +39,6 @@ from pytest_vlmrobust.policies import (
     waiver_report,
 )
 
-from .families import families
 from .scopes import KnownNames, is_relative, is_summary, shows_looking
 
 _REGISTER = " One of your own is known once a conftest.py that is collected registers it"

@@ -13,15 +13,15 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Planned, Setting
 from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.run.answers import Measured, chances
+from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.metrics import Needs
 from pytest_vlmrobust.metrics.table import ScoreTable
 
-from .answers import Measured, chances
 from .baseline import Baseline
-from .floor import floor
 from .strata import rows_of
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics import best_patches
 from pytest_vlmrobust.metrics.patches import whole_is_above_chance
@@ -21,7 +22,6 @@ from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackk
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
 
-from .answers import chances
 from .context import CellScores, floors, groups_of
 
 # Intervals of corpus metrics: of a value, and of what is computed from two values over the same samples.

@@ -26,8 +26,11 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.words import on_one_line
 from pytest_vlmrobust.core.words import quantity as counted
+from pytest_vlmrobust.evaluation.judge.strata import SUITE
+from pytest_vlmrobust.evaluation.run.answers import Measured, score_table
 from pytest_vlmrobust.evaluation.run.data import TaskData
 from pytest_vlmrobust.evaluation.run.evidence import examples
+from pytest_vlmrobust.evaluation.run.families import Family, twin
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, collapsed_rungs, received, same_pictures
 from pytest_vlmrobust.evaluation.run.results import (
     CellResult,
@@ -41,7 +44,6 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import observatory
-from .answers import Measured, score_table
 from .baseline import Baseline, baseline_scores, changed, not_compared
 from .budgets import blind_unparsed, budget_measures
 from .context import (
@@ -55,7 +57,6 @@ from .context import (
     groups_of,
     labels,
 )
-from .families import SUITE, Family, twin
 from .measurements import applying, estimate_all, judged_test, judged_tests
 from .required_cells import WITHOUT_SETTINGS, attempts_note, attempts_of
 from .strata import estimates_by_stratum

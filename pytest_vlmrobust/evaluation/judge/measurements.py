@@ -18,6 +18,7 @@ from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.judge.strata import MACRO, SUITE
 from pytest_vlmrobust.evaluation.run.resolutions import PREPROCESSING, is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import CellResult, best_is_enough, undefined
 from pytest_vlmrobust.metrics.estimation import Described, describe
@@ -29,7 +30,6 @@ from pytest_vlmrobust.policies import JudgedTest, MetricFacts
 
 from . import corpus, observatory
 from .context import Asked, CellScores, FamilyScores, PlannedTest, SweepScores
-from .families import MACRO, SUITE
 from .strata import has_macro, macro_estimate, rows_of
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, Cell, FamilyMetric
 from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.families import Family
 from pytest_vlmrobust.evaluation.run.prompts import told_overlaps
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
@@ -16,9 +18,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest
 from pytest_vlmrobust.scoring import better_convention, box_coverage
 
-from .answers import Measured
 from .context import CellScores, PlannedTest
-from .families import Family
 
 if TYPE_CHECKING:
     import numpy as np

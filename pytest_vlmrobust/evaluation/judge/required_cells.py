@@ -9,12 +9,12 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Planned, Setting, Step, SweepMetric
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.run.data import RunData
+from pytest_vlmrobust.evaluation.run.families import families, twin
 from pytest_vlmrobust.evaluation.run.resolutions import is_preprocessed
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from .context import family_and_level
-from .families import families, twin
 
 # Attempts: as many answers about the whole picture as there are patches, so that luck is the same on both sides of PCRI.
 #

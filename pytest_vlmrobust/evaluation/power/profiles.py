@@ -42,15 +42,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_NAME, Cell
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, did_you_mean
-from pytest_vlmrobust.evaluation.after.docket import Docket
-from pytest_vlmrobust.evaluation.judge.answers import chances
 from pytest_vlmrobust.evaluation.judge.context import Asked, family_and_level
 from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
-from pytest_vlmrobust.evaluation.judge.families import MACRO
-from pytest_vlmrobust.evaluation.judge.floor import floor
+from pytest_vlmrobust.evaluation.judge.docket import Docket
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP, UNPARSED_INCREASE
 from pytest_vlmrobust.evaluation.judge.replay import Replay
-from pytest_vlmrobust.evaluation.judge.strata import rows_of
+from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
+from pytest_vlmrobust.evaluation.run.answers import chances
+from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.evaluation.run.plan import expand_settings
 from pytest_vlmrobust.metrics.table import ScoreTable
 

@@ -19,9 +19,9 @@ from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN_NAME
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.words import first_few, quantity
-from pytest_vlmrobust.evaluation.judge.families import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP
 from pytest_vlmrobust.evaluation.judge.scopes import ANY
+from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
 from pytest_vlmrobust.policies import Judge, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier

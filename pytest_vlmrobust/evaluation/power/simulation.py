@@ -20,10 +20,10 @@ from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Setting
 from pytest_vlmrobust.core.decision import WORST_FIRST, Decision, Outcome, decide
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge import observatory
-from pytest_vlmrobust.evaluation.judge.families import MACRO
 from pytest_vlmrobust.evaluation.judge.measurements import BASELINE, judged_tests
 from pytest_vlmrobust.evaluation.judge.required_cells import attempts_of
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, suite_tests
+from pytest_vlmrobust.evaluation.judge.strata import MACRO
 from pytest_vlmrobust.evaluation.run.plan import needs_twin
 from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.statistics.clusters import one_sided

@@ -20,11 +20,11 @@ from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request, Scor
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.datasets import corpus_metric, sampling
 from pytest_vlmrobust.datasets.protocol import Dataset
-from pytest_vlmrobust.evaluation.judge.answers import score_table
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import check_scoring, score
 from pytest_vlmrobust.store import Pictures, Store
 
+from .answers import score_table
 from .leases import LEASE_SECONDS, Wait, owner_name, renewed
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
 from .results import HIGHEST, NOT_PREDICTED, UNASKED, CellResult, turns

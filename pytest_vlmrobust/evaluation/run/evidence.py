@@ -16,10 +16,10 @@ from pytest_vlmrobust.core.record import Example, Picture, Record, Reply
 from pytest_vlmrobust.core.sample import IMAGE_MARK, PictureDigests, Sample
 from pytest_vlmrobust.datasets import corpus_metric
 from pytest_vlmrobust.datasets.protocol import Dataset
-from pytest_vlmrobust.evaluation.judge.answers import Thumbnails
 from pytest_vlmrobust.store import Answer, Evidence, StoredCell
 from pytest_vlmrobust.store.journal import FILE_NAME
 
+from .answers import Thumbnails
 from .results import UNASKED, CellResult
 from .views import of_view
 

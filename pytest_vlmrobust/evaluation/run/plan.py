@@ -10,12 +10,12 @@ from pytest_vlmrobust import metrics, perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction
-from pytest_vlmrobust.evaluation.judge.families import families, twin
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS, SETS
 from pytest_vlmrobust.perturbations.registry import REGISTRY
 
 from .evaluator import Evaluator
 from .evidence import Rate
+from .families import families, twin
 from .resolutions import PREPROCESSING, preprocessing
 
 BASELINES = (CLEAN, NO_IMAGE)

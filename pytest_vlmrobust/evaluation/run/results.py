@@ -12,7 +12,8 @@ from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.judge.floor import floor
+
+from .floor import floor
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,11 +15,11 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.prediction import Prediction, Request, Score
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.evaluation.after.comparison import compare
-from pytest_vlmrobust.evaluation.judge.answers import score_table
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline, best_scores
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.run.answers import score_table
 from pytest_vlmrobust.evaluation.run.results import BLIND_UNPARSED, counted, is_guess
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Evidence

@@ -21,12 +21,12 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.judge.families import families
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run import data
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.evaluation.run.prompts import prompt, told_overlaps
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.policies import load_policy

@@ -23,7 +23,6 @@ from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.context import Asked, CellScores, PlannedTest
-from pytest_vlmrobust.evaluation.judge.families import families
 from pytest_vlmrobust.evaluation.judge.judge import Judge, decisive
 from pytest_vlmrobust.evaluation.judge.measurements import (
     BASELINE,
@@ -39,6 +38,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run import evidence
 from pytest_vlmrobust.evaluation.run.data import RunData
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies import Policy, load_policy
 from pytest_vlmrobust.store import Evidence, Store
 from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture

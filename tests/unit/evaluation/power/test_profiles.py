@@ -14,7 +14,7 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.evaluation.after.docket import Docket
+from pytest_vlmrobust.evaluation.judge.docket import Docket
 from pytest_vlmrobust.evaluation.power import profiles
 from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
 from pytest_vlmrobust.policies import Bound, Coverage, Policy, Rule, Scope

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.judge.floor import floor
+from pytest_vlmrobust.evaluation.run.floor import floor
 from pytest_vlmrobust.metrics import chance_floor
 from tests.unit.evaluation.conftest import sample
 

@@ -16,10 +16,10 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.evaluation.judge.families import families, twin
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.judge.strata import estimates_by_stratum, macro_estimate, rows_of, strata
+from pytest_vlmrobust.evaluation.run.families import families, twin
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, load_policy
 from tests.unit.evaluation.conftest import World, sample
