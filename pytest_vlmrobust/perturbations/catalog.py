@@ -22,6 +22,7 @@ from . import (
     occlusion,
     overlay,
     patches,
+    preprocessing,
     resolution,
     standins,
     tone,
@@ -35,7 +36,7 @@ __all__ = ["OBSERVATORY_ID", "ROBUSTBENCH", "SETS", "SPECIAL", "STANDINS", "corr
 
 FAMILIES = (
     *(blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary),
-    *(patches, ladder, ladder, observatory, standins, extras),
+    *(patches, ladder, preprocessing, observatory, standins, extras),
 )
 """The modules whose import registered what is built in."""
 OFFERED_GRIDS = patches.GRIDS

@@ -185,6 +185,8 @@ def sample_warnings(
     questions = {dataset: count for dataset, (_, count) in sizes.items()}
     models: dict[str, list[str]] = {}
     for name, tests in planned.items():
+        if name not in policies:
+            continue  # a family of models: what they have in common is not simulated
         for _, sentence in sentences(undecidable(policies[name], tests, pictures, today=today, questions=questions)):
             models.setdefault(sentence, []).append(name)
     return [f"{', '.join(names)}: {sentence}" for sentence, names in models.items()]
@@ -197,12 +199,13 @@ def _is_decided_by_samples(rule: Rule) -> bool:
 
 
 def _unknown(rule: Rule) -> bool:
-    """Whether nobody knows what a model that keeps a rule answers: it is about a category, or about what is not drawn."""
+    """Whether nobody knows what a model that keeps a rule answers: a category, what is not drawn, a metric of the user."""
     metric = _TAKEN_AS.get(rule.metric, rule.metric)
     if rule.where.category or metric not in metrics.names():
         return True
     record = metrics.get(metric)
-    return record.interval is None or not _NOT_DRAWN.isdisjoint(record.needs)
+    ours = record.function.__module__.startswith("pytest_vlmrobust.")
+    return not ours or record.interval is None or not _NOT_DRAWN.isdisjoint(record.needs)
 
 
 @overload

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.core.errors import BackendError, ModelError, UsageError
 from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.perturbations.catalog import corruption
-from pytest_vlmrobust.perturbations.ladder import LEVELS, LONG_EDGE, aligned_size, large_already
+from pytest_vlmrobust.perturbations.ladder import LONG_EDGE, aligned_size
 from pytest_vlmrobust.perturbations.pixels import Image, opencv, to_uint8
+from pytest_vlmrobust.perturbations.preprocessing import LEVELS, large_already
 from pytest_vlmrobust.perturbations.record import Parameters
 from pytest_vlmrobust.perturbations.registry import find
 
