@@ -77,11 +77,17 @@ def add(commands: Commands) -> None:
     power.add_argument(
         "--runs", type=counting("runs"), default=100, metavar="R", help="simulated runs of each profile (default: %(default)s)"
     )
-    power.add_argument("--seed", type=int, default=0, help="of the simulation (default: %(default)s)")
+    power.add_argument("--seed", type=_seed, default=0, help="of the simulation (default: %(default)s)")
     power.add_argument("--no-search", action="store_true", help="do not search how many samples would decide 80 %% of runs")
     power.add_argument("--table", action="store_true", help="one line a profile, in Markdown; without POLICY of all shipped ones")
     power.add_argument("--json", action="store_true", help="print JSON")
     power.set_defaults(run=_power)
+
+
+def _seed(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed. Expected a whole number, 0 or more")
+    return int(text)
 
 
 def _power(options: argparse.Namespace) -> int:

@@ -271,6 +271,12 @@ def test_check_refuses_what_is_no_number_of_samples(samples: str, capsys: Captur
     assert f"'{samples}' is no number of samples. Expected 1 or more" in capsys.readouterr().err
 
 
+def test_power_refuses_a_seed_that_is_none(capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["power", "default", "--seed", "-1"])
+    assert "'-1' is no seed. Expected a whole number, 0 or more" in capsys.readouterr().err
+
+
 def test_check_refuses_a_blocking_bound_that_nothing_could_break(tmp_path: Path, capsys: Captured) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("version: 1\nrules:\n  - {id: a, metric: pcri_excess, min: -0.1}\n", encoding="utf-8")

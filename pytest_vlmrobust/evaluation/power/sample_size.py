@@ -94,7 +94,8 @@ class TooFew:
     def __str__(self) -> str:
         rule = self.rule
         about = f"{rule.id} ({rule.metric} {rule.bound.condition}, {rule.source})"
-        enough = f"about {self.enough:,} would do" if self.enough else f"not even {self.tried:,} would do: loosen the bound"
+        loosen = ": loosen the bound" if 2 * self.tried > _MOST_SAMPLES else ""  # else more than were tried might do
+        enough = f"about {self.enough:,} would do" if self.enough else f"not even {self.tried:,} would do{loosen}"
         few = quantity(self.samples, "independent sample hardly decides", "independent samples hardly decide")
         return f"{few} rule {about}: {self.shown}; {enough}"
 
@@ -305,14 +306,17 @@ class _Plan:
             refused += [one.reason.partition(";")[0] for one in estimates if not one.valid][:1]
             intervals = [one.interval(level) for one in estimates]
             ends.append((min(low for low, _ in intervals), max(high for _, high in intervals)))
-        lows, highs = np.array(ends).T
-        low, high = float(np.quantile(lows, 1.0 - POWER)), float(np.quantile(highs, POWER))
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
         of = f"of a model {model.called} they show"
         if len(refused) > (1.0 - POWER) * _SHOWN:
             return f"{of} nothing: {refused[0]}"
-        if rule.bound.exceeded(high):
+        if math.isfinite(high) and rule.bound.exceeded(high):
             return f"{of} {rule.metric} <= {high:.3f}"
-        return f"{of} {rule.metric} >= {low:.3f}" if math.isfinite(low) else f"{of} no interval"
+        if math.isfinite(low) and rule.bound.undercut(low):
+            return f"{of} {rule.metric} >= {low:.3f}"
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return f"{of} no interval"
+        return f"a model {model.called} passes in too few of {_RUNS} simulated runs"
 
     def _simulation(self, names: Sequence[str], model: _Model) -> _Simulated:
         rules = tuple(self.asked[name][0] for name in names)

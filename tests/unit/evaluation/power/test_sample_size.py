@@ -89,6 +89,19 @@ def test_a_bound_of_nothing_is_decided_by_no_number_of_samples() -> None:
     assert "not even 6,400 would do: loosen the bound" in str(found(policy(high=0.0), TESTS, SIZES)[-1])
 
 
+@pytest.mark.parametrize("samples", [20, 100, 200, 260])
+def test_what_is_shown_speaks_of_the_side_of_the_bound(samples: int) -> None:
+    for one in found(policy(high=0.02), TESTS, {"small": samples}):
+        assert "accuracy_drop >= " not in one.shown
+        assert "accuracy_drop <= " in one.shown or "passes in too few of 20 simulated runs" in one.shown
+
+
+def test_where_larger_sizes_were_not_tried_nobody_is_told_to_loosen_the_bound() -> None:
+    (one, *_) = found(policy(high=0.001), TESTS, {"small": 5})
+    assert one.enough is None
+    assert str(one).endswith("; not even 640 would do")
+
+
 def test_all_tests_of_a_rule_have_to_pass_which_takes_more_samples_than_one() -> None:
     names = [f"{name}:{level}" for name in ("fog", "rain", "frost", "spatter") for level in ("low", "mid", "high")]
     tests = [JudgedTest("m", "d", "accuracy_drop", name, "weather", name.partition(":")[2]) for name in names]
