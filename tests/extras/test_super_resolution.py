@@ -91,10 +91,11 @@ def test_the_checkpoint_is_loaded_once_and_when_first_used(
     weights: Weights, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[Path] = []
+    load = super_resolution.load_upscaler
 
     def counted(path: Path, **options: str) -> Any:
         loaded.append(path)
-        return super_resolution.load_upscaler(path, **options)
+        return load(path, **options)
 
     monkeypatch.setattr(super_resolution, "load_upscaler", counted)
     file = weights()
