@@ -6,10 +6,12 @@ import json
 
 import pytest
 
+from pytest_vlmrobust.backends import failed_prediction, scripted
+
 from .conftest import SAMPLES, Project
 
-ERROR = "\x1b[2J ]]> [/x] down\n\u202esecond line"
-SHOWN = r"\x1b[2J ]]> [/x] down \u202esecond line"
+ERROR = "\x1b[2J ]]> [/x] \x00 down\n\u202esecond line \udfff"
+SHOWN = r"\x1b[2J ]]> [/x] \x00 down \u202esecond line \udfff"
 
 
 def printed(project: Project, *arguments: str) -> tuple[pytest.RunResult, str]:
@@ -20,14 +22,16 @@ def printed(project: Project, *arguments: str) -> tuple[pytest.RunResult, str]:
     return result, text
 
 
-def test_an_error_of_an_endpoint_is_a_failed_inference_on_one_line(project: Project) -> None:
-    project.script({"setting": "invert", "error": ERROR})
+def test_an_error_of_an_endpoint_is_a_failed_inference_on_one_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a file of answers may not hold such text; an endpoint may send it
+    monkeypatch.setattr(scripted, "failed_prediction", lambda _: failed_prediction(ERROR))
+    project.script({"setting": "invert", "error": "what the endpoint sends"})
     result, text = printed(project, "--vlm-report=out", "-rA")
     assert result.ret == 11
     (line,) = [line for line in text.splitlines() if line.startswith("ERROR model-data-invert:")]
     assert line.endswith(f"most often: {SHOWN}")
     summary = (project.path / "out" / "summary.md").read_text(encoding="utf-8")
-    assert r"down \u202esecond line" in summary
+    assert r"down \u202esecond line \udfff" in summary
     assert [char for char in summary if not char.isprintable() and char != "\n"] == []
     found = json.loads((project.path / "out" / "results.json").read_text(encoding="utf-8"))["records"]
     assert {record["n_errors"] for record in found if record["id"] == "model-data-invert"} == {SAMPLES}
