@@ -129,7 +129,7 @@ class Draw:
 
     @cached_property
     def samples(self) -> list[Sample]:
-        """The questions themselves, as far as metrics of whole data sets read them."""
+        """The questions themselves, as far as metrics of whole datasets read them."""
         groups = self.groups or [""] * len(self.index)
         targets = self.names("target") if "target" in self.population.names else ["yes"] * len(self.index)
         categories = self.names("category") if "category" in self.population.names else [""] * len(self.index)

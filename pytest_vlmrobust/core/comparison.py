@@ -43,7 +43,7 @@ class CellChange:
 
 @dataclass(frozen=True, slots=True)
 class SweepChange:
-    """What changed over all perturbed settings of a data set that both runs measured."""
+    """What changed over all perturbed settings of a dataset that both runs measured."""
 
     model: str
     dataset: str
@@ -128,12 +128,12 @@ def _number(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Repeatability:
-    """How often the answers of one model about one data set flip when they are asked for twice (A/A)."""
+    """How often the answers of one model about one dataset flip when they are asked for twice (A/A)."""
 
     model: str
     """The model by its short name."""
     dataset: str
-    """The data set by its short name."""
+    """The dataset by its short name."""
     repeated: int = 0
     """Answers that were asked for again and given."""
     flipped: int = 0
@@ -145,7 +145,7 @@ class Repeatability:
     cells: int = 0
     """Cells that the answers come from."""
     samples: int = 0
-    """Samples of the data set that the run asked about."""
+    """Samples of the dataset that the run asked about."""
     rate: float = math.nan
     """Mean squared difference of the two scores: the share of flips where scores are 0 or 1; ``null`` without answers."""
     low: float = math.nan

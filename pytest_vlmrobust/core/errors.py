@@ -4,7 +4,7 @@
     ├── UsageError             what was asked for makes no sense: options, names, files the user wrote
     │   ├── UnknownName        a name that is not registered, with the nearest ones
     │   ├── SettingError       a setting that cannot be parsed, or a level a perturbation does not have
-    │   ├── DatasetError       a data set that is absent, empty or malformed: file, row, value
+    │   ├── DatasetError       a dataset that is absent, empty or malformed: file, row, value
     │   ├── PolicyError        a thresholds file that cannot be honoured: file:line
     │   └── ModelError         a model that cannot be found or described
     ├── MissingExtra           an optional package is not installed: the pip line
@@ -72,7 +72,7 @@ class SettingError(UsageError):
 
 
 class DatasetError(UsageError):
-    """A data set that is absent, empty or malformed; names the file and the row."""
+    """A dataset that is absent, empty or malformed; names the file and the row."""
 
     __module__ = "pytest_vlmrobust"
 

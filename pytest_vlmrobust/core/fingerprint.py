@@ -55,7 +55,7 @@ def derive_seed(seed: int, *parts: str) -> int:
 
 
 def rank_seed(seed: int, name: str) -> int:
-    """Returns what identities are ordered by, where tasks lay them out and where a smaller data set takes some of them.
+    """Returns what identities are ordered by, where tasks lay them out and where a smaller dataset takes some of them.
 
     It is one order, so that the first ones of it are laid out in balance as well.
     """

@@ -77,20 +77,20 @@ class FamilyDrops:
 
     family: str
     settings: int
-    """Settings that the mean is taken over, of all data sets."""
+    """Settings that the mean is taken over, of all datasets."""
     drops: Mapping[str, Estimate]
     """Model to its mean drop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All models on one data set, or over all data sets."""
+    """All models on one dataset, or over all datasets."""
 
     dataset: str
-    """Empty over all data sets."""
+    """Empty over all datasets."""
     samples: int
     settings: int
-    """Perturbed settings that count: those that all models were asked about; over all data sets their sum."""
+    """Perturbed settings that count: those that all models were asked about; over all datasets their sum."""
     standings: tuple[Standing, ...]
     """Best first."""
     differences: tuple[Difference, ...] = ()
@@ -113,7 +113,7 @@ class Ranking:
     reference: str
     """The model whose errors are the unit of mCE; empty where none was named."""
     boards: tuple[Board, ...]
-    """Over all data sets first, where there are several, then one for each."""
+    """Over all datasets first, where there are several, then one for each."""
     left_out: tuple[str, ...] = ()
     """What was measured and does not count: cells that not all models were asked about, and experiments of another kind."""
     confidence: float = field(default=0.90)

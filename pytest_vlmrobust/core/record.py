@@ -51,7 +51,7 @@ class Measure:
     waiver: str = ""
     """The id of the waiver that covers a breach."""
     category: str = ""
-    """The stratum that it is about; empty for the whole data set."""
+    """The stratum that it is about; empty for the whole dataset."""
     target: str = ""
     """What the verdict speaks about: ``population``, the questions that the samples stand for (its interval was judged), or
     ``dataset``, these samples alone (its value was judged); empty when no rule applied."""
@@ -142,7 +142,7 @@ class Record:
     model: str
     """The model by its short name."""
     dataset: str
-    """The data set by its short name."""
+    """The dataset by its short name."""
     setting: str = ""
     """The setting of a cell, ``fog:mid``."""
     family: str = ""

@@ -85,7 +85,7 @@ class Sample:
     instruction: str = ""
     """How to answer, said after the question; the prompt's own words where nothing is said."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """What metrics of a whole data set group by: ``{"figure": "VD_3_1", "question": "VD_3_0"}``."""
+    """What metrics of a whole dataset group by: ``{"figure": "VD_3_1", "question": "VD_3_0"}``."""
 
     perturbed: tuple[int, ...] | None = None
     """Which of the images a setting changes, by index; all where nothing is said. A support image, for one, stays as it is."""

@@ -46,7 +46,7 @@ _OTHERS = {
 def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str | None = None) -> list[str]:
     """Returns the metrics of one setting, or of the whole sweep, for which a table has everything that is optional.
 
-    What is optional is what not every data set or run has: see :attr:`Needs.optional`. A gap between positions or groups of
+    What is optional is what not every dataset or run has: see :attr:`Needs.optional`. A gap between positions or groups of
     people is left out unless at least two of them are known. Whether anything else is missing, :func:`estimate` says.
 
     Args:

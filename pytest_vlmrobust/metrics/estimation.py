@@ -131,7 +131,7 @@ _UNITS = {
     "ratio": "ratio, 1.0 being 100 %",
     "correlation": "correlation",
 }
-_OF = {"cell": "one setting", "sweep": "all settings of a model on a data set"}
+_OF = {"cell": "one setting", "sweep": "all settings of a model on a dataset"}
 _MOVES = {1: "rises with", -1: "falls with", 0: "does not depend on"}
 
 
@@ -207,7 +207,7 @@ def _opening_facts(record: FamilyProperty | Facts) -> dict[str, str]:
     if isinstance(record, Facts):
         return {"of": _OF[record.scope], "suite": record.suite or "every", "reads": record.reads}
     return {
-        "of": "a family of models of different sizes on a data set",
+        "of": "a family of models of different sizes on a dataset",
         "suite": record.suite,
         "reads": "the number of parameters of each model, and the scores of each on the same samples",
     }

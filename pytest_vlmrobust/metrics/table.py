@@ -74,7 +74,7 @@ class Needs(Enum):
 
     @property
     def optional(self) -> bool:
-        """Whether a table without it is no mistake: not every data set or run has it.
+        """Whether a table without it is no mistake: not every dataset or run has it.
 
         That is what samples are compared by, another way of asking the same questions, and inferences that no published protocol
         makes.

@@ -72,7 +72,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def _plan(run: Run, *, width: int, color: bool) -> str:
-    """Returns the plan of the selected tests: a line for each model and data set, then what stands behind it."""
+    """Returns the plan of the selected tests: a line for each model and dataset, then what stands behind it."""
     from pytest_vlmrobust.evaluation.run.planning import HEADER, NAMES, RunForecast
     from pytest_vlmrobust.reporting.writing import render_table
 

@@ -77,7 +77,7 @@ class Selection:
 
     @property
     def datasets(self) -> list[str]:
-        """The data sets that selected tests are about."""
+        """The datasets that selected tests are about."""
         return list(dict.fromkeys(test.about.dataset for test in self.tests))
 
     def add(self, planned: Sequence[Planned]) -> None:
@@ -495,7 +495,7 @@ class Run:
         self.stopped = reason
 
     def repeat(self) -> None:
-        """Asks again about each model and data set of the run; no verdict depends on what comes back.
+        """Asks again about each model and dataset of the run; no verdict depends on what comes back.
 
         With xdist this process has asked nothing before: it is another one than those that did.
         """
@@ -654,7 +654,7 @@ class Run:
 
     @cached_property
     def _samples_asked(self) -> dict[str, tuple[int, int]]:
-        """Of each data set of which ``--vlm-sample`` left samples out: how many were asked, and how many there are."""
+        """Of each dataset of which ``--vlm-sample`` left samples out: how many were asked, and how many there are."""
         return self.data.samples_asked(self._measured_datasets, self.settings.vlm_sample)
 
     def _path(self, text: str) -> Path:

@@ -155,7 +155,7 @@ def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: Sequenc
 
 
 def _datasets(run: Run, definition: pytest.Item) -> list[str]:
-    """Returns the data sets that a test function is about: those its tasks make of collections, else those of questions.
+    """Returns the datasets that a test function is about: those its tasks make of collections, else those of questions.
 
     Raises:
         UnknownName: a task that does not exist.

@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if run.settings.vlm_plan:
         _plan_in_one_process(config)
-    # what a data set notes about itself must reach the reader, and not end a run whose other warnings are errors
+    # what a dataset notes about itself must reach the reader, and not end a run whose other warnings are errors
     config.addinivalue_line("filterwarnings", "default::pytest_vlmrobust.datasets.files.DatasetWarning")
     config.pluginmanager.register(Collector(run), "vlmrobust-collector")
     try:

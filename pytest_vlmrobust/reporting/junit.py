@@ -94,7 +94,7 @@ def _warnings(record: Record) -> list[str]:
 
 
 def _repeated(about: Repeatability) -> dict[str, str]:
-    """Returns what is said of the answers of a model about a data set that were asked for twice."""
+    """Returns what is said of the answers of a model about a dataset that were asked for twice."""
     name = f"vlm.aa.{about.model}-{about.dataset}"
     if about.problem:
         return {f"{name}.problem": about.problem}

@@ -1,4 +1,4 @@
-"""NeMo Evaluator: a run as the results that its `nel compare` and `nel gate` read, a benchmark for each data set and setting.
+"""NeMo Evaluator: a run as the results that its `nel compare` and `nel gate` read, a benchmark for each dataset and setting.
 
 The layout is that of https://docs.nvidia.com/nemo/evaluator/evaluation/result-format: a folder for each benchmark, with
 ``eval-NAME.json`` for the whole and ``results.jsonl`` for the samples. Missing stays missing: a sample whose inference failed has
@@ -41,13 +41,13 @@ class Benchmark:
     name: str
     """The test id without the model: two models are compared on equal names."""
     dataset: str
-    """The data set by its short name."""
+    """The dataset by its short name."""
     results: int
     """Lines, one for each sample that has a score."""
     unscored: int
     """Samples without a line: an inference failed."""
     corpus_metric: str
-    """What the data set reports as a whole; nel sees the mean of scores, whatever it is."""
+    """What the dataset reports as a whole; nel sees the mean of scores, whatever it is."""
 
 
 def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]:
@@ -111,7 +111,7 @@ def _cells(evidence: Evidence, run: Path, model: str) -> list[Cell]:
 
 
 def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, out: Path) -> list[Benchmark]:
-    """Writes the benchmarks of one data set, each into a folder of its own."""
+    """Writes the benchmarks of one dataset, each into a folder of its own."""
     metric, digest = evidence.corpus_metric(dataset), evidence.datasets()[dataset]  # the first says where it is not known
     problems = _problems(dataset, evidence.samples(dataset))
     found = []

@@ -20,16 +20,16 @@ from pytest_vlmrobust.metrics import rci_correlation
 
 from .explanation import Command
 
-# Agreement of two reference models about data sets.
+# Agreement of two reference models about datasets.
 
 
 INDEX = "rci"
 
 
 def agreement(records: Iterable[Record]) -> list[str]:
-    """Returns, for each grid and pair of models, how their indices of the data sets that both were asked about correlate.
+    """Returns, for each grid and pair of models, how their indices of the datasets that both were asked about correlate.
 
-    Nothing for fewer than two models or two data sets.
+    Nothing for fewer than two models or two datasets.
     """
     indices: dict[str, dict[str, dict[str, float]]] = {}
     for record in records:

@@ -4,7 +4,7 @@ The Perceptual Observatory prints its results as figures. *Published* in its tex
 and reach an overlap of 81 % (section 5.8); augmentations cost models next to nothing (5.1), and illusions half (5.4). *Assumed*:
 
 - Samples, positions and groups of people are those of the embedded collections, and so is what the prompts alone tell about
-  boxes. A larger data set has more identities like them.
+  boxes. A larger dataset has more identities like them.
 - Clean accuracy, and how far cells and groups of people are apart, are those of :data:`OBSERVERS`.
 - How easily an identity is lost is the same in all tasks and under all settings, as of a sample in :mod:`~.profiles`, and so is
   in all cells of a grid whether it is found at all; the two are independent.
@@ -129,7 +129,7 @@ class Observer:
 
     @property
     def datasets(self) -> dict[str, Asked]:
-        """The data sets that tasks make of the collections."""
+        """The datasets that tasks make of the collections."""
         return {f"{name}.{task}": _asked(name, task) for name in self.collections for task in TASKS}
 
     def lacks(self, metric: str) -> str:
@@ -141,7 +141,7 @@ class Observer:
         return (*_members(AUGMENTED), *_members(ILLUSIONS)) if suite == observatory.SUITE else ()
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
-        """Returns the scores of ``n`` identities of each collection, by data set."""
+        """Returns the scores of ``n`` identities of each collection, by dataset."""
         wanted, found = set(tables), {}
         for collection in self.collections:
             difficulty = rng.standard_normal(n)

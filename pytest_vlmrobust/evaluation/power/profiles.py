@@ -129,7 +129,7 @@ class Truth(Protocol):
 
     @property
     def dataset(self) -> str:
-        """What the data set is called in the scopes of rules."""
+        """What the dataset is called in the scopes of rules."""
         ...
 
     @property
@@ -139,7 +139,7 @@ class Truth(Protocol):
 
     @property
     def datasets(self) -> Mapping[str, Asked]:
-        """The data sets that it answers, with what is known of them."""
+        """The datasets that it answers, with what is known of them."""
         ...
 
     @property
@@ -158,7 +158,7 @@ class Truth(Protocol):
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> Mapping[str, ScoreTable]:
         """Returns the paired scores of ``n`` samples by table.
 
-        A table is called by its suite, ``suite/category`` for the samples of one category, or by the data set of a task.
+        A table is called by its suite, ``suite/category`` for the samples of one category, or by the dataset of a task.
         """
         ...
 
@@ -192,7 +192,7 @@ class Profile:
     views: Views = field(default_factory=Views)
     """How it answers patches."""
     categories: tuple[str, ...] = ()
-    """None: published numbers are of whole data sets."""
+    """None: published numbers are of whole datasets."""
 
     @property
     def has_baseline(self) -> bool:
@@ -201,7 +201,7 @@ class Profile:
 
     @property
     def datasets(self) -> dict[str, Asked]:
-        """Its data set, of which nobody has seen the samples."""
+        """Its dataset, of which nobody has seen the samples."""
         return {self.dataset: Asked()}
 
     def lacks(self, metric: str) -> str:
@@ -432,7 +432,7 @@ def viewed(name: str, dataset: str = "MMBench") -> Profile:
 
 
 def benchmark_of(dataset: str) -> str:
-    """Returns the benchmark whose models a data set is compared with: that which its name holds, else MMBench."""
+    """Returns the benchmark whose models a dataset is compared with: that which its name holds, else MMBench."""
     plain = dataset.lower().replace("-", "").replace("_", "")
     return next((name for name in _read() if name.lower().replace("-", "") in plain), "MMBench")
 
@@ -634,7 +634,7 @@ def _without_noise(measured: Mapping[str, float], helpful: Mapping[str, float], 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """A model of an earlier run on one data set, taken as truth: its source images are drawn again, with all that was scored."""
+    """A model of an earlier run on one dataset, taken as truth: its source images are drawn again, with all that was scored."""
 
     name: str
     dataset: str
@@ -663,7 +663,7 @@ class Recorded:
 
     @property
     def datasets(self) -> dict[str, Asked]:
-        """Its data set; what is measured beside scores is not drawn."""
+        """Its dataset; what is measured beside scores is not drawn."""
         return {self.dataset: Asked()}
 
     @property
@@ -722,7 +722,7 @@ class Recorded:
 
 
 def recorded(run: Path) -> list[Recorded]:
-    """Returns the models of an earlier run, one for each data set of questions, from its evidence.
+    """Returns the models of an earlier run, one for each dataset of questions, from its evidence.
 
     Raises:
         StoreError: the evidence cannot be read.

@@ -179,7 +179,7 @@ def sample_warnings(
     Args:
         policies: of the models.
         planned: model to what it will be judged by.
-        sizes: data set to its numbers of source pictures and of questions.
+        sizes: dataset to its numbers of source pictures and of questions.
         today: what waivers are dated against.
     """
     pictures = {dataset: count for dataset, (count, _) in sizes.items()}

@@ -45,7 +45,7 @@ def uniform_order(seed: int, model: str, dataset: str, setting: str, size: int) 
     Args:
         seed: the run's seed; it belongs in the report, for another seed is another test.
         model: the cell's model.
-        dataset: the cell's data set.
+        dataset: the cell's dataset.
         setting: the cell's setting.
         size: number of samples N.
 
@@ -64,7 +64,7 @@ def pair_order(seed: int, model: str, dataset: str, settings: Sequence[str], siz
     Args:
         seed: the run's seed.
         model: the sweep's model.
-        dataset: the sweep's data set.
+        dataset: the sweep's dataset.
         settings: the sweep's settings, in the order that numbers the pairs.
         size: number of samples N of each setting.
     """
@@ -78,7 +78,7 @@ def stratified_order(seed: int, model: str, dataset: str, setting: str, referenc
     Args:
         seed: the run's seed.
         model: the cell's model.
-        dataset: the cell's data set.
+        dataset: the cell's dataset.
         setting: the cell's setting.
         reference: known scores, shape (N,), each 0 or 1.
         pace: how many times as fast the samples of reference 1 are used up as those of reference 0; infinite asks them first.

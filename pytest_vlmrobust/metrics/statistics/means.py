@@ -148,7 +148,7 @@ class BoundedMeanTest:
 
     @classmethod
     def mean(cls, tests: Sequence[BoundedMeanTest], df: float) -> BoundedMeanTest:
-        """Returns the test of the plain means over independent data sets."""
+        """Returns the test of the plain means over independent datasets."""
         ends = zip(*((one.below, one.far_below, one.above) for one in tests), strict=True)
         return cls(np.mean([one.means for one in tests], axis=0), *(_average(end, df) for end in ends))
 

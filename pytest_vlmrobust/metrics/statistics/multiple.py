@@ -101,7 +101,7 @@ class Contest:
 
     @classmethod
     def mean(cls, contests: Sequence[Contest]) -> Contest:
-        """Returns the contest about the plain mean over independent data sets; the fewest degrees of freedom count."""
+        """Returns the contest about the plain mean over independent datasets; the fewest degrees of freedom count."""
         count, first = len(contests), contests[0].apart.weights
         alone, apart = [one.alone for one in contests], [one.apart for one in contests]
         df = min(one.df for one in apart)

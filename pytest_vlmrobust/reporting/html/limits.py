@@ -156,7 +156,7 @@ def _about_samples_only(records: Iterable[Record]) -> list[Limit]:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The noise of the answers of one model about one data set, beside the thresholds."""
+    """The noise of the answers of one model about one dataset, beside the thresholds."""
 
     model: str
     dataset: str

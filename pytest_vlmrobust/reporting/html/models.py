@@ -16,7 +16,7 @@ from .drawing import Bar
 from .words import interval, number
 
 _OPEN = 4
-"""Data sets that are unfolded at once; of more, none is."""
+"""Datasets that are unfolded at once; of more, none is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Sweeps: the records of a run by model and data set, and what the card of each says."""
+"""Sweeps: the records of a run by model and dataset, and what the card of each says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Everything about one model on one data set."""
+    """Everything about one model on one dataset."""
 
     number: int
     model: str
@@ -97,7 +97,7 @@ def _outcome(line: Line) -> Outcome:
 
 
 def summary_lines(record: Record) -> Sequence[Line]:
-    """Returns what a test of a summary metric says about the whole data set; at least one line."""
+    """Returns what a test of a summary metric says about the whole dataset; at least one line."""
     whole = [one for one in record.measures if not one.category and one.metric not in _BUDGETS]
     where = f", {record.split}" if record.split else ""
     lines = [Line(f"{one.metric}{where}", one, record) for one in whole]

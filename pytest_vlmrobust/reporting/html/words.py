@@ -105,7 +105,7 @@ def named(measure: Measure) -> str:
 
 
 def measure_of(record: Record, metric: str) -> Measure | None:
-    """Returns a record's measure of a metric over the whole data set."""
+    """Returns a record's measure of a metric over the whole dataset."""
     return next((one for one in record.measures if one.metric == metric and not one.category), None)
 
 

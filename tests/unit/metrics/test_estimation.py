@@ -354,7 +354,7 @@ def test_facts_are_those_of_the_record() -> None:
 def test_a_metric_without_a_docstring_has_facts_all_the_same() -> None:
     about = describe(Metric("mine", bare, (Needs.CLEAN,)))
     assert (about.summary, about.formula, about.caveats) == ("", "", ())
-    assert dict(about.facts)["of"] == "all settings of a model on a data set"
+    assert dict(about.facts)["of"] == "all settings of a model on a dataset"
 
 
 def test_an_interval_without_a_docstring_is_its_own() -> None:

@@ -98,7 +98,7 @@ def test_a_property_is_described(name: str) -> None:
     facts = dict(about.facts)
     assert about.name == name
     assert about.formula
-    assert facts["of"] == "a family of models of different sizes on a data set"
+    assert facts["of"] == "a family of models of different sizes on a dataset"
     assert facts["interval"].startswith("Bounds the ")
     assert "Args:" not in facts["interval"]
     assert facts["published"].startswith("The Perceptual Observatory")
@@ -128,7 +128,7 @@ def test_one_model_shows_nothing(summary: Callable[..., float]) -> None:
 
 
 @pytest.mark.parametrize("summary", [scale_gain, scale_consistency])
-def test_nonsense_is_refused_scaling(summary: Callable[..., float]) -> None:
+def test_nonsense_sizes_are_refused(summary: Callable[..., float]) -> None:
     with pytest.raises(ValueError, match="2 sizes and 1 scores: expected one score for each size"):
         summary([3, 7], [0.5])
     with pytest.raises(ValueError, match=r"parameters has 0\.0: expected a number of parameters above 0"):

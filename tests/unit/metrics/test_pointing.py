@@ -83,7 +83,7 @@ def test_distances_of_wrong_answers_have_an_interval() -> None:
     assert same.high < 1.1
 
 
-def test_without_wrong_answers_there_is_no_distance_diagnostics() -> None:
+def test_without_wrong_answers_the_distance_is_undefined() -> None:
     result = grid_distance([(0, 0), None], [(0, 0), (1, 1)])
     assert math.isnan(result.value)
     assert (result.n, result.reason) == (0, "no readable answer is wrong; 1 of 2 answers could not be read")

@@ -222,7 +222,7 @@ def test_copies_count_once() -> None:
     assert together == pytest.approx(alone, rel=0.05)
 
 
-def test_a_doubtful_denominator_leaves_a_side_open_contrasts() -> None:
+def test_a_doubtful_denominator_leaves_a_side_of_the_score_interval_open() -> None:
     loss, gain = np.array([1.0] * 50 + [0.0] * 50), np.array([1.0, 0.0] * 25 + [-1.0, 0.0] * 24 + [0.0, 0.0])
     low, high = score_ratio_interval(loss, gain, Clusters.of(None, 100), 0.90)
     assert 1.0 < low < 50.0
@@ -230,14 +230,14 @@ def test_a_doubtful_denominator_leaves_a_side_open_contrasts() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.0, 1.0])
-def test_a_ratio_that_every_sample_shows_is_not_certain_contrasts(factor: float) -> None:
+def test_the_score_interval_of_a_ratio_that_every_sample_shows_has_a_width(factor: float) -> None:
     gain = np.array([1.0] * 60 + [0.0] * 40)
     low, high = score_ratio_interval(factor * gain, gain, Clusters.of(None, 100), 0.90)
     assert factor - 0.1 < low < factor - 0.02
     assert factor + 0.02 < high < factor + 0.1
 
 
-def test_one_cluster_shows_nothing_contrasts() -> None:
+def test_the_score_interval_of_one_cluster_has_no_ends() -> None:
     assert score_ratio_interval(np.ones(3), np.ones(3), Clusters.of(["a"] * 3, 3), 0.90) == (-math.inf, math.inf)
 
 
