@@ -118,6 +118,16 @@ class StoredCell:
     answers: tuple[Answer, ...]
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Sample id to what the setting could not do to its pictures."""
+    places: tuple[int, ...] | None = None
+    """The samples that were asked about, by their places in the dataset; ``None`` for all of them."""
+
+    @property
+    def rows(self) -> list[tuple[int, Answer]]:
+        """Each answer with its place among those to all views of all samples."""
+        if self.places is None:
+            return list(enumerate(self.answers))
+        numbers = (place * self.views + view for place in self.places for view in range(self.views))
+        return list(zip(numbers, self.answers, strict=True))
 
 
 class Evidence:
@@ -235,24 +245,32 @@ class Evidence:
     def put_cell(self, stored: StoredCell) -> None:
         """Stores the answers of a cell; of a cell that was evaluated again, the last ones.
 
+        Answers about a part of its samples join those that are there.
+
         Raises:
             StoreError: it cannot be written.
         """
         cell = stored.cell
         key = (cell.model, cell.dataset, str(cell.setting))
+        notes = {sample: list(notes) for sample, notes in stored.notes.items()}
         with self._lock, explained(self.path, "write"), transaction(self._connection):
             number = self._number(key)
-            if number is not None:
+            if number is not None and stored.places is None:
                 self._connection.execute("delete from answers where cell = ?", (number,))
-                self._connection.execute("delete from cells where id = ?", (number,))
-            self._connection.execute(
-                "insert into cells (model, dataset, setting, views, notes) values (?, ?, ?, ?, ?)",
-                (*key, stored.views, json.dumps({sample: list(notes) for sample, notes in stored.notes.items()})),
-            )
-            number = self._number(key)
+            elif number is not None:
+                (before,) = self._connection.execute("select notes from cells where id = ?", (number,)).fetchone()
+                notes = {**json.loads(before), **notes}
+            if number is None:
+                self._connection.execute(
+                    "insert into cells (model, dataset, setting, views, notes) values (?, ?, ?, ?, '{}')", (*key, stored.views)
+                )
+                number = self._number(key)
+            query = "update cells set views = ?, notes = ? where id = ?"
+            self._connection.execute(query, (stored.views, json.dumps(notes), number))
             self._connection.executemany(
-                "insert into answers (cell, place, key, prediction, value, state, rule, answer) values (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(number, place, *row_of(answer)) for place, answer in enumerate(stored.answers)],
+                "insert or replace into answers (cell, place, key, prediction, value, state, rule, answer) "
+                "values (?, ?, ?, ?, ?, ?, ?, ?)",
+                [(number, place, *row_of(answer)) for place, answer in stored.rows],
             )
 
     def cells(self) -> list[Cell]:
@@ -262,14 +280,14 @@ class Evidence:
         texts = ([text_of(self.path, value, "a row in cells") for value in row] for row in rows)
         return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in texts)
 
-    def get_cell(self, cell: Cell) -> StoredCell:
-        """Returns the answers of a cell.
+    def get_cell(self, cell: Cell, *, whole: bool = True) -> StoredCell:
+        """Returns the answers of a cell; with ``whole`` unset also where a part of its samples was asked about.
 
         Raises:
-            StoreError: there are none, or they cannot be read.
+            StoreError: there are none, some are missing, or they cannot be read.
         """
         with self._lock, explained(self.path, "read"):
-            number, views, notes = self._whole(cell)
+            number, views, notes = self._whole(cell) if whole else self._views_and_notes(cell)
             rows = self._connection.execute(
                 "select place, key, prediction, value, state, rule, answer from answers where cell = ? order by place", (number,)
             ).fetchall()
@@ -279,7 +297,9 @@ class Evidence:
             sample: tuple(text_of(self.path, one, what) for one in typed(self.path, every, list, what))
             for sample, every in listed.items()
         }
-        return StoredCell(cell, views, tuple(answer_of(self.path, cell, row) for row in rows), notes_by_sample)
+        answers = tuple(answer_of(self.path, cell, row) for row in rows)
+        places = None if whole else self._places(cell, views, [row[0] for row in rows])
+        return StoredCell(cell, views, answers, notes_by_sample, places)
 
     def get_scores(self, cell: Cell) -> list[float]:
         """Returns the scores of a cell's answers in the order of :meth:`get_cell`, NaN where an inference failed, and no texts.
@@ -378,13 +398,7 @@ class Evidence:
         Raises:
             StoreError: there is none, or answers are missing or too many.
         """
-        query = "select id, views, notes from cells where model = ? and dataset = ? and setting = ?"
-        row = self._connection.execute(query, (cell.model, cell.dataset, str(cell.setting))).fetchone()
-        if row is None:
-            raise StoreError(f"{self.path}: the run has no answers of {cell}")
-        number, views, notes = row
-        if not isinstance(views, int) or views < 1:
-            raise StoreError(f"{self.path}: {cell} has {views!r} views of a sample, expected one or more. {RUN_AGAIN}")
+        number, views, notes = self._views_and_notes(cell)
         (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
         query = "select count(*), min(place), max(place) from answers where cell = ?"
         count, first, last = self._connection.execute(query, (number,)).fetchone()
@@ -394,6 +408,39 @@ class Evidence:
         if count and (first, last) != (0, count - 1):
             raise StoreError(f"{self.path}: {cell} has answers {first} to {last}, expected 0 to {count - 1}. {RUN_AGAIN}")
         return number, views, notes
+
+    def _views_and_notes(self, cell: Cell) -> tuple[int, int, str]:
+        """Returns number, views and notes of a cell.
+
+        Raises:
+            StoreError: there is none.
+        """
+        query = "select id, views, notes from cells where model = ? and dataset = ? and setting = ?"
+        row = self._connection.execute(query, (cell.model, cell.dataset, str(cell.setting))).fetchone()
+        if row is None:
+            raise StoreError(f"{self.path}: the run has no answers of {cell}")
+        number, views, notes = row
+        if not isinstance(views, int) or views < 1:
+            raise StoreError(f"{self.path}: {cell} has {views!r} views of a sample, expected one or more. {RUN_AGAIN}")
+        return number, views, notes
+
+    def _places(self, cell: Cell, views: int, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Returns the samples that have an answer to each of their views, by their places in the dataset.
+
+        Args:
+            cell: for messages.
+            views: of each sample.
+            numbers: the places of the answers among those to all views of all samples, sorted.
+
+        Raises:
+            StoreError: an answer is missing, or is about no sample.
+        """
+        (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
+        places = tuple(dict.fromkeys(number // views for number in numbers))
+        expected = [place * views + view for place in places for view in range(views)]
+        if list(numbers) != expected or (places and not 0 <= places[0] <= places[-1] < samples):
+            raise StoreError(f"{self.path}: {cell} lacks answers to some views of samples, or has too many. {RUN_AGAIN}")
+        return places
 
     def _sample(self, sample: str, content: str) -> Sample:
         try:

@@ -11,10 +11,12 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import StoreError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.evaluation.run.results import HIGHEST, NOT_PREDICTED, UNASKED, UNASKED_STATE, CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Evidence, StoredCell
+from pytest_vlmrobust.store.questions import RUN_AGAIN
 
 _SAME = 1e-12
 """Numbers closer than this are equal."""
@@ -89,19 +91,30 @@ class Replay:
             self._pictures[dataset] = self.evidence.pictures(dataset)
         return self._pictures[dataset]
 
-    def result(self, cell: Cell) -> CellResult:
-        """Returns the answers of a cell with their scores of now.
+    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
+        """Returns the answers of a cell with their scores of now: to the samples at these places, or to all.
 
         Raises:
-            StoreError: the run has no answers of the cell, or not one for each view of each sample.
+            StoreError: the run has no answers of the cell, or not one for each view of each of the samples.
             UnknownName: a sample is scored by what is not registered here.
         """
-        if cell not in self._results:
-            self._results[cell] = self._result(self.evidence.get_cell(cell))
-        return self._results[cell]
+        if cell not in self._results or (places is None and self._results[cell].places is not None):
+            self._results[cell] = self._result(self.evidence.get_cell(cell, whole=places is None))
+        result = self._results[cell]
+        if places is None:
+            return result
+        if missing := set(places) - set(range(len(result.samples)) if result.places is None else result.places):
+            samples = self._asked(cell.model, cell.dataset)
+            first = samples[min(missing)].id
+            raise StoreError(
+                f"{self.evidence.path}: {cell} has no answer about {quantity(len(missing), 'sample')} that its verdict rests on, "
+                f"such as {first!r}. {RUN_AGAIN}"
+            )
+        return result.part(places)
 
     def _result(self, stored: StoredCell) -> CellResult:
-        samples = self._asked(stored.cell.model, stored.cell.dataset)
+        everything = self._asked(stored.cell.model, stored.cell.dataset)
+        samples = everything if stored.places is None else tuple(everything[place] for place in stored.places)
         scores, differing = scored_again(self.evidence, stored, samples)
         self.rescored += differing
         return CellResult(
@@ -115,6 +128,7 @@ class Replay:
             notes=stored.notes,
             views=stored.views,
             keys=tuple(answer.key for answer in stored.answers),
+            places=stored.places,
         )
 
     def _asked(self, model: str, dataset: str) -> tuple[Sample, ...]:

@@ -67,8 +67,8 @@ class Measured(Questions, Protocol):
         """Returns the name of the metric that is reported for a dataset as a whole."""
         ...
 
-    def result(self, cell: Cell) -> CellResult:
-        """Returns the answers and scores of a cell."""
+    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
+        """Returns the answers and scores of a cell: to the samples at these places of the dataset, or to all."""
         ...
 
 

@@ -71,6 +71,52 @@ class Asking:
     key: str | None = None
 
 
+@dataclass(eq=False)
+class PartialCell:
+    """What is known of one cell so far: its questions, and the answers to those samples that were asked about."""
+
+    cell: Cell
+    asked: Sequence[Asking]
+    """View by view, sample by sample."""
+    views: int
+    answers: dict[int, tuple[Prediction, Score]] = field(default_factory=dict)
+    """Answers and scores by their place in ``asked``."""
+    evaluated: set[int] = field(default_factory=set)
+    """The samples that were asked about, by their places in the dataset."""
+    n_inferred: int = 0
+    seconds: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many samples the dataset has."""
+        return len(self.asked) // self.views
+
+    def missing(self, places: Sequence[int] | None) -> list[int]:
+        """Returns those of the samples, of all where none are named, that were not asked about yet."""
+        wanted = range(self.size) if places is None else places
+        return [place for place in wanted if place not in self.evaluated]
+
+    def result(self, notes: Mapping[str, tuple[str, ...]], places: Sequence[int] | None = None) -> CellResult:
+        """Returns the answers to these samples, or to all."""
+        chosen = range(self.size) if places is None else places
+        indices = [place * self.views + view for place in chosen for view in range(self.views)]
+        replies = [self.answers.get(index, (NOT_PREDICTED, UNASKED)) for index in indices]
+        samples = tuple(self.asked[place * self.views].sample for place in chosen)
+        return CellResult(
+            cell=self.cell,
+            samples=samples,
+            predictions=tuple(prediction for prediction, _ in replies),
+            scores=tuple(scored for _, scored in replies),
+            n_requested=sum(index in self.answers for index in indices),
+            n_inferred=self.n_inferred,
+            seconds=self.seconds,
+            notes={sample.id: notes[sample.id] for sample in samples if sample.id in notes},
+            views=self.views,
+            keys=tuple((self.asked[index].key or "") if index in self.answers else "" for index in indices),
+            places=None if places is None else tuple(places),
+        )
+
+
 @dataclass
 class Evaluator:
     """Evaluates cells on demand; one model is resident at a time.
@@ -93,6 +139,7 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         self._results: dict[Cell, CellResult] = {}
+        self._partial: dict[Cell, PartialCell] = {}
         self._samples: dict[str, tuple[Sample, ...]] = {}
         self._pictures: dict[str, Mapping[str, PictureDigests]] = {}
         self._failed: dict[str, VlmRobustError] = {}
@@ -151,17 +198,31 @@ class Evaluator:
         check_scoring(dataset, self.corpus_metric(dataset), samples)
         return samples
 
-    def result(self, cell: Cell) -> CellResult:
+    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers and scores of a cell; what is not in the store yet is inferred and stored.
+
+        Args:
+            cell: what is asked.
+            places: the samples that are asked about, by their places in the dataset; the result holds these alone, in this order.
+                ``None`` asks about all of them.
 
         Raises:
             InfrastructureError: the model does not load, the store fails, or the run is offline and an answer is missing.
         """
-        if cell not in self._results:
-            result = self._evaluate(cell)
-            self.witness(result)
-            self._results[cell] = result
-        return self._results[cell]
+        if places is None and cell in self._results:
+            return self._results[cell]
+        if cell not in self._partial:
+            self._partial[cell] = PartialCell(cell, self.asked(cell), view_count(cell.setting))
+        partial = self._partial[cell]
+        if missing := partial.missing(places):
+            self._evaluate(partial, missing)
+        if places is None:
+            self._results[cell] = partial.result(self._notes(partial, None), None)
+            self.witness(self._results[cell])
+            return self._results[cell]
+        if missing:
+            self.witness(partial.result(self._notes(partial, missing), missing))
+        return partial.result(self._notes(partial, places), places)
 
     def table(self, model: str, dataset: str, settings: Sequence[Setting], *, reference: str | None = None) -> ScoreTable:
         """Returns the paired scores of a model on a dataset: clean, without image, and under each of ``settings``.
@@ -199,26 +260,16 @@ class Evaluator:
                 backend.close()
         return self._backend(model)
 
-    def _evaluate(self, cell: Cell) -> CellResult:
+    def _evaluate(self, partial: PartialCell, places: Sequence[int]) -> None:
+        """Asks about these samples of a cell, by their places in the dataset, of which none was asked about yet."""
         started = time.monotonic()
-        asked = self.asked(cell)
-        count = view_count(cell.setting)
-        found, inferred = self._answered(cell, asked, count)
+        answers, inferred = self._answered(partial, places)
+        partial.answers |= answers
+        partial.evaluated |= set(places)
+        partial.n_inferred += inferred
+        partial.seconds += time.monotonic() - started
         self.inferred += inferred
-        self.recalled += len(found) - inferred
-        replies = [found.get(index, (NOT_PREDICTED, UNASKED)) for index in range(len(asked))]
-        return CellResult(
-            cell=cell,
-            samples=tuple(asking.sample for asking in asked[::count]),
-            predictions=tuple(prediction for prediction, _ in replies),
-            scores=tuple(scored for _, scored in replies),
-            n_requested=len(found),
-            n_inferred=inferred,
-            seconds=time.monotonic() - started,
-            notes=self._notes(asked),
-            views=count,
-            keys=tuple(asking.key or "" for asking in asked),
-        )
+        self.recalled += len(answers) - inferred
 
     def asked(self, cell: Cell) -> list[Asking]:
         """Returns what a cell asks, view by view, with the key of each answer where its pixels are known; none are read for it.
@@ -226,39 +277,43 @@ class Evaluator:
         Raises:
             InfrastructureError: the files of the model, or the store, cannot be read.
         """
-        samples = self._spoken_to(cell.model, self.samples(cell.dataset))
+        samples = self.spoken_samples(cell.model, cell.dataset)
         mode, count = self.models[cell.model].prompt_mode, view_count(cell.setting)
         recipes = [(sample, prompt(sample, mode), self._views.recipe(sample, cell.setting)) for sample in samples]
         asked = [Asking(*recipe, view, count) for recipe in recipes for view in range(count)]
         self._recall(cell, asked)
         return asked
 
-    def _answered(self, cell: Cell, asked: Sequence[Asking], views: int) -> tuple[dict[int, tuple[Prediction, Score]], int]:
-        """Returns the answer to each view that has to be asked about, by its index, and how many of them were inferred."""
-        found: dict[int, tuple[Prediction, Score]] = {}
+    def _answered(self, partial: PartialCell, places: Sequence[int]) -> tuple[dict[int, tuple[Prediction, Score]], int]:
+        """Returns the answer to each view that has to be asked about, by its place in the cell, and how many were inferred."""
+        views, stop = partial.views, self.options.patch_stop and partial.views > 1
+        answers: dict[int, tuple[Prediction, Score]] = {}
         settled: set[int] = set()
         inferred = 0
-        for turn in turns(len(asked) // views, views, stop=self.options.patch_stop and views > 1):
-            chosen = [index for index in turn if index // views not in settled]
-            batch = [asked[index] for index in chosen]
-            answers = self.store.get_many({asking.key for asking in batch if asking.key is not None})
-            inferred += self._infer_missing(cell, batch, answers)
-            for index, asking in zip(chosen, batch, strict=True):
-                prediction = answers[asking.key or ""]
-                found[index] = prediction, score(asking.sample, prediction)
-            settled |= {index // views for index in chosen if found[index][1].value == HIGHEST}
-        return found, inferred
+        for turn in turns(len(places), views, stop=stop):
+            numbers = [places[index // views] * views + index % views for index in turn]
+            chosen = [number for number in numbers if number // views not in settled]
+            batch = [partial.asked[number] for number in chosen]
+            stored = self.store.get_many({asking.key for asking in batch if asking.key is not None})
+            inferred += self._infer_missing(partial.cell, batch, stored)
+            for number, asking in zip(chosen, batch, strict=True):
+                prediction = stored[asking.key or ""]
+                answers[number] = prediction, score(asking.sample, prediction)
+            settled |= {number // views for number in chosen if answers[number][1].value == HIGHEST}
+        return answers, inferred
 
-    def _spoken_to(self, model: str, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
-        """Returns the samples as a model is asked: boxes in the coordinates that it speaks."""
+    def spoken_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
+        """Returns the samples of a dataset as a model is asked about them: boxes in the coordinates that it speaks."""
+        samples = self.samples(dataset)
         if not any(sample.localisation for sample in samples):
             return samples
         backend, convention = self._backend(model), self.models[model].box_convention
         return tuple(in_space_of(sample, convention, backend) for sample in samples)
 
-    def _notes(self, asked: Sequence[Asking]) -> dict[str, tuple[str, ...]]:
-        by_recipe = self.store.get_notes({asking.recipe for asking in asked})
-        return {asking.sample.id: by_recipe[asking.recipe] for asking in asked if asking.recipe in by_recipe}
+    def _notes(self, partial: PartialCell, places: Sequence[int] | None) -> dict[str, tuple[str, ...]]:
+        chosen = partial.asked[:: partial.views] if places is None else [partial.asked[place * partial.views] for place in places]
+        by_recipe = self.store.get_notes({asking.recipe for asking in chosen})
+        return {asking.sample.id: by_recipe[asking.recipe] for asking in chosen if asking.recipe in by_recipe}
 
     def _recall(self, cell: Cell, asked: Sequence[Asking]) -> None:
         """Fills in the keys of answers whose pixels are known from an earlier run by their recipe."""

@@ -39,6 +39,10 @@ class Source(Protocol):
         """Returns what determines the answers of a model."""
         ...
 
+    def spoken_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
+        """Returns the samples of a dataset as a model is asked about them."""
+        ...
+
 
 @dataclass(eq=False)
 class Testimony:
@@ -60,13 +64,15 @@ class Testimony:
         if (model, name) not in self._known:
             dataset = self.source.dataset(name)
             self.evidence.put_model(model, self.source.model_fingerprint(model))
-            self.evidence.put_samples(name, dataset.digest, result.samples, corpus_metric(dataset))
-            self.evidence.put_spaces(model, name, result.samples)
+            samples = result.samples if result.places is None else self.source.spoken_samples(model, name)
+            self.evidence.put_samples(name, dataset.digest, samples, corpus_metric(dataset))
+            self.evidence.put_spaces(model, name, samples)
             self._known.add((model, name))
         if result.cell.setting == CLEAN:
             self.evidence.put_pictures(name, self.source.pictures(name))
         rows = zip(result.keys, result.predictions, result.scores, strict=True)
-        self.evidence.put_cell(StoredCell(result.cell, result.views, tuple(Answer(*row) for row in rows), result.notes))
+        answers = tuple(Answer(*row) for row in rows)
+        self.evidence.put_cell(StoredCell(result.cell, result.views, answers, result.notes, result.places))
 
 
 # Examples: a few samples of a cell as evidence, with what was asked, what was seen and what came back.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
@@ -139,6 +139,29 @@ class CellResult:
     """How often each sample was asked about."""
     keys: tuple[str, ...] = ()
     """The name of each answer in the store; empty for a view that was not asked about."""
+    places: tuple[int, ...] | None = None
+    """The places of ``samples`` in the dataset, where the rest of it was not asked about; ``None`` where all of it was."""
+
+    def part(self, places: Sequence[int]) -> CellResult:
+        """Returns the answers about the samples at these places of the dataset, in this order.
+
+        Raises:
+            KeyError: one of them was not asked about.
+        """
+        position = {place: index for index, place in enumerate(range(len(self.samples)) if self.places is None else self.places)}
+        chosen = [position[place] for place in places]
+        indices = [index * self.views + view for index in chosen for view in range(self.views)]
+        samples = tuple(self.samples[index] for index in chosen)
+        return replace(
+            self,
+            samples=samples,
+            predictions=tuple(self.predictions[index] for index in indices),
+            scores=tuple(self.scores[index] for index in indices),
+            n_requested=sum(self.scores[index].state != UNASKED_STATE for index in indices),
+            notes={sample.id: self.notes[sample.id] for sample in samples if sample.id in self.notes},
+            keys=tuple(self.keys[index] for index in indices),
+            places=tuple(places),
+        )
 
     @property
     def values(self) -> NDArray[np.float64]:
