@@ -23,7 +23,7 @@ from .load import (
     WAIVER_REQUIRED,
     MetricFacts,
 )
-from .rules import FRACTION, NO_LEVEL, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Tier
+from .rules import FRACTION, NO_LEVEL, Judge, Mode, Multiplicity, OnInconclusive, OnNotApplicable, Tier
 
 FILE = "thresholds.schema.json"
 """Its name, beside the shipped thresholds files."""
@@ -56,6 +56,7 @@ def thresholds_schema(metrics: Mapping[str, MetricFacts]) -> dict[str, Any]:
     }
     top = {
         "version": {"const": VERSION},
+        "mode": _choice(Mode),
         "defaults": _mapping(TREATMENT_KEYS, values),
         "budgets": _mapping(BUDGET_KEYS, values),
         "coverage": _mapping(COVERAGE_KEYS, values),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -99,6 +99,73 @@ def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today:
     if waivable and any(not _why_not_waived(waiver, rule.bound, estimate.value, today) for waiver in waivers):
         return Outcome.WAIVED
     return outcome
+
+
+# Tests that stop before all samples are asked: the verdict of a part of them, at a part of the declared risk.
+
+
+def verdict_of_part(
+    rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int, *, share: float, asked: str
+) -> Verdict | None:
+    """Returns the verdict that the answers so far decide, or ``None`` where further answers may decide otherwise.
+
+    The interval is judged whatever the rule judges in the end: the samples so far are a random part of the dataset, and so its
+    value lies in an interval for the population at least as surely as the population's.
+
+    Args:
+        rule: one that applies.
+        estimate: from the answers so far.
+        waivers: those that speak about the same test. One that holds moves the question to its cap: what is shown to be within
+            the cap is WAIVED at most.
+        today: the day by which waivers are judged.
+        tests: how many tests of the run share the rule.
+        share: the part of the rule's risks that this look may use.
+        asked: how many answers there are, as the reason says it: ``24 of 128 answers``.
+    """
+    treatment = rule.treatment
+    spent = replace(
+        treatment, judge=Judge.INTERVAL, alpha_pass=treatment.alpha_pass * share, alpha_fail=treatment.alpha_fail * share
+    )
+
+    def within(bound: Bound) -> Outcome:
+        evidence = Evidence.of(replace(rule, bound=bound, treatment=spent), estimate, tests)
+        return evidence.outcome if estimate.valid and not _missing(evidence) else Outcome.INCONCLUSIVE
+
+    return early_verdict(rule, within, waivers, today, f"shown by {asked}, {estimate.value:.3f} in them")
+
+
+def early_verdict(
+    rule: Rule, within: Callable[[Bound], Outcome], waivers: Iterable[Waiver], today: date, because: str
+) -> Verdict | None:
+    """Returns the verdict that follows from what is shown about the bound of a rule, and about the cap of a waiver.
+
+    Args:
+        rule: one that applies.
+        within: says of a bound whether it is shown to be kept, or broken.
+        waivers: those that speak about the same test; expired ones count for nothing.
+        today: the day by which they are judged.
+        because: how it is shown.
+    """
+    kept = within(rule.bound)
+    if kept is Outcome.PASS:
+        return _verdict(rule, kept, f"{rule.metric} {rule.bound.condition}: {because} {_cite(rule)}")
+    broken = [kept]
+    for waiver in (each for each in waivers if not each.expired(today)):
+        cap = waiver.bound_of(rule.bound)
+        broken.append(within(cap))
+        if broken[-1] is Outcome.PASS:
+            reason = f"{rule.metric} {cap.condition}: {because}; waived by {_signature(waiver)}: {waiver.reason} {_cite(rule)}"
+            return replace(_verdict(rule, Outcome.WAIVED, reason), waiver=waiver.id)
+    if set(broken) != {Outcome.FAIL}:
+        return None
+    beyond = " nor within the cap of a waiver" if len(broken) > 1 else ""
+    return _verdict(rule, Outcome.FAIL, f"{rule.metric} is not {rule.bound.condition}{beyond}: {because} {_cite(rule)}")
+
+
+def undecided(rule: Rule) -> Verdict:
+    """Returns the verdict of a rule on a test that stopped for another reason before it was decided."""
+    outcome = Outcome.MEASURED if _only_warns(rule, Outcome.INCONCLUSIVE) else Outcome.INCONCLUSIVE
+    return _verdict(rule, outcome, f"{rule.metric} was not judged: the test stopped before that {_cite(rule)}")
 
 
 def _verdict(rule: Rule, outcome: Outcome, reason: str) -> Verdict:

@@ -22,6 +22,7 @@ from .rules import (
     NO_LEVEL,
     Bound,
     Judge,
+    Mode,
     Multiplicity,
     OnInconclusive,
     OnNotApplicable,
@@ -37,7 +38,7 @@ Identified = TypeVar("Identified", Rule, Waiver)
 
 VERSION = 1
 
-TOP_KEYS = ("version", "defaults", "budgets", "coverage", "rules", "waivers")
+TOP_KEYS = ("version", "mode", "defaults", "budgets", "coverage", "rules", "waivers")
 TREATMENT_KEYS = tuple(part.name for part in fields(Treatment))
 BUDGET_KEYS = ("max_error_rate", "max_unparsed_rate")
 COVERAGE_KEYS = ("tests", "samples", "suites", "rules")
@@ -139,6 +140,7 @@ def parse_policy(
         budgets[-1],
         files,
         coverage=coverages[-1],
+        mode=_read_mode(tops),
         contents=tuple(contents),
         replaced=tuple(replaced),
     )
@@ -176,6 +178,12 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
             "rules are meant, or repeat here the rules to be treated otherwise"
         )
     return _read_treatment(given, Treatment())
+
+
+def _read_mode(tops: Iterable[Mapping[str, Entry]]) -> Mode:
+    """Returns how much a run asks: as the last file says that says it."""
+    modes = [top["mode"].choice(Mode) for top in tops if "mode" in top]
+    return modes[-1] if modes else Mode.FULL
 
 
 def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> list[Budgets]:

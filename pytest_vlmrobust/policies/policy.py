@@ -14,8 +14,8 @@ from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.record import Measure
 
 from .budgets import BUILT_IN, Budgets, Coverage, Extent
-from .judge import judge_rule, outcome_of
-from .rules import Bound, JudgedTest, Rule, Scope, Waiver
+from .judge import judge_rule, outcome_of, undecided
+from .rules import Bound, JudgedTest, Mode, Rule, Scope, Waiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,8 @@ class Policy:
     coverage: Coverage = field(default_factory=Coverage)
     contents: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
     """The bytes of each of ``files``."""
+    mode: Mode = Mode.FULL
+    """How much a run asks; a command line may say otherwise."""
     replaced: tuple[Replacement, ...] = field(default=(), compare=False)
     """What later files replaced: rules and waivers in the order of reading, then budgets and coverage."""
 
@@ -116,20 +118,28 @@ class Policy:
             {
                 "budgets": {"max_error_rate": self.budgets.max_error_rate, "max_unparsed_rate": self.budgets.max_unparsed_rate},
                 "coverage": _coverage_content(self.coverage),
+                **({} if self.mode is Mode.FULL else {"mode": self.mode}),
                 "rules": [_rule_content(rule) for rule in sorted(self.rules, key=lambda rule: rule.id)],
                 "waivers": [_waiver_content(waiver) for waiver in sorted(self.waivers, key=lambda waiver: waiver.id)],
             }
         )
 
-    def judge(self, test: JudgedTest, estimate: Estimate, *, today: date) -> tuple[Verdict, ...]:
+    def judge(
+        self, test: JudgedTest, estimate: Estimate, *, today: date, decided: Mapping[str, Verdict] | None = None
+    ) -> tuple[Verdict, ...]:
         """Returns one verdict for each rule that applies, the worst first; never empty.
+
+        ``decided`` gives the verdicts of a test that stopped early, by rule: then the estimate decides nothing, and a rule
+        without a verdict is undecided.
 
         Every rule that applies is judged and the worst verdict holds, so no rule can loosen another. When none applies, the
         single verdict is MEASURED with an empty ``rule``. Rules of tier ``warn`` give MEASURED whatever they find.
         """
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
         verdicts = [
-            judge_rule(rule, estimate, waivers, today, self._sharing(rule, test), category=test.category)
+            judge_rule(rule, estimate, waivers, today, self.sharing(rule, test), category=test.category)
+            if decided is None
+            else decided.get(rule.id) or undecided(rule)
             for rule in self.rules
             if rule.applies(test)
         ]
@@ -141,15 +151,17 @@ class Policy:
     def outcome(self, rule: Rule, test: JudgedTest, estimate: Estimate, *, today: date) -> Outcome:
         """Returns what :meth:`judge` concludes for one rule that applies to the test, without the sentence."""
         waivers = [waiver for waiver in self.waivers if waiver.applies(test)]
-        return outcome_of(rule, estimate, waivers, today, self._sharing(rule, test))
+        return outcome_of(rule, estimate, waivers, today, self.sharing(rule, test))
 
-    def _sharing(self, rule: Rule, test: JudgedTest) -> int:
+    def sharing(self, rule: Rule, test: JudgedTest) -> int:
         """Returns how many tests of the run share the risk of a rule, strata counted."""
         return max(1, self.shared_by.get(rule.id, 1)) * test.strata
 
-    def measure(self, test: JudgedTest, estimate: Estimate, *, today: date) -> Measure:
+    def measure(
+        self, test: JudgedTest, estimate: Estimate, *, today: date, decided: Mapping[str, Verdict] | None = None
+    ) -> Measure:
         """Returns the estimate with its worst verdict as one line of a record; warnings of other rules join its reason."""
-        worst, *others = self.judge(test, estimate, today=today)
+        worst, *others = self.judge(test, estimate, today=today, decided=decided)
         reasons = [worst.reason, *(verdict.reason for verdict in others if verdict.reason.startswith(WARNING))]
         return Measure(
             metric=test.metric,

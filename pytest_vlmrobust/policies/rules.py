@@ -170,6 +170,15 @@ class Judge(StrEnum):
         return "population" if self is Judge.INTERVAL else "dataset"
 
 
+class Mode(StrEnum):
+    """How much a run asks."""
+
+    FULL = "full"
+    """Every sample of every cell."""
+    ADAPTIVE = "adaptive"
+    """In a fixed random order until the verdict of a test is decided at the declared risk."""
+
+
 class Multiplicity(StrEnum):
     """What is done about many tests that share a rule, of which chance breaks some."""
 
@@ -333,6 +342,11 @@ class Waiver:
         """Whether a value that breaks ``bound``, or does not decide it, is no worse than the cap."""
         capped = Bound(low=self.cap) if bound.nearest_end(value) == bound.low else Bound(high=self.cap)
         return capped.admits(value)
+
+    def bound_of(self, bound: Bound) -> Bound:
+        """Returns ``bound`` with the end that the cap is about moved to the cap."""
+        below = math.isfinite(bound.low) and (math.isinf(bound.high) or abs(self.cap - bound.low) < abs(self.cap - bound.high))
+        return Bound(self.cap, bound.high) if below else Bound(bound.low, self.cap)
 
     def expired(self, today: date) -> bool:
         """Whether the last day is over."""
