@@ -158,8 +158,8 @@ def _failed_outside(report: pytest.TestReport | pytest.CollectReport, what: str)
     That is a test that gates nothing, such as a property of a metric, or what a gated test does beside its verdict.
     """
     crash = getattr(report.longrepr, "reprcrash", None)
-    said = str(getattr(crash, "message", "") or _last_line(report)).partition("\n")[0]
-    reason = f"{what}: {said}"
+    message = str(getattr(crash, "message", "") or _last_line(report)).partition("\n")[0]
+    reason = f"{what}: {message}"
     return Record(test=CHECK, id=report.nodeid, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
 
 

@@ -42,7 +42,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     for name, policy in run.policies.items():
         files = ", ".join(file.name for file in policy.files)
         lines.append(f"policy of {name}: {files} (sha256 {policy.sha256[:12]}), {quantity(len(policy.waivers), 'waiver')}")
-        lines += [f"policy of {name}: {one}" for one in policy.replaced if not one.only_tightens]
+        lines += [f"policy of {name}: {change}" for change in policy.replaced if not change.only_tightens]
     lines += [] if run.only_plans else [run.directories.notice]
     lines += [str(run.rerun)] if run.rerun else []
     return [on_one_line(f"vlm: {line}", None) for line in lines if line]  # names of files may hold anything
@@ -53,7 +53,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     run = config.stash[RUN]
     if not run.selection.plan or not run.controls or run.selection.refusal is not None or _only_shows(config):
         return []
-    return [on_one_line(f"vlm: warning: {said}", None) for said in run.sample_warnings(run.judged_by_model())]
+    return [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.judged_by_model())]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -83,7 +83,7 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
         return f"cannot be planned: {error}\n"
     table = render_table(HEADER, forecast.rows, names=NAMES, width=width, color=color) if forecast.rows else ""
     lines = forecast.lines
-    if any(one.dataset in run.data.tasks for one in forecast.found):
+    if any(cell.dataset in run.data.tasks for cell in forecast.found):
         lines.append("fewer passes where a model is not shown to do a task on the original pictures: its settings are not asked")
     lines += [f"nothing is asked: {why}" for why in run.data.lacking_of(selection.datasets).values()]
     lines += [f"warning: {note}" for note in selection.notes]
@@ -150,8 +150,8 @@ def _how_pytest_ended(session: pytest.Session, run: Run, exitstatus: int) -> tup
 
     The exit code is as it is without xdist where a number of failures ended pytest: tests failed.
     """
-    limits = [said for option, said in _LIMITS.items() if session.config.getoption(option, default=False)]
-    if exitstatus == pytest.ExitCode.INTERRUPTED and session.testsfailed and any(said in run.stopped for said in limits):
+    limits = [reason for option, reason in _LIMITS.items() if session.config.getoption(option, default=False)]
+    if exitstatus == pytest.ExitCode.INTERRUPTED and session.testsfailed and any(reason in run.stopped for reason in limits):
         return pytest.ExitCode.TESTS_FAILED, ""  # the failure has a record, and the tests that are missing are counted
     explained = exitstatus == pytest.ExitCode.TESTS_FAILED and records_explain(run.records, session.testsfailed)
     if run.stopped or exitstatus == pytest.ExitCode.OK or explained:

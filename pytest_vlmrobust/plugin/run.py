@@ -258,10 +258,10 @@ class Run:
         directory = self.directories.baseline
         if self.settings.vlm_update_baseline and not directory.exists():
             return None  # the first one
-        found = Baseline.open(directory)
+        baseline = Baseline.open(directory)
         for name in self.models:
-            found.model(name)
-        return found
+            baseline.model(name)
+        return baseline
 
     @cached_property
     def grids(self) -> tuple[int, ...]:
@@ -315,12 +315,12 @@ class Run:
         """Returns the cells that the selected tests need, each once, in the order in which they will be asked for."""
         from pytest_vlmrobust.evaluation.judge.required_cells import required_cells
 
-        found: dict[Cell, None] = {}
+        required: dict[Cell, None] = {}
         for test in self.selection.tests:
             settings = self.settings_of(test)
             cells = required_cells(test.about, settings, self.models, self.data, self.reference, self.attempts_of)
-            found |= dict.fromkeys(cells)
-        return list(found)
+            required |= dict.fromkeys(cells)
+        return list(required)
 
     def judged(self, planned: Planned) -> list[JudgedTest]:
         """Returns what a planned test may be judged by; no data are read for it."""
@@ -330,10 +330,10 @@ class Run:
 
     def judged_by_model(self) -> dict[str, list[JudgedTest]]:
         """Returns what the tests of each model may be judged by; no data are read for it."""
-        found: dict[str, list[JudgedTest]] = {}
+        by_model: dict[str, list[JudgedTest]] = {}
         for planned in self.selection.plan:
-            found.setdefault(planned.model, []).extend(self.judged(planned))
-        return found
+            by_model.setdefault(planned.model, []).extend(self.judged(planned))
+        return by_model
 
     def attempts_of(self, cell: Cell) -> Cell | None:
         """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for."""
@@ -617,10 +617,10 @@ class Run:
         tasks, plan = self.data.tasks, self.selection.plan
         names = dict.fromkeys(planned.dataset for planned in plan)
         asked = {name: Asked.of(self.evaluator, name, tasks.get(name, "")) for name in names}
-        found: dict[str, list[JudgedTest]] = {}
+        by_model: dict[str, list[JudgedTest]] = {}
         for planned in plan:
-            found.setdefault(planned.model, []).extend(self._judged(planned, asked[planned.dataset]))
-        return found
+            by_model.setdefault(planned.model, []).extend(self._judged(planned, asked[planned.dataset]))
+        return by_model
 
     def _write_docket(self, policies: Mapping[str, Policy]) -> None:
         """Writes what is judged, with the files of the policies; every process that measures writes the same.

@@ -193,7 +193,7 @@ class Evidence:
         Raises:
             StoreError: it cannot be written.
         """
-        rows = [(dataset, sample, found.sources, found.pixels) for sample, found in pictures.items()]
+        rows = [(dataset, sample, digests.sources, digests.pixels) for sample, digests in pictures.items()]
         with self._lock, explained(self.path, "write"), transaction(self._connection):
             self._connection.executemany(
                 "insert or ignore into pictures (dataset, sample, sources, pixels) values (?, ?, ?, ?)", rows
@@ -276,7 +276,7 @@ class Evidence:
         listed = parsed(self.path, notes, dict, f"the notes of {cell}")
         what = f"a note of {cell}"
         notes_by_sample = {
-            sample: tuple(text_of(self.path, one, what) for one in typed(self.path, every, list, what))
+            sample: tuple(text_of(self.path, note, what) for note in typed(self.path, every, list, what))
             for sample, every in listed.items()
         }
         return StoredCell(cell, views, tuple(answer_of(self.path, cell, row) for row in rows), notes_by_sample)

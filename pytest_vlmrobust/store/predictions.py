@@ -159,11 +159,11 @@ class Store:
         with self._writing():
             self._connection.executemany(
                 "insert or ignore into views (recipe, digests) values (?, ?)",
-                [(recipe, " ".join(found)) for recipe, found in digests.items()],
+                [(recipe, " ".join(hashes)) for recipe, hashes in digests.items()],
             )
             self._connection.executemany(
                 "insert or ignore into notes (recipe, notes) values (?, ?)",
-                [(recipe, json.dumps(list(found))) for recipe, found in (notes or {}).items() if found],
+                [(recipe, json.dumps(list(lines))) for recipe, lines in (notes or {}).items() if lines],
             )
 
     def context(self, key: str) -> dict[str, str | int | float] | None:

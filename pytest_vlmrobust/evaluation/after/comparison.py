@@ -49,17 +49,17 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
         pairs = _models(then, now, model)
         ours = {cell for cell in now.evidence.cells() if cell.model in pairs}
         then.refuse_seed(now.seed, ours)
-        found = [_Pair(then, now, name, confidence) for name in pairs]
-        cells = [change for pair in found for change in pair.cells()]
+        model_pairs = [_Pair(then, now, name, confidence) for name in pairs]
+        cells = [change for pair in model_pairs for change in pair.cells()]
         if not cells:
             raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no data set under the same setting")
-        sweeps = [change for pair in found for change in pair.sweeps()]
+        sweeps = [change for pair in model_pairs for change in pair.sweeps()]
         return Comparison(
             before=str(before),
             after=str(after),
             models=pairs,
-            cells=tuple(sorted(cells, key=lambda one: _worst_first(one.drop, one.name))),
-            sweeps=tuple(sorted(sweeps, key=lambda one: _worst_first(one.drop, one.name))),
+            cells=tuple(sorted(cells, key=lambda change: _worst_first(change.drop, change.name))),
+            sweeps=tuple(sorted(sweeps, key=lambda change: _worst_first(change.drop, change.name))),
             only_before=_unmatched(then.evidence.cells(), {_of(pairs[cell.model], cell) for cell in ours}),
             only_after=_unmatched(ours, {cell for cell in ours if then.measured(cell)}),
             confidence=confidence,
@@ -89,10 +89,10 @@ def _not_compared(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str
     """Returns, a sentence for each run, that it does not say which pictures it showed."""
     lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
     return tuple(
-        f"{name} does not say which pictures of {', '.join(found)} it showed (an older release, or no clean cell): whether "
+        f"{name} does not say which pictures of {', '.join(affected)} it showed (an older release, or no clean cell): whether "
         "they are the same was not compared"
-        for name, found in lacking.items()
-        if found
+        for name, affected in lacking.items()
+        if affected
     )
 
 
@@ -215,7 +215,7 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
     if entry is first:
         return list(range(len(ours)))
     theirs = entry.run.samples(dataset)
-    before, after = {one.id: one.asked for one in ours}, {one.id: one.asked for one in theirs}
+    before, after = {sample.id: sample.asked for sample in ours}, {sample.id: sample.asked for sample in theirs}
     shown, own = first.run.pictures(dataset), entry.run.pictures(dataset)
     common = before.keys() & after.keys()
     differ = {
@@ -224,10 +224,10 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
         "ask something else": {name for name in common if before[name] != after[name]},
         "show other pictures": {name for name in common & shown.keys() & own.keys() if not shown[name].same_as(own[name])},
     }
-    if said := [f"{len(ids)} {what} ({first_few(sorted(ids), SHOWN)})" for what, ids in differ.items() if ids]:
+    if differences := [f"{len(ids)} {what} ({first_few(sorted(ids), SHOWN)})" for what, ids in differ.items() if ids]:
         raise DatasetError(
-            f"{dataset} is not the same in {first.where!r} and {entry.where!r}: of {len(ours)} samples, {'; '.join(said)}. "
-            "Models are ranked on the same samples only: run them all with the same data set and the same --vlm-sample"
+            f"{dataset} is not the same in {first.where!r} and {entry.where!r}: of {len(ours)} samples, "
+            f"{'; '.join(differences)}. Models are ranked on the same samples only: run them all with the same dataset and the same --vlm-sample"
         )
     place = {sample.id: index for index, sample in enumerate(theirs)}
     return [place[sample.id] for sample in ours]
@@ -237,22 +237,22 @@ def not_the_same(entries: Sequence[Entry], datasets: Iterable[str]) -> list[str]
     """Returns what of several runs is not the same, or is not known to be."""
     if len(entries) < 2:
         return []
-    lacking = {one.where: sorted({*datasets}.intersection(one.run.without_pictures)) for one in entries}
-    said = [
+    lacking = {entry.where: sorted({*datasets}.intersection(entry.run.without_pictures)) for entry in entries}
+    notes = [
         f"{where} does not say which pictures of {', '.join(names)} it showed: they were not compared"
         for where, names in lacking.items()
         if names
     ]
-    made = {one.where: _manifest(one) for one in entries}
+    manifests = {entry.where: _manifest(entry) for entry in entries}
     for what, values in {
-        "seeds of perturbations": {where: found.get("settings", {}).get("vlm_seed") for where, found in made.items()},
-        "releases of pytest-vlmrobust": {where: found.get("version") for where, found in made.items()},
+        "seeds of perturbations": {where: manifest.get("settings", {}).get("vlm_seed") for where, manifest in manifests.items()},
+        "releases of pytest-vlmrobust": {where: manifest.get("version") for where, manifest in manifests.items()},
     }.items():
         known = {where: value for where, value in values.items() if value is not None}
         if len(set(known.values())) > 1:
             each = ", ".join(f"{value} in {where}" for where, value in known.items())
-            said.append(f"the runs have different {what} ({each}): perturbed pictures may differ")
-    return said
+            notes.append(f"the runs have different {what} ({each}): perturbed pictures may differ")
+    return notes
 
 
 def _manifest(entry: Entry) -> Mapping[str, Any]:

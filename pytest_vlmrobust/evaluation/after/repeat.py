@@ -63,8 +63,8 @@ def _in_turn(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
     left = list(sources)
     while left:
         given = [(source, next(source, None)) for source in left]
-        left = [source for source, one in given if one is not None]
-        yield from (one for _, one in given if one is not None)
+        left = [source for source, answer in given if answer is not None]
+        yield from (answer for _, answer in given if answer is not None)
 
 
 def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -> list[tuple[Sample, Prediction]]:
@@ -74,17 +74,17 @@ def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -
         InfrastructureError: the model does not load, or a picture cannot be read.
     """
     asked: dict[Cell, list[Asking]] = {}
-    found: list[tuple[Sample, Prediction]] = []
+    pairs: list[tuple[Sample, Prediction]] = []
     for start in range(0, len(chosen), batch_size):
         batch = chosen[start : start + batch_size]
-        for one in batch:
-            if one.cell not in asked:
-                asked[one.cell] = evaluator.asked(one.cell)
-        askings = [asked[one.cell][one.place] for one in batch]
-        requests = [evaluator.request(one.cell, asking) for one, asking in zip(batch, askings, strict=True)]
+        for answer in batch:
+            if answer.cell not in asked:
+                asked[answer.cell] = evaluator.asked(answer.cell)
+        askings = [asked[answer.cell][answer.place] for answer in batch]
+        requests = [evaluator.request(answer.cell, asking) for answer, asking in zip(batch, askings, strict=True)]
         predictions = evaluator.resident(batch[0].cell.model).infer(requests)
-        found += zip((asking.sample for asking in askings), predictions, strict=True)
-    return found
+        pairs += zip((asking.sample for asking in askings), predictions, strict=True)
+    return pairs
 
 
 def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *, most: int, process: str = "") -> Repeatability:
@@ -105,8 +105,8 @@ def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *,
     usual = evaluator.options.batch_size
     size = max(1, usual // 2)
     again = zip(chosen, ask_again(evaluator, chosen, size), strict=True)
-    pairs = [(one, *given) for one, given in again if given[1].finish_reason != "error"]
-    moved = [score(sample, prediction).value - one.first.score.value for one, sample, prediction in pairs]
+    pairs = [(answer, *given) for answer, given in again if given[1].finish_reason != "error"]
+    moved = [score(sample, prediction).value - answer.first.score.value for answer, sample, prediction in pairs]
     samples = len(evaluator.samples(dataset))
     rate, low, high = flip_rate(moved)
     batches = f"batches of {size} in place of {usual}" if size < usual else "batches of 1 as before"
@@ -115,9 +115,9 @@ def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *,
         dataset=dataset,
         repeated=len(pairs),
         flipped=sum(difference != 0.0 for difference in moved),
-        reworded=sum(one.first.prediction.text != prediction.text for one, _, prediction in pairs),
+        reworded=sum(answer.first.prediction.text != prediction.text for answer, _, prediction in pairs),
         failed=len(chosen) - len(pairs),
-        cells=len({one.cell for one, _, _ in pairs}),
+        cells=len({answer.cell for answer, _, _ in pairs}),
         samples=samples,
         rate=rate,
         low=low,
@@ -158,8 +158,8 @@ def noise(rate: float, samples: int) -> dict[str, float]:
     {'accuracy_drop': 0.0094, 'label_preserving_drop': 0.0094, 'absolute_continuous_error': 0.0298}
     """
     spread = math.sqrt(rate / samples)
-    found = dict.fromkeys(DROPS, _Z95 * math.sqrt(2.0) * spread)
-    return {**found, ACE: (RUNGS - 1) * math.sqrt(2.0 / math.pi) * spread}
+    noise_by_metric = dict.fromkeys(DROPS, _Z95 * math.sqrt(2.0) * spread)
+    return {**noise_by_metric, ACE: (RUNGS - 1) * math.sqrt(2.0 / math.pi) * spread}
 
 
 def repeat_run(
@@ -181,15 +181,15 @@ def repeat_run(
         most: how many answers of each model and dataset to ask for again.
         process: what is said of the process that asks, where it is another one.
     """
-    found = []
+    results = []
     for model, dataset in dict.fromkeys((cell.model, cell.dataset) for cell in evidence.cells()):
         try:
             measured = measure(evaluator, evidence, (model, dataset), most=most, process=process)
         except VlmRobustError as error:
-            found.append(Repeatability(model, dataset, problem=str(error)))
+            results.append(Repeatability(model, dataset, problem=str(error)))
         else:
-            found.append(set_beside(measured, rules[model], records))
-    return found
+            results.append(set_beside(measured, rules[model], records))
+    return results
 
 
 # Noise beside thresholds: which rules of a policy an A/A comparison is about, and which of them it could break by itself.
@@ -210,17 +210,17 @@ def set_beside(about: Repeatability, rules: Iterable[Rule], records: Iterable[Re
     return replace(about, beside=tuple(_beside(rule, about) for rule in compared), tighter=tighter)
 
 
-def not_compared(found: Sequence[Repeatability], rules: Sequence[Rule], records: Sequence[Record]) -> list[str]:
+def not_compared(comparisons: Sequence[Repeatability], rules: Sequence[Rule], records: Sequence[Record]) -> list[str]:
     """Returns, a sentence for each reason, how many rules the comparisons of a run say nothing about."""
-    known = list(dict.fromkeys(metric for about in found for metric in about.noise))
+    known = list(dict.fromkeys(metric for about in comparisons for metric in about.noise))
     if not known:
         return []
-    met = {rule.id for about in found for rule in rules_about(about, rules, records)}
+    met = {rule.id for about in comparisons for rule in rules_about(about, rules, records)}
     apart = [rule.id for rule in rules if rule.metric in known and rule.id not in met]
     others = sum(rule.metric not in known for rule in rules)
-    said = f"{', '.join(apart)}: not compared with that noise, as the run measured nothing on a whole data set that they bound"
+    note = f"{', '.join(apart)}: not compared with that noise, as the run measured nothing on a whole data set that they bound"
     more = f"{others} of {len(rules)} rules are about other metrics than {', '.join(known)}, whose noise is not known"
-    return [*([said] if apart else []), *([more] if others else [])]
+    return [*([note] if apart else []), *([more] if others else [])]
 
 
 def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> list[Rule]:
@@ -229,10 +229,10 @@ def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[R
     The noise on a category, which has fewer samples, is another one and not known: rules about categories are left out.
     """
     tests = [
-        JudgedTest(one.model, one.dataset, measure.metric, one.setting or one.split, one.family, one.level)
-        for one in records
-        if (one.model, one.dataset) == (about.model, about.dataset)
-        for measure in one.measures
+        JudgedTest(record.model, record.dataset, measure.metric, record.setting or record.split, record.family, record.level)
+        for record in records
+        if (record.model, record.dataset) == (about.model, about.dataset)
+        for measure in record.measures
         if not measure.category
     ]
     return [rule for rule in rules if any(rule.applies(test) for test in tests)]

@@ -85,8 +85,8 @@ def repeated(run: Path) -> tuple[list[str], list[str]]:
     lines = Counter((record.key, record.to_json()) for record in records if record.seconds)
     wrong = [f"{key}: its record stands in {JOURNAL} {count} times" for (key, _), count in lines.items() if count > 1]
     more = [key for key, count in Counter(record.key for record in records).items() if count > 1]
-    said = f"ran again, of which the last record was compared: {first_few(more)}"
-    return wrong, [f"{quantity(len(more), 'test')} {said}"] if len(more) > len(wrong) else []
+    text = f"ran again, of which the last record was compared: {first_few(more)}"
+    return wrong, [f"{quantity(len(more), 'test')} {text}"] if len(more) > len(wrong) else []
 
 
 def _unlike(name: str, written: Any, derived: Any, source: str) -> Iterable[str]:
@@ -135,9 +135,9 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
         StoreError: docket or evidence are absent or cannot be read.
         PolicyError: a policy that cannot be honoured.
     """
-    found = changed_policies(run)
+    problems = changed_policies(run)
     docket = Docket.read(run)
-    found += [
+    problems += [
         f"policy of {name}: the files mean {docket.policies[name].sha256}, and the run applied {claimed}"
         for name, claimed in docket.applied.items()
         if docket.policies[name].sha256 != claimed
@@ -145,7 +145,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
     baseline = Baseline.open(run / BASELINE, trusting=True) if docket.baseline else None
     try:
         with Evidence.open(run, read_only=True) as evidence:
-            found += strangers(evidence, docket)
+            problems += strangers(evidence, docket)
             replay = Replay(evidence, docket.models)
             for name in evidence.datasets():
                 replay.samples(name)  # what cannot be read is no difference: it ends here
@@ -161,13 +161,13 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
                 attempts=docket.attempts,
             )
             differences, notes, count = _judged(judge, docket, records, unrecorded)
-            found += unreadable + _rescored(replay.rescored) + differences
-            found += _of_baseline(baseline) if baseline is not None else []
+            problems += unreadable + _rescored(replay.rescored) + differences
+            problems += _of_baseline(baseline) if baseline is not None else []
     finally:
         if baseline is not None:
             baseline.close()
     hashes = {name: policy.sha256 for name, policy in docket.policies.items()}
-    return Verification(tuple(found), tuple(notes), answers, count, hashes)
+    return Verification(tuple(problems), tuple(notes), answers, count, hashes)
 
 
 def _answers(replay: Replay) -> tuple[int, list[str]]:
@@ -193,7 +193,7 @@ def _of_baseline(baseline: Baseline) -> list[str]:
             baseline.own_scores(cell)
         except UsageError as error:
             problems.append(f"{cell}: its answers cannot be scored again: {error}")
-    return [f"{BASELINE}: {said}" for said in problems + _rescored(baseline.rescored)]
+    return [f"{BASELINE}: {problem}" for problem in problems + _rescored(baseline.rescored)]
 
 
 def _rescored(differing: Sequence[Rescored]) -> list[str]:
@@ -214,10 +214,10 @@ def _judged(judge: Judge, docket: Docket, records: Sequence[Record], unrecorded:
     planned = {test.nodeid for test in docket.tests}
     missing = [test.nodeid for test in docket.tests if test.nodeid not in by_key]
     stray = [record for record in records if record.key not in planned and record.test != CHECK]
-    found = [f"{record.key}: a record of a test that the run did not plan" for record in stray]
+    problems = [f"{record.key}: a record of a test that the run did not plan" for record in stray]
     notes = [(record.id, f"not computed again: {record.reason}") for record in records if record.test == CHECK]
     if len(missing) > unrecorded:
-        found += [f"{nodeid}: its record is missing" for nodeid in missing]
+        problems += [f"{nodeid}: its record is missing" for nodeid in missing]
     else:
         notes += [(nodeid, "the run left no verdict") for nodeid in missing]
     count = 0
@@ -229,16 +229,16 @@ def _judged(judge: Judge, docket: Docket, records: Sequence[Record], unrecorded:
             notes.append((record.key, f"not computed again, for nothing was measured: {record.reason}"))
             continue
         count += 1
-        found += _compared(judge, test, record)
-    return found, _grouped(notes), count
+        problems += _compared(judge, test, record)
+    return problems, _grouped(notes), count
 
 
 def _grouped(notes: Sequence[tuple[str, str]]) -> list[str]:
     """Returns a line for each thing that is said, with the first of the tests that it is said of."""
     having: dict[str, list[str]] = {}
-    for test, said in notes:
-        having.setdefault(said, []).append(test)
-    return [f"{of[0]}: {said}" if len(of) == 1 else f"{len(of)} tests: {said}: {first_few(of)}" for said, of in having.items()]
+    for test, note in notes:
+        having.setdefault(note, []).append(test)
+    return [f"{of[0]}: {note}" if len(of) == 1 else f"{len(of)} tests: {note}: {first_few(of)}" for note, of in having.items()]
 
 
 def _compared(judge: Judge, test: DocketTest, record: Record) -> list[str]:
@@ -246,7 +246,7 @@ def _compared(judge: Judge, test: DocketTest, record: Record) -> list[str]:
         again = _again(judge, test)
     except VlmRobustError as error:
         return [f"{record.key}: cannot be computed again: {error}"]
-    return [f"{record.key}: {said}" for said in differences(record, again)]
+    return [f"{record.key}: {difference}" for difference in differences(record, again)]
 
 
 def _again(judge: Judge, test: DocketTest) -> Record:
@@ -266,7 +266,7 @@ def differences(written: Record, again: Record) -> list[str]:
 
 
 def _content(record: Record) -> dict[str, Any]:
-    bare = tuple(dataclasses.replace(one, pictures=()) for one in record.examples)
+    bare = tuple(dataclasses.replace(example, pictures=()) for example in record.examples)
     content: dict[str, Any] = json.loads(dataclasses.replace(record, examples=bare).to_json())
     content["measures"] = _named(content["measures"], "metric", "category")
     content["examples"] = _named(content["examples"], "kind", "sample")
@@ -275,12 +275,12 @@ def _content(record: Record) -> dict[str, Any]:
 
 def _named(things: Sequence[dict[str, Any]], *keys: str) -> dict[str, dict[str, Any]]:
     """Returns the things by what tells them apart; of equals, the later ones with a number."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for thing in things:
         name = " ".join(str(thing[key]) for key in keys if thing[key])
-        number = sum(other == name or other.startswith(f"{name} #") for other in found)
-        found[f"{name} #{number + 1}" if number else name] = thing
-    return found
+        number = sum(other == name or other.startswith(f"{name} #") for other in by_name)
+        by_name[f"{name} #{number + 1}" if number else name] = thing
+    return by_name
 
 
 def _unequal(name: str, written: Any, again: Any) -> Iterable[str]:
@@ -288,8 +288,8 @@ def _unequal(name: str, written: Any, again: Any) -> Iterable[str]:
         for key in dict.fromkeys((*written, *again)):
             yield from _unequal(f"{name}.{key}" if name else key, written.get(key), again.get(key))
     elif isinstance(written, list) and isinstance(again, list) and len(written) == len(again):
-        for index, (one, other) in enumerate(zip(written, again, strict=True)):
-            yield from _unequal(f"{name}[{index}]", one, other)
+        for index, (first, second) in enumerate(zip(written, again, strict=True)):
+            yield from _unequal(f"{name}[{index}]", first, second)
     elif not _same(written, again):
         yield f"{name} is {_shown(written)}, and computed again {_shown(again)}"
 

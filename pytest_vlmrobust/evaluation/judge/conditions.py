@@ -83,20 +83,22 @@ class Conditions:
     def shortfalls(self, records: Sequence[Record]) -> list[str]:
         """Returns, a sentence for each, what the policies ask of the run and it lacks: with any, it is not GO."""
         suites = suites_of(records)
-        found = []
+        shortfalls = []
         for name, policy in self.policies.items():
-            found += policy.coverage.shortfalls(
+            shortfalls += policy.coverage.shortfalls(
                 planned=self.planned,
                 selected=self.selected,
                 narrowed=self.narrowed,
                 samples=self.samples_asked() if policy.coverage.counts_samples else {},
                 suites=suites,
             )
-            found += [f"{use}, and GO asks for waivers that mean something" for use in self._meaningless(name, policy, records)]
-            found += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
-        found += self._unmet_rules(records).values()
-        found += self._idle_summaries(records)
-        return list(dict.fromkeys(found))
+            shortfalls += [
+                f"{use}, and GO asks for waivers that mean something" for use in self._meaningless(name, policy, records)
+            ]
+            shortfalls += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
+        shortfalls += self._unmet_rules(records).values()
+        shortfalls += self._idle_summaries(records)
+        return list(dict.fromkeys(shortfalls))
 
     def warnings(self, records: Sequence[Record]) -> list[str]:
         """Returns what the run says about its policies and does not hold against it.
@@ -104,19 +106,21 @@ class Conditions:
         That is waivers that can go or do not reach, rules about an earlier run that was not named, an earlier run that does not
         say what it showed, and (in a whole run) rules that met no test, and data that no rule gates.
         """
-        found = self._pictures_not_compared(records)
+        warnings = self._pictures_not_compared(records)
         unmet = self._unmet_rules(records)
         for name, policy in self.policies.items():
             relative = self._relative_rules(policy)
-            found += _smoke_test(name, policy)
-            found += [str(use) for use in self._uses(name, policy, records) if use.state in self._worth_saying]
-            found += self._unmatched_waivers(name, policy, records)
-            found += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
+            warnings += _smoke_test(name, policy)
+            warnings += [str(use) for use in self._uses(name, policy, records) if use.state in self._worth_saying]
+            warnings += self._unmatched_waivers(name, policy, records)
+            warnings += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
             idle = unmatched_rules(policy, self._own(name, records)) if self.is_whole else ()
             if others := [rule.id for rule in idle if rule not in relative and rule.source not in unmet]:
-                found.append(f"{len(others)} of {quantity(len(policy.rules), 'rule')} met no test of {name}: {', '.join(others)}")
-            found += self._ungated_data(name, policy, records)
-        return list(dict.fromkeys(found))
+                warnings.append(
+                    f"{len(others)} of {quantity(len(policy.rules), 'rule')} met no test of {name}: {', '.join(others)}"
+                )
+            warnings += self._ungated_data(name, policy, records)
+        return list(dict.fromkeys(warnings))
 
     @property
     def _worth_saying(self) -> set[WaiverState]:
@@ -146,26 +150,28 @@ class Conditions:
         failed = any(record.outcome is Outcome.ERROR for record in records)
         if not self.is_whole or failed or len(records) < self.selected:
             return {}  # what such a run lacks is reported with its reason
-        found = {}
+        reasons = {}
         for policy, own in self._by_policy(records):
             unmet = unmet_rules(policy.rules, own, self.categories)
-            found.update({one.rule.source: said for one in unmet if (said := one.shortfall(policy.coverage))})
-        return found
+            reasons.update(
+                {unmet_rule.rule.source: reason for unmet_rule in unmet if (reason := unmet_rule.shortfall(policy.coverage))}
+            )
+        return reasons
 
     def _idle_summaries(self, records: Sequence[Record]) -> list[str]:
         """Returns what a run cannot be GO for, whatever its policy allows: none of the rules that see the whole met a test.
 
         That is asked of all rules on summary metrics together, and of those on visual gain, without which no other number counts.
         """
-        found = []
+        shortfalls = []
         for policy, own in self._by_policy(records):
             if not own or (policy.coverage.tests is Extent.WHOLE and not self.is_whole):
                 continue  # nothing was measured, or tests were left out: that is reported with the tests that are lacking
             for about, counts in _SUMMARIES.items():
                 if idle := idle_summaries(policy.rules, own, counts):
-                    found.append(idle_summaries_shortfall(idle, about))
+                    shortfalls.append(idle_summaries_shortfall(idle, about))
                     break
-        return found
+        return shortfalls
 
     def _relative_rules(self, policy: Policy) -> list[Rule]:
         """Returns the rules that compare with an earlier run, where none was named."""
@@ -260,7 +266,7 @@ def refuse_unknown_scopes(
         PolicyError: a scope names what nothing can ever match, or nearly what a model or a dataset of the run is called.
     """
     known = KnownNames.of(tests)
-    present = {"model": {*models, *(one.model for one in plan)}, "dataset": {one.dataset for one in plan}}
+    present = {"model": {*models, *(planned.model for planned in plan)}, "dataset": {planned.dataset for planned in plan}}
     elsewhere = {"model": {*shipped_models()}, "dataset": {*shipped_datasets(), *datasets}}
     for policy in policies:
         for scope, effect in _scopes(policy):

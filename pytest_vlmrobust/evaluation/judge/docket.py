@@ -134,14 +134,14 @@ def changed_policies(run: Path) -> list[str]:
         kept = {kept_as(file["name"], file["sha256"]): file for policy in policies for file in policy["files"]}
     except (KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error!r}") from error
-    said = []
+    changes = []
     for name, file in sorted(kept.items()):
         path = run / POLICIES / name
-        found = file_digest(path) if path.is_file() else ""
-        if found != file["sha256"]:
-            what = f"has the SHA-256 {found}" if found else "is missing"
-            said.append(f"{POLICIES}/{name} {what}: the run applied {file['name']} with the SHA-256 {file['sha256']}")
-    return said
+        sha256 = file_digest(path) if path.is_file() else ""
+        if sha256 != file["sha256"]:
+            what = f"has the SHA-256 {sha256}" if sha256 else "is missing"
+            changes.append(f"{POLICIES}/{name} {what}: the run applied {file['name']} with the SHA-256 {file['sha256']}")
+    return changes
 
 
 def _policy_entry(policy: Policy) -> dict[str, Any]:

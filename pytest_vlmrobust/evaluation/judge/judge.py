@@ -164,7 +164,7 @@ class Judge:
             more = [] if unfit else [*self._judged(test, estimates), *self._by_stratum(test, scores)]
             gaps = observatory.compared(sweep.metric, table)
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
-        by_stratum = {one.category: one.value for one in more if one.category}
+        by_stratum = {measure.category: measure.value for measure in more if measure.category}
         notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
         return self._summary(
             "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
@@ -315,8 +315,8 @@ class Judge:
         settings = () if self._lacking(cell.dataset) else observatory.BASELINES
         for result in (self.evaluator.result(Cell(cell.model, cell.dataset, setting)) for setting in settings):
             broken = budget_measures(self.policies[cell.model].budgets, [result])
-            if failed := [one for one in broken if one.outcome is Outcome.ERROR]:
-                return [dataclasses.replace(one, reason=f"{result.cell}: {one.reason}") for one in failed]
+            if failed := [measure for measure in broken if measure.outcome is Outcome.ERROR]:
+                return [dataclasses.replace(measure, reason=f"{result.cell}: {measure.reason}") for measure in failed]
         return []
 
     def _task_notes(self, result: CellResult) -> tuple[str, ...]:
@@ -409,7 +409,11 @@ def _rank(measure: Measure) -> tuple[int, bool, bool]:
 
 def rci_bands(measures: Sequence[Measure], setting: Setting) -> tuple[str, ...]:
     """Returns the band of the Region Comprehension Index, where there is one."""
-    known = [one.value for one in measures if one.metric == "rci" and not one.category and not math.isnan(one.value)]
+    known = [
+        measure.value
+        for measure in measures
+        if measure.metric == "rci" and not measure.category and not math.isnan(measure.value)
+    ]
     return tuple(f"{setting}: an RCI of {value:.3f} is {metrics.rci_band(value)}" for value in known)
 
 
@@ -420,8 +424,8 @@ def undone_steps(result: CellResult) -> tuple[str, ...]:
         for note in notes:
             by_step.setdefault(note.partition(": ")[0], []).append((sample, note))
     return tuple(
-        f"{len(found)} of {counted(len(result.samples), 'sample')}, such as {found[0][0]}: {found[0][1]}"
-        for found in by_step.values()
+        f"{len(affected)} of {counted(len(result.samples), 'sample')}, such as {affected[0][0]}: {affected[0][1]}"
+        for affected in by_step.values()
     )
 
 

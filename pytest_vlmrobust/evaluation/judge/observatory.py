@@ -42,19 +42,19 @@ def not_shown(measured: Measured, model: str, dataset: str) -> str:
     return refused(_baselines(measured, model, dataset), told_overlaps(measured.samples(dataset)))
 
 
-def refused(baselines: ScoreTable, told: NDArray[np.float64] | None) -> str:
+def refused(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
     """Returns why scores with and without the original pictures do not show that a task is done, or an empty string.
 
     Args:
         baselines: these scores.
-        told: what the prompts alone foretell, shape (N,), see :func:`told_overlaps`; None where no boxes are asked for.
+        prompt_overlaps: overlap that the prompts alone give, shape (N,), see :func:`told_overlaps`; None for tasks without boxes.
     """
-    return metrics.does_the_task(baselines) or from_prompts(baselines, told)
+    return metrics.does_the_task(baselines) or from_prompts(baselines, prompt_overlaps)
 
 
-def from_prompts(baselines: ScoreTable, told: NDArray[np.float64] | None) -> str:
+def from_prompts(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
     """Returns why boxes may come from the prompts alone, or an empty string, also where none are asked for."""
-    return "" if told is None else metrics.exceeds_the_prompt(baselines, told)
+    return "" if prompt_overlaps is None else metrics.exceeds_the_prompt(baselines, prompt_overlaps)
 
 
 def unseen(measured: Measured, test: JudgedTest) -> str:
@@ -64,8 +64,8 @@ def unseen(measured: Measured, test: JudgedTest) -> str:
     :func:`not_shown` says so.
     """
     on_originals = test.setting in {"", CLEAN_NAME} and test.model in measured.models
-    told = told_overlaps(measured.samples(test.dataset)) if on_originals else None
-    return "" if told is None else from_prompts(_baselines(measured, test.model, test.dataset), told)
+    prompt_overlaps = told_overlaps(measured.samples(test.dataset)) if on_originals else None
+    return "" if prompt_overlaps is None else from_prompts(_baselines(measured, test.model, test.dataset), prompt_overlaps)
 
 
 def _baselines(measured: Measured, model: str, dataset: str) -> ScoreTable:

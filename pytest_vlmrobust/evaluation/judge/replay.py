@@ -29,14 +29,14 @@ class Rescored:
     view: int
     """Which view of the sample, from 0."""
     stored: Score
-    found: Score
+    recomputed: Score
     letter: str | None = None
     """The stored letter, where its log-probabilities give another one."""
 
     def __str__(self) -> str:
         view = f", view {self.view}" if self.view else ""
         letter = "" if self.letter is None else f"its log-probabilities do not give the letter {self.letter!r}: "
-        scores = f"stored {_shown(self.stored)}, scored again {_shown(self.found)}"
+        scores = f"stored {_shown(self.stored)}, scored again {_shown(self.recomputed)}"
         return f"{self.cell}, sample {self.sample!r}{view}: {letter}{scores}"
 
 
@@ -109,7 +109,7 @@ class Replay:
             samples=samples,
             predictions=tuple(answer.prediction for answer in stored.answers),
             scores=tuple(scores),
-            n_requested=sum(one.state != UNASKED_STATE for one in scores),
+            n_requested=sum(score.state != UNASKED_STATE for score in scores),
             n_inferred=0,
             seconds=0.0,
             notes=stored.notes,
@@ -142,12 +142,12 @@ def scored_again(evidence: Evidence, stored: StoredCell, samples: Sequence[Sampl
     differing: list[Rescored] = []
     for place, answer in enumerate(stored.answers):
         number, view = divmod(place, stored.views)
-        settled = any(one.value == HIGHEST for one in scores[place - view :])
-        found = _scored(samples[number], answer.prediction, settled=settled)
-        scores.append(found)
+        settled = any(earlier.value == HIGHEST for earlier in scores[place - view :])
+        rescored = _scored(samples[number], answer.prediction, settled=settled)
+        scores.append(rescored)
         letter = answer.prediction.text if answer.prediction.contradicts_itself else None
-        if letter is not None or not _equal(found, answer.score):
-            differing.append(Rescored(stored.cell, samples[number].id, view, answer.score, found, letter))
+        if letter is not None or not _equal(rescored, answer.score):
+            differing.append(Rescored(stored.cell, samples[number].id, view, answer.score, rescored, letter))
     return scores, differing
 
 
@@ -170,11 +170,11 @@ def _scored(sample: Sample, prediction: Prediction, *, settled: bool) -> Score:
     return score(sample, prediction)
 
 
-def _equal(one: Score, other: Score) -> bool:
-    close = math.isclose(one.value, other.value, rel_tol=0.0, abs_tol=_SAME)
-    same_value = close or (math.isnan(one.value) and math.isnan(other.value))
-    return same_value and (one.rule, one.answer, one.state) == (other.rule, other.answer, other.state)
+def _equal(first: Score, second: Score) -> bool:
+    close = math.isclose(first.value, second.value, rel_tol=0.0, abs_tol=_SAME)
+    same_value = close or (math.isnan(first.value) and math.isnan(second.value))
+    return same_value and (first.rule, first.answer, first.state) == (second.rule, second.answer, second.state)
 
 
-def _shown(one: Score) -> str:
-    return f"{one.value:g} ({one.state}, {one.rule}, {one.answer!r})"
+def _shown(score: Score) -> str:
+    return f"{score.value:g} ({score.state}, {score.rule}, {score.answer!r})"

@@ -125,13 +125,13 @@ class KnownNames:
 
     def unknown_globs(self, scope: Scope) -> list[str]:
         """Returns, a sentence for each, the globs that match nothing that is known, with the nearest that does."""
-        found = []
+        problems = []
         for field in _FIELDS:
             for glob in getattr(scope, field):
                 if not self._is_known(field, glob):
                     near = did_you_mean(glob, self._spellings(field, glob))
-                    found.append(f"{field} {glob!r} matches no {field} that is known.{near}")
-        return found
+                    problems.append(f"{field} {glob!r} matches no {field} that is known.{near}")
+        return problems
 
     def _is_known(self, field: str, glob: str) -> bool:
         scope = replace(Scope(), **{field: (glob,)})

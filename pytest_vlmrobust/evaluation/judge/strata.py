@@ -36,7 +36,7 @@ def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
     import numpy as np
 
     categories = [sample.category for sample in samples]
-    subtasks = [f"{one.category}/{one.keys[SUB_TASK]}" if one.keys.get(SUB_TASK) else "" for one in samples]
+    subtasks = [f"{sample.category}/{sample.keys[SUB_TASK]}" if sample.keys.get(SUB_TASK) else "" for sample in samples]
     members: dict[str, NDArray[np.bool_]] = {}
     for names in (categories, subtasks):
         known = sorted(set(names) - {""})

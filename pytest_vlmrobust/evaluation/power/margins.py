@@ -130,20 +130,20 @@ class Margins:
         if breaks and rule:
             return [self._at_margin(kept, rule, -ERRORS)]
         rules = self._rules(kept)
-        spread = {} if breaks else self._spread(kept, {one.id: one for one in rules})
+        spread = {} if breaks else self._spread(kept, {rule.id: rule for rule in rules})
         if rule:
             return [self._still_kept(kept, self._at_margin(kept, rule, ERRORS), rules, spread)]
-        found = [] if breaks else [kept]
-        for one in rules:
+        profiles = [] if breaks else [kept]
+        for moving in rules:
             with suppress(UsageError):  # what nothing moves, or not that far, is left out
-                moved = self._at_margin(kept, one.id, -ERRORS if breaks else ERRORS)
-                found.append(moved if breaks else self._still_kept(kept, moved, rules, spread))
-        return found
+                moved = self._at_margin(kept, moving.id, -ERRORS if breaks else ERRORS)
+                profiles.append(moved if breaks else self._still_kept(kept, moved, rules, spread))
+        return profiles
 
     def _still_kept(self, kept: Profile, moved: Profile, rules: Sequence[Rule], spread: Mapping[str, float]) -> Profile:
         """Returns ``moved``; refuses it where its move brings another bound nearer than three standard errors."""
         own = moved.name.partition(":")[2]
-        nearer = [one.id for one in rules if one.id != own and not self._as_far(kept, moved, one, spread)]
+        nearer = [rule.id for rule in rules if rule.id != own and not self._as_far(kept, moved, rule, spread)]
         if nearer:
             raise UsageError(
                 f"{moved.name}: no profile has this bound at three standard errors and keeps all others by that much: what moves "
@@ -164,7 +164,7 @@ class Margins:
         """
         profile = replace(base, name=KEPT)
         rules = self._rules(profile)
-        for rule in sorted(rules, key=lambda one: one.metric):  # clean accuracy before what is relative to it
+        for rule in sorted(rules, key=lambda rule: rule.metric):  # clean accuracy before what is relative to it
             profile = self._lifted(profile, rule)
         for _ in range(2):
             profile = self._capped(profile)
@@ -225,9 +225,9 @@ class Margins:
         return replace(profile, drops=drops)
 
     def _at_margin(self, kept: Profile, name: str, errors: float) -> Profile:
-        rule = next((one for one in self._rules(kept) if one.id == name), None)
+        rule = next((rule for rule in self._rules(kept) if rule.id == name), None)
         if rule is None:
-            movable = ", ".join(one.id for one in self._rules(kept))
+            movable = ", ".join(rule.id for rule in self._rules(kept))
             raise UsageError(f"rule {name!r} is no simulated rule that profiles can be moved against. Those are: {movable}")
         move, low, high = _MOVES.get(rule.metric, _FACTOR)
         among = [setting for setting in self._settings(kept, rule) if setting in kept.drops]
@@ -268,18 +268,18 @@ class Margins:
         """Returns how many standard errors the nearest true value of a rule lies inside of its bound; negative beyond."""
         if rule.id in spread:
             suite = _suite(rule.metric)
-            found = [(self._nearest(profile, rule, profile.exact(_POPULATION, (suite,))[suite]), spread[rule.id])]
+            pairs = [(self._nearest(profile, rule, profile.exact(_POPULATION, (suite,))[suite]), spread[rule.id])]
         else:
             cell = _CELL_OF.get(rule.metric, rule.metric)
             settings = [CLEAN_NAME] if rule.metric in _WHOLE else self._settings(profile, rule)
-            found = [pair for setting in settings if (pair := self._formula(profile, cell, setting))]
-        return min(min(value - rule.bound.low, rule.bound.high - value) / error for value, error in found)
+            pairs = [pair for setting in settings if (pair := self._formula(profile, cell, setting))]
+        return min(min(value - rule.bound.low, rule.bound.high - value) / error for value, error in pairs)
 
     def _nearest(self, profile: Profile, rule: Rule, table: ScoreTable) -> float:
         """Returns the value of a metric, of several settings that which lies nearest to the bound or furthest beyond."""
         of_cells = metrics.get(rule.metric).scope == "cell"
-        found = [values(rule.metric, table, name) for name in (self._settings(profile, rule) if of_cells else [""])]
-        return min(found, key=lambda value: min(value - rule.bound.low, rule.bound.high - value))
+        candidates = [values(rule.metric, table, name) for name in (self._settings(profile, rule) if of_cells else [""])]
+        return min(candidates, key=lambda value: min(value - rule.bound.low, rule.bound.high - value))
 
     def _spread(self, profile: Profile, rules: Mapping[str, Rule]) -> dict[str, float]:
         """Returns the standard deviation of summary metrics over simulated runs, by rule; nothing for those with a formula."""
@@ -312,7 +312,7 @@ class Margins:
         drop = profile.drops[setting]
         helpful = min(max(profile.helpful[setting], -drop), 1.0 - clean)
         harmful, churn = drop + helpful, profile.churn or 0.0
-        found = {
+        formulas = {
             "accuracy": (clean - drop, clean - drop),
             "accuracy_drop": (drop, harmful + helpful),
             "relative_corruption_error": (drop, harmful + helpful),
@@ -322,9 +322,9 @@ class Margins:
             "mean_baseline_drop": (profile.lost, profile.lost + churn),
             "drop_increase": (profile.lost, profile.lost + 2.0 * churn),
         }
-        if metric not in found:
+        if metric not in formulas:
             return None
-        value, square = found[metric]
+        value, square = formulas[metric]
         unit = max(gain, 1e-9) if metric == "relative_corruption_error" else 1.0
         return value / unit, _error(value, square, self.n) / unit
 

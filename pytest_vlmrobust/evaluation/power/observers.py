@@ -55,7 +55,7 @@ _CORNER = "[0,0]"
 class TaskTable(ScoreTable):
     """The scores of one task under all of its settings, with what else its tests are judged by."""
 
-    told: Array | None = None
+    prompt_overlaps: Array | None = None
     """What the prompts alone foretell of boxes, shape (N,); None where none are asked for."""
     pointed: tuple[tuple[str, ...], ...] = ()
     """Of each identity the cells that it was said to be in, with the original pictures; nothing where there is no grid."""
@@ -63,12 +63,12 @@ class TaskTable(ScoreTable):
     @cached_property
     def refusal(self) -> str:
         """Why the task is not shown to be done, or an empty string."""
-        return observatory.refused(self, self.told)
+        return observatory.refused(self, self.prompt_overlaps)
 
     @cached_property
     def unseen(self) -> str:
         """Why a test on original pictures must not pass, or an empty string."""
-        return observatory.from_prompts(self, self.told)
+        return observatory.from_prompts(self, self.prompt_overlaps)
 
     def estimate(self, test: JudgedTest, metric: metrics.Metric | None) -> Estimate:
         """Estimates what a test is judged by, as a run does; ``metric`` is None for what answers say beside their scores."""
@@ -79,9 +79,9 @@ class TaskTable(ScoreTable):
         if metric.scope == "cell":
             return metrics.estimate(metric, self, setting=test.setting)
         table = self._split(test.setting)
-        found = metrics.estimate(metric, table)
+        estimate = metrics.estimate(metric, table)
         unfit = observatory.not_offered(metric.name, table)
-        return replace(found, valid=False, reason=unfit) if unfit else found
+        return replace(estimate, valid=False, reason=unfit) if unfit else estimate
 
     def _split(self, name: str) -> ScoreTable:
         if name not in self._splits:
@@ -142,13 +142,13 @@ class Observer:
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the scores of ``n`` identities of each collection, by dataset."""
-        wanted, found = set(tables), {}
+        wanted, drawn = set(tables), {}
         for collection in self.collections:
             difficulty = rng.standard_normal(n)
             for task in TASKS:
                 if f"{collection}.{task}" in wanted:
-                    found[f"{collection}.{task}"] = self._drawn(collection, task, difficulty, rng)
-        return found
+                    drawn[f"{collection}.{task}"] = self._drawn(collection, task, difficulty, rng)
+        return drawn
 
     def _drawn(self, collection: str, task: str, difficulty: Array, rng: np.random.Generator) -> ScoreTable:
         import numpy as np
@@ -156,13 +156,13 @@ class Observer:
         about = _material(collection, task)
         rows, identities = about.rows(len(difficulty))
         labels: dict[str, Any] = {name: [values[row] for row in rows] for name, values in about.labels.items()}
-        told = None if about.told is None else about.told[rows]
+        prompt_overlaps = None if about.prompt_overlaps is None else about.prompt_overlaps[rows]
         better = np.zeros(len(rows))
         for name, gap in (("positions", self.position_gap), ("people", self.group_gap)):
             better += _slope(labels.get(name, []), gap) if labels.get(name) else 0.0
         hard = difficulty[identities]
         pointed: tuple[tuple[str, ...], ...] = ()
-        if told is None:
+        if prompt_overlaps is None:
             known = rng.standard_normal(len(difficulty))[identities]
             right = _latent(known, (len(rows),), rng) < _quantile(self.clean[task] + better)
             scores = self._flipped(right, self.clean[task], hard, rng)
@@ -170,7 +170,7 @@ class Observer:
                 fixed = (rng.random(len(difficulty)) < self.fixed)[identities]
                 there = np.asarray(labels["positions"]) == _CORNER
                 right = np.where(fixed, there, right)
-                scores = {name: np.where(fixed, there, one) for name, one in scores.items()}
+                scores = {name: np.where(fixed, there, answers) for name, answers in scores.items()}
                 pointed = _pointed(labels["positions"], identities, right, fixed, rng)
             clean, blind = right.astype(float), (rng.random(len(rows)) < _GUESS).astype(float)
         else:
@@ -178,15 +178,15 @@ class Observer:
             settings = self.settings(observatory.SUITE)
             overlaps = (mean + SPREAD / 2.0 * rng.standard_normal((len(rows), len(settings) + 1))).clip(0.0, 1.0)
             lost = _latent(hard, (len(rows), len(settings)), rng) > _quantile(self._kept())
-            clean, blind = overlaps[:, -1], told
+            clean, blind = overlaps[:, -1], prompt_overlaps
             scores = dict(zip(settings, np.where(lost, 0.0, overlaps[:, :-1]).T, strict=True))
-        groups = [str(one) for one in identities]
+        groups = [str(identity) for identity in identities]
         return TaskTable(
             clean=clean,
-            by_setting={name: one.astype(float) for name, one in scores.items()},
+            by_setting={name: values.astype(float) for name, values in scores.items()},
             no_image=blind,
             groups=groups,
-            told=told,
+            prompt_overlaps=prompt_overlaps,
             pointed=pointed,
             **labels,
         )
@@ -217,8 +217,8 @@ _TYPICAL = Observer(
     group_gap=0.03,
 )
 OBSERVERS = {
-    one.name: one
-    for one in (
+    observer.name: observer
+    for observer in (
         Observer("nothing-lost", _PEOPLE),
         _TYPICAL,
         replace(_TYPICAL, name="fragile", kept={AUGMENTED: 0.85, ILLUSIONS: 0.5}),
@@ -254,7 +254,7 @@ class _Material:
     """What the samples of a task are: by what they are compared, what their prompts tell, and which are of one identity."""
 
     labels: Mapping[str, list[str]]
-    told: Array | None
+    prompt_overlaps: Array | None
     members: tuple[tuple[int, ...], ...]
 
     def rows(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -262,8 +262,8 @@ class _Material:
         import numpy as np
 
         own = [self.members[place % len(self.members)] for place in range(n)]
-        rows = np.array([row for one in own for row in one], np.intp)
-        return rows, np.repeat(np.arange(n), [len(one) for one in own])
+        rows = np.array([row for identity in own for row in identity], np.intp)
+        return rows, np.repeat(np.arange(n), [len(identity) for identity in own])
 
 
 @cache

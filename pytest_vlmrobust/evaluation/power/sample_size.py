@@ -126,7 +126,7 @@ def undecidable(
     for test in tests:
         if test.dataset in sizes:
             planned.setdefault(test.dataset, set()).add(test)
-    found = []
+    undecided = []
     for dataset, own in planned.items():
         asked = tuple(
             (replace(_plain(rule), reason="", evidence=""), tuple(bounded))
@@ -141,10 +141,11 @@ def undecidable(
         if asked:
             settings = tuple(sorted({test.setting for test in own if test.family}))
             each = max(round((questions or {}).get(dataset, 0) / sizes[dataset]), 1)
-            found += [
-                replace(one, dataset=dataset) for one in _too_few(asked, settings, _positions(dataset), sizes[dataset], each)
+            undecided += [
+                replace(too_few, dataset=dataset)
+                for too_few in _too_few(asked, settings, _positions(dataset), sizes[dataset], each)
             ]
-    return found
+    return undecided
 
 
 def not_told(policy: Policy) -> list[Rule]:
@@ -152,19 +153,19 @@ def not_told(policy: Policy) -> list[Rule]:
     return [rule for rule in policy.rules if _is_decided_by_samples(rule) and _unknown(rule)]
 
 
-def sentences(found: Iterable[TooFew]) -> list[tuple[str, str]]:
+def sentences(too_few: Iterable[TooFew]) -> list[tuple[str, str]]:
     """Returns for each rule where it stands, and one sentence: the names of its datasets, and what the smallest one shows."""
     by_rule: dict[tuple[str, str], list[TooFew]] = {}
-    for one in found:
-        by_rule.setdefault((one.rule.source, one.rule.id), []).append(one)
-    said = []
+    for entry in too_few:
+        by_rule.setdefault((entry.rule.source, entry.rule.id), []).append(entry)
+    texts = []
     for (source, _), of_rule in by_rule.items():
-        datasets = list(dict.fromkeys(one.dataset for one in of_rule))
+        datasets = list(dict.fromkeys(entry.dataset for entry in of_rule))
         names = f"{first_few(datasets, _NAMES)}: " if all(datasets) else ""
-        fewest = min(of_rule, key=lambda one: one.samples)
-        several = "at the fewest, " if len({one.samples for one in of_rule}) > 1 else ""
-        said.append((source, f"{names}{several}{fewest}"))
-    return said
+        fewest = min(of_rule, key=lambda entry: entry.samples)
+        several = "at the fewest, " if len({entry.samples for entry in of_rule}) > 1 else ""
+        texts.append((source, f"{names}{several}{fewest}"))
+    return texts
 
 
 def sample_warnings(
@@ -210,15 +211,15 @@ def _unknown(rule: Rule) -> bool:
 
 
 @overload
-def _plain(one: Rule) -> Rule: ...
+def _plain(item: Rule) -> Rule: ...
 @overload
-def _plain(one: JudgedTest) -> JudgedTest: ...
-def _plain(one: Rule | JudgedTest) -> Rule | JudgedTest:
+def _plain(item: JudgedTest) -> JudgedTest: ...
+def _plain(item: Rule | JudgedTest) -> Rule | JudgedTest:
     """Returns a rule for all tests, or a test of any model and dataset, of the metric that it is simulated by."""
-    metric = _TAKEN_AS.get(one.metric, one.metric)
-    if isinstance(one, Rule):
-        return replace(one, metric=metric, where=Scope(), unless=None)
-    return JudgedTest(ANY, ANY, metric, one.setting, one.family, one.level)
+    metric = _TAKEN_AS.get(item.metric, item.metric)
+    if isinstance(item, Rule):
+        return replace(item, metric=metric, where=Scope(), unless=None)
+    return JudgedTest(ANY, ANY, metric, item.setting, item.family, item.level)
 
 
 def _positions(dataset: str) -> int:
@@ -229,7 +230,7 @@ def _positions(dataset: str) -> int:
 @cache
 def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: int, n: int, each: int) -> list[TooFew]:
     """Returns the rules that ``n`` samples hardly decide, with a number of samples that does."""
-    plan = _Plan({rule.id: one for one in asked for rule in one[:1]}, settings, positions, each)
+    plan = _Plan({rule.id: pair for pair in asked for rule in pair[:1]}, settings, positions, each)
     left: Iterable[str] = plan.asked
     if n > _MOST_SAMPLES:  # what these decide, more do
         left = plan.undecided(_MOST_SAMPLES, left)
@@ -285,14 +286,14 @@ class _Plan:
 
     def _outcomes(self, n: int, names: Sequence[str], model: _Model) -> dict[str, list[Outcome]]:
         """Returns the outcomes of rules in simulated runs, of which there are no more than it takes to tell."""
-        found: dict[str, list[Outcome]] = {name: [] for name in names}
+        outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
         for run in range(_RUNS):
-            simulated = self._simulation([name for name in names if not _is_told(found[name])], model)
+            simulated = self._simulation([name for name in names if not _is_told(outcomes[name])], model)
             if not simulated.tests:
                 break
             for name, outcome in simulated.outcomes(self._tables(n, simulated, run, model)).items():
-                found[name].append(outcome)
-        return found
+                outcomes[name].append(outcome)
+        return outcomes
 
     def shown(self, n: int, name: str) -> str:
         """Returns what ``n`` samples show of a model that keeps a rule plainly."""
@@ -303,8 +304,8 @@ class _Plan:
         ends, refused = [], []
         for run in range(_SHOWN):
             estimates = list(simulated.decisive(name, self._tables(n, simulated, run, model)))
-            refused += [one.reason.partition(";")[0] for one in estimates if not one.valid][:1]
-            intervals = [one.interval(level) for one in estimates]
+            refused += [estimate.reason.partition(";")[0] for estimate in estimates if not estimate.valid][:1]
+            intervals = [estimate.interval(level) for estimate in estimates]
             ends.append((min(low for low, _ in intervals), max(high for _, high in intervals)))
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         of = f"of a model {model.called} they show"
@@ -378,12 +379,12 @@ def _breaks(outcomes: Sequence[Outcome]) -> bool:
 
 def _passes(outcomes: Sequence[Outcome]) -> bool:
     """Whether a rule passes in enough of the runs that were needed to tell."""
-    return sum(one in _PASSES for one in outcomes) >= POWER * len(outcomes)
+    return sum(outcome in _PASSES for outcome in outcomes) >= POWER * len(outcomes)
 
 
 def _is_told(outcomes: Sequence[Outcome]) -> bool:
     """Whether no further runs are needed to tell whether a rule passes in enough of them."""
-    passes = sum(one in _PASSES for one in outcomes)
+    passes = sum(outcome in _PASSES for outcome in outcomes)
     return passes == len(outcomes) >= _CLEARLY or passes >= POWER * _RUNS or len(outcomes) - passes > (1.0 - POWER) * _RUNS
 
 

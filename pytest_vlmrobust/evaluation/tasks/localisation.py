@@ -85,7 +85,7 @@ semi_guided_published = partial(_samples, split=_one_hint, is_moved=False)
 
 
 def _sample(material: Material, entity: Entity, split: _Split, move: Move | None, moving: frozenset[str]) -> Sample:
-    told, asked = split(entity.boxes, material.collection.hinted)
+    given, asked = split(entity.boxes, material.collection.hinted)
     in_query = move is not None and split is _one_hint
     return Sample(
         id=f"{material.id_prefix}{entity.id}",
@@ -103,7 +103,7 @@ def _sample(material: Material, entity: Entity, split: _Split, move: Move | None
         localisation=Localisation(
             size=entity.size,
             boxes={name: box if move is None else move.box(box) for name, box in asked.items()},
-            given={name: move.box(box) if move is not None and in_query else box for name, box in told.items()},
+            given={name: move.box(box) if move is not None and in_query else box for name, box in given.items()},
             given_in=int(in_query),
         ),
     )
