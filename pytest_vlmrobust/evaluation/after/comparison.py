@@ -227,7 +227,8 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
     if differences := [f"{len(ids)} {what} ({first_few(sorted(ids), SHOWN)})" for what, ids in differ.items() if ids]:
         raise DatasetError(
             f"{dataset} is not the same in {first.where!r} and {entry.where!r}: of {len(ours)} samples, "
-            f"{'; '.join(differences)}. Models are ranked on the same samples only: run them all with the same dataset and the same --vlm-sample"
+            f"{'; '.join(differences)}. Models are ranked on the same samples only: "
+            "run them all with the same dataset and the same --vlm-sample"
         )
     place = {sample.id: index for index, sample in enumerate(theirs)}
     return [place[sample.id] for sample in ours]
