@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.record import FAMILY, Record
 
 from .outcome import RECORD, failed_record
 from .run import RUN
-from .selection import selected
+from .selection import selected_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,28 +55,28 @@ class GatedTest:
 def vlm_cell(request: pytest.FixtureRequest) -> GatedTest:
     """One cell (model x dataset x setting), evaluated and judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
-    return _gated(request, "cell", lambda: run.judge.cell(request.param))
+    return _measure_and_record(request, "cell", lambda: run.judge.cell(request.param))
 
 
 @pytest.fixture
 def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
     """One summary metric of a sweep, computed over the settings of the test's mark and judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
-    return _gated(request, "sweep", lambda: run.judge.sweep(request.param, _settings(request)))
+    return _measure_and_record(request, "sweep", lambda: run.judge.sweep(request.param, _settings(request)))
 
 
 @pytest.fixture
 def vlm_family(request: pytest.FixtureRequest) -> GatedTest:
     """One property of a family of models of different sizes, judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
-    return _gated(request, FAMILY, lambda: run.judge.family(request.param, _settings(request)))
+    return _measure_and_record(request, FAMILY, lambda: run.judge.family(request.param, _settings(request)))
 
 
 def _settings(request: pytest.FixtureRequest) -> tuple[Setting, ...]:
-    return request.config.stash[RUN].settings_of(selected(request.node))
+    return request.config.stash[RUN].settings_of(selected_test(request.node))
 
 
-def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
+def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
     """Returns what was measured and concluded.
 
     Raises:

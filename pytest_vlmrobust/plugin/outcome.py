@@ -58,7 +58,7 @@ def pytest_runtest_makereport(
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
         measured = item.stash.get(RECORD, None)
-        record = measured or _unmeasured(item, report)
+        record = measured or _unmeasured_record(item, report)
         setattr(report, _ATTRIBUTE, record.to_json())
         setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in ENDS_AS_FAILURE))
     return report
@@ -75,7 +75,7 @@ def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseE
         crash.message = crash.message.partition("\n")[0]
 
 
-def _unmeasured(item: pytest.Item, report: pytest.TestReport) -> Record:
+def _unmeasured_record(item: pytest.Item, report: pytest.TestReport) -> Record:
     fixture = next(name for name in FIXTURES if name in getattr(item, "fixturenames", ()))
     return failed_record(fixture.removeprefix("vlm_"), about_of(item), _last_line(report), item.nodeid)
 
@@ -96,7 +96,7 @@ class Collector:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remembers what cannot be collected: the tests of such a file are unknown, and pytest may go on without them."""
         if report.failed:
-            self._uncollected.append(_failed_outside(report, "cannot be collected"))
+            self._uncollected.append(_outside_failure_record(report, "cannot be collected"))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
@@ -113,9 +113,9 @@ class Collector:
         if line is not None:
             self._take(Record.from_json(line))
         if report.failed and report.when not in _PHASES:
-            self._take(_lost(report))
+            self._take(_lost_record(report))
         elif report.failed and not getattr(report, _EXPLAINED, False):
-            failed = _failed_outside(report, "a non-gate test failed")
+            failed = _outside_failure_record(report, "a non-gate test failed")
             if failed.key not in self._run.by_test:  # of a test that fails twice, the first reason
                 self._take(failed)
 
@@ -129,7 +129,7 @@ class Collector:
 
     def _take(self, record: Record) -> None:
         with _or_exit():
-            self._run.finished(record)
+            self._run.finish_test(record)
 
 
 @contextlib.contextmanager
@@ -145,14 +145,14 @@ def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def _lost(report: pytest.TestReport) -> Record:
+def _lost_record(report: pytest.TestReport) -> Record:
     """Returns the record of a test whose worker died: xdist then reports it in a phase of its own, without what it measured."""
     about = report.nodeid.rpartition("[")[2].rstrip("]")
     reason = f"the worker that ran it died: {_last_line(report)}"
     return Record(test="cell", id=about, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
 
 
-def _failed_outside(report: pytest.TestReport | pytest.CollectReport, what: str) -> Record:
+def _outside_failure_record(report: pytest.TestReport | pytest.CollectReport, what: str) -> Record:
     """Returns the record of a failure that is no verdict: with one, no evidence says GO.
 
     That is a test that gates nothing, such as a property of a metric, or what a gated test does beside its verdict.

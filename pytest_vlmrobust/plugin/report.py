@@ -53,7 +53,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     run = config.stash[RUN]
     if not run.selection.plan or not run.controls or run.selection.refusal is not None or _only_shows(config):
         return []
-    return [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.judged_by_model())]
+    return [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.judged_tests_by_model())]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -174,16 +174,16 @@ def _write_files(run: Run, decision: Decision) -> list[str]:
     """Writes the report, and of a GO the baseline, where they are asked for; returns why one could not be written."""
     problems: list[str] = []
     if run.settings.vlm_report:
-        with _noted(problems, "report"):
+        with _note_failure(problems, "report"):
             _write_report(run)
     if run.settings.vlm_update_baseline and decision is Decision.GO:
-        with _noted(problems, "baseline"):
+        with _note_failure(problems, "baseline"):
             _update_baseline(run)
     return problems
 
 
 @contextlib.contextmanager
-def _noted(problems: list[str], what: str) -> Iterator[None]:
+def _note_failure(problems: list[str], what: str) -> Iterator[None]:
     """Adds to ``problems`` why something could not be written."""
     try:
         yield
@@ -279,10 +279,10 @@ def _data_of_one_kind(run: Run) -> str:
         return ""
     if run.data.questions:
         return (
-            ". --vlm-dataset names data sets of questions alone: tests of tasks, such as test_observatory.py, ask about "
+            ". --vlm-dataset names datasets of questions alone: tests of tasks, such as test_observatory.py, ask about "
             "collections of identities, such as --vlm-dataset=faces_160"
         )
     return (
         ". --vlm-dataset names collections of identities alone: only tests of tasks, such as test_observatory.py, ask about "
-        "them, and others need a data set of questions, such as --vlm-dataset=shapes"
+        "them, and others need a dataset of questions, such as --vlm-dataset=shapes"
     )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
     from pytest_vlmrobust.evaluation.judge.context import Asked
-    from pytest_vlmrobust.evaluation.judge.docket import DocketTest
+    from pytest_vlmrobust.evaluation.judge.judge_inputs import StoredTest
     from pytest_vlmrobust.evaluation.judge.judge import Judge
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
@@ -276,7 +276,7 @@ class Run:
 
     # What its tests are about.
 
-    def expanded(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
+    def expand_settings(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
         """Returns the settings that the names in a mark stand for on a dataset; no sample is read.
 
         Raises:
@@ -288,7 +288,7 @@ class Run:
 
     def settings_of(self, test: SelectedTest) -> tuple[Setting, ...]:
         """Returns the settings that a summary metric is taken over; none for a test of one cell."""
-        return self.expanded(test.names, test.about.dataset) if test.names else ()
+        return self.expand_settings(test.names, test.about.dataset) if test.names else ()
 
     def check_tests(self, tests: Iterable[SelectedTest]) -> None:
         """Refuses rules and waivers that can mean nothing in this run, and a baseline that tests cannot be compared with.
@@ -305,7 +305,7 @@ class Run:
         from pytest_vlmrobust.evaluation.judge.required_cells import compared_cells
 
         plan = self.selection.plan
-        judged = (test for planned in plan for test in self.judged(planned))
+        judged = (test for planned in plan for test in self.judged_tests(planned))
         refuse_unknown_scopes(self.policies.values(), plan, judged, models=self.models, datasets=self.data.factories)
         if self.baseline is not None:
             cells = (cell for test in tests for cell in compared_cells(test.about, self.settings_of(test)))
@@ -322,17 +322,17 @@ class Run:
             required |= dict.fromkeys(cells)
         return list(required)
 
-    def judged(self, planned: Planned) -> list[JudgedTest]:
+    def judged_tests(self, planned: Planned) -> list[JudgedTest]:
         """Returns what a planned test may be judged by; no data are read for it."""
         from pytest_vlmrobust.evaluation.judge.context import Asked
 
-        return self._judged(planned, Asked(self.data.tasks.get(planned.dataset, "")))
+        return self._judged_tests(planned, Asked(self.data.tasks.get(planned.dataset, "")))
 
-    def judged_by_model(self) -> dict[str, list[JudgedTest]]:
+    def judged_tests_by_model(self) -> dict[str, list[JudgedTest]]:
         """Returns what the tests of each model may be judged by; no data are read for it."""
         by_model: dict[str, list[JudgedTest]] = {}
         for planned in self.selection.plan:
-            by_model.setdefault(planned.model, []).extend(self.judged(planned))
+            by_model.setdefault(planned.model, []).extend(self.judged_tests(planned))
         return by_model
 
     def attempts_of(self, cell: Cell) -> Cell | None:
@@ -416,7 +416,7 @@ class Run:
         policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
         tests = self._tests_sharing_risk()
         policies = {name: policy.planned(tests.get(name, ())) for name, policy in policies.items()}
-        self._write_docket(policies)
+        self._write_judge_inputs(policies)
         return Judge(
             self.evaluator,
             policies,
@@ -478,7 +478,7 @@ class Run:
         if self.controls and self.selection.selected:
             _ = self.journal
 
-    def finished(self, record: Record) -> None:
+    def finish_test(self, record: Record) -> None:
         """Takes the record of a test that ended: into the journal first, then onto the display.
 
         Raises:
@@ -488,7 +488,7 @@ class Run:
         if self.controls:
             self.journal.append(record)
         if self.display is not None:
-            self.display.finished(record, self.selection.selected)
+            self.display.show_finished_test(record, self.selection.selected)
 
     def stop(self, reason: str) -> None:
         """Notes what ended pytest before its end; with an empty reason, that its records say it all."""
@@ -603,7 +603,7 @@ class Run:
 
         return AnswerKey(lambda name: self.evaluator.samples(name), digest)  # noqa: PLW0108 - the store is opened when one asks
 
-    def _judged(self, planned: Planned, asked: Asked) -> list[JudgedTest]:
+    def _judged_tests(self, planned: Planned, asked: Asked) -> list[JudgedTest]:
         from pytest_vlmrobust.core.cell import Cell
         from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
 
@@ -619,23 +619,23 @@ class Run:
         asked = {name: Asked.of(self.evaluator, name, tasks.get(name, "")) for name in names}
         by_model: dict[str, list[JudgedTest]] = {}
         for planned in plan:
-            by_model.setdefault(planned.model, []).extend(self._judged(planned, asked[planned.dataset]))
+            by_model.setdefault(planned.model, []).extend(self._judged_tests(planned, asked[planned.dataset]))
         return by_model
 
-    def _write_docket(self, policies: Mapping[str, Policy]) -> None:
+    def _write_judge_inputs(self, policies: Mapping[str, Policy]) -> None:
         """Writes what is judged, with the files of the policies; every process that measures writes the same.
 
         Raises:
             StoreError: they cannot be written.
         """
-        from pytest_vlmrobust.evaluation.judge.docket import Docket
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 
         asked = {planned.dataset for planned in self.selection.plan}
-        Docket(
+        JudgeInputs(
             today=self.today,
             models=self.models,
             policies=policies,
-            tests=tuple(map(self._docket_test, self.selection.tests)),
+            tests=tuple(map(self._stored_test, self.selection.tests)),
             reference=self.reference,
             tasks={name: task for name, task in self.data.tasks.items() if name in asked},
             lacking=self.data.lacking_of(asked),
@@ -643,10 +643,10 @@ class Run:
             attempts=self.settings.vlm_patch_attempts,
         ).write(self.directories.run)
 
-    def _docket_test(self, test: SelectedTest) -> DocketTest:
-        from pytest_vlmrobust.evaluation.judge.docket import DocketTest
+    def _stored_test(self, test: SelectedTest) -> StoredTest:
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import StoredTest
 
-        return DocketTest(test.nodeid, test.about, self.settings_of(test))
+        return StoredTest(test.nodeid, test.about, self.settings_of(test))
 
     @property
     def _measured_datasets(self) -> list[str]:
@@ -662,7 +662,7 @@ class Run:
 
     def _show_progress(self, progress: Progress) -> None:
         if self.display is not None:
-            self.display.progressed(progress)
+            self.display.show_progress(progress)
 
     def _show_notice(self, text: str) -> None:
         if self.display is not None:

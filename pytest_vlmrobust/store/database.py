@@ -76,10 +76,10 @@ def connect(path: Path, *, read_only: bool, layout: Layout = STORE) -> sqlite3.C
     Raises:
         StoreError: the file or its directory cannot be used, is no database of ours, is damaged or of a newer schema.
     """
-    with explained(path, "open"):
+    with explain_errors(path, "open"):
         connection = _connect_read_only(path) if read_only else _connect_writable(path)
     try:
-        with explained(path, "open"):
+        with explain_errors(path, "open"):
             _prepare(connection, path, layout, read_only=read_only)
     except BaseException:
         connection.close()
@@ -88,7 +88,7 @@ def connect(path: Path, *, read_only: bool, layout: Layout = STORE) -> sqlite3.C
 
 
 @contextlib.contextmanager
-def explained(path: Path, doing: str) -> Iterator[None]:
+def explain_errors(path: Path, doing: str) -> Iterator[None]:
     """Turns failures of SQLite and of the file system into StoreError with the path and what to do."""
     try:
         yield

@@ -22,18 +22,18 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity, without_halves
 
-from .database import FILE_NAME, Layout, connect, explained, has_table, transaction
+from .database import FILE_NAME, Layout, connect, explain_errors, has_table, transaction
 from .questions import (
     RUN_AGAIN,
     Answer,
     answer_of,
     in_spaces,
-    parsed,
+    parse_json,
     row_of,
     sample_from_json,
     sample_to_json,
     text_of,
-    typed,
+    check_type,
     value_of,
 )
 
@@ -156,15 +156,17 @@ class Evidence:
             StoreError: it cannot be written.
         """
         content = without_halves(canonical_json(dict(fingerprint)))
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute("insert or ignore into models (name, fingerprint) values (?, ?)", (name, content))
 
     def models(self) -> dict[str, dict[str, Any]]:
         """Returns what determines the answers of each model that was asked, by its name in test ids."""
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._connection.execute("select name, fingerprint from models order by name").fetchall()
         return {
-            text_of(self.path, name, "a name in models"): dict(parsed(self.path, content, dict, f"the fingerprint of {name!r}"))
+            text_of(self.path, name, "a name in models"): dict(
+                parse_json(self.path, content, dict, f"the fingerprint of {name!r}")
+            )
             for name, content in rows
         }
 
@@ -181,7 +183,7 @@ class Evidence:
             StoreError: it cannot be written.
         """
         rows = [(dataset, place, sample.id, sample_to_json(sample)) for place, sample in enumerate(samples)]
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute(
                 "insert or ignore into datasets (name, digest, metric) values (?, ?, ?)", (dataset, digest, metric)
             )
@@ -194,7 +196,7 @@ class Evidence:
             StoreError: it cannot be written.
         """
         rows = [(dataset, sample, digests.sources, digests.pixels) for sample, digests in pictures.items()]
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.executemany(
                 "insert or ignore into pictures (dataset, sample, sources, pixels) values (?, ?, ?, ?)", rows
             )
@@ -207,7 +209,7 @@ class Evidence:
         Raises:
             StoreError: it cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             if not has_table(self._connection, "pictures"):
                 return {}
             rows = self._connection.execute(
@@ -227,7 +229,7 @@ class Evidence:
         if not any(spaces):
             return
         content = json.dumps(to_plain(spaces))
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute(
                 "insert or ignore into spaces (model, dataset, content) values (?, ?, ?)", (model, dataset, content)
             )
@@ -240,7 +242,7 @@ class Evidence:
         """
         cell = stored.cell
         key = (cell.model, cell.dataset, str(cell.setting))
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             number = self._number(key)
             if number is not None:
                 self._connection.execute("delete from answers where cell = ?", (number,))
@@ -257,7 +259,7 @@ class Evidence:
 
     def cells(self) -> list[Cell]:
         """Returns the cells that were evaluated, sorted."""
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._connection.execute("select model, dataset, setting from cells").fetchall()
         texts = ([text_of(self.path, value, "a row in cells") for value in row] for row in rows)
         return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in texts)
@@ -268,15 +270,15 @@ class Evidence:
         Raises:
             StoreError: there are none, or they cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             number, views, notes = self._whole(cell)
             rows = self._connection.execute(
                 "select place, key, prediction, value, state, rule, answer from answers where cell = ? order by place", (number,)
             ).fetchall()
-        listed = parsed(self.path, notes, dict, f"the notes of {cell}")
+        listed = parse_json(self.path, notes, dict, f"the notes of {cell}")
         what = f"a note of {cell}"
         notes_by_sample = {
-            sample: tuple(text_of(self.path, note, what) for note in typed(self.path, every, list, what))
+            sample: tuple(text_of(self.path, note, what) for note in check_type(self.path, every, list, what))
             for sample, every in listed.items()
         }
         return StoredCell(cell, views, tuple(answer_of(self.path, cell, row) for row in rows), notes_by_sample)
@@ -287,7 +289,7 @@ class Evidence:
         Raises:
             StoreError: there are none, or they cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             number, _, _ = self._whole(cell)
             query = "select place, value from answers where cell = ? order by place"
             rows = self._connection.execute(query, (number,)).fetchall()
@@ -295,7 +297,7 @@ class Evidence:
 
     def datasets(self) -> dict[str, str]:
         """Returns the digest of each dataset that was asked from, by its name in test ids."""
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._connection.execute("select name, digest from datasets order by name").fetchall()
         return {
             text_of(self.path, name, "a name in datasets"): text_of(self.path, digest, f"the digest of {name!r}")
@@ -308,7 +310,7 @@ class Evidence:
         Raises:
             StoreError: nothing was asked of it, or it cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             row = self._connection.execute("select metric from datasets where name = ?", (dataset,)).fetchone()
         if row is None:
             raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
@@ -322,7 +324,7 @@ class Evidence:
         Raises:
             StoreError: nothing was asked of it, or it cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             query = "select id, content from samples where dataset = ? order by place"
             rows = self._connection.execute(query, (dataset,)).fetchall()
             spaces = self._connection.execute(
@@ -344,7 +346,7 @@ class Evidence:
         Raises:
             StoreError: it cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._connection.execute("select name from sqlite_master where name not like 'sqlite_%'").fetchall()
         return sorted({str(name) for (name,) in rows} - _OWN)
 
@@ -356,7 +358,7 @@ class Evidence:
         """
         target = directory / FILE_NAME
         partial = target.with_name(f".{FILE_NAME}.part")
-        with self._lock, explained(target, "write"):
+        with self._lock, explain_errors(target, "write"):
             directory.mkdir(parents=True, exist_ok=True)
             partial.unlink(missing_ok=True)
             copy = sqlite3.connect(partial)

@@ -143,7 +143,7 @@ def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple
     try:
         (run / POLICIES).mkdir(parents=True, exist_ok=True)
         for name, sha256, content_of_file in policies:
-            replace_file(run / POLICIES / kept_as(name, sha256), content_of_file)
+            replace_file(run / POLICIES / policy_file_name(name, sha256), content_of_file)
         replace_file(run / DOCKET_FILE, text)
     except OSError as error:
         raise StoreError(
@@ -186,10 +186,10 @@ def _model(about: Mapping[str, Any]) -> str:
     return str(about.get("model") or about.get("family", ""))
 
 
-def kept_as(name: str, sha256: str) -> str:
+def policy_file_name(name: str, sha256: str) -> str:
     """Returns the file below ``policies`` that holds a thresholds file: two of one name stay apart.
 
-    >>> kept_as("thresholds/tiny.yaml", "0123456789abcdef")
+    >>> policy_file_name("thresholds/tiny.yaml", "0123456789abcdef")
     '0123456789ab-tiny.yaml'
     """
     return f"{sha256[:12]}-{PurePosixPath(name).name}"
@@ -230,7 +230,7 @@ class Pictures:
             return
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            replace_file(path, _encoded(image))
+            replace_file(path, _encode(image))
         except OSError as error:
             raise StoreError(
                 f"{path}: cannot write the thumbnail: {error.strerror}. Check that its directory is writable and has room"
@@ -242,7 +242,7 @@ def file_name(digest: str) -> str:
     return f"{digest}.webp"
 
 
-def _encoded(image: NDArray[np.uint8]) -> bytes:
+def _encode(image: NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
     picture, stream = Image.fromarray(image), BytesIO()

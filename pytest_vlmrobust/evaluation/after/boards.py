@@ -69,7 +69,7 @@ class _Worst:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Found:
+class _BoardData:
     """What a board is written from."""
 
     dataset: str
@@ -91,12 +91,12 @@ class _Found:
 
 def boards(parts: Sequence[Part], request: Request) -> tuple[Board, ...]:
     """Returns the board over all datasets, where there are several, and that of each one."""
-    datasets = [_found(part, request) for part in parts]
-    every = [_over_all(datasets, request), *datasets] if len(datasets) > 1 else datasets
+    datasets = [_board_data(part, request) for part in parts]
+    every = [_mean_over_datasets(datasets, request), *datasets] if len(datasets) > 1 else datasets
     return tuple(_board(data, request) for data in every)
 
 
-def _found(part: Part, request: Request) -> _Found:
+def _board_data(part: Part, request: Request) -> _BoardData:
     table = part.table
     settings, samples = table.counted(), int(table.kept().sum())
     contests = {CLEAN_ACCURACY: table.clean_accuracy()} if samples else {}
@@ -112,7 +112,7 @@ def _found(part: Part, request: Request) -> _Found:
     for name in settings:
         by_family.setdefault(part.families[name], []).append(name)
     models = range(table.models)
-    return _Found(
+    return _BoardData(
         dataset=part.dataset,
         samples=samples,
         settings=len(settings),
@@ -151,7 +151,7 @@ def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:
     return (f"{', '.join(failures)}: {lost} of {asked} pairs of a sample and a setting, clean included, count for no model",)
 
 
-def _over_all(datasets: Sequence[_Found], request: Request) -> _Found:
+def _mean_over_datasets(datasets: Sequence[_BoardData], request: Request) -> _BoardData:
     """Returns the plain mean over datasets: each counts once, however many samples it has."""
     known = [name for name in QUANTITIES if all(name in data.contests for data in datasets)]
     lacking = {
@@ -161,7 +161,7 @@ def _over_all(datasets: Sequence[_Found], request: Request) -> _Found:
     }
     names = dict.fromkeys(name for data in datasets for name in data.families)
     models = range(len(request.models))
-    return _Found(
+    return _BoardData(
         dataset="",
         samples=sum(data.samples for data in datasets),
         settings=sum(data.settings for data in datasets),
@@ -170,7 +170,7 @@ def _over_all(datasets: Sequence[_Found], request: Request) -> _Found:
         worst=[_worst_of_all(datasets, model) for model in models],
         failed=[sum(data.failed[model] for data in datasets) for model in models],
         lacking=lacking,
-        notes=(f"the plain mean over {len(datasets)} data sets: each counts once, however many samples it has",),
+        notes=(f"the plain mean over {len(datasets)} datasets: each counts once, however many samples it has",),
     )
 
 
@@ -178,18 +178,18 @@ def _mean_family(parts: Sequence[tuple[int, Contest]]) -> tuple[int, Contest]:
     return sum(count for count, _ in parts), Contest.mean([contest for _, contest in parts])
 
 
-def _worst_of_all(datasets: Sequence[_Found], model: int) -> _Worst:
+def _worst_of_all(datasets: Sequence[_BoardData], model: int) -> _Worst:
     drops = {f"{setting} on {data.dataset}": drop for data in datasets for setting, drop in data.worst[model].drops.items()}
     return _Worst(drops, [test for data in datasets for test in data.worst[model].tests])
 
 
-def _board(data: _Found, request: Request) -> Board:
+def _board(data: _BoardData, request: Request) -> Board:
     values = {name: _values(data, name, request) for name in QUANTITIES}
     ranked = data.contests.get(request.by)
     between = None if ranked is None else ranked.differences(request.confidence, _rng(data, request))
     standings = [_standing(model, values, data, request) for model in range(len(request.models))]
     if ranked is not None and between is not None:
-        standings = _ranked(standings, ranked, between, request)
+        standings = _with_ranks(standings, ranked, between, request)
     reasons = dict.fromkeys(f"{QUANTITIES[name].words} is not given: {reason}" for name, reason in sorted(data.lacking.items()))
     return Board(
         dataset=data.dataset,
@@ -202,11 +202,11 @@ def _board(data: _Found, request: Request) -> Board:
     )
 
 
-def _rng(data: _Found, request: Request) -> np.random.Generator:
+def _rng(data: _BoardData, request: Request) -> np.random.Generator:
     return rng_for(SUBSET_SEED, "ranking", request.by, data.dataset)
 
 
-def _values(data: _Found, name: str, request: Request) -> Sequence[Estimate]:
+def _values(data: _BoardData, name: str, request: Request) -> Sequence[Estimate]:
     """Returns a quantity of each model."""
     if name == WORST:
         return [worst.estimate(request, data.samples) for worst in data.worst]
@@ -228,25 +228,27 @@ def _estimates(contest: Contest, name: str, n: int, request: Request) -> list[Es
     return [Estimate(value, n, low, high, request.confidence) for value, low, high in ends]
 
 
-def _standing(model: int, values: Mapping[str, Sequence[Estimate]], data: _Found, request: Request) -> Standing:
+def _standing(model: int, values: Mapping[str, Sequence[Estimate]], data: _BoardData, request: Request) -> Standing:
     own = {name: estimates[model] for name, estimates in values.items()}
     return Standing(request.models[model], own, failed=data.failed[model])
 
 
-def _ranked(standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], request: Request) -> list[Standing]:
+def _with_ranks(
+    standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], request: Request
+) -> list[Standing]:
     """Returns the standings with their ranks, best first, those that tie by name."""
     higher = QUANTITIES[request.by].better == "higher"
     ranks, ends = places(contest.values, higher=higher), place_intervals(between, higher=higher)
     ranked = []
     for model, own in enumerate(standings):
-        alike = [other for other in range(len(standings)) if other != model and not _apart(between[model, other])]
+        alike = [other for other in range(len(standings)) if other != model and not _excludes_zero(between[model, other])]
         names = tuple(request.models[other] for other in alike)
         best, worst = map(int, ends[model])
         ranked.append(Standing(own.model, own.values, int(ranks[model]), best, worst, names, own.failed))
     return sorted(ranked, key=lambda standing: (standing.rank or 0, standing.model))
 
 
-def _apart(ends: NDArray[np.float64]) -> bool:
+def _excludes_zero(ends: NDArray[np.float64]) -> bool:
     return bool(ends[0] > 0.0 or ends[1] < 0.0)
 
 
@@ -263,7 +265,7 @@ def _differences(
     return tuple(differences)
 
 
-def _families(data: _Found, request: Request) -> tuple[FamilyDrops, ...]:
+def _families(data: _BoardData, request: Request) -> tuple[FamilyDrops, ...]:
     costly = sorted(data.families.items(), key=lambda item: (-float(item[1][1].values.mean()), item[0]))
     return tuple(
         FamilyDrops(name, count, dict(zip(request.models, _estimates(contest, MEAN_DROP, data.samples, request), strict=True)))

@@ -52,7 +52,7 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
         model_pairs = [_Pair(then, now, name, confidence) for name in pairs]
         cells = [change for pair in model_pairs for change in pair.cells()]
         if not cells:
-            raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no data set under the same setting")
+            raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no dataset under the same setting")
         sweeps = [change for pair in model_pairs for change in pair.sweeps()]
         return Comparison(
             before=str(before),
@@ -60,10 +60,10 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
             models=pairs,
             cells=tuple(sorted(cells, key=lambda change: _worst_first(change.drop, change.name))),
             sweeps=tuple(sorted(sweeps, key=lambda change: _worst_first(change.drop, change.name))),
-            only_before=_unmatched(then.evidence.cells(), {_of(pairs[cell.model], cell) for cell in ours}),
-            only_after=_unmatched(ours, {cell for cell in ours if then.measured(cell)}),
+            only_before=_unmatched_names(then.evidence.cells(), {_with_model(pairs[cell.model], cell) for cell in ours}),
+            only_after=_unmatched_names(ours, {cell for cell in ours if then.has_cell(cell)}),
             confidence=confidence,
-            notes=_not_compared({str(before): then, str(after): now}, {change.dataset for change in cells}),
+            notes=_missing_picture_notes({str(before): then, str(after): now}, {change.dataset for change in cells}),
         )
     finally:
         then.close()
@@ -77,15 +77,15 @@ def _models(then: Baseline, now: Baseline, chosen: str) -> dict[str, str]:
     return {name: then.model(name) for name in ([chosen] if chosen else known)}
 
 
-def _of(model: str, cell: Cell) -> Cell:
+def _with_model(model: str, cell: Cell) -> Cell:
     return Cell(model, cell.dataset, cell.setting)
 
 
-def _unmatched(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> tuple[str, ...]:
+def _unmatched_names(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> tuple[str, ...]:
     return tuple(str(cell) for cell in sorted(set(cells) - matched))
 
 
-def _not_compared(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
+def _missing_picture_notes(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
     """Returns, a sentence for each run, that it does not say which pictures it showed."""
     lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
     return tuple(
@@ -121,7 +121,7 @@ class _Pair:
         return [self._sweep(dataset, cells) for dataset, cells in by_dataset.items()]
 
     def _common(self) -> list[Cell]:
-        return [cell for cell in self.now.evidence.cells() if cell.model == self.model and self.then.measured(cell)]
+        return [cell for cell in self.now.evidence.cells() if cell.model == self.model and self.then.has_cell(cell)]
 
     def _cell(self, cell: Cell) -> CellChange:
         import numpy as np
@@ -129,8 +129,8 @@ class _Pair:
         samples = self.now.samples(cell.dataset)
         before, after = self.then.scores(cell, self.now), self._scores(cell)
         changed = metrics.changed_samples([sample.id for sample in samples], before, after)
-        clean = _of(self.model, Cell("", cell.dataset, CLEAN))
-        paired = cell != clean and self.then.measured(clean) and clean in self.now.evidence.cells()
+        clean = _with_model(self.model, Cell("", cell.dataset, CLEAN))
+        paired = cell != clean and self.then.has_cell(clean) and clean in self.now.evidence.cells()
         table = self._table(cell.dataset, [cell], clean if paired else cell)
         return CellChange(
             model=cell.model,
@@ -234,7 +234,7 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
     return [place[sample.id] for sample in ours]
 
 
-def not_the_same(entries: Sequence[Entry], datasets: Iterable[str]) -> list[str]:
+def differing_conditions(entries: Sequence[Entry], datasets: Iterable[str]) -> list[str]:
     """Returns what of several runs is not the same, or is not known to be."""
     if len(entries) < 2:
         return []

@@ -195,7 +195,7 @@ def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
         about = at_hand._replace(attempts=grid and grid * grid)
         low, high = record.reaches(about)
         if rule.bound.holds(Bound(low, high)):
-            return f"{_worded(about, grid)}: no outcome gives a value outside {low:.3f} to {high:.3f}"
+            return f"{_circumstances_text(about, grid)}: no outcome gives a value outside {low:.3f} to {high:.3f}"
     return ""
 
 
@@ -209,7 +209,7 @@ def _meets_grid(rule: Rule, n: int) -> bool:
     return any(test.setting == f"{PATCHES}:{n}" and _meets(rule.where, rule.unless, test) for test in known_tests())
 
 
-def _worded(about: metrics.Circumstances, grid: int | None) -> str:
+def _circumstances_text(about: metrics.Circumstances, grid: int | None) -> str:
     parts = [
         f"at {PATCHES}:{grid}" if grid else "",
         ""

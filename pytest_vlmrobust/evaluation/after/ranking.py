@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.ranking import BY, Ranking
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 
-from .comparison import SHOWN, Entry, not_the_same, places
+from .comparison import SHOWN, Entry, differing_conditions, places
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,7 +101,7 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
         by=by,
         reference=reference,
         boards=boards(parts, Request(names, by, reference, confidence)),
-        left_out=(*left_out, *not_the_same(entries, common)),
+        left_out=(*left_out, *differing_conditions(entries, common)),
         confidence=confidence,
     )
 
@@ -143,7 +143,7 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
         ours = [setting for setting in settings if _counts(setting) and not lacking[setting]]
         if lacking.get(CLEAN) == [] and (ours or by == "clean_accuracy"):
             common[dataset] = ours
-            left_out += _said(dataset, lacking)
+            left_out += _uncounted_settings(dataset, lacking)
         else:
             absent = sorted({name for names in lacking.values() for name in names})
             why = f" ({', '.join(absent)})" if absent else ""
@@ -155,7 +155,7 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
     return common, left_out
 
 
-def _said(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
+def _uncounted_settings(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
     """Returns which settings of a dataset do not count because of whom, and which belong to another experiment."""
     others = [str(setting) for setting in lacking if not (_counts(setting) or setting == CLEAN)]
     missing = [
@@ -198,9 +198,9 @@ def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], l
             f"{dataset}: {quantity(len(several), 'setting does', 'settings do')} not count: "
             f"{first_few(several, SHOWN)}; they show several pictures of a sample"
         )
-    by_setting = {name: _aligned(own, rows) for name, own in scores.items() if name not in several}
+    by_setting = {name: _align(own, rows) for name, own in scores.items() if name not in several}
     groups = [sample.group or sample.id for sample in samples]
-    table = SideBySide(_aligned(_scores(models, dataset, CLEAN), rows), by_setting, groups)
+    table = SideBySide(_align(_scores(models, dataset, CLEAN), rows), by_setting, groups)
     return Part(dataset, table, {name: _family(Setting.parse(name)) for name in by_setting})
 
 
@@ -208,7 +208,7 @@ def _scores(models: Sequence[_Model], dataset: str, setting: Setting) -> list[li
     return [model.entry.run.evidence.get_scores(Cell(model.own, dataset, setting)) for model in models]
 
 
-def _aligned(scores: Sequence[Sequence[float]], rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+def _align(scores: Sequence[Sequence[float]], rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     """Returns the scores of each model with its samples in a common order, shape (M, N)."""
     import numpy as np
 

@@ -54,11 +54,11 @@ def choose(evidence: Evidence, model: str, dataset: str, most: int) -> list[Chos
         answers = evidence.get_cell(cell).answers
         given = [place for place, answer in enumerate(answers) if answer.key and answer.score.state in ("scored", "unparsed")]
         drawn.append(iter([Chosen(cell, given[place], answers[given[place]]) for place in rng.permutation(len(given))]))
-    taken = list(islice(_in_turn(drawn), most))
+    taken = list(islice(_interleave(drawn), most))
     return [taken[place] for place in rng.permutation(len(taken))]
 
 
-def _in_turn(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
+def _interleave(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
     """Yields the first of each source, then the second of each, until all are empty."""
     left = list(sources)
     while left:
@@ -188,14 +188,14 @@ def repeat_run(
         except VlmRobustError as error:
             results.append(Repeatability(model, dataset, problem=str(error)))
         else:
-            results.append(set_beside(measured, rules[model], records))
+            results.append(compare_with_rules(measured, rules[model], records))
     return results
 
 
 # Noise beside thresholds: which rules of a policy an A/A comparison is about, and which of them it could break by itself.
 
 
-def set_beside(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> Repeatability:
+def compare_with_rules(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> Repeatability:
     """Returns a comparison with what it says about rules; one that measured nothing is returned as it is.
 
     Args:
@@ -207,10 +207,10 @@ def set_beside(about: Repeatability, rules: Iterable[Rule], records: Iterable[Re
         return about
     compared = [rule for rule in rules_about(about, rules, records) if rule.metric in about.noise]
     tighter = tuple(map(str, tighter_than_noise(compared, about.noise)))
-    return replace(about, beside=tuple(_beside(rule, about) for rule in compared), tighter=tighter)
+    return replace(about, beside=tuple(_noise_text(rule, about) for rule in compared), tighter=tighter)
 
 
-def not_compared(comparisons: Sequence[Repeatability], rules: Sequence[Rule], records: Sequence[Record]) -> list[str]:
+def uncompared_rules(comparisons: Sequence[Repeatability], rules: Sequence[Rule], records: Sequence[Record]) -> list[str]:
     """Returns, a sentence for each reason, how many rules the comparisons of a run say nothing about."""
     known = list(dict.fromkeys(metric for about in comparisons for metric in about.noise))
     if not known:
@@ -218,7 +218,7 @@ def not_compared(comparisons: Sequence[Repeatability], rules: Sequence[Rule], re
     met = {rule.id for about in comparisons for rule in rules_about(about, rules, records)}
     apart = [rule.id for rule in rules if rule.metric in known and rule.id not in met]
     others = sum(rule.metric not in known for rule in rules)
-    note = f"{', '.join(apart)}: not compared with that noise, as the run measured nothing on a whole data set that they bound"
+    note = f"{', '.join(apart)}: not compared with that noise, as the run measured nothing on a whole dataset that they bound"
     more = f"{others} of {len(rules)} rules are about other metrics than {', '.join(known)}, whose noise is not known"
     return [*([note] if apart else []), *([more] if others else [])]
 
@@ -238,6 +238,6 @@ def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[R
     return [rule for rule in rules if any(rule.applies(test) for test in tests)]
 
 
-def _beside(rule: Rule, about: Repeatability) -> str:
+def _noise_text(rule: Rule, about: Repeatability) -> str:
     measured, most = about.noise[rule.metric], about.noise_high[rule.metric]
     return f"rule {rule.id}: {rule.metric} bounded by {rule.bound}, noise {measured:.3f} (at most {most:.3f})"

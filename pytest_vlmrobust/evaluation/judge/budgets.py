@@ -46,7 +46,7 @@ def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused:
         excused: why the model is not shown to do its task, where that is so: unreadable answers are then part of not doing it.
     """
     seen = [result for result in results if result.cell.setting != NO_IMAGE]
-    asked, failed = sum(result.n_requested for result in results), _failed(results)
+    asked, failed = sum(result.n_requested for result in results), _error_count(results)
     texts, unread = (sum(counts) for counts in zip(*(result.texts for result in seen), strict=True)) if seen else (0, 0)
     verdicts = budgets.judge(n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=0)
     if texts:
@@ -56,7 +56,7 @@ def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused:
     return [excused_measure(each, excused) if excused and each.metric == "unparsed_rate" else each for each in measures]
 
 
-def _failed(results: Sequence[CellResult]) -> int:
+def _error_count(results: Sequence[CellResult]) -> int:
     return sum(result.count("error") for result in results)
 
 

@@ -177,7 +177,7 @@ class CellScores:
         if self.earlier is None:
             return "there is no earlier run to compare with"
         own = (self.cell, Cell(self.cell.model, self.cell.dataset, CLEAN))
-        unmeasured = [cell for cell in own if not self.earlier.measured(cell)]
+        unmeasured = [cell for cell in own if not self.earlier.has_cell(cell)]
         return f"the baseline did not measure {unmeasured[0].dataset} under {unmeasured[0].setting}" if unmeasured else ""
 
     @cached_property

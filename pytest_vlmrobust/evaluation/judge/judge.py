@@ -44,7 +44,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import observatory
-from .baseline import Baseline, baseline_scores, changed, not_compared
+from .baseline import Baseline, baseline_scores, changed_samples, why_not_compared
 from .budgets import blind_unparsed, budget_measures
 from .context import (
     Asked,
@@ -98,15 +98,15 @@ class Judge:
         before = self._counts()
         family, level = family_and_level(cell.setting)
         about: dict[str, Any] = {"test": "cell", "setting": str(cell.setting), "family": family, "level": level}
-        refusal = self._not_shown(cell.model, cell.dataset)
+        refusal = self._why_task_not_shown(cell.model, cell.dataset)
         if self._lacking(cell.dataset) or (refusal and cell.setting not in (CLEAN, NO_IMAGE)):
-            return self._record(cell, self._refused(cell, refusal), (), before, not_asked=refusal, **about)
+            return self._record(cell, self._refused_measures(cell, refusal), (), before, not_asked=refusal, **about)
         scores = self._cell_scores(cell)
         result, attempts = scores.result, [] if scores.tried is None else [scores.tried]
-        measures = [*self._judged(scores.test, estimate_all(scores.test, scores)), *self._by_category(scores)]
+        measures = [*self._judge_estimates(scores.test, estimate_all(scores.test, scores)), *self._category_measures(scores)]
         measures += budget_measures(self.policies[cell.model].budgets, [result, *attempts], excused=refusal)
         measures += blind_unparsed(result)
-        since = changed(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
+        since = changed_samples(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
         return self._record(
             cell,
             measures,
@@ -140,11 +140,11 @@ class Judge:
         """
         before = self._counts()
         if lacking := self._lacking(sweep.dataset):
-            return self._unasked("sweep", sweep, lacking)
+            return self._unasked_record("sweep", sweep, lacking)
         needs = set(metrics.get(sweep.metric).needs)
         baselines_suffice = needs <= WITHOUT_SETTINGS
         perturbed = [] if baselines_suffice else [s for s in settings if s not in (CLEAN, NO_IMAGE) or sweep.split]
-        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self._not_shown(sweep.model, sweep.dataset)
+        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self._why_task_not_shown(sweep.model, sweep.dataset)
         asked = [] if refusal else perturbed
         if refusal:
             n = len(self.evaluator.samples(sweep.dataset))
@@ -154,15 +154,15 @@ class Judge:
         else:
             table = self._sweep_table(sweep, needs, asked)
             used = self._settings_read(sweep, table, asked)
-            refusal = observatory.not_offered(sweep.metric, table) or self._why_flat(sweep, used)
+            refusal = observatory.why_not_offered(sweep.metric, table) or self._why_flat(sweep, used)
             scores = SweepScores(table, self.evaluator.samples(sweep.dataset), self.confidence)
             test = PlannedTest(sweep, Asked(self._tasks.get(sweep.dataset, ""), samples=scores.samples))
             estimates = estimate_all(test, scores)
             estimate = estimates.pop(sweep.metric)
-            unfit = refusal or not_compared(sweep.metric, table)
+            unfit = refusal or why_not_compared(sweep.metric, table)
             estimate = dataclasses.replace(estimate, valid=False, reason=unfit) if unfit else estimate
-            more = [] if unfit else [*self._judged(test, estimates), *self._by_stratum(test, scores)]
-            gaps = observatory.compared(sweep.metric, table)
+            more = [] if unfit else [*self._judge_estimates(test, estimates), *self._stratum_measures(test, scores)]
+            gaps = observatory.compared_means(sweep.metric, table)
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
         by_stratum = {measure.category: measure.value for measure in more if measure.category}
         notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
@@ -178,9 +178,9 @@ class Judge:
         """
         before = self._counts()
         if lacking := self._lacking(about.dataset):
-            return self._unasked(FAMILY, about, lacking)
+            return self._unasked_record(FAMILY, about, lacking)
         family = self.families[about.family]
-        refusals = [self._not_shown(name, about.dataset) for name in family.members]
+        refusals = [self._why_task_not_shown(name, about.dataset) for name in family.members]
         asked = observatory.BASELINES if all(refusals) else settings
         results = [[self.evaluator.result(Cell(name, about.dataset, s)) for s in asked] for name in family.members]
         every = [result for own in results for result in own]
@@ -195,7 +195,7 @@ class Judge:
         notes = (observatory.members_note(about, family, scores),)
         return self._summary(FAMILY, about, estimate, every, before, notes=notes)
 
-    def _unasked(self, test: str, about: SweepMetric | FamilyMetric, why: str) -> Record:
+    def _unasked_record(self, test: str, about: SweepMetric | FamilyMetric, why: str) -> Record:
         """Returns the record of a summary metric over a dataset of which nothing is asked."""
         nothing = Estimate(float("nan"), 0, valid=False, reason=why)
         measure = self._measure(about.model, JudgedTest(about.model, about.dataset, about.metric, about.split), nothing)
@@ -215,7 +215,7 @@ class Judge:
     ) -> Record:
         judged = JudgedTest(about.model, about.dataset, about.metric, about.split)
         members = self.families[about.family].members if isinstance(about, FamilyMetric) else (about.model,)
-        excused = next(filter(None, (self._not_shown(name, about.dataset) for name in members)), "")
+        excused = next(filter(None, (self._why_task_not_shown(name, about.dataset) for name in members)), "")
         budgets = budget_measures(self.policies[about.model].budgets, results, excused=excused)
         measures = [self._measure(about.model, judged, estimate), *more, *budgets]
         record = self._record(
@@ -262,11 +262,11 @@ class Judge:
         test = PlannedTest(cell, asked, baseline=self.baseline is not None, attempts=attempts is not None)
         return CellScores(self.evaluator, test, result, self.confidence, attempts, self.baseline)
 
-    def _judged(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:
+    def _judge_estimates(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:
         """Judges the estimates of a test."""
         return [self._measure(test.planned.model, judged_test(test, name), estimate) for name, estimate in estimates.items()]
 
-    def _by_category(self, scores: CellScores) -> list[Measure]:
+    def _category_measures(self, scores: CellScores) -> list[Measure]:
         """Judges single categories of a cell where the policy has a rule about one."""
         policy = self.policies[scores.cell.model]
         ruled = any(rule.where.category for rule in policy.rules)
@@ -283,7 +283,7 @@ class Judge:
                     measures.append(dataclasses.replace(measure, category=category))
         return measures
 
-    def _refused(self, cell: Cell, why: str) -> list[Measure]:
+    def _refused_measures(self, cell: Cell, why: str) -> list[Measure]:
         """Returns the measures of a cell of which nothing is asked, because the model is not shown to do its task."""
         asked = Asked.of(self.evaluator, cell.dataset, self._tasks.get(cell.dataset, ""))
         tests = judged_tests(cell, asked, baseline=self.baseline is not None)
@@ -301,11 +301,11 @@ class Judge:
         """Returns what a collection lacks, so that a task asks nothing of it."""
         return "" if self.data is None else self.data.lacking(dataset)
 
-    def _not_shown(self, model: str, dataset: str) -> str:
+    def _why_task_not_shown(self, model: str, dataset: str) -> str:
         """Returns why a model is not shown to do a task on unchanged pictures; it is then not asked about changed ones."""
         if not self._is_task(dataset):
             return ""
-        return self._lacking(dataset) or observatory.not_shown(self.evaluator, model, dataset)
+        return self._lacking(dataset) or observatory.why_task_not_shown(self.evaluator, model, dataset)
 
     def _baseline_failures(self, cell: Cell) -> list[Measure]:
         """Returns the broken budget of failed inferences on original pictures, or without any.
@@ -366,7 +366,7 @@ class Judge:
     def _values(self, model: str, dataset: str, settings: Iterable[Setting]) -> dict[str, NDArray[np.float64]]:
         return {str(setting): self.evaluator.result(Cell(model, dataset, setting)).values for setting in settings}
 
-    def _by_stratum(self, test: PlannedTest, scores: SweepScores) -> list[Measure]:
+    def _stratum_measures(self, test: PlannedTest, scores: SweepScores) -> list[Measure]:
         """Judges a summary metric of the curve over resolutions for each category and sub-task."""
         measures = []
         for quantity in (quantity for quantity in applying(test) if quantity.by_category):
@@ -378,7 +378,11 @@ class Judge:
 
     def _measure(self, model: str, test: JudgedTest, estimate: Estimate) -> Measure:
         measure = self.policies[model].measure(test, estimate, today=self.today)
-        if measure.outcome is Outcome.PASS and self._is_task(test.dataset) and (why := observatory.unseen(self.evaluator, test)):
+        if (
+            measure.outcome is Outcome.PASS
+            and self._is_task(test.dataset)
+            and (why := observatory.why_pictures_not_needed(self.evaluator, test))
+        ):
             return self._measure(model, test, dataclasses.replace(estimate, valid=False, reason=why))
         undefined = float("nan")  # a number that does not apply is not shown as one
         return measure if estimate.valid else dataclasses.replace(measure, value=undefined, low=undefined, high=undefined)

@@ -34,38 +34,38 @@ LABELS = {metrics.Needs.POSITIONS: "positions", metrics.Needs.PEOPLE: "groups of
 """What samples are compared by."""
 
 
-def not_shown(measured: Measured, model: str, dataset: str) -> str:
+def why_task_not_shown(measured: Measured, model: str, dataset: str) -> str:
     """Returns why a model is not shown to do a task at all, or an empty string: what it loses then means nothing.
 
     It has to do better with the original pictures than with none, and where boxes are asked for also than what the prompt tells.
     """
-    return refused(_baselines(measured, model, dataset), told_overlaps(measured.samples(dataset)))
+    return why_scores_do_not_show(_baselines(measured, model, dataset), told_overlaps(measured.samples(dataset)))
 
 
-def refused(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
+def why_scores_do_not_show(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
     """Returns why scores with and without the original pictures do not show that a task is done, or an empty string.
 
     Args:
         baselines: these scores.
         prompt_overlaps: overlap that the prompts alone give, shape (N,), see :func:`told_overlaps`; None for tasks without boxes.
     """
-    return metrics.does_the_task(baselines) or from_prompts(baselines, prompt_overlaps)
+    return metrics.does_the_task(baselines) or why_prompt_suffices(baselines, prompt_overlaps)
 
 
-def from_prompts(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
+def why_prompt_suffices(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
     """Returns why boxes may come from the prompts alone, or an empty string, also where none are asked for."""
     return "" if prompt_overlaps is None else metrics.exceeds_the_prompt(baselines, prompt_overlaps)
 
 
-def unseen(measured: Measured, test: JudgedTest) -> str:
+def why_pictures_not_needed(measured: Measured, test: JudgedTest) -> str:
     """Returns why a test on original pictures must not pass, or an empty string: its boxes may come from the prompt alone.
 
     A bound that is missed says something all the same. Of changed pictures, and of a family, nothing is measured where
-    :func:`not_shown` says so.
+    :func:`why_task_not_shown` says so.
     """
     on_originals = test.setting in {"", CLEAN_NAME} and test.model in measured.models
     prompt_overlaps = told_overlaps(measured.samples(test.dataset)) if on_originals else None
-    return "" if prompt_overlaps is None else from_prompts(_baselines(measured, test.model, test.dataset), prompt_overlaps)
+    return "" if prompt_overlaps is None else why_prompt_suffices(_baselines(measured, test.model, test.dataset), prompt_overlaps)
 
 
 def _baselines(measured: Measured, model: str, dataset: str) -> ScoreTable:
@@ -74,7 +74,7 @@ def _baselines(measured: Measured, model: str, dataset: str) -> ScoreTable:
     return ScoreTable(clean=clean.values, no_image=blind.values, groups=groups)
 
 
-def not_offered(metric: str, table: ScoreTable) -> str:
+def why_not_offered(metric: str, table: ScoreTable) -> str:
     """Returns why a summary metric does not apply to the samples of a table, or an empty string: nothing to compare them by."""
     lacking = [need for need in metrics.get(metric).needs if need in LABELS]
     if not lacking or metric in metrics.applicable(table):
@@ -82,7 +82,7 @@ def not_offered(metric: str, table: ScoreTable) -> str:
     return f"fewer than two {' and '.join(LABELS[need] for need in lacking)} are known"
 
 
-def compared(metric: str, table: ScoreTable) -> tuple[str, ...]:
+def compared_means(metric: str, table: ScoreTable) -> tuple[str, ...]:
     """Returns the mean score at each position, or of each group of people, where a summary metric compares them.
 
     A gap says how far apart they are, and not which is ahead; where none is, nothing is said.
@@ -138,7 +138,7 @@ def fixation_estimate(scores: CellScores) -> Estimate:
     """Estimates how often all placements of an item get the same answer; items with a failed inference are left out."""
     failed = {group for group, score in zip(scores.groups, scores.result.scores, strict=True) if score.state == "error"}
     by_item: dict[str, list[str | None]] = {group: [] for group in scores.groups if group not in failed}
-    for group, answer in zip(scores.groups, _pointed(scores), strict=True):
+    for group, answer in zip(scores.groups, _named_grid_cells(scores), strict=True):
         if group not in failed:
             by_item[group].append(answer)
     return metrics.fixation(list(by_item.values()), scores.confidence)
@@ -147,12 +147,12 @@ def fixation_estimate(scores: CellScores) -> Estimate:
 def distance_estimate(scores: CellScores) -> Estimate | None:
     """Estimates how far wrong cells of a grid are from the target; ``None`` where no answer that can be read is wrong."""
     targets = [_cell(sample.keys["position"]) for sample in scores.samples if "position" in sample.keys]
-    answers = [None if text is None else _cell(text) for text in _pointed(scores)]
+    answers = [None if text is None else _cell(text) for text in _named_grid_cells(scores)]
     distance = metrics.grid_distance(answers, targets, scores.confidence, source_images=scores.groups)
     return distance if distance.n else None
 
 
-def _pointed(scores: CellScores) -> list[str | None]:
+def _named_grid_cells(scores: CellScores) -> list[str | None]:
     """Returns the cell of the grid that each answer names, ``[row,column]``; ``None`` where it cannot be read."""
     pairs = zip(scores.samples, scores.result.scores, strict=True)
     return [sample.options.get(score.answer or "") for sample, score in pairs]

@@ -116,9 +116,9 @@ class KnownNames:
     def of(cls, tests: Iterable[JudgedTest] = ()) -> KnownNames:
         """Returns the names of everything that is registered, and of the tests of a run."""
         planned = list(tests)
-        listed = [perturbations.info(name) for name in _registered()]
+        listed = [perturbations.info(name) for name in _registered_settings()]
         return cls(
-            frozenset((*_SETS, CLEAN_NAME, NO_IMAGE_NAME, *_registered(), *(test.setting for test in planned))),
+            frozenset((*_SETS, CLEAN_NAME, NO_IMAGE_NAME, *_registered_settings(), *(test.setting for test in planned))),
             frozenset((*(about.family for about in listed), *(test.family for test in planned))) - {""},
             frozenset((*(about.level or NO_LEVEL for about in listed), *(test.level or NO_LEVEL for test in planned))),
         )
@@ -154,12 +154,12 @@ def _test(field: str, name: str) -> JudgedTest:
 
 
 @cache
-def _composed() -> tuple[str, ...]:
+def _composed_settings() -> tuple[str, ...]:
     return tuple(map(str, expand_settings([PREPROCESSING])))
 
 
-def _registered() -> list[str]:
-    return [*perturbations.names("all"), *_composed()]
+def _registered_settings() -> list[str]:
+    return [*perturbations.names("all"), *_composed_settings()]
 
 
 def _is_number(field: str, glob: str) -> bool:

@@ -63,12 +63,12 @@ class TaskTable(ScoreTable):
     @cached_property
     def refusal(self) -> str:
         """Why the task is not shown to be done, or an empty string."""
-        return observatory.refused(self, self.prompt_overlaps)
+        return observatory.why_scores_do_not_show(self, self.prompt_overlaps)
 
     @cached_property
     def unseen(self) -> str:
         """Why a test on original pictures must not pass, or an empty string."""
-        return observatory.from_prompts(self, self.prompt_overlaps)
+        return observatory.why_prompt_suffices(self, self.prompt_overlaps)
 
     def estimate(self, test: JudgedTest, metric: metrics.Metric | None) -> Estimate:
         """Estimates what a test is judged by, as a run does; ``metric`` is None for what answers say beside their scores."""
@@ -80,7 +80,7 @@ class TaskTable(ScoreTable):
             return metrics.estimate(metric, self, setting=test.setting)
         table = self._split(test.setting)
         estimate = metrics.estimate(metric, table)
-        unfit = observatory.not_offered(metric.name, table)
+        unfit = observatory.why_not_offered(metric.name, table)
         return replace(estimate, valid=False, reason=unfit) if unfit else estimate
 
     def _split(self, name: str) -> ScoreTable:
@@ -130,7 +130,7 @@ class Observer:
     @property
     def datasets(self) -> dict[str, Asked]:
         """The datasets that tasks make of the collections."""
-        return {f"{name}.{task}": _asked(name, task) for name in self.collections for task in TASKS}
+        return {f"{name}.{task}": _context_of_task(name, task) for name in self.collections for task in TASKS}
 
     def lacks(self, metric: str) -> str:
         """Returns why answers that a metric needs are not drawn, or an empty string."""
@@ -147,10 +147,10 @@ class Observer:
             difficulty = rng.standard_normal(n)
             for task in TASKS:
                 if f"{collection}.{task}" in wanted:
-                    drawn[f"{collection}.{task}"] = self._drawn(collection, task, difficulty, rng)
+                    drawn[f"{collection}.{task}"] = self._draw_table(collection, task, difficulty, rng)
         return drawn
 
-    def _drawn(self, collection: str, task: str, difficulty: Array, rng: np.random.Generator) -> ScoreTable:
+    def _draw_table(self, collection: str, task: str, difficulty: Array, rng: np.random.Generator) -> ScoreTable:
         import numpy as np
 
         about = _material(collection, task)
@@ -165,19 +165,19 @@ class Observer:
         if prompt_overlaps is None:
             known = rng.standard_normal(len(difficulty))[identities]
             right = _latent(known, (len(rows),), rng) < _quantile(self.clean[task] + better)
-            scores = self._flipped(right, self.clean[task], hard, rng)
+            scores = self._draw_answers(right, self.clean[task], hard, rng)
             if task in GRIDS:
                 fixed = (rng.random(len(difficulty)) < self.fixed)[identities]
                 there = np.asarray(labels["positions"]) == _CORNER
                 right = np.where(fixed, there, right)
                 scores = {name: np.where(fixed, there, answers) for name, answers in scores.items()}
-                pointed = _pointed(labels["positions"], identities, right, fixed, rng)
+                pointed = _draw_named_cells(labels["positions"], identities, right, fixed, rng)
             clean, blind = right.astype(float), (rng.random(len(rows)) < _GUESS).astype(float)
         else:
             mean = (self.clean[task] + better)[:, None] + SPREAD * rng.standard_normal((len(rows), 1))
             settings = self.settings(observatory.SUITE)
             overlaps = (mean + SPREAD / 2.0 * rng.standard_normal((len(rows), len(settings) + 1))).clip(0.0, 1.0)
-            lost = _latent(hard, (len(rows), len(settings)), rng) > _quantile(self._kept())
+            lost = _latent(hard, (len(rows), len(settings)), rng) > _quantile(self._kept_shares())
             clean, blind = overlaps[:, -1], prompt_overlaps
             scores = dict(zip(settings, np.where(lost, 0.0, overlaps[:, :-1]).T, strict=True))
         groups = [str(identity) for identity in identities]
@@ -191,18 +191,18 @@ class Observer:
             **labels,
         )
 
-    def _flipped(self, right: NDArray[np.bool_], clean: float, hard: Array, rng: np.random.Generator) -> dict[str, Any]:
+    def _draw_answers(self, right: NDArray[np.bool_], clean: float, hard: Array, rng: np.random.Generator) -> dict[str, Any]:
         """Returns the answers under each setting: what is lost turns wrong, and luck turns as many right as wrong."""
         import numpy as np
 
         settings = self.settings(observatory.SUITE)
         luck = min(CHURN, 1.0 - clean)
-        lose = (1.0 - self._kept() + luck / clean).clip(0.0, 1.0)
+        lose = (1.0 - self._kept_shares() + luck / clean).clip(0.0, 1.0)
         latent = _latent(hard, (len(right), len(settings)), rng)
         lost, won = latent > _quantile(1.0 - lose), latent < _quantile(np.asarray(luck / max(1.0 - clean, 1e-12)))
         return dict(zip(settings, np.where(right[:, None], ~lost, won).T, strict=True))
 
-    def _kept(self) -> Array:
+    def _kept_shares(self) -> Array:
         import numpy as np
 
         return np.array([self.kept[split] for split in (AUGMENTED, ILLUSIONS) for _ in _members(split)])
@@ -267,13 +267,13 @@ class _Material:
 
 
 @cache
-def _asked(collection: str, task: str) -> Asked:
+def _context_of_task(collection: str, task: str) -> Asked:
     return Asked(task, MEAN, RunData((collection,)).open(f"{collection}.{task}").samples())
 
 
 @cache
 def _material(collection: str, task: str) -> _Material:
-    samples = _asked(collection, task).samples or ()
+    samples = _context_of_task(collection, task).samples or ()
     members: dict[str, list[int]] = {}
     for row, sample in enumerate(samples):
         members.setdefault(sample.group or sample.id, []).append(row)
@@ -307,7 +307,7 @@ def _quantile(share: Array) -> Any:
     return ndtri(np.clip(share, 0.0, 1.0))
 
 
-def _pointed(
+def _draw_named_cells(
     positions: Sequence[str],
     identities: NDArray[np.intp],
     right: NDArray[np.bool_],

@@ -44,7 +44,7 @@ from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_NAM
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, did_you_mean
 from pytest_vlmrobust.evaluation.judge.context import Asked, family_and_level
 from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
-from pytest_vlmrobust.evaluation.judge.docket import Docket
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP, UNPARSED_INCREASE
 from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
@@ -327,7 +327,7 @@ class Profile:
         earlier = None
         if self.churn is not None:
             lost = {CLEAN_NAME: 0.0, NO_IMAGE_NAME: 0.0}
-            earlier = {name: _changed(values, self.churn, lost.get(name, self.lost), rng) for name, values in now.items()}
+            earlier = {name: _earlier_scores(values, self.churn, lost.get(name, self.lost), rng) for name, values in now.items()}
         return ScoreTable(
             by_setting=scores, baseline_by_setting=earlier, reference_by_setting=dict.fromkeys(scores, blind), **shared
         )
@@ -353,7 +353,7 @@ def _commonest(n: int, guess: float, rng: np.random.Generator) -> Array:
     return np.asarray(letters == np.bincount(letters).argmax(), float)
 
 
-def _changed(scores: Array, churn: float, lost: float, rng: np.random.Generator) -> Array:
+def _earlier_scores(scores: Array, churn: float, lost: float, rng: np.random.Generator) -> Array:
     """Returns the answers of an earlier model, better by ``lost``; a share ``churn`` differs beside that, half of it each way."""
     import numpy as np
 
@@ -369,11 +369,11 @@ def _ladder() -> tuple[str, ...]:
     return tuple(map(str, expand_settings(("ladder",))))
 
 
-def published(benchmark: str = "") -> dict[str, Profile]:
+def published_profiles(benchmark: str = "") -> dict[str, Profile]:
     """Returns the published profiles by name, such as ``MMBench/Qwen3-VL-8B``; of one benchmark, or of both."""
     return {
         f"{name}/{model}": _profile(name, model)
-        for name, about in _read().items()
+        for name, about in _load_published().items()
         for model in about["models"]
         if benchmark in ("", name)
     }
@@ -384,7 +384,7 @@ def nothing_lost(dataset: str = "MMBench", *, churn: float | None = None) -> Pro
 
     Clean and blind accuracy are the means of the published models of the benchmark that ``dataset`` names, or MMBench's.
     """
-    own = published(benchmark_of(dataset)).values()
+    own = published_profiles(benchmark_of(dataset)).values()
     drops = dict.fromkeys(perturbations.names("robustbench"), 0.0)
     return Profile(
         name="nothing-lost",
@@ -401,7 +401,7 @@ def nothing_lost(dataset: str = "MMBench", *, churn: float | None = None) -> Pro
 
 def typical(dataset: str = "MMBench") -> Profile:
     """Returns the mean of the published models of the benchmark that ``dataset`` names, or MMBench's."""
-    own = list(published(benchmark_of(dataset)).values())
+    own = list(published_profiles(benchmark_of(dataset)).values())
     names = perturbations.names("robustbench")
 
     def mean(values: Iterable[float]) -> float:
@@ -421,7 +421,7 @@ def typical(dataset: str = "MMBench") -> Profile:
     )
 
 
-def viewed(name: str, dataset: str = "MMBench") -> Profile:
+def context_profile(name: str, dataset: str = "MMBench") -> Profile:
     """Returns the typical model with the need of context that :data:`VIEWS` has under a name.
 
     The distracted one is right on 60 % of the pictures, so that patches can do better, and as often as a guess without them.
@@ -434,7 +434,7 @@ def viewed(name: str, dataset: str = "MMBench") -> Profile:
 def benchmark_of(dataset: str) -> str:
     """Returns the benchmark whose models a dataset is compared with: that which its name holds, else MMBench."""
     plain = dataset.lower().replace("-", "").replace("_", "")
-    return next((name for name in _read() if name.lower().replace("-", "") in plain), "MMBench")
+    return next((name for name in _load_published() if name.lower().replace("-", "") in plain), "MMBench")
 
 
 def profile(name: str, dataset: str = "", offered: Iterable[str] = ()) -> Profile:
@@ -443,15 +443,15 @@ def profile(name: str, dataset: str = "", offered: Iterable[str] = ()) -> Profil
     Raises:
         UnknownName: there is none; the message offers the nearest one of ``offered``, or of the published ones.
     """
-    known = {key.lower(): key for key in published()}
+    known = {key.lower(): key for key in published_profiles()}
     for candidate in (name.lower(), f"{benchmark_of(dataset)}/{name}".lower()):
         if candidate in known:
-            return published()[known[candidate]]
-    known_names = list(offered) or list(published())
-    raise UnknownName("profile", name, known_names, more="" if did_you_mean(name, known_names) else _meant(name, known_names))
+            return published_profiles()[known[candidate]]
+    known_names = list(offered) or list(published_profiles())
+    raise UnknownName("profile", name, known_names, more="" if did_you_mean(name, known_names) else _suggest(name, known_names))
 
 
-def _meant(name: str, offered: Iterable[str]) -> str:
+def _suggest(name: str, offered: Iterable[str]) -> str:
     """Returns a question after the offered name of which a part is near: a model without its benchmark, or a family."""
     parts = {part.lower(): candidate for candidate in offered for part in re.split(r"[/-]|(?<=[a-zA-Z])(?=[\d.])", candidate)}
     near = difflib.get_close_matches(name.lower(), list(parts), n=1)
@@ -459,7 +459,7 @@ def _meant(name: str, offered: Iterable[str]) -> str:
 
 
 @cache
-def _read() -> dict[str, Any]:
+def _load_published() -> dict[str, Any]:
     import yaml
 
     content: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("profiles.yaml").read_text(encoding="utf-8"))
@@ -468,9 +468,9 @@ def _read() -> dict[str, Any]:
 
 @cache
 def _profile(benchmark: str, model: str) -> Profile:
-    about, own = _read()[benchmark], _read()[benchmark]["models"][model]
+    about, own = _load_published()[benchmark], _load_published()[benchmark]["models"][model]
     clean, gain = own["table_3"]["clean"] / 100.0, own["table_3"]["visual_gain"] / 100.0
-    measured = _measured(about, own)
+    measured = _published_drops(about, own)
     helpful = _helpful(about, own)
     true = _without_noise(measured, helpful, about["samples"], seed=sorted(about["models"]).index(model))
     return Profile(
@@ -501,9 +501,9 @@ def _helpful(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, floa
     return {name: share * levels[_level(name)] / mean for name in names}
 
 
-def _measured(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
+def _published_drops(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
     """Returns a drop for each setting that gives the published numbers, as a fraction."""
-    listed = _listed(about, own)
+    listed = _listed_drops(about, own)
     slots = _tiers(about, own, listed)
     target = own["table_3"]["mrce"] * own["table_3"]["visual_gain"] / 100.0 * len(perturbations.names("robustbench"))
     filled = _spread(slots, target - sum(listed.values()))
@@ -520,7 +520,7 @@ def _measured(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, flo
     return {name: listed[name] / 100.0 for name in perturbations.names("robustbench")}
 
 
-def _listed(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
+def _listed_drops(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
     table = own.get("table_13") or own["table_14"]
     named = {f"{name}:{level}": float(drop) for level, drops in table.items() for name, drop in drops.items()}
     return named | {name: float(drop) for name, drop in about["table_4"].items()}
@@ -587,12 +587,12 @@ def _spread(slots: Mapping[str, list[tuple[float, float]]], target: float) -> di
     def total(lean: float, depth: float) -> float:
         return sum(map(sum, placed(lean, depth).values()))
 
-    depth = _where(lambda value: total(1.0, value) - target, 0.2, 4.0)
-    lean = math.exp(_where(lambda value: total(math.exp(value), depth) - target, -2.0, 2.0))
+    depth = _find_root(lambda value: total(1.0, value) - target, 0.2, 4.0)
+    lean = math.exp(_find_root(lambda value: total(math.exp(value), depth) - target, -2.0, 2.0))
     return placed(lean, depth)
 
 
-def _where(function: Any, low: float, high: float) -> float:
+def _find_root(function: Any, low: float, high: float) -> float:
     """Returns where a falling function is nearest to zero."""
     for _ in range(50):
         middle = (low + high) / 2.0
@@ -721,7 +721,7 @@ class Recorded:
         return by_name
 
 
-def recorded(run: Path) -> list[Recorded]:
+def recorded_models(run: Path) -> list[Recorded]:
     """Returns the models of an earlier run, one for each dataset of questions, from its evidence.
 
     Raises:
@@ -730,20 +730,20 @@ def recorded(run: Path) -> list[Recorded]:
     """
     from pytest_vlmrobust.store import Evidence
 
-    docket = Docket.read(run)
+    inputs = JudgeInputs.read(run)
     with Evidence.open(run, read_only=True) as evidence:
-        replay = Replay(evidence, docket.models)
+        replay = Replay(evidence, inputs.models)
         cells: dict[tuple[str, str], list[Cell]] = {}
         for cell in evidence.cells():
-            if cell.dataset not in docket.tasks:
+            if cell.dataset not in inputs.tasks:
                 cells.setdefault((cell.model, cell.dataset), []).append(cell)
-        models = [_recorded(replay, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
+        models = [_recorded_model(replay, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
     if not models:
         raise UsageError(f"{run}: no model of this run answered questions with and without their pictures: nothing to draw from")
     return models
 
 
-def _recorded(replay: Replay, cells: Iterable[Cell]) -> Recorded:
+def _recorded_model(replay: Replay, cells: Iterable[Cell]) -> Recorded:
     import numpy as np
 
     results = {cell.setting: replay.result(cell) for cell in cells}

@@ -148,7 +148,7 @@ def undecidable(
     return undecided
 
 
-def not_told(policy: Policy) -> list[Rule]:
+def rules_without_sample_size(policy: Policy) -> list[Rule]:
     """Returns the rules that samples may leave undecided, and of which nobody knows how many samples decide them."""
     return [rule for rule in policy.rules if _is_decided_by_samples(rule) and _unknown(rule)]
 
@@ -233,7 +233,7 @@ def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: in
     plan = _Plan({rule.id: pair for pair in asked for rule in pair[:1]}, settings, positions, each)
     left: Iterable[str] = plan.asked
     if n > _MOST_SAMPLES:  # what these decide, more do
-        left = plan.undecided(_MOST_SAMPLES, left)
+        left = plan.undecided_rules(_MOST_SAMPLES, left)
     first = left = plan.too_few(n, left)
     enough = dict.fromkeys(left, 0)
     size = n
@@ -241,10 +241,10 @@ def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: in
         if not left or size * 2 > _MOST_SAMPLES:
             break
         size *= 2
-        still = plan.undecided(size, left)
+        still = plan.undecided_rules(size, left)
         enough |= {name: size for name in left if name not in still}
         left = still
-    return [TooFew(plan.asked[name][0], n, plan.shown(n, name), enough[name] or None, size) for name in first]
+    return [TooFew(plan.asked[name][0], n, plan.what_samples_show(n, name), enough[name] or None, size) for name in first]
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +258,7 @@ class _Plan:
     each: int
     """Questions about each picture."""
 
-    def undecided(self, n: int, names: Iterable[str]) -> list[str]:
+    def undecided_rules(self, n: int, names: Iterable[str]) -> list[str]:
         """Returns those of some rules that too seldom pass, of each of the models that may keep them."""
         return list(self._not_kept(n, names))
 
@@ -288,14 +288,14 @@ class _Plan:
         """Returns the outcomes of rules in simulated runs, of which there are no more than it takes to tell."""
         outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
         for run in range(_RUNS):
-            simulated = self._simulation([name for name in names if not _is_told(outcomes[name])], model)
+            simulated = self._simulation([name for name in names if not _is_clear(outcomes[name])], model)
             if not simulated.tests:
                 break
             for name, outcome in simulated.outcomes(self._tables(n, simulated, run, model)).items():
                 outcomes[name].append(outcome)
         return outcomes
 
-    def shown(self, n: int, name: str) -> str:
+    def what_samples_show(self, n: int, name: str) -> str:
         """Returns what ``n`` samples show of a model that keeps a rule plainly."""
         rule = self.asked[name][0]
         model = _models()[-1 if metrics.get(rule.metric).unchanged is None else 0]
@@ -354,7 +354,7 @@ class _Plan:
         drops |= {name: model.curve * (1.0 - place / max(len(rungs) - 1, 1)) ** 2 for place, name in enumerate(rungs)}
         if sheet not in ("", RESOLUTION):  # the Observatory: without its pictures nothing is known
             model = model._replace(truth=replace(model.truth, blind=model.truth.guess))
-        table = _drawn(n, drops, model, rng)
+        table = _draw_table(n, drops, model, rng)
         places = [str(place) for place in np.arange(n) % self.positions]
         people = [_PEOPLE[place] for place in np.arange(n) // self.positions % len(_PEOPLE)]
         if sheet == CLEAN_NAME:
@@ -382,7 +382,7 @@ def _passes(outcomes: Sequence[Outcome]) -> bool:
     return sum(outcome in _PASSES for outcome in outcomes) >= POWER * len(outcomes)
 
 
-def _is_told(outcomes: Sequence[Outcome]) -> bool:
+def _is_clear(outcomes: Sequence[Outcome]) -> bool:
     """Whether no further runs are needed to tell whether a rule passes in enough of them."""
     passes = sum(outcome in _PASSES for outcome in outcomes)
     return passes == len(outcomes) >= _CLEARLY or passes >= POWER * _RUNS or len(outcomes) - passes > (1.0 - POWER) * _RUNS
@@ -392,7 +392,7 @@ def _edge(setting: str) -> int:
     return int(setting.partition(":")[2].partition("+")[0])
 
 
-def _drawn(n: int, drops: Mapping[str, float], model: _Model, rng: np.random.Generator) -> ScoreTable:
+def _draw_table(n: int, drops: Mapping[str, float], model: _Model, rng: np.random.Generator) -> ScoreTable:
     truth = replace(model.truth, drops=drops, helpful=dict.fromkeys(drops, profiles.CHURN))
     return truth.draw(n, (profiles.CORRUPTIONS,), rng)[profiles.CORRUPTIONS]
 
@@ -400,7 +400,7 @@ def _drawn(n: int, drops: Mapping[str, float], model: _Model, rng: np.random.Gen
 def _views(n: int, setting: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
     """Returns answers to patches, and to as many whole pictures, that differ by luck alone."""
     count = int(setting.partition(":")[2]) ** 2
-    table = _drawn(n, {f"view:{place}": 0.0 for place in range(2 * count)}, model, rng)
+    table = _draw_table(n, {f"view:{place}": 0.0 for place in range(2 * count)}, model, rng)
     views = table.matrix()
     best = {setting: views[:, :count].max(axis=1)}
     earlier = {**(table.baseline_by_setting or {}), **best}

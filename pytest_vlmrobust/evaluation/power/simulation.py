@@ -270,18 +270,20 @@ class Simulation:
         All tests of a rule are judged at the same risk, so that the p-values at its bound, which come from one pass over all
         settings, put them in order.
         """
-        for name, test, place, p_values in _telling(rule, tests, tables):
+        for name, test, place, p_values in _decisive_tests(rule, tests, tables):
             point = rule.treatment.judge is Judge.POINT
             real = partial(self._estimate, name, test, tables, known, point=point)
             estimate = p_values.estimate(place, rule, test, tables[name], real) if p_values and p_values.exact else real()
-            yield self._judged(rule, test, estimate, tables[name])
+            yield self._outcome(rule, test, estimate, tables[name])
 
     def decisive(self, name: str, tables: Mapping[str, ScoreTable]) -> list[Estimate]:
         """Returns the estimates of the tests that can decide a rule, by its id."""
         rule = next(rule for rule in self.planned.policy.rules if rule.id == name)
-        return [self._estimate(table, test, tables, {}) for table, test, *_ in _telling(rule, self.planned.tests[name], tables)]
+        return [
+            self._estimate(table, test, tables, {}) for table, test, *_ in _decisive_tests(rule, self.planned.tests[name], tables)
+        ]
 
-    def _judged(self, rule: Rule, test: JudgedTest, estimate: Estimate, table: ScoreTable) -> Outcome:
+    def _outcome(self, rule: Rule, test: JudgedTest, estimate: Estimate, table: ScoreTable) -> Outcome:
         outcome = self.planned.policy.outcome(rule, test, estimate, today=self.today)
         if outcome is Outcome.PASS and isinstance(table, TaskTable) and test.setting == CLEAN_NAME and table.unseen:
             refused = replace(estimate, valid=False, reason=table.unseen)
@@ -299,7 +301,7 @@ class Simulation:
     ) -> Estimate:
         about, table = (name, test.metric, test.setting, point), tables[name]
         if about not in known:
-            bare = _bare(test.metric, point=point) if test.metric in metrics.names() else None
+            bare = _without_note(test.metric, point=point) if test.metric in metrics.names() else None
             if isinstance(table, TaskTable):
                 estimate = table.estimate(test, bare)
             else:
@@ -361,7 +363,7 @@ def _remembering(estimate: Estimate) -> Callable[[float], tuple[float, float]] |
 
 
 @cache
-def _bare(metric: str, *, point: bool) -> metrics.Metric:
+def _without_note(metric: str, *, point: bool) -> metrics.Metric:
     """Returns a metric without what nobody reads here: its note, which may cost a cross-validation; of a point its interval."""
     about = replace(metrics.get(metric), note=None)
     return replace(about, interval=None) if point else about
@@ -396,7 +398,7 @@ class _PValues(NamedTuple):
         return Estimate(values(test.metric, table, test.setting), table.samples, at=at)
 
 
-def _telling(
+def _decisive_tests(
     rule: Rule, tests: Sequence[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]
 ) -> Iterator[tuple[str, JudgedTest, int, _PValues | None]]:
     """Yields the tests that can decide a rule: suite, test, its place among those of the suite, and p-values where it has any."""

@@ -48,7 +48,7 @@ class Material:
         """Every identity, in the order of the collection."""
         return tuple(self.collection.entities())
 
-    def ranked(self) -> Iterator[tuple[int, Entity]]:
+    def ranked_entities(self) -> Iterator[tuple[int, Entity]]:
         """Yields each identity with its rank, in the order of the collection.
 
         Ranks are shuffled by the seed within people of one group, so that layouts which go round by rank are balanced over
