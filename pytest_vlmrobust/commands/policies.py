@@ -131,7 +131,7 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
         StoreError: the directory holds no run.
         UsageError: the run has no such measurement.
     """
-    from pytest_vlmrobust.evaluation.after.repeat import uncompared_rules, compare_with_rules
+    from pytest_vlmrobust.evaluation.after.repeat import compare_with_rules, uncompared_rules
     from pytest_vlmrobust.reporting.comparison import noise_lines, noise_warnings
     from pytest_vlmrobust.reporting.files import read_run
 

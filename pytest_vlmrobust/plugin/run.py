@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
     from pytest_vlmrobust.evaluation.judge.context import Asked
-    from pytest_vlmrobust.evaluation.judge.judge_inputs import StoredTest
     from pytest_vlmrobust.evaluation.judge.judge import Judge
+    from pytest_vlmrobust.evaluation.judge.judge_inputs import StoredTest
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress

@@ -27,13 +27,13 @@ from .questions import (
     RUN_AGAIN,
     Answer,
     answer_of,
+    check_type,
     in_spaces,
     parse_json,
     row_of,
     sample_from_json,
     sample_to_json,
     text_of,
-    check_type,
     value_of,
 )
 

@@ -17,8 +17,8 @@ from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
-from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest, StoredTasks, changed_policies
 from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTasks, StoredTest, changed_policies
 from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies.policy import policy_content

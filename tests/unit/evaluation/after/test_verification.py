@@ -17,8 +17,8 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.evaluation.after.verification import Verification, verify
-from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
 from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Journal, read_journal
