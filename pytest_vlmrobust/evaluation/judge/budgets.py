@@ -1,4 +1,4 @@
-"""Budgets: failed and unreadable answers of a test, judged by how many of them a policy admits."""
+"""Budgets: how many failed and unreadable answers of a test a policy allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def commonest_error(results: Sequence[CellResult]) -> str:
 
 
 def budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measure:
-    """Returns a broken budget as a measure: ``part`` of ``whole`` answers, and the commonest error where there is one."""
+    """Returns a broken budget as a measure: ``part`` of ``whole`` answers, and the commonest error, if any."""
     because = f"; most often: {error}" if verdict.outcome is Outcome.ERROR and error else ""
     return Measure(
         verdict.metric,
@@ -61,7 +61,7 @@ def _error_count(results: Sequence[CellResult]) -> int:
 
 
 def blind_unparsed(result: CellResult) -> list[Measure]:
-    """Returns the share of answers without the pictures that count as guesses, because they cannot be read; nothing for none."""
+    """Returns the share of unreadable answers without pictures, which count as guesses; empty if there are none."""
     if not result.n_guessed:
         return []
     (reason,) = said_of_guesses([result])

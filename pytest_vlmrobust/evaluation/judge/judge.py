@@ -82,12 +82,12 @@ class Judge:
     reference: str | None = None
     confidence: float = 0.90
     data: TaskData | None = None
-    """Which datasets tasks make of collections, where the run has any."""
+    """The datasets that tasks make of collections; ``None`` if the run has none."""
     families: Mapping[str, Family] = field(default_factory=dict)
     baseline: Baseline | None = None
-    """An earlier run that cells are compared with."""
+    """The earlier run that cells are compared with."""
     attempts: bool = False
-    """Whether patches are compared with as many attempts at the whole picture also where no rule asks for it."""
+    """Whether patches are compared with as many attempts at the whole picture even if no rule asks for it."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -196,7 +196,7 @@ class Judge:
         return self._summary(FAMILY, about, estimate, every, before, notes=notes)
 
     def _unasked_record(self, test: str, about: SweepMetric | FamilyMetric, why: str) -> Record:
-        """Returns the record of a summary metric over a dataset of which nothing is asked."""
+        """Returns the record of a summary metric over a dataset that asks nothing."""
         nothing = Estimate(float("nan"), 0, valid=False, reason=why)
         measure = self._measure(about.model, JudgedTest(about.model, about.dataset, about.metric, about.split), nothing)
         facts = {"test": test, "metric": about.metric, "split": about.split, "not_asked": why}
@@ -253,7 +253,7 @@ class Judge:
         return self.evaluator.inferred, self.evaluator.recalled
 
     def _cell_scores(self, cell: Cell) -> CellScores:
-        """Returns the scores of a cell, and of the attempts that it is compared with where any are asked for."""
+        """Returns the scores of a cell, with those of the attempts that it is compared with, if any."""
         result = self.evaluator.result(cell)
         task = self._tasks.get(cell.dataset, "")
         tried = None if task else attempts_of(cell, self.policies[cell.model], always=self.attempts)
@@ -267,7 +267,7 @@ class Judge:
         return [self._measure(test.planned.model, judged_test(test, name), estimate) for name, estimate in estimates.items()]
 
     def _category_measures(self, scores: CellScores) -> list[Measure]:
-        """Judges single categories of a cell where the policy has a rule about one."""
+        """Judges the categories of a cell that a rule of the policy is about."""
         policy = self.policies[scores.cell.model]
         ruled = any(rule.where.category for rule in policy.rules)
         categories = sorted({sample.category for sample in scores.samples} - {""}) if ruled else []
@@ -284,7 +284,7 @@ class Judge:
         return measures
 
     def _refused_measures(self, cell: Cell, why: str) -> list[Measure]:
-        """Returns the measures of a cell of which nothing is asked, because the model is not shown to do its task."""
+        """Returns the measures of a cell that is not asked, because the model is not shown to do its task."""
         asked = Asked.of(self.evaluator, cell.dataset, self._tasks.get(cell.dataset, ""))
         tests = judged_tests(cell, asked, baseline=self.baseline is not None)
         estimate = Estimate(float("nan"), 0, valid=False, reason=why)
@@ -326,13 +326,13 @@ class Judge:
         return observatory.notes(model, self.evaluator.models[model].box_convention, result)
 
     def _guess_notes(self, cell: Cell, measures: Sequence[Measure]) -> tuple[str, ...]:
-        """Returns how many answers without the pictures count as guesses, where a measure of the cell compares with them."""
+        """Returns how many answers without pictures count as guesses, if a measure of the cell compares with them."""
         if cell.setting != NO_IMAGE and not reads_blind([measure.metric for measure in measures]):
             return ()
         return said_of_guesses([self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE))])
 
     def _settings_read(self, sweep: SweepMetric, table: ScoreTable, asked: Sequence[Setting]) -> list[Setting]:
-        """Returns the settings under which a model gave the answers that a summary metric of it is computed from."""
+        """Returns the settings whose answers a summary metric is computed from."""
         metric = metrics.get(sweep.metric)
         read = set(arrays_read(metric, table, None))
         if self._is_task(sweep.dataset):  # whether it is done at all comes first
@@ -342,7 +342,7 @@ class Judge:
         return [setting for setting in dict.fromkeys((CLEAN, NO_IMAGE, *asked)) if str(setting) in read]
 
     def _sweep_table(self, sweep: SweepMetric, needs: set[metrics.Needs], settings: Sequence[Setting]) -> ScoreTable:
-        """Returns the scores that a summary metric is computed from, with those of a companion where it needs one."""
+        """Returns the scores that a summary metric is computed from, with those of a companion model if it needs one."""
         table = score_table(self.evaluator, sweep.model, sweep.dataset, settings, reference=self.reference)
         added: dict[str, Any] = labels(self.evaluator.samples(sweep.dataset)) if self._is_task(sweep.dataset) else {}
         asked = dict.fromkeys((CLEAN, *settings))
@@ -358,7 +358,7 @@ class Judge:
         return dataclasses.replace(table, **added)
 
     def _why_flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
-        """Returns why a curve over resolutions is none: its rungs showed one and the same picture of each sample."""
+        """Returns why a curve over resolutions is invalid: all its rungs showed the same picture of each sample."""
         if metrics.get(sweep.metric).suite != SUITE:
             return ""
         return same_pictures([self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used])
@@ -412,7 +412,7 @@ def _rank(measure: Measure) -> tuple[int, bool, bool]:
 
 
 def rci_bands(measures: Sequence[Measure], setting: Setting) -> tuple[str, ...]:
-    """Returns the band of the Region Comprehension Index, where there is one."""
+    """Returns the band of the Region Comprehension Index, if it was measured."""
     known = [
         measure.value
         for measure in measures
@@ -422,7 +422,7 @@ def rci_bands(measures: Sequence[Measure], setting: Setting) -> tuple[str, ...]:
 
 
 def undone_steps(result: CellResult) -> tuple[str, ...]:
-    """Returns what the setting could not do, step by step: to how many samples, and to which one for example."""
+    """Returns for each step that could not be applied: to how many samples, with an example."""
     by_step: dict[str, list[tuple[str, str]]] = {}
     for sample, notes in result.notes.items():
         for note in notes:
