@@ -1,4 +1,4 @@
-"""The fixtures that suites use. Evaluation happens in set-up, so that what is not the model's fault is an error."""
+"""The fixtures that suites use. Evaluation happens in set-up, so that infrastructure failures are errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GatedTest:
 
     record: Record
     again: str = ""
-    """The command line that runs the test alone; empty where nobody knows it."""
+    """The command line that runs the test alone; empty if unknown."""
 
     def check(self) -> None:
         """Ends the test as the verdict says: pass, fail, xfail where waived, skip where not applicable.

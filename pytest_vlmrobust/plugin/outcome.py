@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ATTRIBUTE = "vlm_record"
 """Extra attributes of a report travel from xdist's workers to its controller."""
 _EXPLAINED = "vlm_explained"
-"""Likewise: whether the record says all about a failure that there is to say."""
+"""Likewise: whether the record fully explains the failure."""
 _PHASES = ("setup", "call", "teardown")
 _OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
 RECORD: pytest.StashKey[Record] = pytest.StashKey()
@@ -65,7 +65,7 @@ def pytest_runtest_makereport(
 
 
 def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Replaces a traceback by its message; by its first line alone where a line is all there is room for.
+    """Replaces a traceback by its message, and by the first line where only a line fits.
 
     That is pytest's summary, which prints whole messages in CI, and the ``message`` of a JUnit failure, whose text has the rest.
     """
@@ -100,7 +100,7 @@ class Collector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
-        """Begins the run with its first test; one that ends in its collection leaves nothing."""
+        """Begins the run with its first test; a run that ends during collection leaves no files."""
         with _or_exit():
             self._run.begin()
         while self._uncollected:
@@ -134,7 +134,7 @@ class Collector:
 
 @contextlib.contextmanager
 def _or_exit() -> Iterator[None]:
-    """Ends pytest where the run cannot write down what it finds."""
+    """Ends pytest if the run cannot write its records."""
     try:
         yield
     except StoreError as error:
@@ -153,7 +153,7 @@ def _lost_record(report: pytest.TestReport) -> Record:
 
 
 def _outside_failure_record(report: pytest.TestReport | pytest.CollectReport, what: str) -> Record:
-    """Returns the record of a failure that is no verdict: with one, no evidence says GO.
+    """Returns the record of a failure that is not a verdict; with such a record the run is never GO.
 
     That is a test that gates nothing, such as a property of a metric, or what a gated test does beside its verdict.
     """

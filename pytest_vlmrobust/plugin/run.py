@@ -61,7 +61,7 @@ class Selection:
     """The gated tests of a run: those that are planned, and those of them that were selected."""
 
     narrowed: str = ""
-    """An option by which whole files of tests may be left out, so that nobody knows how many; empty without one."""
+    """An option that may leave out an unknown number of tests, as whole files; empty if there is none."""
     plan: list[Planned] = field(default_factory=list)
     """What the tests are about, whatever is deselected: a verdict does not depend on which of them run."""
     planned: int = 0
@@ -71,9 +71,9 @@ class Selection:
     notes: Sequence[str] = ()
     """What the collections that selected tests ask about say of themselves, each note once."""
     refusal: VlmRobustError | None = None
-    """A mistake in what was asked for, found while tests were collected: then none of them runs."""
+    """An error that was detected during collection; then no test runs."""
     refused_at_worker: bool = False
-    """Whether a worker of xdist found it, so that nobody has said it yet."""
+    """Whether a worker of xdist detected it, so that it was not reported yet."""
 
     @property
     def datasets(self) -> list[str]:
@@ -86,7 +86,7 @@ class Selection:
         self.planned += len(planned)
 
     def narrow(self, reason: str) -> None:
-        """Notes why nobody knows how many tests were left out; the first reason stands."""
+        """Notes why the number of omitted tests is unknown; the first reason is kept."""
         self.narrowed = self.narrowed or reason
 
     def refuse(self, error: VlmRobustError, *, at_worker: bool = False) -> None:
@@ -99,7 +99,7 @@ class Selection:
         self.tests, self.selected, self.notes = tests, len(tests), notes
 
     def expect(self, selected: int) -> None:
-        """Notes how many gated tests there seem to be, before the process that collected them says so."""
+        """Notes how many gated tests there seem to be, before the collecting process reports it."""
         self.selected = selected
 
     def learn(self, *, planned: int, selected: int, narrowed: str, notes: Iterable[str]) -> None:
@@ -120,17 +120,17 @@ class Run:
     worker: str = MAIN
     """The process: ``MAIN``, or a worker of xdist by its name there."""
     command: Command | None = None
-    """How pytest was called, for whoever wants to run some of it again."""
+    """How pytest was called, for commands that run tests again."""
     display: ProgressDisplay | None = None
     selection: Selection = field(default_factory=Selection)
     today: date = field(default_factory=date.today)
     """Waivers expire by local date."""
     rerun: Rerun | None = None
-    """Which tests of an earlier run are to run again, where only those are."""
+    """The tests of an earlier run to run again, if ``--vlm-rerun`` selects them."""
     stopped: str = ""
-    """What ended pytest before its end, or in a failure that no record tells of; empty where nothing did."""
+    """What ended pytest early, or a failure that no record reports; empty if nothing did."""
     repeatability: Sequence[Repeatability] = ()
-    """What the answers of this run are worth when they are asked for again, where somebody wanted to know."""
+    """How often answers changed when they were asked for again (``--vlm-aa``)."""
     by_test: dict[str, Record] = field(default_factory=dict)
 
     # What the run was asked for.
@@ -142,7 +142,7 @@ class Run:
 
     @property
     def only_plans(self) -> bool:
-        """Whether the run says what it would do, and does nothing of it."""
+        """Whether the run only prints its plan."""
         return self.settings.vlm_plan and bool(self.settings.vlm)
 
     @cached_property
@@ -291,7 +291,7 @@ class Run:
         return self.expand_settings(test.names, test.about.dataset) if test.names else ()
 
     def check_tests(self, tests: Iterable[SelectedTest]) -> None:
-        """Refuses rules and waivers that can mean nothing in this run, and a baseline that tests cannot be compared with.
+        """Refuses rules and waivers that match nothing that exists, and a baseline that tests cannot be compared with.
 
         Args:
             tests: those that are to be compared.
@@ -470,7 +470,7 @@ class Run:
         return list(self.by_test.values())
 
     def begin(self) -> None:
-        """Makes the directory of the run, so that one that is killed in its first test is known of as well.
+        """Makes the directory of the run, so that a run that is killed in its first test leaves a trace.
 
         Raises:
             StoreError: it cannot be written.
@@ -497,7 +497,7 @@ class Run:
     def repeat(self) -> None:
         """Asks again about each model and dataset of the run; no verdict depends on what comes back.
 
-        With xdist this process has asked nothing before: it is another one than those that did.
+        With xdist this is a different process from those that asked first.
         """
         from pytest_vlmrobust.evaluation.after.repeat import repeat_run
 
@@ -525,7 +525,7 @@ class Run:
         )
 
     def facts(self) -> RunFacts:
-        """Returns what is known about the run beside its records: what its decision depends on, and what reports show."""
+        """Returns the facts about the run that its records lack, for its decision and its reports."""
         from pytest_vlmrobust.reporting import RunFacts
         from pytest_vlmrobust.reporting.comparison import noise_warnings
         from pytest_vlmrobust.store.journal import FILE_NAME
@@ -562,14 +562,14 @@ class Run:
         )
 
     def manifest(self) -> dict[str, object]:
-        """Returns what determined this run, JSON-safe; what cannot be had any more is said in its place."""
+        """Returns what determined this run, JSON-safe; a value that is no longer available is replaced by the reason."""
         from pytest_vlmrobust.evaluation.run.manifest import measured_facts
 
         measured = measured_facts(self.records, self.models, self.data, self.open_backend)
         return {**self.origins(), **measured, "decision": str(self.facts().decision(self.records))}
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
-        """Writes beside the journal what its records do not say: what was to run, and what the policies ask for beside.
+        """Writes the manifest beside the journal: what was to run, and which requirements of policies are not met.
 
         Raises:
             StoreError: it cannot be written.
@@ -593,7 +593,7 @@ class Run:
 
     @cached_property
     def _answers(self) -> AnswerKey:
-        """What is asked in this run and what is right, for scripted models; nothing is read for it before one asks."""
+        """The questions of this run and their right answers, for scripted models; read on first use."""
         from pytest_vlmrobust.backends import AnswerKey
         from pytest_vlmrobust.core.fingerprint import fingerprint
 
@@ -623,7 +623,7 @@ class Run:
         return by_model
 
     def _write_judge_inputs(self, policies: Mapping[str, Policy]) -> None:
-        """Writes what is judged, with the files of the policies; every process that measures writes the same.
+        """Writes the inputs of the judge, with the policy files; every measuring process writes the same bytes.
 
         Raises:
             StoreError: they cannot be written.
@@ -654,7 +654,7 @@ class Run:
 
     @cached_property
     def _samples_asked(self) -> dict[str, tuple[int, int]]:
-        """Of each dataset of which ``--vlm-sample`` left samples out: how many were asked, and how many there are."""
+        """For each dataset that ``--vlm-sample`` reduced: the number of samples asked, and the total."""
         return self.data.samples_asked(self._measured_datasets, self.settings.vlm_sample)
 
     def _path(self, text: str) -> Path:

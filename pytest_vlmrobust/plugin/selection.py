@@ -29,12 +29,12 @@ class _Collected:
     nodes: set[str] = field(default_factory=set)
     """Node ids of files and classes whose tests are known."""
     left_out: dict[str, pytest.Collector] = field(default_factory=dict)
-    """Classes in collected files whose tests are not, by node id: the arguments name others."""
+    """Classes of collected files that were not collected, by node id, because the arguments name other tests."""
     empty: set[str] = field(default_factory=set)
-    """Test functions that this run has nothing for, such as those about identities when only questions were named."""
+    """Test functions without data in this run, such as those about identities if only questions were named."""
 
     def holds_nothing_for(self, item: pytest.Item) -> bool:
-        """Whether a test is of a function that the run has nothing for."""
+        """Whether the test function has no data in this run."""
         return item.nodeid.partition("[")[0] in self.empty
 
 
@@ -94,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
-    """Returns what a test function is about; nothing where the run has no data, or no models, of the kind it is about.
+    """Returns what a test function is about; empty if the run has no data or models of its kind.
 
     Raises:
         UsageError: no model, a test without marks, or a name in a mark that is not known.
@@ -111,7 +111,7 @@ def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
     if fixture == "vlm_family":
         return plan_families(models, datasets, metrics, splits)
     for dataset in datasets:
-        run.expand_settings(_names(definition, splits[0]), dataset)  # a misspelt one is refused now
+        run.expand_settings(_names(definition, splits[0]), dataset)  # refuses a misspelt name now
     return plan_sweeps(models, datasets, metrics, splits, baseline=run.baseline is not None)
 
 

@@ -46,7 +46,7 @@ _PICTURES = """
         primary key (dataset, sample)
     ) without rowid
     """
-"""New in version 2: what tells the pictures of a sample from others. Of runs of version 1 nobody knows."""
+"""New in version 2: picture digests of samples. Runs of version 1 have none."""
 _TABLES = (
     """
     create table models (
@@ -190,7 +190,7 @@ class Evidence:
             self._connection.executemany("insert or ignore into samples (dataset, place, id, content) values (?, ?, ?, ?)", rows)
 
     def put_pictures(self, dataset: str, pictures: Mapping[str, PictureDigests]) -> None:
-        """Stores what tells the pictures of samples from others, by sample id; the same again changes nothing.
+        """Stores the picture digests of samples, by sample id; storing the same again changes nothing.
 
         Raises:
             StoreError: it cannot be written.
@@ -202,7 +202,7 @@ class Evidence:
             )
 
     def pictures(self, dataset: str) -> dict[str, PictureDigests]:
-        """Returns what tells the pictures of samples from others, by sample id, of those that were shown without a setting.
+        """Returns the picture digests of samples that were shown unchanged, by sample id.
 
         None of them where an older release wrote the file.
 
@@ -220,7 +220,7 @@ class Evidence:
         return {sample: PictureDigests(sources, pixels) for sample, sources, pixels in texts}
 
     def put_spaces(self, model: str, dataset: str, samples: Sequence[Sample]) -> None:
-        """Stores in which coordinates a model is told boxes and answers with them; nothing where no sample asks for any.
+        """Stores the box coordinates of a model for each sample; nothing if no sample asks for boxes.
 
         Raises:
             StoreError: it cannot be written.
@@ -351,7 +351,7 @@ class Evidence:
         return sorted({str(name) for (name,) in rows} - _OWN)
 
     def copy_to(self, directory: Path) -> Path:
-        """Writes a whole and settled copy into another directory, replacing the one that may be there; returns its path.
+        """Writes a complete copy into another directory, replacing an earlier copy; returns its path.
 
         Raises:
             StoreError: it cannot be written.

@@ -177,7 +177,7 @@ class Store:
         return None if row is None else dict(json.loads(row[0]))
 
     def claim(self, keys: Collection[str], owner: str, seconds: float) -> set[str]:
-        """Takes the lease on those keys that have no answer and that nobody else works on, and returns them.
+        """Leases the keys that have no answer and no other lease, and returns them.
 
         Whoever holds a lease already gets it again for another ``seconds`` from now. A lease that has run out is anybody's, so
         work of a killed process is taken over.
@@ -199,7 +199,7 @@ class Store:
         return set(claimed)
 
     def renew(self, keys: Collection[str], owner: str, seconds: float) -> None:
-        """Lets the leases that ``owner`` still holds run for another ``seconds`` from now; those it has lost stay lost.
+        """Extends the leases that ``owner`` still holds to ``seconds`` from now; lost leases stay lost.
 
         Raises:
             StoreError: the store cannot be written.

@@ -29,7 +29,7 @@ _MOST_IMAGES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _AbsentImage:
-    """Stands where a sample had a picture: evidence holds none."""
+    """Placeholder for a picture of a sample, since evidence holds no pictures."""
 
     sample: str
 
@@ -123,7 +123,7 @@ def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
 
 
 def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
-    """Returns the value of a score, in [0, 1], NaN where there is none.
+    """Returns the value of a score, in [0, 1]; NaN for a null value.
 
     Raises:
         StoreError: it is something else; names file, cell and place.
@@ -137,10 +137,10 @@ def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
 
 
 def parse_json(path: Path, content: Any, kind: type[T], what: str) -> T:
-    """Returns what JSON stands for: a list or an object.
+    """Returns the list or object that a JSON text holds.
 
     Raises:
-        StoreError: it is none; ``what`` says in the message what was read.
+        StoreError: the text holds something else; ``what`` says in the message what was read.
     """
     try:
         return check_type(path, json.loads(content), kind, what)
@@ -157,7 +157,7 @@ def check_type(path: Path, value: object, kind: type[T], what: str) -> T:
     """Returns a value that is of a kind.
 
     Raises:
-        StoreError: it is of another one; ``what`` says in the message what was read.
+        StoreError: it is of another kind; ``what`` says in the message what was read.
     """
     if not isinstance(value, kind):
         raise StoreError(f"{path}: {what} holds {value!r:.100}, expected {_KINDS[kind]}. {RUN_AGAIN}")

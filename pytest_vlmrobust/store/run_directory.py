@@ -1,4 +1,4 @@
-"""The directory of a run: manifest, docket with the bytes of its policies, and thumbnails; each file is written whole."""
+"""The directory of a run: manifest, ``docket.json`` with the policy files, and thumbnails; each file is written atomically."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _PARTS: dict[str, type] = {
     **dict.fromkeys(("shortfalls", "repeatability"), list),
     **dict.fromkeys(("settings", "command", "models", "policies", "datasets", "outcomes"), dict),
 }
-"""What readers count on, where a manifest has it."""
+"""Types of the manifest fields that readers rely on, if present."""
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
@@ -115,12 +115,12 @@ def _check_types(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _line(path: Path, name: str) -> int:
-    """Returns the line on which a part begins, 1 where nobody knows."""
+    """Returns the line on which a part begins; 1 if unknown."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return next((number for number, line in enumerate(lines, 1) if line.startswith(f'  "{name}"')), 1)
 
 
-# Docket: what a run judges, in one JSON file, with the bytes of its policies beside it.
+# docket.json: the inputs of the judge, with the bytes of the policies in files beside it.
 
 
 DOCKET_FILE = "docket.json"
@@ -134,7 +134,7 @@ _KEY = "docket_version"
 
 
 def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple[str, str, bytes]]) -> None:
-    """Writes the docket and the files of policies: the name as it is cited, the SHA-256, and the bytes of each.
+    """Writes ``docket.json`` and the policy files, each given as its cited name, its SHA-256 and its bytes.
 
     Raises:
         StoreError: they cannot be written.
@@ -152,7 +152,7 @@ def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple
 
 
 def read_docket(run: Path) -> dict[str, Any]:
-    """Returns the docket of a run.
+    """Returns the content of ``docket.json`` of a run.
 
     Raises:
         StoreError: there is none, or it is not what a run of this release wrote.

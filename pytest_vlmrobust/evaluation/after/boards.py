@@ -30,7 +30,7 @@ _NO_REFERENCE = "no reference model was named: --reference MODEL"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of a ranking."""
+    """The options of a ranking."""
 
     models: tuple[str, ...]
     by: str = MEAN_ACCURACY
@@ -70,7 +70,7 @@ class _Worst:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _BoardData:
-    """What a board is written from."""
+    """The data of one board."""
 
     dataset: str
     samples: int
@@ -83,14 +83,14 @@ class _BoardData:
     failed: Sequence[int]
     """Of each model."""
     lacking: Mapping[str, str]
-    """Quantity to why nobody knows it."""
+    """Quantity to the reason why it is unknown."""
     notes: tuple[str, ...] = ()
     clean: Sequence[Estimate] = field(default=())
-    """Of each model, with the interval of the metric; those of the contest where nothing is said."""
+    """For each model, with the interval of the metric; if empty, those of the contest are used."""
 
 
 def boards(parts: Sequence[Part], request: Request) -> tuple[Board, ...]:
-    """Returns the board over all datasets, where there are several, and that of each one."""
+    """Returns the board over all datasets, if there are several, and the board of each dataset."""
     datasets = [_board_data(part, request) for part in parts]
     every = [_mean_over_datasets(datasets, request), *datasets] if len(datasets) > 1 else datasets
     return tuple(_board(data, request) for data in every)

@@ -86,7 +86,7 @@ def _unmatched_names(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> t
 
 
 def _missing_picture_notes(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
-    """Returns, a sentence for each run, that it does not say which pictures it showed."""
+    """Returns a sentence for each run that has no picture digests."""
     lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
     return tuple(
         f"{name} does not say which pictures of {', '.join(affected)} it showed (an older release, or no clean cell): whether "
@@ -97,7 +97,7 @@ def _missing_picture_notes(runs: Mapping[str, Baseline], datasets: set[str]) -> 
 
 
 def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
-    """What is unknown comes first: nobody can say that it is not the worst."""
+    """Returns a sort key that puts unknown drops first, since they may be the worst."""
     return not math.isnan(drop.value), -drop.value if drop.finite else 0.0, name
 
 
@@ -153,7 +153,7 @@ class _Pair:
         return metrics.estimate(metric, table, setting=None if setting is None else str(setting), confidence=self.confidence)
 
     def _table(self, dataset: str, cells: Sequence[Cell], clean: Cell) -> ScoreTable:
-        """Returns the scores of both runs; ``clean`` stands in for the clean cell where nothing is computed from it."""
+        """Returns the scores of both runs; ``clean`` may be any cell if nothing is computed from clean scores."""
         samples = self.now.samples(dataset)
         then = {str(cell.setting): self.then.scores(cell, self.now) for cell in {*cells, clean}}
         return ScoreTable(
@@ -188,7 +188,7 @@ class Entry:
     """What messages call it."""
     run: Baseline
     name: str = ""
-    """What stands before the names of its models, where several runs have a model of one name."""
+    """Prefix of the names of its models, for runs that share model names."""
 
     @classmethod
     def open(cls, directory: Path, name: str = "") -> Entry:
@@ -206,7 +206,7 @@ class Entry:
 
 
 def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
-    """Returns where a run has each sample of the first run.
+    """Returns the index in a run of each sample of the first run.
 
     Raises:
         DatasetError: it asked other samples, or showed other pictures.
@@ -235,7 +235,7 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
 
 
 def differing_conditions(entries: Sequence[Entry], datasets: Iterable[str]) -> list[str]:
-    """Returns what of several runs is not the same, or is not known to be."""
+    """Returns a sentence for each condition in which runs differ, or may differ."""
     if len(entries) < 2:
         return []
     lacking = {entry.where: sorted({*datasets}.intersection(entry.run.without_pictures)) for entry in entries}
@@ -257,7 +257,7 @@ def differing_conditions(entries: Sequence[Entry], datasets: Iterable[str]) -> l
 
 
 def _manifest(entry: Entry) -> Mapping[str, Any]:
-    """Returns the manifest of a run; nothing where there is none, as beside evidence that was copied alone."""
+    """Returns the manifest of a run; empty if it has none, as for evidence that was copied alone."""
     try:
         return read_manifest(entry.run.evidence.path.parent)
     except StoreError:

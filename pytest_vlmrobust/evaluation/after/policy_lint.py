@@ -1,4 +1,4 @@
-"""Lint: what in a policy can be honoured and is probably not meant: rules that gate nothing, waivers that can go."""
+"""Lint: parts of a valid policy that are probably mistakes, such as rules that gate nothing and waivers that can go."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LONG = timedelta(days=5 * 365 + 1)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is probably not meant: where it stands (``file:line``), what it is, and what to do."""
+    """A probable mistake: its place (``file:line``), what it is, and what to do."""
 
     source: str
     text: str
     refused: bool = False
-    """Whether a policy with it should not be applied: what claims to block a release blocks nothing."""
+    """Whether the policy should not be applied: a rule that claims to block a release blocks nothing."""
     noted: bool = False
-    """Whether there is nothing to mend: it is so of the model at hand, and other models could break the rule."""
+    """Whether it needs no change: it holds for the model at hand only, and other models could break the rule."""
 
     def __str__(self) -> str:
         return f"{self.source}: {self.text}"
@@ -101,7 +101,7 @@ def _is_about_clean(rule: Rule) -> bool:
 
 
 def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
-    """Returns the rules that never decide, as another one on the same tests with the same treatment is as tight or tighter."""
+    """Returns the rules that never decide, because another rule with the same scope and treatment is at least as tight."""
     findings = []
     for first, second in combinations(rules, 2):
         if (first.metric, first.where, first.unless, first.treatment) != (
@@ -187,7 +187,7 @@ def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Find
 
 
 def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
-    """Returns under which circumstances of a run no outcome could break a rule; an empty string where some could."""
+    """Returns the circumstances in which no outcome could break a rule; an empty string if some outcome could."""
     record = metrics.get(rule.metric) if rule.metric in metrics.names() else None
     if record is None or record.reach is None:
         return ""
@@ -200,7 +200,7 @@ def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
 
 
 def _grids(rule: Rule) -> list[int | None]:
-    """Returns the grids at hand that a rule is about: those that a run uses where nothing is said, and those it names."""
+    """Returns the grids that a rule is about: the default grids of a run, and those that the rule names."""
     named = [n for n in OFFERED_GRIDS if f"{PATCHES}:{n}" in rule.where.setting]
     return [n for n in dict.fromkeys((*GRIDS, *named)) if not rule.where.setting or _meets_grid(rule, n)]
 
@@ -280,7 +280,7 @@ def _meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
 
 
 def _is_listed(where: Scope) -> bool:
-    """Whether each glob about settings meets a known test: others are about numbers and compositions, which nobody can list."""
+    """Whether each glob about settings matches a known test; other globs are about numbers and compositions."""
     return all(
         any(replace(Scope(), **{field: (glob,)}).matches(test) for test in known_tests())
         for field in ("setting", "family", "level")

@@ -29,7 +29,7 @@ CONFIDENCE = 0.90
 UNREGISTERED = "not registered here"
 """The family of settings whose perturbation was registered in the run and is not where the ranking is made."""
 _OTHER_EXPERIMENTS = {LADDER_FAMILY, "patches", PREPROCESSING}
-"""Families whose settings answer other questions than how much a perturbation costs."""
+"""Families whose settings do not measure the cost of a perturbation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
 
 
 def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Ranking | None, str]:
-    """Returns the models of a run of several side by side, or nothing and why they are not.
+    """Returns the ranking of the models of a run, or ``None`` and the reason.
 
     Args:
         evidence: of the run; it stays open.
@@ -156,7 +156,7 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
 
 
 def _uncounted_settings(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
-    """Returns which settings of a dataset do not count because of whom, and which belong to another experiment."""
+    """Returns sentences about settings of a dataset that do not count, with the reasons."""
     others = [str(setting) for setting in lacking if not (_counts(setting) or setting == CLEAN)]
     missing = [
         f"{setting} (not asked of {', '.join(names)})"

@@ -171,7 +171,7 @@ def repeat_run(
     most: int,
     process: str,
 ) -> list[Repeatability]:
-    """Asks again about each model and dataset of a run; what could not be asked says why.
+    """Asks again about each model and dataset of a run; a failure is reported with its reason.
 
     Args:
         evaluator: of a run that asked the same.
@@ -196,7 +196,7 @@ def repeat_run(
 
 
 def compare_with_rules(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> Repeatability:
-    """Returns a comparison with what it says about rules; one that measured nothing is returned as it is.
+    """Returns a comparison with its statements about rules; unchanged if it measured nothing.
 
     Args:
         about: answers that were asked for twice.
@@ -211,7 +211,7 @@ def compare_with_rules(about: Repeatability, rules: Iterable[Rule], records: Ite
 
 
 def uncompared_rules(comparisons: Sequence[Repeatability], rules: Sequence[Rule], records: Sequence[Record]) -> list[str]:
-    """Returns, a sentence for each reason, how many rules the comparisons of a run say nothing about."""
+    """Returns a sentence for each reason why rules were not compared with the noise."""
     known = list(dict.fromkeys(metric for about in comparisons for metric in about.noise))
     if not known:
         return []
@@ -226,7 +226,7 @@ def uncompared_rules(comparisons: Sequence[Repeatability], rules: Sequence[Rule]
 def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> list[Rule]:
     """Returns the rules that bound what was measured for a model on a whole dataset.
 
-    The noise on a category, which has fewer samples, is another one and not known: rules about categories are left out.
+    Rules about categories are left out: the noise on a category, which has fewer samples, is not known.
     """
     tests = [
         JudgedTest(record.model, record.dataset, measure.metric, record.setting or record.split, record.family, record.level)

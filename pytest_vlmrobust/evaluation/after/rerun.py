@@ -63,7 +63,7 @@ class _EarlierRun:
     planned: Mapping[str, str]
     """The model of each test that was to run, by its node id."""
     repeats: str
-    """The run of which it ran some tests again; empty for one that did not."""
+    """The run whose tests it ran again; empty for a run of its own."""
 
     @classmethod
     def read(cls, directory: Path) -> _EarlierRun:
@@ -127,7 +127,7 @@ def _last_run_and_reruns(models: Sequence[str], places: Iterable[Path]) -> list[
 
 
 def _newest_outcomes(runs: Iterable[_EarlierRun]) -> dict[str, list[Outcome]]:
-    """Returns the newest verdicts about each test, by node id; none for one that was to run and left none.
+    """Returns the newest verdicts of each test, by node id; an empty list for a test without a verdict.
 
     Args:
         runs: the oldest first.

@@ -280,7 +280,7 @@ class Margins:
         return min(min(value - rule.bound.low, rule.bound.high - value) / error for value, error in pairs)
 
     def _nearest(self, profile: Profile, rule: Rule, table: ScoreTable) -> float:
-        """Returns the value of a metric, of several settings that which lies nearest to the bound or furthest beyond."""
+        """Returns the value of a metric; of several settings, the value nearest to the bound or furthest beyond it."""
         of_cells = metrics.get(rule.metric).scope == "cell"
         candidates = [values(rule.metric, table, name) for name in (self._settings(profile, rule) if of_cells else [""])]
         return min(candidates, key=lambda value: min(value - rule.bound.low, rule.bound.high - value))

@@ -53,12 +53,12 @@ _CORNER = "[0,0]"
 
 @dataclass(frozen=True, eq=False)
 class TaskTable(ScoreTable):
-    """The scores of one task under all of its settings, with what else its tests are judged by."""
+    """The scores of one task under all its settings, with further inputs of its tests."""
 
     prompt_overlaps: Array | None = None
-    """What the prompts alone foretell of boxes, shape (N,); None where none are asked for."""
+    """The overlap of boxes that the prompts alone give, shape (N,); None for tasks without boxes."""
     pointed: tuple[tuple[str, ...], ...] = ()
-    """Of each identity the cells that it was said to be in, with the original pictures; nothing where there is no grid."""
+    """For each identity the grid cells that answers named for the original pictures; empty without a grid."""
 
     @cached_property
     def refusal(self) -> str:
@@ -251,14 +251,14 @@ def observer(name: str, collections: Iterable[str] = ()) -> Observer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Material:
-    """What the samples of a task are: by what they are compared, what their prompts tell, and which are of one identity."""
+    """The samples of a task: their labels, the overlaps of their prompts, and the samples of each identity."""
 
     labels: Mapping[str, list[str]]
     prompt_overlaps: Array | None
     members: tuple[tuple[int, ...], ...]
 
     def rows(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Returns the samples of ``n`` identities and the number of each one's identity; after the last the first comes again."""
+        """Returns the rows of the samples of ``n`` identities, and the identity of each row; identities repeat cyclically."""
         import numpy as np
 
         own = [self.members[place % len(self.members)] for place in range(n)]
@@ -314,7 +314,7 @@ def _draw_named_cells(
     fixed: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> tuple[tuple[str, ...], ...]:
-    """Returns of each identity the cells that are named: the right one, the first one, or another at random."""
+    """Returns the named cells of each identity: the right cell, the first cell, or a random other cell."""
     cells = sorted(set(positions))
     named: list[list[str]] = [[] for _ in range(int(identities.max()) + 1)]
     others = rng.integers(1, len(cells), size=len(positions))

@@ -441,7 +441,7 @@ def profile(name: str, dataset: str = "", offered: Iterable[str] = ()) -> Profil
     """Returns a published profile by its name, or by the model's alone where ``dataset`` names the benchmark.
 
     Raises:
-        UnknownName: there is none; the message offers the nearest one of ``offered``, or of the published ones.
+        UnknownName: there is no such profile; the message suggests the nearest name of ``offered`` or of the published profiles.
     """
     known = {key.lower(): key for key in published_profiles()}
     for candidate in (name.lower(), f"{benchmark_of(dataset)}/{name}".lower()):
@@ -452,7 +452,7 @@ def profile(name: str, dataset: str = "", offered: Iterable[str] = ()) -> Profil
 
 
 def _suggest(name: str, offered: Iterable[str]) -> str:
-    """Returns a question after the offered name of which a part is near: a model without its benchmark, or a family."""
+    """Returns a suggestion of an offered name with a similar part: a model without its benchmark, or a family."""
     parts = {part.lower(): candidate for candidate in offered for part in re.split(r"[/-]|(?<=[a-zA-Z])(?=[\d.])", candidate)}
     near = difflib.get_close_matches(name.lower(), list(parts), n=1)
     return f"Did you mean one like {parts[near[0]]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""Sample size: which rules the samples of a run hardly decide, told before anything is inferred.
+"""Sample size: which rules the samples of a run can hardly decide, before anything is inferred.
 
 Answers are drawn of a model that keeps a rule as plainly as can be, and judged as those of a real run (see :mod:`.power`). A rule
 that does not pass in a fifth of these simulated runs is too tight for so few samples, whatever the real model answers.
@@ -39,7 +39,7 @@ _RUNS = 20
 _CLEARLY = 8
 """So many runs that all pass are enough."""
 _SHOWN = 3
-"""From how many runs the end of an interval is told."""
+"""Number of simulated runs from which the end of an interval is reported."""
 _DOUBLINGS = 7
 _MOST_SAMPLES = 8_000
 """Up to how many samples a sufficient number is looked for, which takes time in proportion."""
@@ -65,7 +65,7 @@ class _Model(NamedTuple):
 
 @cache
 def _models() -> tuple[_Model, ...]:
-    """Returns models that keep rules: one that loses nothing, one whose curve rises as published ones do, one always right."""
+    """Returns models that keep rules: without losses, with a curve that rises like the published curves, and always right."""
     nothing = profiles.nothing_lost(churn=0.0)
     curve = profiles.typical().curve
     right = replace(nothing, name="always-right", clean=1.0, blind=nothing.guess)
@@ -149,12 +149,12 @@ def undecidable(
 
 
 def rules_without_sample_size(policy: Policy) -> list[Rule]:
-    """Returns the rules that samples may leave undecided, and of which nobody knows how many samples decide them."""
+    """Returns the rules that samples may leave undecided, but whose sample size cannot be simulated."""
     return [rule for rule in policy.rules if _is_decided_by_samples(rule) and _unknown(rule)]
 
 
 def sentences(too_few: Iterable[TooFew]) -> list[tuple[str, str]]:
-    """Returns for each rule where it stands, and one sentence: the names of its datasets, and what the smallest one shows."""
+    """Returns for each rule its place and a sentence with the names of its datasets and what the smallest dataset shows."""
     by_rule: dict[tuple[str, str], list[TooFew]] = {}
     for entry in too_few:
         by_rule.setdefault((entry.rule.source, entry.rule.id), []).append(entry)
@@ -259,11 +259,11 @@ class _Plan:
     """Questions about each picture."""
 
     def undecided_rules(self, n: int, names: Iterable[str]) -> list[str]:
-        """Returns those of some rules that too seldom pass, of each of the models that may keep them."""
+        """Returns the rules among ``names`` that pass too seldom, for every model that may keep them."""
         return list(self._not_kept(n, names))
 
     def too_few(self, n: int, names: Iterable[str]) -> list[str]:
-        """Returns those of them that do not break either: a bound that none of the models keeps is no matter of samples."""
+        """Returns the undecided rules that do not break either; more samples cannot help if no model keeps the bound."""
         return [name for name, outcomes in self._not_kept(n, names).items() if not _breaks(outcomes)]
 
     def _not_kept(self, n: int, names: Iterable[str]) -> dict[str, list[Outcome]]:
@@ -279,13 +279,13 @@ class _Plan:
         return left
 
     def _lies_beyond(self, name: str) -> bool:
-        """Whether to lose nothing is not yet to keep a rule: a model may have to be right, or better with larger pictures."""
+        """Whether a model without losses may still break a rule, because the rule requires accuracy or a rising curve."""
         rule = self.asked[name][0]
         unchanged = metrics.get(rule.metric).unchanged
         return unchanged is None or not rule.bound.admits(unchanged)
 
     def _outcomes(self, n: int, names: Sequence[str], model: _Model) -> dict[str, list[Outcome]]:
-        """Returns the outcomes of rules in simulated runs, of which there are no more than it takes to tell."""
+        """Returns the outcomes of rules in simulated runs; stops once enough runs decided."""
         outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
         for run in range(_RUNS):
             simulated = self._simulation([name for name in names if not _is_clear(outcomes[name])], model)

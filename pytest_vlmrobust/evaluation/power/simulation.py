@@ -364,7 +364,7 @@ def _remembering(estimate: Estimate) -> Callable[[float], tuple[float, float]] |
 
 @cache
 def _without_note(metric: str, *, point: bool) -> metrics.Metric:
-    """Returns a metric without what nobody reads here: its note, which may cost a cross-validation; of a point its interval."""
+    """Returns a metric without its note, which may cost a cross-validation, and for points without its interval."""
     about = replace(metrics.get(metric), note=None)
     return replace(about, interval=None) if point else about
 

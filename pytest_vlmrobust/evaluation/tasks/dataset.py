@@ -89,7 +89,7 @@ class TaskDataset:
 
     @property
     def native_long_edge(self) -> int | None:
-        """Long edge in pixels of every picture; None where a collage has another one than the pictures in it."""
+        """Long edge in pixels of every picture; None for collages, whose size differs from that of their pictures."""
         edge = self.collection.native_long_edge
         side = GRIDS.get(self.task)
         if edge is None or side is None:
@@ -147,7 +147,7 @@ class TaskDataset:
 
     @property
     def _unboxed(self) -> dict[str, str]:
-        """Which boxes identities lack, by id; those that lack none are not in it."""
+        """The boxes that identities lack, by id; identities that lack none are left out."""
         lacking, hinted = TASKS[self.task].lacking, self.collection.hinted
         lacks_by_id = {entity.id: lacking(entity, hinted) for entity in self.collection.entities()}
         return {name: lacks for name, lacks in lacks_by_id.items() if lacks}

@@ -30,7 +30,7 @@ from .pictures import Collage, cell_size
 
 LETTERS = "ABCD"
 NEAR = len(LETTERS) - 2
-"""Near neighbours among the candidates, beside who is meant and the picture of the other domain."""
+"""Number of near neighbours among the candidates, besides the target and the picture of the other domain."""
 
 
 def matching_question(noun: str) -> str:
@@ -82,7 +82,7 @@ def _sample(material: Material, entity: Entity, candidates: tuple[ImageSource, .
 
 
 def near_count(side: int) -> int:
-    """Returns how many near neighbours a collage shows, beside who is meant and the picture of the other domain."""
+    """Returns the number of near neighbours in a collage, besides the target and the picture of the other domain."""
     return side * side - 2
 
 

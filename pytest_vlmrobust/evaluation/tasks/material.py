@@ -63,7 +63,7 @@ class Material:
         return rng_for(self.seed, *use, entity.id)
 
     def keys(self, entity: Entity) -> dict[str, str]:
-        """Returns what is said of an identity's samples: its id, its group, and by what its neighbours were chosen, if known."""
+        """Returns the keys of an identity's samples: its id, its group, and how its neighbours were chosen, if known."""
         chosen_by = str(getattr(self.collection, NEIGHBOURS_BY, ""))
         keys = {"entity": entity.id, "group": entity.group, NEIGHBOURS_BY: chosen_by}
         return {name: value for name, value in keys.items() if value}
@@ -83,7 +83,7 @@ class Material:
         return pictures
 
     def strange(self, entity: Entity) -> ImageSource:
-        """Returns a picture of the other domain, fitted to the size of the identity's own, so that the size does not tell.
+        """Returns a picture of the other domain, fitted to the size of the identity's own, so that size gives no hint.
 
         Raises:
             DatasetError: the other collection is empty, or of the same domain.
@@ -92,7 +92,7 @@ class Material:
         return chosen.image if chosen.size == entity.size else Fitted(chosen.image, entity.size)
 
     def check_distinct(self, entity: Entity, pictures: Sequence[ImageSource]) -> None:
-        """Refuses candidates of which two are the same picture: there would be two right answers, or a wasted one.
+        """Refuses duplicate candidates: there would be two right answers, or a wasted candidate.
 
         Raises:
             DatasetError: two of them are.
