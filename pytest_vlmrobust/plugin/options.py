@@ -136,7 +136,7 @@ class Settings:
         return settings
 
     def check(self) -> None:
-        """Refuses options that contradict each other, and an update of the baseline that nobody reviews.
+        """Refuses options that contradict each other, and an update of the baseline in continuous integration.
 
         Raises:
             UsageError: a baseline is to be updated in continuous integration or without a place for it, or a model is to be asked

@@ -573,7 +573,7 @@ def _spread(slots: Mapping[str, list[tuple[float, float]]], target: float) -> di
     How far below zero the "positive" tier reaches is not published: as far as the sum asks for, from 0.2 to 4 pp.
     """
 
-    def placed(lean: float, depth: float) -> dict[str, list[float]]:
+    def place_drops(lean: float, depth: float) -> dict[str, list[float]]:
         drops = {}
         for level, intervals in slots.items():
             values = []
@@ -585,11 +585,11 @@ def _spread(slots: Mapping[str, list[tuple[float, float]]], target: float) -> di
         return drops
 
     def total(lean: float, depth: float) -> float:
-        return sum(map(sum, placed(lean, depth).values()))
+        return sum(map(sum, place_drops(lean, depth).values()))
 
     depth = _find_root(lambda value: total(1.0, value) - target, 0.2, 4.0)
     lean = math.exp(_find_root(lambda value: total(math.exp(value), depth) - target, -2.0, 2.0))
-    return placed(lean, depth)
+    return place_drops(lean, depth)
 
 
 def _find_root(function: Any, low: float, high: float) -> float:

@@ -354,12 +354,12 @@ def _remembering(estimate: Estimate) -> Callable[[float], tuple[float, float]] |
     if at is None:
         return None
 
-    def remembered(level: float) -> tuple[float, float]:
+    def interval(level: float) -> tuple[float, float]:
         if level not in known:
             known[level] = at(level)
         return known[level]
 
-    return remembered
+    return interval
 
 
 @cache
