@@ -66,18 +66,18 @@ def _compared(unpacked: Path) -> list[str]:
     Raises:
         VlmRobustError: it cannot be read; the message names the file.
     """
-    from pytest_vlmrobust.evaluation.after.verification import contradictions, repeated, verify
+    from pytest_vlmrobust.evaluation.after.verification import manifest_contradictions, repeated_records, verify
     from pytest_vlmrobust.reporting.bundle import not_derived, page_notes
     from pytest_vlmrobust.reporting.files import read_run
 
     with _damaged(unpacked, "manifest.json, docket.json or records.jsonl"):
         run = read_run(unpacked)
         decision, unrecorded = run.decision, run.unrecorded
-        wrong, notes = repeated(unpacked)
+        wrong, notes = repeated_records(unpacked)
     with _damaged(unpacked, "docket.json, predictions.sqlite or a file in policies"):
         found = verify(unpacked, run.records, unrecorded=unrecorded)
     with _damaged(unpacked, "manifest.json or docket.json"):
-        contradicted = contradictions(unpacked, run.manifest)
+        contradicted = manifest_contradictions(unpacked, run.manifest)
         differences = [*wrong, *found.differences, *contradicted, *not_derived(run)]
     for name, sha256 in found.policies.items():
         say(f"policy of {name}: {sha256}")

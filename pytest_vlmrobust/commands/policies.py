@@ -69,7 +69,7 @@ def _add_check(commands: Commands) -> None:
 def _check(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.policy_lint import lacks_basics, lint
     from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, thresholds_file
-    from pytest_vlmrobust.evaluation.power.sample_size import not_told
+    from pytest_vlmrobust.evaluation.power.sample_size import rules_without_sample_size
     from pytest_vlmrobust.metrics.registry import AMBIGUOUS
     from pytest_vlmrobust.policies import load_policy
     from pytest_vlmrobust.reporting.policy_table import render_policy
@@ -92,7 +92,7 @@ def _check(options: argparse.Namespace) -> int:
     )
     for note in (finding for finding in findings if finding.noted):
         say(f"note: {note}")
-    if options.samples and (unknown := not_told(policy)):
+    if options.samples and (unknown := rules_without_sample_size(policy)):
         rules = ", ".join(f"{rule.id} ({rule.metric})" for rule in unknown)
         say(f"note: not checked at this size: {rules}")
     printed = [finding for finding in findings if not (finding.refused or finding.noted)]
@@ -131,7 +131,7 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
         StoreError: the directory holds no run.
         UsageError: the run has no such measurement.
     """
-    from pytest_vlmrobust.evaluation.after.repeat import not_compared, set_beside
+    from pytest_vlmrobust.evaluation.after.repeat import compare_with_rules, uncompared_rules
     from pytest_vlmrobust.reporting.comparison import noise_lines, noise_warnings
     from pytest_vlmrobust.reporting.files import read_run
 
@@ -142,10 +142,10 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
             f"--noise {directory}: the run has no A/A measurement: its questions were asked once, or it ended before they were "
             f"asked again. Make a run that has one: {command}"
         )
-    found = [set_beside(about, policy.rules, run.records) for about in run.facts.repeatability]
+    found = [compare_with_rules(about, policy.rules, run.records) for about in run.facts.repeatability]
     known = [line for about in found if about.measured for line in noise_lines(about)]
     unknown = [line for about in found if not about.measured for line in noise_lines(about)]
-    notes = [f"note: {sentence}" for sentence in not_compared(found, policy.rules, run.records)]
+    notes = [f"note: {sentence}" for sentence in uncompared_rules(found, policy.rules, run.records)]
     return _Noise((*known, *notes), (*noise_warnings(found), *unknown))
 
 

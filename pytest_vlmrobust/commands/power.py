@@ -194,13 +194,13 @@ def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple
         return [_observing(name, options)]
     dataset = options.dataset or "MMBench"
     benchmark = profiles.benchmark_of(dataset)
-    usual = options.samples or next(iter(profiles.published(benchmark).values())).samples
+    usual = options.samples or next(iter(profiles.published_profiles(benchmark).values())).samples
     if Path(name).is_dir():
         _no_shift(options)
-        runs = profiles.recorded(Path(name))
+        runs = profiles.recorded_models(Path(name))
         return [(replace(one, dataset=options.dataset or one.dataset), options.samples or one.samples) for one in runs]
     if name == PUBLISHED:
-        own = profiles.published(benchmark if options.dataset else "").values()
+        own = profiles.published_profiles(benchmark if options.dataset else "").values()
         return [(_shifted(_called(one, options), options), options.samples or one.samples) for one in own]
     if found := _synthetic(name, dataset):
         return [(_shifted(found, options), usual)]
@@ -209,7 +209,7 @@ def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple
         return [(one, usual) for one in _at_margins(policy, name, dataset, usual, options.seed)]
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise UsageError(f"--profile {name}: there is no such directory. Pass that of a run, or the name of a profile")
-    one = profiles.profile(name, options.dataset, [*_SYNTHETIC, *profiles.VIEWS, *profiles.published()])
+    one = profiles.profile(name, options.dataset, [*_SYNTHETIC, *profiles.VIEWS, *profiles.published_profiles()])
     return [(_shifted(_called(one, options), options), options.samples or one.samples)]
 
 
@@ -221,7 +221,7 @@ def _synthetic(name: str, dataset: str) -> Any:
         churn = {NOTHING_LOST: None, EQUAL: 0.0, EQUAL_CHURN: 0.01}[name]
         return replace(profiles.nothing_lost(dataset, churn=churn), name=name)
     if name in profiles.VIEWS:
-        return profiles.viewed(name, dataset)
+        return profiles.context_profile(name, dataset)
     return profiles.typical(dataset) if name == TYPICAL else None
 
 
@@ -253,7 +253,7 @@ def _no_shift(options: argparse.Namespace) -> None:
 
 
 def _shifted(profile: Any, options: argparse.Namespace) -> Any:
-    from pytest_vlmrobust.evaluation.power.margins import shifted
+    from pytest_vlmrobust.evaluation.power.margins import shift
 
     for text in options.shift:
         metric, equals, value = text.partition("=")
@@ -263,7 +263,7 @@ def _shifted(profile: Any, options: argparse.Namespace) -> Any:
             number = float("nan")
         if not equals or not -10.0 < number < 10.0:
             raise UsageError(f"--shift {text!r}: expected METRIC=VALUE, such as mean_drop=3.1pp or clean_accuracy=0.85")
-        profile = shifted(profile, metric, number)
+        profile = shift(profile, metric, number)
     return profile
 
 

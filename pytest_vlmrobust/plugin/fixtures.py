@@ -1,4 +1,4 @@
-"""The fixtures that suites use. Evaluation happens in set-up, so that what is not the model's fault is an error."""
+"""The fixtures that suites use. Evaluation happens in set-up, so that infrastructure failures are errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.record import FAMILY, Record
 
 from .outcome import RECORD, failed_record
 from .run import RUN
-from .selection import selected
+from .selection import selected_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ class GatedTest:
 
     record: Record
     again: str = ""
-    """The command line that runs the test alone; empty where nobody knows it."""
+    """The command line that runs the test alone; empty if unknown."""
 
     def check(self) -> None:
         """Ends the test as the verdict says: pass, fail, xfail where waived, skip where not applicable.
@@ -55,28 +55,28 @@ class GatedTest:
 def vlm_cell(request: pytest.FixtureRequest) -> GatedTest:
     """One cell (model x dataset x setting), evaluated and judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
-    return _gated(request, "cell", lambda: run.judge.cell(request.param))
+    return _measure_and_record(request, "cell", lambda: run.judge.cell(request.param))
 
 
 @pytest.fixture
 def vlm_sweep(request: pytest.FixtureRequest) -> GatedTest:
     """One summary metric of a sweep, computed over the settings of the test's mark and judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
-    return _gated(request, "sweep", lambda: run.judge.sweep(request.param, _settings(request)))
+    return _measure_and_record(request, "sweep", lambda: run.judge.sweep(request.param, _settings(request)))
 
 
 @pytest.fixture
 def vlm_family(request: pytest.FixtureRequest) -> GatedTest:
     """One property of a family of models of different sizes, judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
-    return _gated(request, FAMILY, lambda: run.judge.family(request.param, _settings(request)))
+    return _measure_and_record(request, FAMILY, lambda: run.judge.family(request.param, _settings(request)))
 
 
 def _settings(request: pytest.FixtureRequest) -> tuple[Setting, ...]:
-    return request.config.stash[RUN].settings_of(selected(request.node))
+    return request.config.stash[RUN].settings_of(selected_test(request.node))
 
 
-def _gated(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
+def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:
     """Returns what was measured and concluded.
 
     Raises:

@@ -136,7 +136,7 @@ class Settings:
         return settings
 
     def check(self) -> None:
-        """Refuses options that contradict each other, and to replace a baseline where nobody looks.
+        """Refuses options that contradict each other, and an update of the baseline in continuous integration.
 
         Raises:
             UsageError: a baseline is to be updated in continuous integration or without a place for it, or a model is to be asked
@@ -154,7 +154,7 @@ class Settings:
 
 
 def data_directory(settings: Settings) -> str:
-    """Returns where benchmark names are looked up, from the option or the environment; an empty string where nobody says."""
+    """Returns the directory for benchmark names, from the option or the environment; an empty string if neither gives it."""
     return settings.vlm_data or next((os.environ[name] for name in ENVIRONMENT_DATA if os.environ.get(name)), "")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ATTRIBUTE = "vlm_record"
 """Extra attributes of a report travel from xdist's workers to its controller."""
 _EXPLAINED = "vlm_explained"
-"""Likewise: whether the record says all about a failure that there is to say."""
+"""Likewise: whether the record fully explains the failure."""
 _PHASES = ("setup", "call", "teardown")
 _OURS = (VlmRobustError, ThresholdExceeded, NotDecided)
 RECORD: pytest.StashKey[Record] = pytest.StashKey()
@@ -58,14 +58,14 @@ def pytest_runtest_makereport(
     final = report.when == "call" or (report.when == "setup" and not report.passed)
     if final:
         measured = item.stash.get(RECORD, None)
-        record = measured or _unmeasured(item, report)
+        record = measured or _unmeasured_record(item, report)
         setattr(report, _ATTRIBUTE, record.to_json())
         setattr(report, _EXPLAINED, measured is None or (ours and record.outcome in ENDS_AS_FAILURE))
     return report
 
 
 def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Replaces a traceback by its message; by its first line alone where a line is all there is room for.
+    """Replaces a traceback by its message, and by the first line where only a line fits.
 
     That is pytest's summary, which prints whole messages in CI, and the ``message`` of a JUnit failure, whose text has the rest.
     """
@@ -75,7 +75,7 @@ def _in_our_words(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseE
         crash.message = crash.message.partition("\n")[0]
 
 
-def _unmeasured(item: pytest.Item, report: pytest.TestReport) -> Record:
+def _unmeasured_record(item: pytest.Item, report: pytest.TestReport) -> Record:
     fixture = next(name for name in FIXTURES if name in getattr(item, "fixturenames", ()))
     return failed_record(fixture.removeprefix("vlm_"), about_of(item), _last_line(report), item.nodeid)
 
@@ -96,11 +96,11 @@ class Collector:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remembers what cannot be collected: the tests of such a file are unknown, and pytest may go on without them."""
         if report.failed:
-            self._uncollected.append(_failed_outside(report, "cannot be collected"))
+            self._uncollected.append(_outside_failure_record(report, "cannot be collected"))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
-        """Begins the run with its first test; one that ends in its collection leaves nothing."""
+        """Begins the run with its first test; a run that ends during collection leaves no files."""
         with _or_exit():
             self._run.begin()
         while self._uncollected:
@@ -113,9 +113,9 @@ class Collector:
         if line is not None:
             self._take(Record.from_json(line))
         if report.failed and report.when not in _PHASES:
-            self._take(_lost(report))
+            self._take(_lost_record(report))
         elif report.failed and not getattr(report, _EXPLAINED, False):
-            failed = _failed_outside(report, "a non-gate test failed")
+            failed = _outside_failure_record(report, "a non-gate test failed")
             if failed.key not in self._run.by_test:  # of a test that fails twice, the first reason
                 self._take(failed)
 
@@ -129,12 +129,12 @@ class Collector:
 
     def _take(self, record: Record) -> None:
         with _or_exit():
-            self._run.finished(record)
+            self._run.finish_test(record)
 
 
 @contextlib.contextmanager
 def _or_exit() -> Iterator[None]:
-    """Ends pytest where the run cannot write down what it finds."""
+    """Ends pytest if the run cannot write its records."""
     try:
         yield
     except StoreError as error:
@@ -145,21 +145,21 @@ def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def _lost(report: pytest.TestReport) -> Record:
+def _lost_record(report: pytest.TestReport) -> Record:
     """Returns the record of a test whose worker died: xdist then reports it in a phase of its own, without what it measured."""
     about = report.nodeid.rpartition("[")[2].rstrip("]")
     reason = f"the worker that ran it died: {_last_line(report)}"
     return Record(test="cell", id=about, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
 
 
-def _failed_outside(report: pytest.TestReport | pytest.CollectReport, what: str) -> Record:
-    """Returns the record of a failure that is no verdict: with one, no evidence says GO.
+def _outside_failure_record(report: pytest.TestReport | pytest.CollectReport, what: str) -> Record:
+    """Returns the record of a failure that is not a verdict; with such a record the run is never GO.
 
     That is a test that gates nothing, such as a property of a metric, or what a gated test does beside its verdict.
     """
     crash = getattr(report.longrepr, "reprcrash", None)
-    said = str(getattr(crash, "message", "") or _last_line(report)).partition("\n")[0]
-    reason = f"{what}: {said}"
+    message = str(getattr(crash, "message", "") or _last_line(report)).partition("\n")[0]
+    reason = f"{what}: {message}"
     return Record(test=CHECK, id=report.nodeid, model="", dataset="", outcome=Outcome.ERROR, reason=reason, nodeid=report.nodeid)
 
 

@@ -47,12 +47,12 @@ class ProgressDisplay:
         quiet = not reports or config.get_verbosity() < 0
         return cls(stream, live=not quiet and stream.isatty() and os.environ.get("TERM") != "dumb", notices_only=quiet)
 
-    def progressed(self, progress: Progress) -> None:
+    def show_progress(self, progress: Progress) -> None:
         """Shows how far the model is in a cell."""
         inferred = self.inferred + progress.inferred
         self._print(f"{progress.cell}  {progress.done}/{progress.total} samples", inferred)
 
-    def finished(self, record: Record, total: int) -> None:
+    def show_finished_test(self, record: Record, total: int) -> None:
         """Counts a test that ended."""
         self.done += 1
         self.total = max(total, self.total)

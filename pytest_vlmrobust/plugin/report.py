@@ -23,9 +23,9 @@ _MOST = 5
 _SHOWING = ("collectonly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options with which pytest runs no test, for it shows something else."""
 _LIMITS = {"maxfail": "stopping after", "stepwise": "Test failed, continuing"}
-"""Options that end pytest at a failure, and how it then says why: under xdist, and with ``--sw``, it calls that interrupted."""
+"""Options that end pytest at a failure, with its message; under xdist, and with ``--sw``, pytest exits as interrupted."""
 _UNWRITTEN: pytest.StashKey[list[str]] = pytest.StashKey()
-"""Why files could not be put where they were asked for."""
+"""The reasons why files could not be written."""
 
 
 # Before any test.
@@ -42,23 +42,23 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     for name, policy in run.policies.items():
         files = ", ".join(file.name for file in policy.files)
         lines.append(f"policy of {name}: {files} (sha256 {policy.sha256[:12]}), {quantity(len(policy.waivers), 'waiver')}")
-        lines += [f"policy of {name}: {one}" for one in policy.replaced if not one.only_tightens]
+        lines += [f"policy of {name}: {change}" for change in policy.replaced if not change.only_tightens]
     lines += [] if run.only_plans else [run.directories.notice]
     lines += [str(run.rerun)] if run.rerun else []
     return [on_one_line(f"vlm: {line}", None) for line in lines if line]  # names of files may hold anything
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Says which rules the samples of this run hardly decide, before anything is inferred."""
+    """Warns about rules that the samples of this run can hardly decide, before anything is inferred."""
     run = config.stash[RUN]
     if not run.selection.plan or not run.controls or run.selection.refusal is not None or _only_shows(config):
         return []
-    return [on_one_line(f"vlm: warning: {said}", None) for said in run.sample_warnings(run.judged_by_model())]
+    return [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.judged_tests_by_model())]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Prints the plan in place of running tests, where that was asked for."""
+    """Prints the plan instead of running tests, if ``--vlm-plan`` was given."""
     run = session.config.stash[RUN]
     if not run.only_plans or session.testsfailed:
         return None
@@ -83,7 +83,7 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
         return f"cannot be planned: {error}\n"
     table = render_table(HEADER, forecast.rows, names=NAMES, width=width, color=color) if forecast.rows else ""
     lines = forecast.lines
-    if any(one.dataset in run.data.tasks for one in forecast.found):
+    if any(cell.dataset in run.data.tasks for cell in forecast.found):
         lines.append("fewer passes where a model is not shown to do a task on the original pictures: its settings are not asked")
     lines += [f"nothing is asked: {why}" for why in run.data.lacking_of(selection.datasets).values()]
     lines += [f"warning: {note}" for note in selection.notes]
@@ -118,7 +118,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
-    """Decides, writes the files, and sets the exit code: that of the gate where only verdicts made tests fail, else pytest's."""
+    """Decides, writes the files, and sets the exit code: the gate's if only verdicts made tests fail, else pytest's."""
     from pytest_vlmrobust.reporting.files import add_step_summary, summary
     from pytest_vlmrobust.reporting.junit import suite_properties
 
@@ -146,12 +146,12 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
 
 
 def _how_pytest_ended(session: pytest.Session, run: Run, exitstatus: int) -> tuple[int, str]:
-    """Returns the exit code of pytest, and what ended it that no record tells of, so that no report says GO beside a failure.
+    """Returns the exit code of pytest, and what ended it if no record says so; a report then never says GO.
 
     The exit code is as it is without xdist where a number of failures ended pytest: tests failed.
     """
-    limits = [said for option, said in _LIMITS.items() if session.config.getoption(option, default=False)]
-    if exitstatus == pytest.ExitCode.INTERRUPTED and session.testsfailed and any(said in run.stopped for said in limits):
+    limits = [reason for option, reason in _LIMITS.items() if session.config.getoption(option, default=False)]
+    if exitstatus == pytest.ExitCode.INTERRUPTED and session.testsfailed and any(reason in run.stopped for reason in limits):
         return pytest.ExitCode.TESTS_FAILED, ""  # the failure has a record, and the tests that are missing are counted
     explained = exitstatus == pytest.ExitCode.TESTS_FAILED and records_explain(run.records, session.testsfailed)
     if run.stopped or exitstatus == pytest.ExitCode.OK or explained:
@@ -171,19 +171,19 @@ def _note_decision(run: Run) -> Decision:
 
 
 def _write_files(run: Run, decision: Decision) -> list[str]:
-    """Writes the report, and of a GO the baseline, where they are asked for; returns why one could not be written."""
+    """Writes the report and, after a GO, the baseline, as requested; returns the reasons for failed writes."""
     problems: list[str] = []
     if run.settings.vlm_report:
-        with _noted(problems, "report"):
+        with _note_failure(problems, "report"):
             _write_report(run)
     if run.settings.vlm_update_baseline and decision is Decision.GO:
-        with _noted(problems, "baseline"):
+        with _note_failure(problems, "baseline"):
             _update_baseline(run)
     return problems
 
 
 @contextlib.contextmanager
-def _noted(problems: list[str], what: str) -> Iterator[None]:
+def _note_failure(problems: list[str], what: str) -> Iterator[None]:
     """Adds to ``problems`` why something could not be written."""
     try:
         yield
@@ -201,7 +201,7 @@ def _write_report(run: Run) -> None:
 
 
 def _with_ranking(run: Run, facts: RunFacts) -> RunFacts:
-    """Returns the facts of a run with its models side by side; what cannot be ranked is a warning, and one model is nothing."""
+    """Returns the facts of a run with a ranking of its models, if it has several; failure to rank is a warning."""
     if len(run.models) < 2:
         return facts
     from pytest_vlmrobust.evaluation.after.ranking import rank_run
@@ -210,7 +210,7 @@ def _with_ranking(run: Run, facts: RunFacts) -> RunFacts:
 
 
 def _update_baseline(run: Run) -> None:
-    """Puts what this run rests on where later runs look for their baseline."""
+    """Copies the evidence of this run to where later runs look for their baseline."""
     from pytest_vlmrobust.reporting import write_report
 
     directory = run.directories.baseline
@@ -262,27 +262,27 @@ def _print_table(terminalreporter: pytest.TerminalReporter, config: pytest.Confi
 
 
 def _only_shows(config: pytest.Config) -> bool:
-    """Whether pytest was only asked what there is, such as its fixtures: then nothing is to be gated."""
+    """Whether pytest only lists things, such as fixtures, so that nothing is gated."""
     return any(config.getoption(name, default=False) for name in _SHOWING)
 
 
 def _measured_nothing(config: pytest.Config) -> bool:
-    """Whether a gate was asked for and nothing of it ran: a model on the command line, or gated tests that were all left out."""
+    """Whether a gate was requested (by a model, or by gated tests) but no gated test ran."""
     run = config.stash[RUN]
     asked = bool(run.settings.vlm) and (run.selection.planned > 0 or bool(config.getoption("vlm")))
     return asked and not run.records and not _only_shows(config)
 
 
 def _data_of_one_kind(run: Run) -> str:
-    """Returns which tests have nothing to ask about where all data that are named are of one kind; else an empty string."""
+    """Returns which tests have no data, because all named datasets are of one kind; else an empty string."""
     if not run.settings.vlm_dataset or (run.data.questions and run.data.collections):
         return ""
     if run.data.questions:
         return (
-            ". --vlm-dataset names data sets of questions alone: tests of tasks, such as test_observatory.py, ask about "
+            ". --vlm-dataset names datasets of questions alone: tests of tasks, such as test_observatory.py, ask about "
             "collections of identities, such as --vlm-dataset=faces_160"
         )
     return (
         ". --vlm-dataset names collections of identities alone: only tests of tasks, such as test_observatory.py, ask about "
-        "them, and others need a data set of questions, such as --vlm-dataset=shapes"
+        "them, and others need a dataset of questions, such as --vlm-dataset=shapes"
     )

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
     from pytest_vlmrobust.evaluation.judge.context import Asked
-    from pytest_vlmrobust.evaluation.judge.docket import DocketTest
     from pytest_vlmrobust.evaluation.judge.judge import Judge
+    from pytest_vlmrobust.evaluation.judge.judge_inputs import StoredTest
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
     from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
@@ -61,7 +61,7 @@ class Selection:
     """The gated tests of a run: those that are planned, and those of them that were selected."""
 
     narrowed: str = ""
-    """An option by which whole files of tests may be left out, so that nobody knows how many; empty without one."""
+    """An option that may leave out an unknown number of tests, as whole files; empty if there is none."""
     plan: list[Planned] = field(default_factory=list)
     """What the tests are about, whatever is deselected: a verdict does not depend on which of them run."""
     planned: int = 0
@@ -71,9 +71,9 @@ class Selection:
     notes: Sequence[str] = ()
     """What the collections that selected tests ask about say of themselves, each note once."""
     refusal: VlmRobustError | None = None
-    """A mistake in what was asked for, found while tests were collected: then none of them runs."""
+    """An error that was detected during collection; then no test runs."""
     refused_at_worker: bool = False
-    """Whether a worker of xdist found it, so that nobody has said it yet."""
+    """Whether a worker of xdist detected it, so that it was not reported yet."""
 
     @property
     def datasets(self) -> list[str]:
@@ -86,7 +86,7 @@ class Selection:
         self.planned += len(planned)
 
     def narrow(self, reason: str) -> None:
-        """Notes why nobody knows how many tests were left out; the first reason stands."""
+        """Notes why the number of omitted tests is unknown; the first reason is kept."""
         self.narrowed = self.narrowed or reason
 
     def refuse(self, error: VlmRobustError, *, at_worker: bool = False) -> None:
@@ -99,7 +99,7 @@ class Selection:
         self.tests, self.selected, self.notes = tests, len(tests), notes
 
     def expect(self, selected: int) -> None:
-        """Notes how many gated tests there seem to be, before the process that collected them says so."""
+        """Notes how many gated tests there seem to be, before the collecting process reports it."""
         self.selected = selected
 
     def learn(self, *, planned: int, selected: int, narrowed: str, notes: Iterable[str]) -> None:
@@ -120,17 +120,17 @@ class Run:
     worker: str = MAIN
     """The process: ``MAIN``, or a worker of xdist by its name there."""
     command: Command | None = None
-    """How pytest was called, for whoever wants to run some of it again."""
+    """How pytest was called, for commands that run tests again."""
     display: ProgressDisplay | None = None
     selection: Selection = field(default_factory=Selection)
     today: date = field(default_factory=date.today)
     """Waivers expire by local date."""
     rerun: Rerun | None = None
-    """Which tests of an earlier run are to run again, where only those are."""
+    """The tests of an earlier run to run again, if ``--vlm-rerun`` selects them."""
     stopped: str = ""
-    """What ended pytest before its end, or in a failure that no record tells of; empty where nothing did."""
+    """What ended pytest early, or a failure that no record reports; empty if nothing did."""
     repeatability: Sequence[Repeatability] = ()
-    """What the answers of this run are worth when they are asked for again, where somebody wanted to know."""
+    """How often answers changed when they were asked for again (``--vlm-aa``)."""
     by_test: dict[str, Record] = field(default_factory=dict)
 
     # What the run was asked for.
@@ -142,7 +142,7 @@ class Run:
 
     @property
     def only_plans(self) -> bool:
-        """Whether the run says what it would do, and does nothing of it."""
+        """Whether the run only prints its plan."""
         return self.settings.vlm_plan and bool(self.settings.vlm)
 
     @cached_property
@@ -258,10 +258,10 @@ class Run:
         directory = self.directories.baseline
         if self.settings.vlm_update_baseline and not directory.exists():
             return None  # the first one
-        found = Baseline.open(directory)
+        baseline = Baseline.open(directory)
         for name in self.models:
-            found.model(name)
-        return found
+            baseline.model(name)
+        return baseline
 
     @cached_property
     def grids(self) -> tuple[int, ...]:
@@ -276,7 +276,7 @@ class Run:
 
     # What its tests are about.
 
-    def expanded(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
+    def expand_settings(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
         """Returns the settings that the names in a mark stand for on a dataset; no sample is read.
 
         Raises:
@@ -288,10 +288,10 @@ class Run:
 
     def settings_of(self, test: SelectedTest) -> tuple[Setting, ...]:
         """Returns the settings that a summary metric is taken over; none for a test of one cell."""
-        return self.expanded(test.names, test.about.dataset) if test.names else ()
+        return self.expand_settings(test.names, test.about.dataset) if test.names else ()
 
     def check_tests(self, tests: Iterable[SelectedTest]) -> None:
-        """Refuses rules and waivers that can mean nothing in this run, and a baseline that tests cannot be compared with.
+        """Refuses rules and waivers that match nothing that exists, and a baseline that tests cannot be compared with.
 
         Args:
             tests: those that are to be compared.
@@ -305,7 +305,7 @@ class Run:
         from pytest_vlmrobust.evaluation.judge.required_cells import compared_cells
 
         plan = self.selection.plan
-        judged = (test for planned in plan for test in self.judged(planned))
+        judged = (test for planned in plan for test in self.judged_tests(planned))
         refuse_unknown_scopes(self.policies.values(), plan, judged, models=self.models, datasets=self.data.factories)
         if self.baseline is not None:
             cells = (cell for test in tests for cell in compared_cells(test.about, self.settings_of(test)))
@@ -315,25 +315,25 @@ class Run:
         """Returns the cells that the selected tests need, each once, in the order in which they will be asked for."""
         from pytest_vlmrobust.evaluation.judge.required_cells import required_cells
 
-        found: dict[Cell, None] = {}
+        required: dict[Cell, None] = {}
         for test in self.selection.tests:
             settings = self.settings_of(test)
             cells = required_cells(test.about, settings, self.models, self.data, self.reference, self.attempts_of)
-            found |= dict.fromkeys(cells)
-        return list(found)
+            required |= dict.fromkeys(cells)
+        return list(required)
 
-    def judged(self, planned: Planned) -> list[JudgedTest]:
+    def judged_tests(self, planned: Planned) -> list[JudgedTest]:
         """Returns what a planned test may be judged by; no data are read for it."""
         from pytest_vlmrobust.evaluation.judge.context import Asked
 
-        return self._judged(planned, Asked(self.data.tasks.get(planned.dataset, "")))
+        return self._judged_tests(planned, Asked(self.data.tasks.get(planned.dataset, "")))
 
-    def judged_by_model(self) -> dict[str, list[JudgedTest]]:
+    def judged_tests_by_model(self) -> dict[str, list[JudgedTest]]:
         """Returns what the tests of each model may be judged by; no data are read for it."""
-        found: dict[str, list[JudgedTest]] = {}
+        by_model: dict[str, list[JudgedTest]] = {}
         for planned in self.selection.plan:
-            found.setdefault(planned.model, []).extend(self.judged(planned))
-        return found
+            by_model.setdefault(planned.model, []).extend(self.judged_tests(planned))
+        return by_model
 
     def attempts_of(self, cell: Cell) -> Cell | None:
         """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for."""
@@ -416,7 +416,7 @@ class Run:
         policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
         tests = self._tests_sharing_risk()
         policies = {name: policy.planned(tests.get(name, ())) for name, policy in policies.items()}
-        self._write_docket(policies)
+        self._write_judge_inputs(policies)
         return Judge(
             self.evaluator,
             policies,
@@ -470,7 +470,7 @@ class Run:
         return list(self.by_test.values())
 
     def begin(self) -> None:
-        """Makes the directory of the run, so that one that is killed in its first test is known of as well.
+        """Makes the directory of the run, so that a run that is killed in its first test leaves a trace.
 
         Raises:
             StoreError: it cannot be written.
@@ -478,7 +478,7 @@ class Run:
         if self.controls and self.selection.selected:
             _ = self.journal
 
-    def finished(self, record: Record) -> None:
+    def finish_test(self, record: Record) -> None:
         """Takes the record of a test that ended: into the journal first, then onto the display.
 
         Raises:
@@ -488,7 +488,7 @@ class Run:
         if self.controls:
             self.journal.append(record)
         if self.display is not None:
-            self.display.finished(record, self.selection.selected)
+            self.display.show_finished_test(record, self.selection.selected)
 
     def stop(self, reason: str) -> None:
         """Notes what ended pytest before its end; with an empty reason, that its records say it all."""
@@ -497,7 +497,7 @@ class Run:
     def repeat(self) -> None:
         """Asks again about each model and dataset of the run; no verdict depends on what comes back.
 
-        With xdist this process has asked nothing before: it is another one than those that did.
+        With xdist this is a different process from those that asked first.
         """
         from pytest_vlmrobust.evaluation.after.repeat import repeat_run
 
@@ -525,7 +525,7 @@ class Run:
         )
 
     def facts(self) -> RunFacts:
-        """Returns what is known about the run beside its records: what its decision depends on, and what reports show."""
+        """Returns the facts about the run that its records lack, for its decision and its reports."""
         from pytest_vlmrobust.reporting import RunFacts
         from pytest_vlmrobust.reporting.comparison import noise_warnings
         from pytest_vlmrobust.store.journal import FILE_NAME
@@ -562,14 +562,14 @@ class Run:
         )
 
     def manifest(self) -> dict[str, object]:
-        """Returns what determined this run, JSON-safe; what cannot be had any more is said in its place."""
+        """Returns what determined this run, JSON-safe; a value that is no longer available is replaced by the reason."""
         from pytest_vlmrobust.evaluation.run.manifest import measured_facts
 
         measured = measured_facts(self.records, self.models, self.data, self.open_backend)
         return {**self.origins(), **measured, "decision": str(self.facts().decision(self.records))}
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
-        """Writes beside the journal what its records do not say: what was to run, and what the policies ask for beside.
+        """Writes the manifest beside the journal: what was to run, and which requirements of policies are not met.
 
         Raises:
             StoreError: it cannot be written.
@@ -593,7 +593,7 @@ class Run:
 
     @cached_property
     def _answers(self) -> AnswerKey:
-        """What is asked in this run and what is right, for scripted models; nothing is read for it before one asks."""
+        """The questions of this run and their right answers, for scripted models; read on first use."""
         from pytest_vlmrobust.backends import AnswerKey
         from pytest_vlmrobust.core.fingerprint import fingerprint
 
@@ -603,7 +603,7 @@ class Run:
 
         return AnswerKey(lambda name: self.evaluator.samples(name), digest)  # noqa: PLW0108 - the store is opened when one asks
 
-    def _judged(self, planned: Planned, asked: Asked) -> list[JudgedTest]:
+    def _judged_tests(self, planned: Planned, asked: Asked) -> list[JudgedTest]:
         from pytest_vlmrobust.core.cell import Cell
         from pytest_vlmrobust.evaluation.judge.measurements import judged_tests
 
@@ -617,25 +617,25 @@ class Run:
         tasks, plan = self.data.tasks, self.selection.plan
         names = dict.fromkeys(planned.dataset for planned in plan)
         asked = {name: Asked.of(self.evaluator, name, tasks.get(name, "")) for name in names}
-        found: dict[str, list[JudgedTest]] = {}
+        by_model: dict[str, list[JudgedTest]] = {}
         for planned in plan:
-            found.setdefault(planned.model, []).extend(self._judged(planned, asked[planned.dataset]))
-        return found
+            by_model.setdefault(planned.model, []).extend(self._judged_tests(planned, asked[planned.dataset]))
+        return by_model
 
-    def _write_docket(self, policies: Mapping[str, Policy]) -> None:
-        """Writes what is judged, with the files of the policies; every process that measures writes the same.
+    def _write_judge_inputs(self, policies: Mapping[str, Policy]) -> None:
+        """Writes the inputs of the judge, with the policy files; every measuring process writes the same bytes.
 
         Raises:
             StoreError: they cannot be written.
         """
-        from pytest_vlmrobust.evaluation.judge.docket import Docket
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 
         asked = {planned.dataset for planned in self.selection.plan}
-        Docket(
+        JudgeInputs(
             today=self.today,
             models=self.models,
             policies=policies,
-            tests=tuple(map(self._docket_test, self.selection.tests)),
+            tests=tuple(map(self._stored_test, self.selection.tests)),
             reference=self.reference,
             tasks={name: task for name, task in self.data.tasks.items() if name in asked},
             lacking=self.data.lacking_of(asked),
@@ -643,10 +643,10 @@ class Run:
             attempts=self.settings.vlm_patch_attempts,
         ).write(self.directories.run)
 
-    def _docket_test(self, test: SelectedTest) -> DocketTest:
-        from pytest_vlmrobust.evaluation.judge.docket import DocketTest
+    def _stored_test(self, test: SelectedTest) -> StoredTest:
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import StoredTest
 
-        return DocketTest(test.nodeid, test.about, self.settings_of(test))
+        return StoredTest(test.nodeid, test.about, self.settings_of(test))
 
     @property
     def _measured_datasets(self) -> list[str]:
@@ -654,7 +654,7 @@ class Run:
 
     @cached_property
     def _samples_asked(self) -> dict[str, tuple[int, int]]:
-        """Of each dataset of which ``--vlm-sample`` left samples out: how many were asked, and how many there are."""
+        """For each dataset that ``--vlm-sample`` reduced: the number of samples asked, and the total."""
         return self.data.samples_asked(self._measured_datasets, self.settings.vlm_sample)
 
     def _path(self, text: str) -> Path:
@@ -662,7 +662,7 @@ class Run:
 
     def _show_progress(self, progress: Progress) -> None:
         if self.display is not None:
-            self.display.progressed(progress)
+            self.display.show_progress(progress)
 
     def _show_notice(self, text: str) -> None:
         if self.display is not None:

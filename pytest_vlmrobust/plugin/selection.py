@@ -29,12 +29,12 @@ class _Collected:
     nodes: set[str] = field(default_factory=set)
     """Node ids of files and classes whose tests are known."""
     left_out: dict[str, pytest.Collector] = field(default_factory=dict)
-    """Classes in collected files whose tests are not, by node id: the arguments name others."""
+    """Classes of collected files that were not collected, by node id, because the arguments name other tests."""
     empty: set[str] = field(default_factory=set)
-    """Test functions that this run has nothing for, such as those about identities when only questions were named."""
+    """Test functions without data in this run, such as those about identities if only questions were named."""
 
     def holds_nothing_for(self, item: pytest.Item) -> bool:
-        """Whether a test is of a function that the run has nothing for."""
+        """Whether the test function has no data in this run."""
         return item.nodeid.partition("[")[0] in self.empty
 
 
@@ -45,7 +45,7 @@ _COLLECTED: pytest.StashKey[_Collected] = pytest.StashKey()
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Notes which classes are collected, and which a test id such as ``FILE::TestOne`` leaves out."""
     report = yield
-    collected = _collected(collector.config)
+    collected = _collection_of(collector.config)
     collected.nodes.add(collector.nodeid)
     collected.left_out.pop(collector.nodeid, None)
     classes = [node for node in report.result or () if isinstance(node, pytest.Class)]
@@ -66,21 +66,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         run.selection.refuse(error)
     run.selection.add(planned)
     if not planned:
-        _collected(metafunc.config).empty.add(metafunc.definition.nodeid)
+        _collection_of(metafunc.config).empty.add(metafunc.definition.nodeid)
     metafunc.parametrize(fixture, planned, ids=list(map(str, planned)), indirect=True)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuses what could not be planned, and notes what was selected."""
-    run, collected = config.stash[RUN], _collected(config)
+    run, collected = config.stash[RUN], _collection_of(config)
     selection = run.selection
     if any(map(is_gated, items)):
         _plan_left_out(run, collected)
     items[:] = [item for item in items if not collected.holds_nothing_for(item)]
     if selection.plan and selection.refusal is None:
         try:
-            run.check_tests([selected(item) for item in items if is_gated(item)])
+            run.check_tests([selected_test(item) for item in items if is_gated(item)])
         except VlmRobustError as error:
             selection.refuse(error)
     if selection.refusal is not None:
@@ -89,12 +89,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.clear()  # a worker cannot refuse: it runs nothing, and tells its controller
     if run.rerun is not None:
         _deselect(config, items, [item for item in items if not run.rerun.includes(item.nodeid)])
-    tests = [selected(item) for item in items if is_gated(item)]
+    tests = [selected_test(item) for item in items if is_gated(item)]
     selection.select(tests, run.data.notes(dict.fromkeys(test.about.dataset for test in tests)) if tests else [])
 
 
 def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
-    """Returns what a test function is about; nothing where the run has no data, or no models, of the kind it is about.
+    """Returns what a test function is about; empty if the run has no data or models of its kind.
 
     Raises:
         UsageError: no model, a test without marks, or a name in a mark that is not known.
@@ -105,17 +105,17 @@ def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
 
     models, datasets = run.models, _datasets(run, definition)
     if fixture == "vlm_cell":
-        names = _marked(definition, "vlm_settings")
-        return plan_cells(list(models), {dataset: run.expanded(names, dataset) for dataset in datasets})
-    metrics, splits = _marked(definition, "vlm_metrics"), _arguments(definition, "vlm_splits") or [""]
+        names = _required_arguments(definition, "vlm_settings")
+        return plan_cells(list(models), {dataset: run.expand_settings(names, dataset) for dataset in datasets})
+    metrics, splits = _required_arguments(definition, "vlm_metrics"), _arguments(definition, "vlm_splits") or [""]
     if fixture == "vlm_family":
         return plan_families(models, datasets, metrics, splits)
     for dataset in datasets:
-        run.expanded(_names(definition, splits[0]), dataset)  # a misspelt one is refused now
+        run.expand_settings(_names(definition, splits[0]), dataset)  # refuses a misspelt name now
     return plan_sweeps(models, datasets, metrics, splits, baseline=run.baseline is not None)
 
 
-def selected(item: pytest.Item) -> SelectedTest:
+def selected_test(item: pytest.Item) -> SelectedTest:
     """Returns what a gated test is about, and what its marks call the settings of its summary metric."""
     about = about_of(item)
     split = getattr(about, "split", None)  # the test of a cell has none
@@ -134,7 +134,7 @@ def is_gated(item: pytest.Item) -> bool:
     return bool(set(FIXTURES) & set(getattr(item, "fixturenames", ())))
 
 
-def _collected(config: pytest.Config) -> _Collected:
+def _collection_of(config: pytest.Config) -> _Collected:
     return config.stash.setdefault(_COLLECTED, _Collected())
 
 
@@ -177,10 +177,10 @@ def _names(definition: pytest.Item, split: str) -> list[str]:
     Raises:
         UsageError: neither is marked.
     """
-    return [split] if split else _marked(definition, "vlm_settings")
+    return [split] if split else _required_arguments(definition, "vlm_settings")
 
 
-def _marked(definition: pytest.Item, mark: str) -> list[str]:
+def _required_arguments(definition: pytest.Item, mark: str) -> list[str]:
     """Returns the arguments of a test's marks of one name.
 
     Raises:

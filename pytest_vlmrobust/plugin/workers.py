@@ -41,7 +41,7 @@ def tell_controller(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's argument
-    """Takes what a worker tells at its end; one that died tells nothing."""
+    """Takes what a worker reports at its end; a worker that died reports nothing."""
     output = getattr(node, "workeroutput", {})
     selection = node.config.stash[RUN].selection
     if "vlm_selection" in output:
@@ -52,7 +52,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
-    """Tells the controller, which collects nothing itself, how many gated tests there seem to be; workers tell it at the end."""
+    """Tells the controller, which collects nothing, how many gated tests there seem to be, until workers report it."""
     run = node.config.stash[RUN]
     is_first = not run.selection.selected
     run.selection.expect(sum(scope_of(run, nodeid) != nodeid for nodeid in ids))
@@ -63,7 +63,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 
 
 def _sample_warnings(run: Run, ids: Iterable[str]) -> list[str]:
-    """Returns which rules too few samples are there for, in files named as shipped suites: a controller reads no others."""
+    """Returns warnings about rules with too few samples, for files named like shipped suites; the controller reads no others."""
     from pytest_vlmrobust.evaluation.judge.scopes import tests_of_suites
 
     names = {PurePath(nodeid.partition("::")[0]).stem.removeprefix("test_") for nodeid in ids}

@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.errors import StoreError
 
 FILE_NAME = "predictions.sqlite"
 BUSY_SECONDS = 60.0
-"""How long a writer waits for another one."""
+"""How long a writer waits for another writer."""
 
 _NOTES = """
     create table notes (
@@ -56,7 +56,7 @@ _STORE = (
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a kind of database holds: its tables, its version, and the mark by which SQLite files of others are told."""
+    """A kind of database: its tables, its version, and the mark that tells it from foreign SQLite files."""
 
     application_id: int
     version: int
@@ -76,10 +76,10 @@ def connect(path: Path, *, read_only: bool, layout: Layout = STORE) -> sqlite3.C
     Raises:
         StoreError: the file or its directory cannot be used, is no database of ours, is damaged or of a newer schema.
     """
-    with explained(path, "open"):
+    with explain_errors(path, "open"):
         connection = _connect_read_only(path) if read_only else _connect_writable(path)
     try:
-        with explained(path, "open"):
+        with explain_errors(path, "open"):
             _prepare(connection, path, layout, read_only=read_only)
     except BaseException:
         connection.close()
@@ -88,7 +88,7 @@ def connect(path: Path, *, read_only: bool, layout: Layout = STORE) -> sqlite3.C
 
 
 @contextlib.contextmanager
-def explained(path: Path, doing: str) -> Iterator[None]:
+def explain_errors(path: Path, doing: str) -> Iterator[None]:
     """Turns failures of SQLite and of the file system into StoreError with the path and what to do."""
     try:
         yield
@@ -143,7 +143,7 @@ def _switch_to_log(connection: sqlite3.Connection) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout, *, read_only: bool) -> None:
-    """Refuses what is not ours to read before anything is changed, and creates the tables of an empty file."""
+    """Refuses foreign files before anything is changed, and creates the tables of an empty file."""
     if not _blank(connection):
         _check_version(connection, path, layout)
     elif read_only:
@@ -162,7 +162,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout, *, read
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether there is a table of that name; one that a later version added is missing where an older file may only be read."""
+    """Whether there is a table of that name; older files that are open for reading lack tables of later versions."""
     return connection.execute("select 1 from sqlite_master where name = ?", (name,)).fetchone() is not None
 
 

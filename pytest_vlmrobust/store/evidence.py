@@ -22,18 +22,18 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity, without_halves
 
-from .database import FILE_NAME, Layout, connect, explained, has_table, transaction
+from .database import FILE_NAME, Layout, connect, explain_errors, has_table, transaction
 from .questions import (
     RUN_AGAIN,
     Answer,
     answer_of,
+    check_type,
     in_spaces,
-    parsed,
+    parse_json,
     row_of,
     sample_from_json,
     sample_to_json,
     text_of,
-    typed,
     value_of,
 )
 
@@ -46,7 +46,7 @@ _PICTURES = """
         primary key (dataset, sample)
     ) without rowid
     """
-"""New in version 2: what tells the pictures of a sample from others. Of runs of version 1 nobody knows."""
+"""New in version 2: picture digests of samples. Runs of version 1 have none."""
 _TABLES = (
     """
     create table models (
@@ -166,15 +166,17 @@ class Evidence:
             StoreError: it cannot be written.
         """
         content = without_halves(canonical_json(dict(fingerprint)))
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute("insert or ignore into models (name, fingerprint) values (?, ?)", (name, content))
 
     def models(self) -> dict[str, dict[str, Any]]:
         """Returns what determines the answers of each model that was asked, by its name in test ids."""
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._connection.execute("select name, fingerprint from models order by name").fetchall()
         return {
-            text_of(self.path, name, "a name in models"): dict(parsed(self.path, content, dict, f"the fingerprint of {name!r}"))
+            text_of(self.path, name, "a name in models"): dict(
+                parse_json(self.path, content, dict, f"the fingerprint of {name!r}")
+            )
             for name, content in rows
         }
 
@@ -191,33 +193,33 @@ class Evidence:
             StoreError: it cannot be written.
         """
         rows = [(dataset, place, sample.id, sample_to_json(sample)) for place, sample in enumerate(samples)]
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute(
                 "insert or ignore into datasets (name, digest, metric) values (?, ?, ?)", (dataset, digest, metric)
             )
             self._connection.executemany("insert or ignore into samples (dataset, place, id, content) values (?, ?, ?, ?)", rows)
 
     def put_pictures(self, dataset: str, pictures: Mapping[str, PictureDigests]) -> None:
-        """Stores what tells the pictures of samples from others, by sample id; the same again changes nothing.
+        """Stores the picture digests of samples, by sample id; storing the same again changes nothing.
 
         Raises:
             StoreError: it cannot be written.
         """
-        rows = [(dataset, sample, found.sources, found.pixels) for sample, found in pictures.items()]
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        rows = [(dataset, sample, digests.sources, digests.pixels) for sample, digests in pictures.items()]
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.executemany(
                 "insert or ignore into pictures (dataset, sample, sources, pixels) values (?, ?, ?, ?)", rows
             )
 
     def pictures(self, dataset: str) -> dict[str, PictureDigests]:
-        """Returns what tells the pictures of samples from others, by sample id, of those that were shown without a setting.
+        """Returns the picture digests of samples that were shown unchanged, by sample id.
 
         None of them where an older release wrote the file.
 
         Raises:
             StoreError: it cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             if not has_table(self._connection, "pictures"):
                 return {}
             rows = self._connection.execute(
@@ -228,7 +230,7 @@ class Evidence:
         return {sample: PictureDigests(sources, pixels) for sample, sources, pixels in texts}
 
     def put_spaces(self, model: str, dataset: str, samples: Sequence[Sample]) -> None:
-        """Stores in which coordinates a model is told boxes and answers with them; nothing where no sample asks for any.
+        """Stores the box coordinates of a model for each sample; nothing if no sample asks for boxes.
 
         Raises:
             StoreError: it cannot be written.
@@ -237,7 +239,7 @@ class Evidence:
         if not any(spaces):
             return
         content = json.dumps(to_plain(spaces))
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             self._connection.execute(
                 "insert or ignore into spaces (model, dataset, content) values (?, ?, ?)", (model, dataset, content)
             )
@@ -253,7 +255,7 @@ class Evidence:
         cell = stored.cell
         key = (cell.model, cell.dataset, str(cell.setting))
         notes = {sample: list(notes) for sample, notes in stored.notes.items()}
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             number = self._number(key)
             if number is not None and stored.places is None:
                 self._connection.execute("delete from answers where cell = ?", (number,))
@@ -275,7 +277,7 @@ class Evidence:
 
     def cells(self) -> list[Cell]:
         """Returns the cells that were evaluated, sorted."""
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._connection.execute("select model, dataset, setting from cells").fetchall()
         texts = ([text_of(self.path, value, "a row in cells") for value in row] for row in rows)
         return sorted(Cell(model, dataset, Setting.parse(setting)) for model, dataset, setting in texts)
@@ -286,15 +288,15 @@ class Evidence:
         Raises:
             StoreError: there are none, some are missing, or they cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             number, views, notes = self._whole(cell) if whole else self._views_and_notes(cell)
             rows = self._connection.execute(
                 "select place, key, prediction, value, state, rule, answer from answers where cell = ? order by place", (number,)
             ).fetchall()
-        listed = parsed(self.path, notes, dict, f"the notes of {cell}")
+        listed = parse_json(self.path, notes, dict, f"the notes of {cell}")
         what = f"a note of {cell}"
         notes_by_sample = {
-            sample: tuple(text_of(self.path, one, what) for one in typed(self.path, every, list, what))
+            sample: tuple(text_of(self.path, note, what) for note in check_type(self.path, every, list, what))
             for sample, every in listed.items()
         }
         answers = tuple(answer_of(self.path, cell, row) for row in rows)
@@ -307,7 +309,7 @@ class Evidence:
         Raises:
             StoreError: there are none, or they cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             number, _, _ = self._whole(cell)
             query = "select place, value from answers where cell = ? order by place"
             rows = self._connection.execute(query, (number,)).fetchall()
@@ -315,7 +317,7 @@ class Evidence:
 
     def datasets(self) -> dict[str, str]:
         """Returns the digest of each dataset that was asked from, by its name in test ids."""
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._connection.execute("select name, digest from datasets order by name").fetchall()
         return {
             text_of(self.path, name, "a name in datasets"): text_of(self.path, digest, f"the digest of {name!r}")
@@ -328,7 +330,7 @@ class Evidence:
         Raises:
             StoreError: nothing was asked of it, or it cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             row = self._connection.execute("select metric from datasets where name = ?", (dataset,)).fetchone()
         if row is None:
             raise StoreError(f"{self.path}: the run asked nothing of the dataset {dataset!r}")
@@ -342,7 +344,7 @@ class Evidence:
         Raises:
             StoreError: nothing was asked of it, or it cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             query = "select id, content from samples where dataset = ? order by place"
             rows = self._connection.execute(query, (dataset,)).fetchall()
             spaces = self._connection.execute(
@@ -364,19 +366,19 @@ class Evidence:
         Raises:
             StoreError: it cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._connection.execute("select name from sqlite_master where name not like 'sqlite_%'").fetchall()
         return sorted({str(name) for (name,) in rows} - _OWN)
 
     def copy_to(self, directory: Path) -> Path:
-        """Writes a whole and settled copy into another directory, replacing the one that may be there; returns its path.
+        """Writes a complete copy into another directory, replacing an earlier copy; returns its path.
 
         Raises:
             StoreError: it cannot be written.
         """
         target = directory / FILE_NAME
         partial = target.with_name(f".{FILE_NAME}.part")
-        with self._lock, explained(target, "write"):
+        with self._lock, explain_errors(target, "write"):
             directory.mkdir(parents=True, exist_ok=True)
             partial.unlink(missing_ok=True)
             copy = sqlite3.connect(partial)

@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.words import without_halves
 
-from .database import FILE_NAME, connect, explained, has_table, transaction
+from .database import FILE_NAME, connect, explain_errors, has_table, transaction
 
 _CHUNK = 500  # SQLite before 3.32 takes at most 999 parameters in a statement
 
@@ -64,7 +64,7 @@ class Store:
         self.close()
 
     def __len__(self) -> int:
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             (count,) = self._connection.execute("select count(*) from predictions").fetchone()
         return int(count)
 
@@ -74,9 +74,9 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._select("select key, answer from predictions where key in", list(keys))
-        return {key: decoded(answer, f"{self.path}: the prediction {key!r}") for key, answer in rows}
+        return {key: decode_prediction(answer, f"{self.path}: the prediction {key!r}") for key, answer in rows}
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Returns those keys that have a prediction.
@@ -84,7 +84,7 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             return {key for (key,) in self._select("select key from predictions where key in", list(keys))}
 
     def examples(self, model: str, dataset: str, most: int) -> list[Prediction]:
@@ -93,7 +93,7 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             contexts = self._connection.execute("select id, content from contexts").fetchall()
             own = [number for number, content in contexts if _is_about(json.loads(content), model, dataset)][:_CHUNK]
             places = ", ".join("?" * len(own))
@@ -101,7 +101,7 @@ class Store:
                 f"select key, answer from predictions where context in ({places}) limit ?",  # noqa: S608 - question marks only
                 (*own, most),
             ).fetchall()
-        return [decoded(answer, f"{self.path}: the prediction {key!r}") for key, answer in rows]
+        return [decode_prediction(answer, f"{self.path}: the prediction {key!r}") for key, answer in rows]
 
     def put_many(self, predictions: Mapping[str, Prediction], *, context: Mapping[str, str | int | float]) -> int:
         """Stores a batch in one transaction, ends the leases on its keys, and returns how many of the answers were new.
@@ -113,7 +113,9 @@ class Store:
         Raises:
             StoreError: the store cannot be written; nothing of the batch is stored then.
         """
-        rows = [(key, encoded(prediction)) for key, prediction in predictions.items() if prediction.finish_reason != "error"]
+        rows = [
+            (key, encode_prediction(prediction)) for key, prediction in predictions.items() if prediction.finish_reason != "error"
+        ]
         if not rows:
             return 0
         content = without_halves(canonical_json(dict(context)))
@@ -135,7 +137,7 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._select("select recipe, digests from views where recipe in", list(recipes))
         return {recipe: tuple(digests.split()) for recipe, digests in rows}
 
@@ -145,7 +147,7 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             known = has_table(self._connection, "notes")
             rows = self._select("select recipe, notes from notes where recipe in", list(recipes)) if known else []
         return {recipe: tuple(json.loads(notes)) for recipe, notes in rows}
@@ -159,23 +161,23 @@ class Store:
         with self._writing():
             self._connection.executemany(
                 "insert or ignore into views (recipe, digests) values (?, ?)",
-                [(recipe, " ".join(found)) for recipe, found in digests.items()],
+                [(recipe, " ".join(hashes)) for recipe, hashes in digests.items()],
             )
             self._connection.executemany(
                 "insert or ignore into notes (recipe, notes) values (?, ?)",
-                [(recipe, json.dumps(list(found))) for recipe, found in (notes or {}).items() if found],
+                [(recipe, json.dumps(list(lines))) for recipe, lines in (notes or {}).items() if lines],
             )
 
     def context(self, key: str) -> dict[str, str | int | float] | None:
         """Returns what the prediction called ``key`` was made for, or None when there is no such prediction."""
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             row = self._connection.execute(
                 "select content from contexts join predictions on contexts.id = predictions.context where key = ?", (key,)
             ).fetchone()
         return None if row is None else dict(json.loads(row[0]))
 
     def claim(self, keys: Collection[str], owner: str, seconds: float) -> set[str]:
-        """Takes the lease on those keys that have no answer and that nobody else works on, and returns them.
+        """Leases the keys that have no answer and no other lease, and returns them.
 
         Whoever holds a lease already gets it again for another ``seconds`` from now. A lease that has run out is anybody's, so
         work of a killed process is taken over.
@@ -197,7 +199,7 @@ class Store:
         return set(claimed)
 
     def renew(self, keys: Collection[str], owner: str, seconds: float) -> None:
-        """Lets the leases that ``owner`` still holds run for another ``seconds`` from now; those it has lost stay lost.
+        """Extends the leases that ``owner`` still holds to ``seconds`` from now; lost leases stay lost.
 
         Raises:
             StoreError: the store cannot be written.
@@ -214,7 +216,7 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        with self._lock, explained(self.path, "read"):
+        with self._lock, explain_errors(self.path, "read"):
             rows = self._select("select owner, expires from claims where key in", list(keys))
         ends: dict[str, float] = {}
         for owner, expires in rows:
@@ -234,7 +236,7 @@ class Store:
     def _writing(self) -> Iterator[None]:
         if self.read_only:
             raise StoreError(f"{self.path}: the store was opened for reading only. Open it without read_only to write")
-        with self._lock, explained(self.path, "write"), transaction(self._connection):
+        with self._lock, explain_errors(self.path, "write"), transaction(self._connection):
             yield
 
     def _select(self, query: str, keys: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -250,7 +252,7 @@ def _is_about(context: Mapping[str, object], model: str, dataset: str) -> bool:
     return context.get("model") == model and context.get("dataset") == dataset
 
 
-def encoded(prediction: Prediction) -> str:
+def encode_prediction(prediction: Prediction) -> str:
     """Returns a prediction as JSON in Python's dialect, which knows -Infinity, the log-probability of the impossible.
 
     Everything beyond ASCII is escaped, so that halves of surrogate pairs, which some tokenizers emit, survive.
@@ -267,8 +269,8 @@ def encoded(prediction: Prediction) -> str:
     )
 
 
-def decoded(text: str, what: str) -> Prediction:
-    """Reads what :func:`encoded` wrote.
+def decode_prediction(text: str, what: str) -> Prediction:
+    """Reads what :func:`encode_prediction` wrote.
 
     Raises:
         StoreError: it is no prediction of this release; ``what`` says in the message what was read.

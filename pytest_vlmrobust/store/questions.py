@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.errors import ImageError, StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
-from .predictions import decoded, encoded
+from .predictions import decode_prediction, encode_prediction
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ _MOST_IMAGES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _AbsentImage:
-    """Stands where a sample had a picture: evidence holds none."""
+    """Placeholder for a picture of a sample, since evidence holds no pictures."""
 
     sample: str
 
@@ -103,7 +103,7 @@ def row_of(answer: Answer) -> tuple[str, str, float | None, str, str, str | None
     """Returns an answer as it is stored: key, prediction, value, state, rule, what was read."""
     score = answer.score
     value = None if math.isnan(score.value) else score.value
-    return answer.key, encoded(answer.prediction), value, score.state, score.rule, score.answer
+    return answer.key, encode_prediction(answer.prediction), value, score.state, score.rule, score.answer
 
 
 def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
@@ -119,11 +119,11 @@ def answer_of(path: Path, cell: Cell, row: Sequence[Any]) -> Answer:
     read = None if answer is None else text_of(path, answer, what)
     score = Score(value_of(path, cell, place, value), text_of(path, rule, what), read, state)
     text = text_of(path, prediction, what)
-    return Answer(text_of(path, key, what), decoded(text, f"{path}: {what}: the prediction {key!r}"), score)
+    return Answer(text_of(path, key, what), decode_prediction(text, f"{path}: {what}: the prediction {key!r}"), score)
 
 
 def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
-    """Returns the value of a score, in [0, 1], NaN where there is none.
+    """Returns the value of a score, in [0, 1]; NaN for a null value.
 
     Raises:
         StoreError: it is something else; names file, cell and place.
@@ -136,28 +136,28 @@ def value_of(path: Path, cell: Cell, place: int, value: object) -> float:
     return value
 
 
-def parsed(path: Path, content: Any, kind: type[T], what: str) -> T:
-    """Returns what JSON stands for: a list or an object.
+def parse_json(path: Path, content: Any, kind: type[T], what: str) -> T:
+    """Returns the list or object that a JSON text holds.
 
     Raises:
-        StoreError: it is none; ``what`` says in the message what was read.
+        StoreError: the text holds something else; ``what`` says in the message what was read.
     """
     try:
-        return typed(path, json.loads(content), kind, what)
+        return check_type(path, json.loads(content), kind, what)
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(f"{path}: {what} cannot be read: {error}. {RUN_AGAIN}") from error
 
 
 def text_of(path: Path, value: object, what: str) -> str:
-    """Returns a text, see :func:`typed`."""
-    return typed(path, value, str, what)
+    """Returns a text, see :func:`check_type`."""
+    return check_type(path, value, str, what)
 
 
-def typed(path: Path, value: object, kind: type[T], what: str) -> T:
+def check_type(path: Path, value: object, kind: type[T], what: str) -> T:
     """Returns a value that is of a kind.
 
     Raises:
-        StoreError: it is of another one; ``what`` says in the message what was read.
+        StoreError: it is of another kind; ``what`` says in the message what was read.
     """
     if not isinstance(value, kind):
         raise StoreError(f"{path}: {what} holds {value!r:.100}, expected {_KINDS[kind]}. {RUN_AGAIN}")

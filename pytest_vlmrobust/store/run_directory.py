@@ -1,4 +1,4 @@
-"""The directory of a run: manifest, docket with the bytes of its policies, and thumbnails; each file is written whole."""
+"""The directory of a run: manifest, ``docket.json`` with the policy files, and thumbnails; each file is written atomically."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _PARTS: dict[str, type] = {
     **dict.fromkeys(("shortfalls", "repeatability"), list),
     **dict.fromkeys(("settings", "command", "models", "policies", "datasets", "outcomes"), dict),
 }
-"""What readers count on, where a manifest has it."""
+"""Types of the manifest fields that readers rely on, if present."""
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
@@ -115,12 +115,12 @@ def _check_types(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _line(path: Path, name: str) -> int:
-    """Returns the line on which a part begins, 1 where nobody knows."""
+    """Returns the line on which a part begins; 1 if unknown."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return next((number for number, line in enumerate(lines, 1) if line.startswith(f'  "{name}"')), 1)
 
 
-# Docket: what a run judges, in one JSON file, with the bytes of its policies beside it.
+# docket.json: the inputs of the judge, with the bytes of the policies in files beside it.
 
 
 DOCKET_FILE = "docket.json"
@@ -134,7 +134,7 @@ _KEY = "docket_version"
 
 
 def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple[str, str, bytes]]) -> None:
-    """Writes the docket and the files of policies: the name as it is cited, the SHA-256, and the bytes of each.
+    """Writes ``docket.json`` and the policy files, each given as its cited name, its SHA-256 and its bytes.
 
     Raises:
         StoreError: they cannot be written.
@@ -143,7 +143,7 @@ def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple
     try:
         (run / POLICIES).mkdir(parents=True, exist_ok=True)
         for name, sha256, content_of_file in policies:
-            replace_file(run / POLICIES / kept_as(name, sha256), content_of_file)
+            replace_file(run / POLICIES / policy_file_name(name, sha256), content_of_file)
         replace_file(run / DOCKET_FILE, text)
     except OSError as error:
         raise StoreError(
@@ -152,7 +152,7 @@ def write_docket(run: Path, content: Mapping[str, Any], policies: Iterable[tuple
 
 
 def read_docket(run: Path) -> dict[str, Any]:
-    """Returns the docket of a run.
+    """Returns the content of ``docket.json`` of a run.
 
     Raises:
         StoreError: there is none, or it is not what a run of this release wrote.
@@ -186,10 +186,10 @@ def _model(about: Mapping[str, Any]) -> str:
     return str(about.get("model") or about.get("family", ""))
 
 
-def kept_as(name: str, sha256: str) -> str:
+def policy_file_name(name: str, sha256: str) -> str:
     """Returns the file below ``policies`` that holds a thresholds file: two of one name stay apart.
 
-    >>> kept_as("thresholds/tiny.yaml", "0123456789abcdef")
+    >>> policy_file_name("thresholds/tiny.yaml", "0123456789abcdef")
     '0123456789ab-tiny.yaml'
     """
     return f"{sha256[:12]}-{PurePosixPath(name).name}"
@@ -230,7 +230,7 @@ class Pictures:
             return
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            replace_file(path, _encoded(image))
+            replace_file(path, _encode(image))
         except OSError as error:
             raise StoreError(
                 f"{path}: cannot write the thumbnail: {error.strerror}. Check that its directory is writable and has room"
@@ -242,7 +242,7 @@ def file_name(digest: str) -> str:
     return f"{digest}.webp"
 
 
-def _encoded(image: NDArray[np.uint8]) -> bytes:
+def _encode(image: NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
     picture, stream = Image.fromarray(image), BytesIO()

@@ -112,7 +112,7 @@ def test_a_gate_of_which_nothing_ran_is_not_go(project: Project) -> None:
     ("named", "tests", "asked"),
     [
         ("shapes", 'vlm_tasks("matching")', "*questions alone: tests of tasks*, such as --vlm-dataset=faces_160"),
-        ("faces_160", "vlm_metrics()", "*identities alone:*need a data set of questions, such as --vlm-dataset=shapes"),
+        ("faces_160", "vlm_metrics()", "*identities alone:*need a dataset of questions, such as --vlm-dataset=shapes"),
     ],
 )
 def test_data_that_no_test_asks_about_are_said(project: Project, named: str, tests: str, asked: str) -> None:

@@ -30,7 +30,7 @@ _NO_REFERENCE = "no reference model was named: --reference MODEL"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of a ranking."""
+    """The options of a ranking."""
 
     models: tuple[str, ...]
     by: str = MEAN_ACCURACY
@@ -69,8 +69,8 @@ class _Worst:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """What a board is written from."""
+class _BoardData:
+    """The data of one board."""
 
     dataset: str
     samples: int
@@ -83,20 +83,20 @@ class _Found:
     failed: Sequence[int]
     """Of each model."""
     lacking: Mapping[str, str]
-    """Quantity to why nobody knows it."""
+    """Quantity to the reason why it is unknown."""
     notes: tuple[str, ...] = ()
     clean: Sequence[Estimate] = field(default=())
-    """Of each model, with the interval of the metric; those of the contest where nothing is said."""
+    """For each model, with the interval of the metric; if empty, those of the contest are used."""
 
 
 def boards(parts: Sequence[Part], request: Request) -> tuple[Board, ...]:
-    """Returns the board over all datasets, where there are several, and that of each one."""
-    found = [_found(part, request) for part in parts]
-    every = [_over_all(found, request), *found] if len(found) > 1 else found
-    return tuple(_board(one, request) for one in every)
+    """Returns the board over all datasets, if there are several, and the board of each dataset."""
+    datasets = [_board_data(part, request) for part in parts]
+    every = [_mean_over_datasets(datasets, request), *datasets] if len(datasets) > 1 else datasets
+    return tuple(_board(data, request) for data in every)
 
 
-def _found(part: Part, request: Request) -> _Found:
+def _board_data(part: Part, request: Request) -> _BoardData:
     table = part.table
     settings, samples = table.counted(), int(table.kept().sum())
     contests = {CLEAN_ACCURACY: table.clean_accuracy()} if samples else {}
@@ -112,17 +112,17 @@ def _found(part: Part, request: Request) -> _Found:
     for name in settings:
         by_family.setdefault(part.families[name], []).append(name)
     models = range(table.models)
-    return _Found(
+    return _BoardData(
         dataset=part.dataset,
         samples=samples,
         settings=len(settings),
         contests=contests,
         families={name: (len(members), table.mean_drop(members)) for name, members in by_family.items()},
-        worst=[_Worst(table.drops(settings, one), table.drop_tests(settings, one)) for one in models],
+        worst=[_Worst(table.drops(settings, model), table.drop_tests(settings, model)) for model in models],
         failed=table.failed(),
         lacking=lacking,
         notes=_failures(table, request),
-        clean=[_clean_accuracy(table, one, request) for one in models] if samples else (),
+        clean=[_clean_accuracy(table, model, request) for model in models] if samples else (),
     )
 
 
@@ -146,31 +146,31 @@ def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:
     if not counts:
         return ()
     asked = table.samples * (1 + len(table.by_setting))
-    said = [f"{count} of {quantity(asked, 'inference')} of {name} failed" for name, count in counts]
+    failures = [f"{count} of {quantity(asked, 'inference')} of {name} failed" for name, count in counts]
     lost = sum(int((~table.kept(name)).sum()) for name in ("", *table.by_setting))
-    return (f"{', '.join(said)}: {lost} of {asked} pairs of a sample and a setting, clean included, count for no model",)
+    return (f"{', '.join(failures)}: {lost} of {asked} pairs of a sample and a setting, clean included, count for no model",)
 
 
-def _over_all(found: Sequence[_Found], request: Request) -> _Found:
+def _mean_over_datasets(datasets: Sequence[_BoardData], request: Request) -> _BoardData:
     """Returns the plain mean over datasets: each counts once, however many samples it has."""
-    known = [name for name in QUANTITIES if all(name in one.contests for one in found)]
+    known = [name for name in QUANTITIES if all(name in data.contests for data in datasets)]
     lacking = {
-        name: next(f"{one.dataset}: {one.lacking[name]}" for one in found if name in one.lacking)
+        name: next(f"{data.dataset}: {data.lacking[name]}" for data in datasets if name in data.lacking)
         for name in QUANTITIES
         if name not in (*known, WORST)
     }
-    names = dict.fromkeys(name for one in found for name in one.families)
+    names = dict.fromkeys(name for data in datasets for name in data.families)
     models = range(len(request.models))
-    return _Found(
+    return _BoardData(
         dataset="",
-        samples=sum(one.samples for one in found),
-        settings=sum(one.settings for one in found),
-        contests={name: Contest.mean([one.contests[name] for one in found]) for name in known},
-        families={name: _mean_family([one.families[name] for one in found if name in one.families]) for name in names},
-        worst=[_worst_of_all(found, one) for one in models],
-        failed=[sum(one.failed[model] for one in found) for model in models],
+        samples=sum(data.samples for data in datasets),
+        settings=sum(data.settings for data in datasets),
+        contests={name: Contest.mean([data.contests[name] for data in datasets]) for name in known},
+        families={name: _mean_family([data.families[name] for data in datasets if name in data.families]) for name in names},
+        worst=[_worst_of_all(datasets, model) for model in models],
+        failed=[sum(data.failed[model] for data in datasets) for model in models],
         lacking=lacking,
-        notes=(f"the plain mean over {len(found)} data sets: each counts once, however many samples it has",),
+        notes=(f"the plain mean over {len(datasets)} datasets: each counts once, however many samples it has",),
     )
 
 
@@ -178,46 +178,46 @@ def _mean_family(parts: Sequence[tuple[int, Contest]]) -> tuple[int, Contest]:
     return sum(count for count, _ in parts), Contest.mean([contest for _, contest in parts])
 
 
-def _worst_of_all(found: Sequence[_Found], model: int) -> _Worst:
-    drops = {f"{setting} on {one.dataset}": drop for one in found for setting, drop in one.worst[model].drops.items()}
-    return _Worst(drops, [test for one in found for test in one.worst[model].tests])
+def _worst_of_all(datasets: Sequence[_BoardData], model: int) -> _Worst:
+    drops = {f"{setting} on {data.dataset}": drop for data in datasets for setting, drop in data.worst[model].drops.items()}
+    return _Worst(drops, [test for data in datasets for test in data.worst[model].tests])
 
 
-def _board(found: _Found, request: Request) -> Board:
-    values = {name: _values(found, name, request) for name in QUANTITIES}
-    ranked = found.contests.get(request.by)
-    between = None if ranked is None else ranked.differences(request.confidence, _rng(found, request))
-    standings = [_standing(model, values, found, request) for model in range(len(request.models))]
+def _board(data: _BoardData, request: Request) -> Board:
+    values = {name: _values(data, name, request) for name in QUANTITIES}
+    ranked = data.contests.get(request.by)
+    between = None if ranked is None else ranked.differences(request.confidence, _rng(data, request))
+    standings = [_standing(model, values, data, request) for model in range(len(request.models))]
     if ranked is not None and between is not None:
-        standings = _ranked(standings, ranked, between, request)
-    reasons = dict.fromkeys(f"{QUANTITIES[name].words} is not given: {reason}" for name, reason in sorted(found.lacking.items()))
+        standings = _with_ranks(standings, ranked, between, request)
+    reasons = dict.fromkeys(f"{QUANTITIES[name].words} is not given: {reason}" for name, reason in sorted(data.lacking.items()))
     return Board(
-        dataset=found.dataset,
-        samples=found.samples,
-        settings=found.settings,
+        dataset=data.dataset,
+        samples=data.samples,
+        settings=data.settings,
         standings=tuple(standings),
-        differences=() if ranked is None or between is None else _differences(standings, ranked, between, found.samples, request),
-        families=_families(found, request),
-        notes=(*found.notes, *reasons),
+        differences=() if ranked is None or between is None else _differences(standings, ranked, between, data.samples, request),
+        families=_families(data, request),
+        notes=(*data.notes, *reasons),
     )
 
 
-def _rng(found: _Found, request: Request) -> np.random.Generator:
-    return rng_for(SUBSET_SEED, "ranking", request.by, found.dataset)
+def _rng(data: _BoardData, request: Request) -> np.random.Generator:
+    return rng_for(SUBSET_SEED, "ranking", request.by, data.dataset)
 
 
-def _values(found: _Found, name: str, request: Request) -> Sequence[Estimate]:
+def _values(data: _BoardData, name: str, request: Request) -> Sequence[Estimate]:
     """Returns a quantity of each model."""
     if name == WORST:
-        return [one.estimate(request, found.samples) for one in found.worst]
-    if name in found.lacking:
-        return [Estimate(math.nan, found.samples, reason=found.lacking[name])] * len(request.models)
-    if name == CLEAN_ACCURACY and found.clean:
-        return found.clean
-    estimates = _estimates(found.contests[name], name, found.samples, request)
+        return [worst.estimate(request, data.samples) for worst in data.worst]
+    if name in data.lacking:
+        return [Estimate(math.nan, data.samples, reason=data.lacking[name])] * len(request.models)
+    if name == CLEAN_ACCURACY and data.clean:
+        return data.clean
+    estimates = _estimates(data.contests[name], name, data.samples, request)
     if name == ERROR:
         own = request.models.index(request.reference)
-        estimates[own] = Estimate(1.0, found.samples, 1.0, 1.0, request.confidence, reason="the reference model")
+        estimates[own] = Estimate(1.0, data.samples, 1.0, 1.0, request.confidence, reason="the reference model")
     return estimates
 
 
@@ -228,44 +228,46 @@ def _estimates(contest: Contest, name: str, n: int, request: Request) -> list[Es
     return [Estimate(value, n, low, high, request.confidence) for value, low, high in ends]
 
 
-def _standing(model: int, values: Mapping[str, Sequence[Estimate]], found: _Found, request: Request) -> Standing:
+def _standing(model: int, values: Mapping[str, Sequence[Estimate]], data: _BoardData, request: Request) -> Standing:
     own = {name: estimates[model] for name, estimates in values.items()}
-    return Standing(request.models[model], own, failed=found.failed[model])
+    return Standing(request.models[model], own, failed=data.failed[model])
 
 
-def _ranked(standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], request: Request) -> list[Standing]:
+def _with_ranks(
+    standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], request: Request
+) -> list[Standing]:
     """Returns the standings with their ranks, best first, those that tie by name."""
     higher = QUANTITIES[request.by].better == "higher"
     ranks, ends = places(contest.values, higher=higher), place_intervals(between, higher=higher)
-    found = []
+    ranked = []
     for model, own in enumerate(standings):
-        alike = [other for other in range(len(standings)) if other != model and not _apart(between[model, other])]
+        alike = [other for other in range(len(standings)) if other != model and not _excludes_zero(between[model, other])]
         names = tuple(request.models[other] for other in alike)
         best, worst = map(int, ends[model])
-        found.append(Standing(own.model, own.values, int(ranks[model]), best, worst, names, own.failed))
-    return sorted(found, key=lambda one: (one.rank or 0, one.model))
+        ranked.append(Standing(own.model, own.values, int(ranks[model]), best, worst, names, own.failed))
+    return sorted(ranked, key=lambda standing: (standing.rank or 0, standing.model))
 
 
-def _apart(ends: NDArray[np.float64]) -> bool:
+def _excludes_zero(ends: NDArray[np.float64]) -> bool:
     return bool(ends[0] > 0.0 or ends[1] < 0.0)
 
 
 def _differences(
     standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], samples: int, request: Request
 ) -> tuple[Difference, ...]:
-    order = [request.models.index(one.model) for one in standings]
-    found = []
+    order = [request.models.index(standing.model) for standing in standings]
+    differences = []
     for first, second in itertools.combinations(order, 2):
         low, high = map(float, between[first, second])
         value = float(contest.values[first] - contest.values[second])
         estimate = Estimate(value, samples, low, high, request.confidence)
-        found.append(Difference(request.models[first], request.models[second], estimate))
-    return tuple(found)
+        differences.append(Difference(request.models[first], request.models[second], estimate))
+    return tuple(differences)
 
 
-def _families(found: _Found, request: Request) -> tuple[FamilyDrops, ...]:
-    costly = sorted(found.families.items(), key=lambda item: (-float(item[1][1].values.mean()), item[0]))
+def _families(data: _BoardData, request: Request) -> tuple[FamilyDrops, ...]:
+    costly = sorted(data.families.items(), key=lambda item: (-float(item[1][1].values.mean()), item[0]))
     return tuple(
-        FamilyDrops(name, count, dict(zip(request.models, _estimates(contest, MEAN_DROP, found.samples, request), strict=True)))
+        FamilyDrops(name, count, dict(zip(request.models, _estimates(contest, MEAN_DROP, data.samples, request), strict=True)))
         for name, (count, contest) in costly
     )

@@ -49,21 +49,21 @@ def compare(before: Path, after: Path, *, model: str = "", confidence: float = C
         pairs = _models(then, now, model)
         ours = {cell for cell in now.evidence.cells() if cell.model in pairs}
         then.refuse_seed(now.seed, ours)
-        found = [_Pair(then, now, name, confidence) for name in pairs]
-        cells = [change for pair in found for change in pair.cells()]
+        model_pairs = [_Pair(then, now, name, confidence) for name in pairs]
+        cells = [change for pair in model_pairs for change in pair.cells()]
         if not cells:
-            raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no data set under the same setting")
-        sweeps = [change for pair in found for change in pair.sweeps()]
+            raise UsageError(f"{str(before)!r} and {str(after)!r} have no cell in common: no dataset under the same setting")
+        sweeps = [change for pair in model_pairs for change in pair.sweeps()]
         return Comparison(
             before=str(before),
             after=str(after),
             models=pairs,
-            cells=tuple(sorted(cells, key=lambda one: _worst_first(one.drop, one.name))),
-            sweeps=tuple(sorted(sweeps, key=lambda one: _worst_first(one.drop, one.name))),
-            only_before=_unmatched(then.evidence.cells(), {_of(pairs[cell.model], cell) for cell in ours}),
-            only_after=_unmatched(ours, {cell for cell in ours if then.measured(cell)}),
+            cells=tuple(sorted(cells, key=lambda change: _worst_first(change.drop, change.name))),
+            sweeps=tuple(sorted(sweeps, key=lambda change: _worst_first(change.drop, change.name))),
+            only_before=_unmatched_names(then.evidence.cells(), {_with_model(pairs[cell.model], cell) for cell in ours}),
+            only_after=_unmatched_names(ours, {cell for cell in ours if then.has_cell(cell)}),
             confidence=confidence,
-            notes=_not_compared({str(before): then, str(after): now}, {change.dataset for change in cells}),
+            notes=_missing_picture_notes({str(before): then, str(after): now}, {change.dataset for change in cells}),
         )
     finally:
         then.close()
@@ -77,27 +77,27 @@ def _models(then: Baseline, now: Baseline, chosen: str) -> dict[str, str]:
     return {name: then.model(name) for name in ([chosen] if chosen else known)}
 
 
-def _of(model: str, cell: Cell) -> Cell:
+def _with_model(model: str, cell: Cell) -> Cell:
     return Cell(model, cell.dataset, cell.setting)
 
 
-def _unmatched(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> tuple[str, ...]:
+def _unmatched_names(cells: Sequence[Cell] | set[Cell], matched: set[Cell]) -> tuple[str, ...]:
     return tuple(str(cell) for cell in sorted(set(cells) - matched))
 
 
-def _not_compared(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
-    """Returns, a sentence for each run, that it does not say which pictures it showed."""
+def _missing_picture_notes(runs: Mapping[str, Baseline], datasets: set[str]) -> tuple[str, ...]:
+    """Returns a sentence for each run that has no picture digests."""
     lacking = {name: sorted(datasets.intersection(run.without_pictures)) for name, run in runs.items()}
     return tuple(
-        f"{name} does not say which pictures of {', '.join(found)} it showed (an older release, or no clean cell): whether "
+        f"{name} does not say which pictures of {', '.join(affected)} it showed (an older release, or no clean cell): whether "
         "they are the same was not compared"
-        for name, found in lacking.items()
-        if found
+        for name, affected in lacking.items()
+        if affected
     )
 
 
 def _worst_first(drop: Estimate, name: str) -> tuple[bool, float, str]:
-    """What is unknown comes first: nobody can say that it is not the worst."""
+    """Returns a sort key that puts unknown drops first, since they may be the worst."""
     return not math.isnan(drop.value), -drop.value if drop.finite else 0.0, name
 
 
@@ -121,7 +121,7 @@ class _Pair:
         return [self._sweep(dataset, cells) for dataset, cells in by_dataset.items()]
 
     def _common(self) -> list[Cell]:
-        return [cell for cell in self.now.evidence.cells() if cell.model == self.model and self.then.measured(cell)]
+        return [cell for cell in self.now.evidence.cells() if cell.model == self.model and self.then.has_cell(cell)]
 
     def _cell(self, cell: Cell) -> CellChange:
         import numpy as np
@@ -129,8 +129,8 @@ class _Pair:
         samples = self.now.samples(cell.dataset)
         before, after = self.then.scores(cell, self.now), self._scores(cell)
         changed = metrics.changed_samples([sample.id for sample in samples], before, after)
-        clean = _of(self.model, Cell("", cell.dataset, CLEAN))
-        paired = cell != clean and self.then.measured(clean) and clean in self.now.evidence.cells()
+        clean = _with_model(self.model, Cell("", cell.dataset, CLEAN))
+        paired = cell != clean and self.then.has_cell(clean) and clean in self.now.evidence.cells()
         table = self._table(cell.dataset, [cell], clean if paired else cell)
         return CellChange(
             model=cell.model,
@@ -153,7 +153,7 @@ class _Pair:
         return metrics.estimate(metric, table, setting=None if setting is None else str(setting), confidence=self.confidence)
 
     def _table(self, dataset: str, cells: Sequence[Cell], clean: Cell) -> ScoreTable:
-        """Returns the scores of both runs; ``clean`` stands in for the clean cell where nothing is computed from it."""
+        """Returns the scores of both runs; ``clean`` may be any cell if nothing is computed from clean scores."""
         samples = self.now.samples(dataset)
         then = {str(cell.setting): self.then.scores(cell, self.now) for cell in {*cells, clean}}
         return ScoreTable(
@@ -188,7 +188,7 @@ class Entry:
     """What messages call it."""
     run: Baseline
     name: str = ""
-    """What stands before the names of its models, where several runs have a model of one name."""
+    """Prefix of the names of its models, for runs that share model names."""
 
     @classmethod
     def open(cls, directory: Path, name: str = "") -> Entry:
@@ -206,7 +206,7 @@ class Entry:
 
 
 def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
-    """Returns where a run has each sample of the first run.
+    """Returns the index in a run of each sample of the first run.
 
     Raises:
         DatasetError: it asked other samples, or showed other pictures.
@@ -215,7 +215,7 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
     if entry is first:
         return list(range(len(ours)))
     theirs = entry.run.samples(dataset)
-    before, after = {one.id: one.asked for one in ours}, {one.id: one.asked for one in theirs}
+    before, after = {sample.id: sample.asked for sample in ours}, {sample.id: sample.asked for sample in theirs}
     shown, own = first.run.pictures(dataset), entry.run.pictures(dataset)
     common = before.keys() & after.keys()
     differ = {
@@ -224,39 +224,40 @@ def places(first: Entry, entry: Entry, dataset: str) -> list[int]:
         "ask something else": {name for name in common if before[name] != after[name]},
         "show other pictures": {name for name in common & shown.keys() & own.keys() if not shown[name].same_as(own[name])},
     }
-    if said := [f"{len(ids)} {what} ({first_few(sorted(ids), SHOWN)})" for what, ids in differ.items() if ids]:
+    if differences := [f"{len(ids)} {what} ({first_few(sorted(ids), SHOWN)})" for what, ids in differ.items() if ids]:
         raise DatasetError(
-            f"{dataset} is not the same in {first.where!r} and {entry.where!r}: of {len(ours)} samples, {'; '.join(said)}. "
-            "Models are ranked on the same samples only: run them all with the same data set and the same --vlm-sample"
+            f"{dataset} is not the same in {first.where!r} and {entry.where!r}: of {len(ours)} samples, "
+            f"{'; '.join(differences)}. Models are ranked on the same samples only: "
+            "run them all with the same dataset and the same --vlm-sample"
         )
     place = {sample.id: index for index, sample in enumerate(theirs)}
     return [place[sample.id] for sample in ours]
 
 
-def not_the_same(entries: Sequence[Entry], datasets: Iterable[str]) -> list[str]:
-    """Returns what of several runs is not the same, or is not known to be."""
+def differing_conditions(entries: Sequence[Entry], datasets: Iterable[str]) -> list[str]:
+    """Returns a sentence for each condition in which runs differ, or may differ."""
     if len(entries) < 2:
         return []
-    lacking = {one.where: sorted({*datasets}.intersection(one.run.without_pictures)) for one in entries}
-    said = [
+    lacking = {entry.where: sorted({*datasets}.intersection(entry.run.without_pictures)) for entry in entries}
+    notes = [
         f"{where} does not say which pictures of {', '.join(names)} it showed: they were not compared"
         for where, names in lacking.items()
         if names
     ]
-    made = {one.where: _manifest(one) for one in entries}
+    manifests = {entry.where: _manifest(entry) for entry in entries}
     for what, values in {
-        "seeds of perturbations": {where: found.get("settings", {}).get("vlm_seed") for where, found in made.items()},
-        "releases of pytest-vlmrobust": {where: found.get("version") for where, found in made.items()},
+        "seeds of perturbations": {where: manifest.get("settings", {}).get("vlm_seed") for where, manifest in manifests.items()},
+        "releases of pytest-vlmrobust": {where: manifest.get("version") for where, manifest in manifests.items()},
     }.items():
         known = {where: value for where, value in values.items() if value is not None}
         if len(set(known.values())) > 1:
             each = ", ".join(f"{value} in {where}" for where, value in known.items())
-            said.append(f"the runs have different {what} ({each}): perturbed pictures may differ")
-    return said
+            notes.append(f"the runs have different {what} ({each}): perturbed pictures may differ")
+    return notes
 
 
 def _manifest(entry: Entry) -> Mapping[str, Any]:
-    """Returns the manifest of a run; nothing where there is none, as beside evidence that was copied alone."""
+    """Returns the manifest of a run; empty if it has none, as for evidence that was copied alone."""
     try:
         return read_manifest(entry.run.evidence.path.parent)
     except StoreError:

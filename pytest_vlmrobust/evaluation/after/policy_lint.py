@@ -1,4 +1,4 @@
-"""Lint: what in a policy can be honoured and is probably not meant: rules that gate nothing, waivers that can go."""
+"""Lint: parts of a valid policy that are probably mistakes, such as rules that gate nothing and waivers that can go."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LONG = timedelta(days=5 * 365 + 1)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is probably not meant: where it stands (``file:line``), what it is, and what to do."""
+    """A probable mistake: its place (``file:line``), what it is, and what to do."""
 
     source: str
     text: str
     refused: bool = False
-    """Whether a policy with it should not be applied: what claims to block a release blocks nothing."""
+    """Whether the policy should not be applied: a rule that claims to block a release blocks nothing."""
     noted: bool = False
-    """Whether there is nothing to mend: it is so of the model at hand, and other models could break the rule."""
+    """Whether it needs no change: it holds for the model at hand only, and other models could break the rule."""
 
     def __str__(self) -> str:
         return f"{self.source}: {self.text}"
@@ -53,12 +53,14 @@ def lint(
     """
     known = KnownNames.of()
     at_hand = metrics.Circumstances(options=options, clean=clean)
-    found = [finding for rule in policy.rules for finding in (*_unmet(rule, known), *_bounds_nothing(rule, at_hand))]
-    found += idle_rules(policy.rules)
-    found += _idle_budgets(policy.budgets)
-    found += [Finding(one.source, f"{one}. Look whether that is meant") for one in policy.replaced if not one.only_tightens]
-    found += [finding for waiver in policy.waivers for finding in _waiver(waiver, policy.rules, known, today)]
-    return found + (too_tight_for(policy, samples, today) if samples else [])
+    findings = [finding for rule in policy.rules for finding in (*_unmet(rule, known), *_bounds_nothing(rule, at_hand))]
+    findings += idle_rules(policy.rules)
+    findings += _idle_budgets(policy.budgets)
+    findings += [
+        Finding(change.source, f"{change}. Look whether that is meant") for change in policy.replaced if not change.only_tightens
+    ]
+    findings += [finding for waiver in policy.waivers for finding in _waiver(waiver, policy.rules, known, today)]
+    return findings + (too_tight_for(policy, samples, today) if samples else [])
 
 
 def lacks_basics(policy: Policy) -> list[Finding]:
@@ -74,16 +76,16 @@ def lacks_basics(policy: Policy) -> list[Finding]:
         if not (rule.where.dataset or rule.where.category or rule.unless) and (not rule.where.model or len(models) == 1)
     ]
     source = policy.files[-1].name if policy.files else BUILT_IN
-    found = []
+    gaps = []
     if not any(shows_looking(rule) or (_is_of_tasks(rule) and rule.blocks_where_not_applicable) for rule in everywhere):
         text = "no blocking rule on all data asks for visual_gain: a model that answers without looking may be GO"
-        found.append(f"{text}. Add {{metric: visual_gain, min: 7pp}} without a where, or a bound of your own")
+        gaps.append(f"{text}. Add {{metric: visual_gain, min: 7pp}} without a where, or a bound of your own")
     if not any(_is_about_clean(rule) for rule in everywhere):
         text = (
             "no blocking rule on all data asks for clean accuracy: a model that is wrong everywhere loses nothing, and may be GO"
         )
-        found.append(f"{text}. Add {{metric: accuracy_above_chance, min: 5pp}} without a where, or a bound of your own")
-    return [Finding(source, sentence) for sentence in found] if blocking else []
+        gaps.append(f"{text}. Add {{metric: accuracy_above_chance, min: 5pp}} without a where, or a bound of your own")
+    return [Finding(source, sentence) for sentence in gaps] if blocking else []
 
 
 def _is_of_tasks(rule: Rule) -> bool:
@@ -99,8 +101,8 @@ def _is_about_clean(rule: Rule) -> bool:
 
 
 def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
-    """Returns the rules that never decide, as another one on the same tests with the same treatment is as tight or tighter."""
-    found = []
+    """Returns the rules that never decide, because another rule with the same scope and treatment is at least as tight."""
+    findings = []
     for first, second in combinations(rules, 2):
         if (first.metric, first.where, first.unless, first.treatment) != (
             second.metric,
@@ -112,9 +114,9 @@ def idle_rules(rules: Iterable[Rule]) -> list[Finding]:
         for looser, tighter in ((first, second), (second, first)):
             if looser.bound.holds(tighter.bound):
                 text = f"rule {looser.id} ({looser.metric} {looser.bound}) never decides: rule {tighter.id} ({tighter.source})"
-                found.append(Finding(looser.source, f"{text} asks as much or more of the same tests. Remove one of them"))
+                findings.append(Finding(looser.source, f"{text} asks as much or more of the same tests. Remove one of them"))
                 break
-    return found
+    return findings
 
 
 def too_tight_for(policy: Policy, samples: int, today: date) -> list[Finding]:
@@ -123,7 +125,7 @@ def too_tight_for(policy: Policy, samples: int, today: date) -> list[Finding]:
     sizes = dict.fromkeys((test.dataset for test in tests), samples)
     anywhere = replace(policy, rules=tuple(_anywhere(rule, tests) for rule in policy.rules))
     few = undecidable(anywhere, tests, sizes, today=today)
-    named = [replace(one, dataset=one.dataset.removeprefix(ANY).removeprefix(".")) for one in few]
+    named = [replace(too_few, dataset=too_few.dataset.removeprefix(ANY).removeprefix(".")) for too_few in few]
     return [Finding(source, sentence) for source, sentence in sentences(named)]
 
 
@@ -136,17 +138,17 @@ def tighter_than_noise(rules: Iterable[Rule], floors: Mapping[str, float]) -> li
         rules: of a policy.
         floors: metric to how far its value moved between two runs of the same model on the same samples, in its own unit.
     """
-    found = []
+    findings = []
     for rule in rules:
         unchanged = metrics.get(rule.metric).unchanged if rule.metric in metrics.names() else None
         noise = floors.get(rule.metric)
         if unchanged is None or noise is None or all(rule.bound.admits(unchanged + side * noise) for side in (-1, 1)):
             continue
         text = f"rule {rule.id} ({rule.metric} {rule.bound}) is tighter than the noise of {noise:g} that was measured"
-        found.append(
+        findings.append(
             Finding(rule.source, f"{text}: the same model may break it by chance. Loosen it, or make inference repeatable")
         )
-    return found
+    return findings
 
 
 def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
@@ -167,23 +169,25 @@ def _unmet(rule: Rule, known: KnownNames) -> Iterator[Finding]:
 def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Finding]:
     """Yields that a rule holds whatever is measured, or that what it asks for can hardly be shown."""
     low, high = _facts(rule.metric).bounds
-    said = f"rule {rule.id} ({rule.metric} {rule.bound.condition})"
+    label = f"rule {rule.id} ({rule.metric} {rule.bound.condition})"
     blocks = rule.treatment.tier is Tier.BLOCK
     if rule.bound.holds(Bound(low, high)):
-        text = f"{said} can never fail: no value of {rule.metric} lies beyond. Tighten it, or remove it"
+        text = f"{label} can never fail: no value of {rule.metric} lies beyond. Tighten it, or remove it"
         yield Finding(rule.source, text, refused=blocks)
     elif unbreakable := _unbreakable(rule, at_hand._replace(clean=None)):
-        text = f"{said} can never fail {unbreakable}. Tighten it, or bound another metric"
+        text = f"{label} can never fail {unbreakable}. Tighten it, or bound another metric"
         yield Finding(rule.source, text, refused=blocks)
     elif blocks and (unbreakable := _unbreakable(rule, at_hand)):
-        yield Finding(rule.source, f"this model cannot break {said} {unbreakable}", noted=True)
+        yield Finding(rule.source, f"this model cannot break {label} {unbreakable}", noted=True)
     elif rule.treatment.judge is Judge.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
-        text = f"{said} can hardly ever pass: it admits nothing but the end of what {rule.metric} can be, and judges the interval"
+        text = (
+            f"{label} can hardly ever pass: it admits nothing but the end of what {rule.metric} can be, and judges the interval"
+        )
         yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")
 
 
 def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
-    """Returns under which circumstances of a run no outcome could break a rule; an empty string where some could."""
+    """Returns the circumstances in which no outcome could break a rule; an empty string if some outcome could."""
     record = metrics.get(rule.metric) if rule.metric in metrics.names() else None
     if record is None or record.reach is None:
         return ""
@@ -191,12 +195,12 @@ def _unbreakable(rule: Rule, at_hand: metrics.Circumstances) -> str:
         about = at_hand._replace(attempts=grid and grid * grid)
         low, high = record.reaches(about)
         if rule.bound.holds(Bound(low, high)):
-            return f"{_worded(about, grid)}: no outcome gives a value outside {low:.3f} to {high:.3f}"
+            return f"{_circumstances_text(about, grid)}: no outcome gives a value outside {low:.3f} to {high:.3f}"
     return ""
 
 
 def _grids(rule: Rule) -> list[int | None]:
-    """Returns the grids at hand that a rule is about: those that a run uses where nothing is said, and those it names."""
+    """Returns the grids that a rule is about: the default grids of a run, and those that the rule names."""
     named = [n for n in OFFERED_GRIDS if f"{PATCHES}:{n}" in rule.where.setting]
     return [n for n in dict.fromkeys((*GRIDS, *named)) if not rule.where.setting or _meets_grid(rule, n)]
 
@@ -205,7 +209,7 @@ def _meets_grid(rule: Rule, n: int) -> bool:
     return any(test.setting == f"{PATCHES}:{n}" and _meets(rule.where, rule.unless, test) for test in known_tests())
 
 
-def _worded(about: metrics.Circumstances, grid: int | None) -> str:
+def _circumstances_text(about: metrics.Circumstances, grid: int | None) -> str:
     parts = [
         f"at {PATCHES}:{grid}" if grid else "",
         ""
@@ -276,7 +280,7 @@ def _meets(where: Scope, unless: Scope | None, test: JudgedTest) -> bool:
 
 
 def _is_listed(where: Scope) -> bool:
-    """Whether each glob about settings meets a known test: others are about numbers and compositions, which nobody can list."""
+    """Whether each glob about settings matches a known test; other globs are about numbers and compositions."""
     return all(
         any(replace(Scope(), **{field: (glob,)}).matches(test) for test in known_tests())
         for field in ("setting", "family", "level")

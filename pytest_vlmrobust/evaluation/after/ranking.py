@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.ranking import BY, Ranking
 from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.resolutions import LADDER_FAMILY, PREPROCESSING
 
-from .comparison import SHOWN, Entry, not_the_same, places
+from .comparison import SHOWN, Entry, differing_conditions, places
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ CONFIDENCE = 0.90
 UNREGISTERED = "not registered here"
 """The family of settings whose perturbation was registered in the run and is not where the ranking is made."""
 _OTHER_EXPERIMENTS = {LADDER_FAMILY, "patches", PREPROCESSING}
-"""Families whose settings answer other questions than how much a perturbation costs."""
+"""Families whose settings do not measure the cost of a perturbation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,12 +63,12 @@ def rank(runs: Sequence[tuple[str, Path]], *, by: str = BY[0], reference: str = 
         opened += [Entry.open(directory, name) for name, directory in runs]
         return rank_entries(opened, by=by, reference=reference, confidence=confidence)
     finally:
-        for one in opened:
-            one.run.close()
+        for entry in opened:
+            entry.run.close()
 
 
 def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Ranking | None, str]:
-    """Returns the models of a run of several side by side, or nothing and why they are not.
+    """Returns the ranking of the models of a run, or ``None`` and the reason.
 
     Args:
         evidence: of the run; it stays open.
@@ -88,7 +88,7 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
     if by not in BY:
         raise UnknownName("quantity", by, BY, where="--by")
     models = _models(entries)
-    names = tuple(one.name for one in models)
+    names = tuple(model.name for model in models)
     if reference and reference not in names:
         raise UnknownName("reference model", reference, names, where="--reference")
     if by == "mean_corruption_error" and not reference:
@@ -96,33 +96,33 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
     common, left_out = _common(models, by)
     parts = [_part(models, dataset, settings, left_out) for dataset, settings in common.items()]
     return Ranking(
-        runs=tuple(one.where for one in entries),
+        runs=tuple(entry.where for entry in entries),
         models=names,
         by=by,
         reference=reference,
         boards=boards(parts, Request(names, by, reference, confidence)),
-        left_out=(*left_out, *not_the_same(entries, common)),
+        left_out=(*left_out, *differing_conditions(entries, common)),
         confidence=confidence,
     )
 
 
 def _models(entries: Sequence[Entry]) -> list[_Model]:
-    found: dict[str, _Model] = {}
+    models: dict[str, _Model] = {}
     for entry in entries:
         for own in sorted({cell.model for cell in entry.run.evidence.cells()}):
             name = f"{entry.name}/{own}" if entry.name else own
-            if name in found:
+            if name in models:
                 raise UsageError(
-                    f"the model {name!r} is in {found[name].entry.where!r} and in {entry.where!r}. Give the runs names of their "
+                    f"the model {name!r} is in {models[name].entry.where!r} and in {entry.where!r}. Give the runs names of their "
                     "own, which then stand before those of their models: vlmrobust rank before=RUN after=RUN"
                 )
-            found[name] = _Model(name, entry, own)
-    if len(found) < 2:
+            models[name] = _Model(name, entry, own)
+    if len(models) < 2:
         raise UsageError(
-            f"a ranking needs two models or more, found {', '.join(found) or 'none'}. Name several runs, or a run of several "
+            f"a ranking needs two models or more, found {', '.join(models) or 'none'}. Name several runs, or a run of several "
             "models (--vlm)"
         )
-    return list(found.values())
+    return list(models.values())
 
 
 def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]], list[str]]:
@@ -131,35 +131,42 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
     Raises:
         UsageError: nothing is left.
     """
-    asked = [{(c.dataset, c.setting) for c in one.entry.run.evidence.cells() if c.model == one.own} for one in models]
+    asked = [{(c.dataset, c.setting) for c in model.entry.run.evidence.cells() if c.model == model.own} for model in models]
     common: dict[str, list[Setting]] = {}
     left_out: list[str] = []
     for dataset in sorted({dataset for own in asked for dataset, _ in own}):
         settings = sorted({setting for own in asked for name, setting in own if name == dataset} - {NO_IMAGE})
-        lacking = {one: [m.name for m, own in zip(models, asked, strict=True) if (dataset, one) not in own] for one in settings}
-        ours = [one for one in settings if _counts(one) and not lacking[one]]
+        lacking = {
+            setting: [m.name for m, own in zip(models, asked, strict=True) if (dataset, setting) not in own]
+            for setting in settings
+        }
+        ours = [setting for setting in settings if _counts(setting) and not lacking[setting]]
         if lacking.get(CLEAN) == [] and (ours or by == "clean_accuracy"):
             common[dataset] = ours
-            left_out += _said(dataset, lacking)
+            left_out += _uncounted_settings(dataset, lacking)
         else:
             absent = sorted({name for names in lacking.values() for name in names})
             why = f" ({', '.join(absent)})" if absent else ""
             left_out.append(f"{dataset}: left out: not all models were asked about clean pictures and about a perturbation{why}")
     if not common:
         raise UsageError(
-            f"there is nothing that all of {', '.join(one.name for one in models)} were asked. {'; '.join(left_out)}"
+            f"there is nothing that all of {', '.join(model.name for model in models)} were asked. {'; '.join(left_out)}"
         )
     return common, left_out
 
 
-def _said(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
-    """Returns which settings of a dataset do not count because of whom, and which belong to another experiment."""
-    others = [str(one) for one in lacking if not (_counts(one) or one == CLEAN)]
-    missing = [f"{one} (not asked of {', '.join(names)})" for one, names in lacking.items() if names and str(one) not in others]
-    said = {"": missing, "; sizes and patches are experiments of their own": others}
+def _uncounted_settings(dataset: str, lacking: Mapping[Setting, Sequence[str]]) -> list[str]:
+    """Returns sentences about settings of a dataset that do not count, with the reasons."""
+    others = [str(setting) for setting in lacking if not (_counts(setting) or setting == CLEAN)]
+    missing = [
+        f"{setting} (not asked of {', '.join(names)})"
+        for setting, names in lacking.items()
+        if names and str(setting) not in others
+    ]
+    by_reason = {"": missing, "; sizes and patches are experiments of their own": others}
     return [
         f"{dataset}: {len(names)} of {len(lacking)} settings do not count: {first_few(names, SHOWN)}{why}"
-        for why, names in said.items()
+        for why, names in by_reason.items()
         if names
     ]
 
@@ -183,25 +190,25 @@ def _part(models: Sequence[_Model], dataset: str, settings: Sequence[Setting], l
     from .boards import Part
 
     samples = models[0].entry.run.samples(dataset)
-    rows = [places(models[0].entry, one.entry, dataset) for one in models]
-    scores = {str(one): _scores(models, dataset, one) for one in settings}
+    rows = [places(models[0].entry, model.entry, dataset) for model in models]
+    scores = {str(setting): _scores(models, dataset, setting) for setting in settings}
     several = [name for name, own in scores.items() if any(len(row) != len(samples) for row in own)]
     if several:
         left_out.append(
             f"{dataset}: {quantity(len(several), 'setting does', 'settings do')} not count: "
             f"{first_few(several, SHOWN)}; they show several pictures of a sample"
         )
-    by_setting = {name: _aligned(own, rows) for name, own in scores.items() if name not in several}
+    by_setting = {name: _align(own, rows) for name, own in scores.items() if name not in several}
     groups = [sample.group or sample.id for sample in samples]
-    table = SideBySide(_aligned(_scores(models, dataset, CLEAN), rows), by_setting, groups)
+    table = SideBySide(_align(_scores(models, dataset, CLEAN), rows), by_setting, groups)
     return Part(dataset, table, {name: _family(Setting.parse(name)) for name in by_setting})
 
 
 def _scores(models: Sequence[_Model], dataset: str, setting: Setting) -> list[list[float]]:
-    return [one.entry.run.evidence.get_scores(Cell(one.own, dataset, setting)) for one in models]
+    return [model.entry.run.evidence.get_scores(Cell(model.own, dataset, setting)) for model in models]
 
 
-def _aligned(scores: Sequence[Sequence[float]], rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+def _align(scores: Sequence[Sequence[float]], rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     """Returns the scores of each model with its samples in a common order, shape (M, N)."""
     import numpy as np
 

@@ -54,17 +54,17 @@ def choose(evidence: Evidence, model: str, dataset: str, most: int) -> list[Chos
         answers = evidence.get_cell(cell).answers
         given = [place for place, answer in enumerate(answers) if answer.key and answer.score.state in ("scored", "unparsed")]
         drawn.append(iter([Chosen(cell, given[place], answers[given[place]]) for place in rng.permutation(len(given))]))
-    taken = list(islice(_in_turn(drawn), most))
+    taken = list(islice(_interleave(drawn), most))
     return [taken[place] for place in rng.permutation(len(taken))]
 
 
-def _in_turn(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
+def _interleave(sources: Sequence[Iterator[Chosen]]) -> Iterator[Chosen]:
     """Yields the first of each source, then the second of each, until all are empty."""
     left = list(sources)
     while left:
         given = [(source, next(source, None)) for source in left]
-        left = [source for source, one in given if one is not None]
-        yield from (one for _, one in given if one is not None)
+        left = [source for source, answer in given if answer is not None]
+        yield from (answer for _, answer in given if answer is not None)
 
 
 def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -> list[tuple[Sample, Prediction]]:
@@ -74,17 +74,17 @@ def ask_again(evaluator: Evaluator, chosen: Sequence[Chosen], batch_size: int) -
         InfrastructureError: the model does not load, or a picture cannot be read.
     """
     asked: dict[Cell, list[Asking]] = {}
-    found: list[tuple[Sample, Prediction]] = []
+    pairs: list[tuple[Sample, Prediction]] = []
     for start in range(0, len(chosen), batch_size):
         batch = chosen[start : start + batch_size]
-        for one in batch:
-            if one.cell not in asked:
-                asked[one.cell] = evaluator.asked(one.cell)
-        askings = [asked[one.cell][one.place] for one in batch]
-        requests = [evaluator.request(one.cell, asking) for one, asking in zip(batch, askings, strict=True)]
+        for answer in batch:
+            if answer.cell not in asked:
+                asked[answer.cell] = evaluator.asked(answer.cell)
+        askings = [asked[answer.cell][answer.place] for answer in batch]
+        requests = [evaluator.request(answer.cell, asking) for answer, asking in zip(batch, askings, strict=True)]
         predictions = evaluator.resident(batch[0].cell.model).infer(requests)
-        found += zip((asking.sample for asking in askings), predictions, strict=True)
-    return found
+        pairs += zip((asking.sample for asking in askings), predictions, strict=True)
+    return pairs
 
 
 def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *, most: int, process: str = "") -> Repeatability:
@@ -105,8 +105,8 @@ def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *,
     usual = evaluator.options.batch_size
     size = max(1, usual // 2)
     again = zip(chosen, ask_again(evaluator, chosen, size), strict=True)
-    pairs = [(one, *given) for one, given in again if given[1].finish_reason != "error"]
-    moved = [score(sample, prediction).value - one.first.score.value for one, sample, prediction in pairs]
+    pairs = [(answer, *given) for answer, given in again if given[1].finish_reason != "error"]
+    moved = [score(sample, prediction).value - answer.first.score.value for answer, sample, prediction in pairs]
     samples = len(evaluator.samples(dataset))
     rate, low, high = flip_rate(moved)
     batches = f"batches of {size} in place of {usual}" if size < usual else "batches of 1 as before"
@@ -115,9 +115,9 @@ def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *,
         dataset=dataset,
         repeated=len(pairs),
         flipped=sum(difference != 0.0 for difference in moved),
-        reworded=sum(one.first.prediction.text != prediction.text for one, _, prediction in pairs),
+        reworded=sum(answer.first.prediction.text != prediction.text for answer, _, prediction in pairs),
         failed=len(chosen) - len(pairs),
-        cells=len({one.cell for one, _, _ in pairs}),
+        cells=len({answer.cell for answer, _, _ in pairs}),
         samples=samples,
         rate=rate,
         low=low,
@@ -158,8 +158,8 @@ def noise(rate: float, samples: int) -> dict[str, float]:
     {'accuracy_drop': 0.0094, 'label_preserving_drop': 0.0094, 'absolute_continuous_error': 0.0298}
     """
     spread = math.sqrt(rate / samples)
-    found = dict.fromkeys(DROPS, _Z95 * math.sqrt(2.0) * spread)
-    return {**found, ACE: (RUNGS - 1) * math.sqrt(2.0 / math.pi) * spread}
+    noise_by_metric = dict.fromkeys(DROPS, _Z95 * math.sqrt(2.0) * spread)
+    return {**noise_by_metric, ACE: (RUNGS - 1) * math.sqrt(2.0 / math.pi) * spread}
 
 
 def repeat_run(
@@ -171,7 +171,7 @@ def repeat_run(
     most: int,
     process: str,
 ) -> list[Repeatability]:
-    """Asks again about each model and dataset of a run; what could not be asked says why.
+    """Asks again about each model and dataset of a run; a failure is reported with its reason.
 
     Args:
         evaluator: of a run that asked the same.
@@ -181,22 +181,22 @@ def repeat_run(
         most: how many answers of each model and dataset to ask for again.
         process: what is said of the process that asks, where it is another one.
     """
-    found = []
+    results = []
     for model, dataset in dict.fromkeys((cell.model, cell.dataset) for cell in evidence.cells()):
         try:
             measured = measure(evaluator, evidence, (model, dataset), most=most, process=process)
         except VlmRobustError as error:
-            found.append(Repeatability(model, dataset, problem=str(error)))
+            results.append(Repeatability(model, dataset, problem=str(error)))
         else:
-            found.append(set_beside(measured, rules[model], records))
-    return found
+            results.append(compare_with_rules(measured, rules[model], records))
+    return results
 
 
 # Noise beside thresholds: which rules of a policy an A/A comparison is about, and which of them it could break by itself.
 
 
-def set_beside(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> Repeatability:
-    """Returns a comparison with what it says about rules; one that measured nothing is returned as it is.
+def compare_with_rules(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> Repeatability:
+    """Returns a comparison with its statements about rules; unchanged if it measured nothing.
 
     Args:
         about: answers that were asked for twice.
@@ -207,37 +207,37 @@ def set_beside(about: Repeatability, rules: Iterable[Rule], records: Iterable[Re
         return about
     compared = [rule for rule in rules_about(about, rules, records) if rule.metric in about.noise]
     tighter = tuple(map(str, tighter_than_noise(compared, about.noise)))
-    return replace(about, beside=tuple(_beside(rule, about) for rule in compared), tighter=tighter)
+    return replace(about, beside=tuple(_noise_text(rule, about) for rule in compared), tighter=tighter)
 
 
-def not_compared(found: Sequence[Repeatability], rules: Sequence[Rule], records: Sequence[Record]) -> list[str]:
-    """Returns, a sentence for each reason, how many rules the comparisons of a run say nothing about."""
-    known = list(dict.fromkeys(metric for about in found for metric in about.noise))
+def uncompared_rules(comparisons: Sequence[Repeatability], rules: Sequence[Rule], records: Sequence[Record]) -> list[str]:
+    """Returns a sentence for each reason why rules were not compared with the noise."""
+    known = list(dict.fromkeys(metric for about in comparisons for metric in about.noise))
     if not known:
         return []
-    met = {rule.id for about in found for rule in rules_about(about, rules, records)}
+    met = {rule.id for about in comparisons for rule in rules_about(about, rules, records)}
     apart = [rule.id for rule in rules if rule.metric in known and rule.id not in met]
     others = sum(rule.metric not in known for rule in rules)
-    said = f"{', '.join(apart)}: not compared with that noise, as the run measured nothing on a whole data set that they bound"
+    note = f"{', '.join(apart)}: not compared with that noise, as the run measured nothing on a whole dataset that they bound"
     more = f"{others} of {len(rules)} rules are about other metrics than {', '.join(known)}, whose noise is not known"
-    return [*([said] if apart else []), *([more] if others else [])]
+    return [*([note] if apart else []), *([more] if others else [])]
 
 
 def rules_about(about: Repeatability, rules: Iterable[Rule], records: Iterable[Record]) -> list[Rule]:
     """Returns the rules that bound what was measured for a model on a whole dataset.
 
-    The noise on a category, which has fewer samples, is another one and not known: rules about categories are left out.
+    Rules about categories are left out: the noise on a category, which has fewer samples, is not known.
     """
     tests = [
-        JudgedTest(one.model, one.dataset, measure.metric, one.setting or one.split, one.family, one.level)
-        for one in records
-        if (one.model, one.dataset) == (about.model, about.dataset)
-        for measure in one.measures
+        JudgedTest(record.model, record.dataset, measure.metric, record.setting or record.split, record.family, record.level)
+        for record in records
+        if (record.model, record.dataset) == (about.model, about.dataset)
+        for measure in record.measures
         if not measure.category
     ]
     return [rule for rule in rules if any(rule.applies(test) for test in tests)]
 
 
-def _beside(rule: Rule, about: Repeatability) -> str:
+def _noise_text(rule: Rule, about: Repeatability) -> str:
     measured, most = about.noise[rule.metric], about.noise_high[rule.metric]
     return f"rule {rule.id}: {rule.metric} bounded by {rule.bound}, noise {measured:.3f} (at most {most:.3f})"

@@ -36,9 +36,9 @@ class Rerun:
     """How many times some of it ran again since."""
 
     def __str__(self) -> str:
-        found = f"{quantity(len(self.nodeids), 'test')} to run again" if self.nodeids else "nothing to run again"
+        selection = f"{quantity(len(self.nodeids), 'test')} to run again" if self.nodeids else "nothing to run again"
         since = f" and {quantity(self.since, 'rerun')} of it" if self.since else ""
-        return f"--vlm-rerun {self.verdicts}: {found} of run {self.run}{since} ({self.ended})"
+        return f"--vlm-rerun {self.verdicts}: {selection} of run {self.run}{since} ({self.ended})"
 
     def includes(self, nodeid: str) -> bool:
         """Whether a test is to run again: itself, or all of a class or a file that holds it."""
@@ -63,7 +63,7 @@ class _EarlierRun:
     planned: Mapping[str, str]
     """The model of each test that was to run, by its node id."""
     repeats: str
-    """The run of which it ran some tests again; empty for one that did not."""
+    """The run whose tests it ran again; empty for a run of its own."""
 
     @classmethod
     def read(cls, directory: Path) -> _EarlierRun:
@@ -121,28 +121,28 @@ def _last_run_and_reruns(models: Sequence[str], places: Iterable[Path]) -> list[
         if not run.is_about(models):
             continue
         if not run.repeats:
-            return [run, *(one for one in reversed(reruns) if one.repeats == run.directory.name)]
+            return [run, *(rerun for rerun in reversed(reruns) if rerun.repeats == run.directory.name)]
         reruns.append(run)
-    return [one for one in reversed(reruns) if one.repeats == reruns[0].repeats]
+    return [rerun for rerun in reversed(reruns) if rerun.repeats == reruns[0].repeats]
 
 
 def _newest_outcomes(runs: Iterable[_EarlierRun]) -> dict[str, list[Outcome]]:
-    """Returns the newest verdicts about each test, by node id; none for one that was to run and left none.
+    """Returns the newest verdicts of each test, by node id; an empty list for a test without a verdict.
 
     Args:
         runs: the oldest first.
     """
-    found: dict[str, list[Outcome]] = {}
+    outcomes: dict[str, list[Outcome]] = {}
     for run in runs:
         fresh: dict[str, list[Outcome]] = {}
         for record in filter(lambda record: record.nodeid, run.records):
             fresh.setdefault(record.nodeid, []).append(record.outcome)
-        for replaced in [whole for nodeid in fresh for whole in _holding(nodeid) if whole in found]:
-            found.pop(replaced, None)
-        found |= fresh
+        for replaced in [whole for nodeid in fresh for whole in _holding(nodeid) if whole in outcomes]:
+            outcomes.pop(replaced, None)
+        outcomes |= fresh
         for nodeid in run.planned:
-            found.setdefault(nodeid, [])
-    return found
+            outcomes.setdefault(nodeid, [])
+    return outcomes
 
 
 def _holding(nodeid: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Baseline: an earlier run, from its evidence, that cells are compared with sample by sample."""
+"""Baseline: the evidence of an earlier run; cells are compared with it sample by sample."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.store import Evidence, StoredCell, read_manifest
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
-from .replay import Rescored, scored_again
+from .replay import Rescored, rescore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 _MOST = 3
-"""Ids that a message names."""
+"""How many ids a message names."""
 
 
 @dataclass(eq=False)
 class Baseline:
-    """The scores of an earlier run on the samples of this one."""
+    """The scores of an earlier run on the samples of this run."""
 
     evidence: Evidence
     trusting: bool = False
-    """Whether a stored score that differs when it is computed again is only kept in ``rescored``, and not refused."""
+    """Whether stored scores that differ from recomputed ones are noted in ``rescored`` instead of refused."""
     rescored: list[Rescored] = field(default_factory=list)
-    """Answers whose stored score differs when it is computed again."""
+    """Answers whose stored score differs from the recomputed score."""
 
     def __post_init__(self) -> None:
         self._cells = set(self.evidence.cells())
@@ -52,14 +52,14 @@ class Baseline:
 
     @classmethod
     def open(cls, run: Path, *, trusting: bool = False) -> Baseline:
-        """Opens the evidence of a run: a directory below ``runs`` of a store, or one written by ``--vlm-report``.
+        """Opens the evidence of a run: a directory below ``runs`` of a store, or a ``--vlm-report`` directory.
 
         Args:
             run: the directory.
-            trusting: whether stored scores that are others when they are computed again are only noted, see ``rescored``.
+            trusting: whether stored scores that differ from recomputed ones are only noted, see ``rescored``.
 
         Raises:
-            UsageError: there is none, or nothing in it.
+            UsageError: the directory has no evidence, or the evidence is empty.
         """
         if not (run / "predictions.sqlite").is_file():
             raise UsageError(
@@ -72,10 +72,10 @@ class Baseline:
         return baseline
 
     def model(self, name: str) -> str:
-        """Returns the model of the earlier run that ``name`` is compared with: the one called so, else the only one.
+        """Returns the model of the earlier run to compare ``name`` with: that of the same name, else the only model.
 
         Raises:
-            UsageError: several models, and none called so.
+            UsageError: the run has several models, and none has this name.
         """
         if name in self._models:
             return name
@@ -86,13 +86,13 @@ class Baseline:
             "Give the model the same name in the models file"
         )
 
-    def measured(self, cell: Cell) -> bool:
+    def has_cell(self, cell: Cell) -> bool:
         """Whether the earlier run has answers of this cell."""
         return self._earlier_cell(cell) in self._cells
 
     @cached_property
     def seed(self) -> int | None:
-        """The seed of its stochastic settings; ``None`` where its manifest does not say, or evidence was copied alone.
+        """The seed of its stochastic settings; ``None`` if unknown, as when evidence was copied without its manifest.
 
         Raises:
             StoreError: its manifest cannot be read.
@@ -106,33 +106,33 @@ class Baseline:
 
     @property
     def without_pictures(self) -> tuple[str, ...]:
-        """The datasets of which the earlier run does not say what pictures it showed: an older release, or no clean cell."""
+        """The datasets without picture digests in the earlier run: it was an older release, or had no clean cell."""
         return tuple(name for name, digests in self._pictures.items() if not digests)
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns what the earlier run asked of a dataset.
+        """Returns the samples of a dataset that the earlier run asked about.
 
         Raises:
-            StoreError: it asked nothing of it, or it cannot be read.
+            StoreError: the run asked nothing of the dataset, or its samples cannot be read.
         """
         if dataset not in self._samples:
             self._samples[dataset] = self.evidence.samples(dataset)
         return self._samples[dataset]
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns what tells the pictures of its samples from others, by id, as far as the earlier run kept it."""
+        """Returns the picture digests of each sample, by id, as far as the earlier run stored them."""
         return self._pictures.get(dataset, {})
 
     def scores(self, cell: Cell, now: Questions) -> NDArray[np.float64]:
-        """Returns the earlier scores of the samples of now, shape (N,), of several views the best one's.
+        """Returns the earlier scores of the samples of this run, shape (N,); the best view counts if there are several.
 
-        They are computed again from its answers. NaN stands where an inference failed. Where either run does not know its
-        pictures, nothing is said about them.
+        Scores are recomputed from the stored answers, and NaN if an inference failed. Pictures are compared if both runs have
+        their digests.
 
         Raises:
             DatasetError: the earlier run asked other samples, or about other pictures.
-            StoreError: answers cannot be read, or their stored scores are others.
-            UnknownName: a sample is scored by what is not registered here.
+            StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
+            UnknownName: the scorer of a sample is not registered.
         """
         import numpy as np
 
@@ -141,16 +141,16 @@ class Baseline:
         return np.array([best[place] for place in places], float)
 
     def own_scores(self, cell: Cell) -> list[float]:
-        """Returns the scores of one of its own cells, computed again, a number for each of its samples; see :meth:`scores`.
+        """Returns the recomputed scores of a cell of the earlier run, a number for each sample; see :meth:`scores`.
 
         Raises:
-            StoreError: answers cannot be read, or their stored scores are others.
-            UnknownName: a sample is scored by what is not registered here.
+            StoreError: answers cannot be read, or their stored scores differ from recomputed ones.
+            UnknownName: the scorer of a sample is not registered.
         """
         if cell not in self._best:
             stored = self.evidence.get_cell(cell)
             samples = self.evidence.samples(cell.dataset, cell.model)
-            scores, differing = scored_again(self.evidence, stored, samples)
+            scores, differing = rescore(self.evidence, stored, samples)
             self.rescored += differing
             if differing and not self.trusting:
                 raise StoreError(self._refusal(differing))
@@ -158,10 +158,10 @@ class Baseline:
         return self._best[cell]
 
     def refuse_seed(self, seed: int | None, cells: Iterable[Cell]) -> None:
-        """Refuses to be compared with a run whose stochastic settings made other pictures.
+        """Refuses a run whose stochastic settings made different pictures.
 
         Args:
-            seed: of the other run; ``None`` where nobody knows it, and nothing can be said.
+            seed: of the other run; ``None`` if unknown, which is accepted.
             cells: of the other run.
 
         Raises:
@@ -169,7 +169,7 @@ class Baseline:
         """
         if seed is None or self.seed is None or seed == self.seed:
             return
-        drawn = sorted({str(cell.setting) for cell in cells if depends_on_seed(cell.setting) and self.measured(cell)})
+        drawn = sorted({str(cell.setting) for cell in cells if depends_on_seed(cell.setting) and self.has_cell(cell)})
         if drawn:
             raise DatasetError(
                 f"the baseline {str(self.evidence.path.parent)!r} was made with --vlm-seed={self.seed}, and this run has "
@@ -192,7 +192,7 @@ class Baseline:
         return Cell(self.model(cell.model), cell.dataset, cell.setting)
 
     def _places(self, dataset: str, now: Questions) -> tuple[int, ...]:
-        """Returns the place in the earlier run of each sample of now, looked up once while these stay the same objects."""
+        """Returns the index in the earlier run of each sample of this run; cached while these are the same objects."""
         samples, pictures = now.samples(dataset), now.pictures(dataset)
         paired = self._paired.get(dataset)
         if paired is None or paired.samples is not samples or paired.pictures is not pictures:
@@ -203,7 +203,7 @@ class Baseline:
         return paired.places
 
     def _check_same(self, dataset: str, samples: Sequence[Sample], pictures: Mapping[str, PictureDigests]) -> None:
-        """Refuses samples that do not pair: other ids, or another question, answer or picture under the same id."""
+        """Refuses samples that do not pair: different ids, or a different question, answer or picture under an id."""
         before, after = ({sample.id: sample.asked for sample in each} for each in (self.samples(dataset), samples))
         shown = self.pictures(dataset)
         common = before.keys() & after.keys()
@@ -219,14 +219,14 @@ class Baseline:
         if differences:
             raise DatasetError(
                 f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(differences)}. "
-                "Expected the same samples in both runs: the same data set with the same pictures, and the same --vlm-sample. "
+                "Expected the same samples in both runs: the same dataset with the same pictures, and the same --vlm-sample. "
                 "Where questions or pictures were changed on purpose, run the earlier model on them and compare with that run"
             )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairing:
-    """Which sample of the earlier run belongs to each sample of now."""
+    """Indices of the earlier run's samples, in the order of the samples of this run."""
 
     samples: Sequence[Sample]
     pictures: Mapping[str, PictureDigests]
@@ -234,17 +234,17 @@ class _Pairing:
 
 
 def baseline_scores(baseline: Baseline, model: str, dataset: str, now: Questions, table: ScoreTable) -> dict[str, Any]:
-    """Returns the earlier scores under the settings of a table, of those that the earlier run measured.
+    """Returns the earlier scores under those settings of a table that the earlier run measured.
 
     Raises:
         DatasetError: the baseline asked other samples, or about other pictures.
     """
     cells = (Cell(model, dataset, Setting.parse(name)) for name in table.by_setting)
-    return {str(cell.setting): baseline.scores(cell, now) for cell in cells if baseline.measured(cell)}
+    return {str(cell.setting): baseline.scores(cell, now) for cell in cells if baseline.has_cell(cell)}
 
 
-def not_compared(metric: str, table: ScoreTable) -> str:
-    """Returns why a summary metric that compares with an earlier run does not apply, or an empty string."""
+def why_not_compared(metric: str, table: ScoreTable) -> str:
+    """Returns why a summary metric that needs the baseline does not apply, or an empty string."""
     if metrics.Needs.BASELINE_BY_SETTING not in metrics.get(metric).needs:
         return ""
     lacking = [name for name in table.by_setting if name not in (table.baseline_by_setting or {})]
@@ -252,27 +252,27 @@ def not_compared(metric: str, table: ScoreTable) -> str:
     return f"the baseline did not measure {lacking[0]}{more}" if lacking else ""
 
 
-def changed(baseline: Baseline, cell: Cell, now: Questions, values: NDArray[np.float64]) -> metrics.ChangedSamples:
-    """Returns the samples that a cell answers worse than the baseline did, and better; none where that did not measure it.
+def changed_samples(baseline: Baseline, cell: Cell, now: Questions, values: NDArray[np.float64]) -> metrics.ChangedSamples:
+    """Returns the samples that a cell answers worse and better than the baseline; none if the baseline lacks the cell.
 
     Raises:
         DatasetError: the baseline asked other samples, or about other pictures.
     """
-    if not baseline.measured(cell):
+    if not baseline.has_cell(cell):
         return metrics.ChangedSamples((), (), ())
     return metrics.changed_samples([sample.id for sample in now.samples(cell.dataset)], baseline.scores(cell, now), values)
 
 
 def best_scores(stored: StoredCell, samples: Sequence[Sample], scores: Sequence[Score]) -> list[float]:
-    """Returns what each sample counts for, of several views the best one, NaN where an inference failed.
+    """Returns the score of each sample: that of its best view, NaN if an inference failed.
 
     Args:
         stored: the cell.
-        samples: what was asked.
-        scores: of each sample those of all its views in a row.
+        samples: of the cell.
+        scores: all views of the first sample, then all of the second, and so on.
 
-    A view that was not asked about, because an earlier one was right, takes no part. As in the run itself, an answer without the
-    pictures that cannot be read is a guess.
+    Views that were not asked, because an earlier view was right, do not count. With pictures withheld, an unreadable answer
+    counts as a guess, as in the run.
     """
     worth = counted(stored.cell.setting, samples, scores)
     values = [value if score.state != "unasked" else 0.0 for value, score in zip(worth, scores, strict=True)]

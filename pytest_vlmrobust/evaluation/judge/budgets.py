@@ -1,4 +1,4 @@
-"""Budgets: failed and unreadable answers of a test, judged by how many of them a policy admits."""
+"""Budgets: how many failed and unreadable answers of a test a policy allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def commonest_error(results: Sequence[CellResult]) -> str:
 
 
 def budget_measure(verdict: Verdict, part: int, whole: int, error: str) -> Measure:
-    """Returns a broken budget as a measure: ``part`` of ``whole`` answers, and the commonest error where there is one."""
+    """Returns a broken budget as a measure: ``part`` of ``whole`` answers, and the commonest error, if any."""
     because = f"; most often: {error}" if verdict.outcome is Outcome.ERROR and error else ""
     return Measure(
         verdict.metric,
@@ -46,7 +46,7 @@ def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused:
         excused: why the model is not shown to do its task, where that is so: unreadable answers are then part of not doing it.
     """
     seen = [result for result in results if result.cell.setting != NO_IMAGE]
-    asked, failed = sum(result.n_requested for result in results), _failed(results)
+    asked, failed = sum(result.n_requested for result in results), _error_count(results)
     texts, unread = (sum(counts) for counts in zip(*(result.texts for result in seen), strict=True)) if seen else (0, 0)
     verdicts = budgets.judge(n_requested=asked, n_scored=asked - failed, n_errors=failed, n_unparsed=0)
     if texts:
@@ -56,12 +56,12 @@ def budget_measures(budgets: Budgets, results: Sequence[CellResult], *, excused:
     return [excused_measure(each, excused) if excused and each.metric == "unparsed_rate" else each for each in measures]
 
 
-def _failed(results: Sequence[CellResult]) -> int:
+def _error_count(results: Sequence[CellResult]) -> int:
     return sum(result.count("error") for result in results)
 
 
 def blind_unparsed(result: CellResult) -> list[Measure]:
-    """Returns the share of answers without the pictures that count as guesses, because they cannot be read; nothing for none."""
+    """Returns the share of unreadable answers without pictures, which count as guesses; empty if there are none."""
     if not result.n_guessed:
         return []
     (reason,) = said_of_guesses([result])

@@ -43,80 +43,84 @@ from .scopes import KnownNames, is_relative, is_summary, shows_looking
 
 _REGISTER = " One of your own is known once a conftest.py that is collected registers it"
 _SUMMARIES = {"summary metrics": is_summary, "visual_gain": shows_looking}
-"""What a run cannot be GO for, whatever its policy allows, where rules bound it and none of them met a test."""
+"""Summaries without which a run is never GO, if rules bound them and none of these met a test."""
 
 
 def asks_for_all_samples(policies: Iterable[Policy]) -> bool:
-    """Whether a policy asks for all the samples of a dataset, as a release does and a smoke test does not."""
+    """Whether a policy requires all samples of a dataset, as for a release, unlike a smoke test."""
     return any(policy.coverage.share >= 1.0 for policy in policies)
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What policies ask of a run as a whole, and what the run is: the records are given to the questions."""
+    """What policies require of a run as a whole, and the facts of the run; methods take the records."""
 
     policies: Mapping[str, Policy]
     """The policy of each model."""
     models: Mapping[str, ModelRef]
     planned: int
-    """Gated tests that the collected files hold."""
+    """Number of gated tests in the collected files."""
     selected: int
-    """Those of them that were to run."""
+    """Number of them that were selected."""
     narrowed: str
-    """An option by which tests may be left out that nobody counts, such as ``--lf``; empty without one."""
+    """An option that may leave out an unknown number of tests, such as ``--lf``; empty if there is none."""
     today: date
-    """What waivers are dated against."""
+    """The day on which waivers are checked for expiry."""
     has_baseline: bool
     """Whether an earlier run was named."""
     without_pictures: Sequence[str] = ()
-    """The datasets of which the earlier run does not say which pictures it showed."""
+    """The datasets without picture digests in the earlier run."""
     samples_asked: Callable[[], Mapping[str, tuple[int, int]]] = dict
-    """Returns, of datasets of which only some samples were asked, how many, and how many there are."""
+    """Returns, for sampled datasets, the number of samples asked and the total."""
     categories: Callable[[], Iterable[str]] = tuple
-    """Returns the categories of the samples of the run; only called for a rule about one."""
+    """Returns the categories of the samples of the run; only called for rules about categories."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all the gated tests that the collected files hold were to run."""
+        """Whether all gated tests of the collected files were selected."""
         return self.planned == self.selected and not self.narrowed
 
     def shortfalls(self, records: Sequence[Record]) -> list[str]:
-        """Returns, a sentence for each, what the policies ask of the run and it lacks: with any, it is not GO."""
+        """Returns a sentence for each requirement of the policies that the run does not meet; with any, it is not GO."""
         suites = suites_of(records)
-        found = []
+        shortfalls = []
         for name, policy in self.policies.items():
-            found += policy.coverage.shortfalls(
+            shortfalls += policy.coverage.shortfalls(
                 planned=self.planned,
                 selected=self.selected,
                 narrowed=self.narrowed,
                 samples=self.samples_asked() if policy.coverage.counts_samples else {},
                 suites=suites,
             )
-            found += [f"{use}, and GO asks for waivers that mean something" for use in self._meaningless(name, policy, records)]
-            found += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
-        found += self._unmet_rules(records).values()
-        found += self._idle_summaries(records)
-        return list(dict.fromkeys(found))
+            shortfalls += [
+                f"{use}, and GO asks for waivers that mean something" for use in self._meaningless(name, policy, records)
+            ]
+            shortfalls += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
+        shortfalls += self._unmet_rules(records).values()
+        shortfalls += self._idle_summaries(records)
+        return list(dict.fromkeys(shortfalls))
 
     def warnings(self, records: Sequence[Record]) -> list[str]:
-        """Returns what the run says about its policies and does not hold against it.
+        """Returns warnings about the policies, which do not affect the decision.
 
-        That is waivers that can go or do not reach, rules about an earlier run that was not named, an earlier run that does not
-        say what it showed, and (in a whole run) rules that met no test, and data that no rule gates.
+        They are about unneeded or insufficient waivers, rules that need a baseline when there is none, a baseline without
+        picture digests, and (in a whole run) rules that met no test and data that no rule gates.
         """
-        found = self._pictures_not_compared(records)
+        warnings = self._pictures_not_compared(records)
         unmet = self._unmet_rules(records)
         for name, policy in self.policies.items():
             relative = self._relative_rules(policy)
-            found += _smoke_test(name, policy)
-            found += [str(use) for use in self._uses(name, policy, records) if use.state in self._worth_saying]
-            found += self._unmatched_waivers(name, policy, records)
-            found += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
+            warnings += _smoke_test(name, policy)
+            warnings += [str(use) for use in self._uses(name, policy, records) if use.state in self._worth_saying]
+            warnings += self._unmatched_waivers(name, policy, records)
+            warnings += [_without_baseline(rule) for rule in relative if not rule.blocks_where_not_applicable]
             idle = unmatched_rules(policy, self._own(name, records)) if self.is_whole else ()
             if others := [rule.id for rule in idle if rule not in relative and rule.source not in unmet]:
-                found.append(f"{len(others)} of {quantity(len(policy.rules), 'rule')} met no test of {name}: {', '.join(others)}")
-            found += self._ungated_data(name, policy, records)
-        return list(dict.fromkeys(found))
+                warnings.append(
+                    f"{len(others)} of {quantity(len(policy.rules), 'rule')} met no test of {name}: {', '.join(others)}"
+                )
+            warnings += self._ungated_data(name, policy, records)
+        return list(dict.fromkeys(warnings))
 
     @property
     def _worth_saying(self) -> set[WaiverState]:
@@ -124,7 +128,7 @@ class Conditions:
         return always | {WaiverState.UNNEEDED} if self.is_whole else always
 
     def _own(self, name: str, records: Iterable[Record]) -> list[Record]:
-        """Returns the records that the policy of a model judged: its own, and those of a family of which it is the largest."""
+        """Returns the records that the policy of a model judged: its own, and those of families whose largest model it is."""
         judged = {name, *(family for family, members in families(self.models).items() if members.largest == name)}
         return [record for record in records if record.model in judged]
 
@@ -139,40 +143,39 @@ class Conditions:
     # Rules.
 
     def _unmet_rules(self, records: Sequence[Record]) -> dict[str, str]:
-        """Returns, by ``file:line``, why blocking rules on what was measured have no say; nothing while tests are lacking.
+        """Returns, by ``file:line``, why blocking rules met no test; empty while tests are missing.
 
-        Models that share a policy are looked at together: a rule may be about one of them.
+        Models that share a policy are checked together, since a rule may be about a single model.
         """
         failed = any(record.outcome is Outcome.ERROR for record in records)
         if not self.is_whole or failed or len(records) < self.selected:
             return {}  # what such a run lacks is reported with its reason
-        found = {}
+        reasons = {}
         for policy, own in self._by_policy(records):
             unmet = unmet_rules(policy.rules, own, self.categories)
-            found.update({one.rule.source: said for one in unmet if (said := one.shortfall(policy.coverage))})
-        return found
+            reasons.update(
+                {unmet_rule.rule.source: reason for unmet_rule in unmet if (reason := unmet_rule.shortfall(policy.coverage))}
+            )
+        return reasons
 
     def _idle_summaries(self, records: Sequence[Record]) -> list[str]:
-        """Returns what a run cannot be GO for, whatever its policy allows: none of the rules that see the whole met a test.
-
-        That is asked of all rules on summary metrics together, and of those on visual gain, without which no other number counts.
-        """
-        found = []
+        """Returns shortfalls that no policy can allow: no rule on summary metrics, or none on visual gain, met a test."""
+        shortfalls = []
         for policy, own in self._by_policy(records):
             if not own or (policy.coverage.tests is Extent.WHOLE and not self.is_whole):
                 continue  # nothing was measured, or tests were left out: that is reported with the tests that are lacking
             for about, counts in _SUMMARIES.items():
                 if idle := idle_summaries(policy.rules, own, counts):
-                    found.append(idle_summaries_shortfall(idle, about))
+                    shortfalls.append(idle_summaries_shortfall(idle, about))
                     break
-        return found
+        return shortfalls
 
     def _relative_rules(self, policy: Policy) -> list[Rule]:
-        """Returns the rules that compare with an earlier run, where none was named."""
+        """Returns the rules that need an earlier run, if none was named."""
         return [] if self.has_baseline else [rule for rule in policy.rules if is_relative(rule)]
 
     def _ungated_data(self, name: str, policy: Policy, records: Sequence[Record]) -> list[str]:
-        """Returns which data of a model nobody gates in a whole run, where others are gated."""
+        """Returns the data of a model that no rule gates in a whole run, if other data are gated."""
         names = ungated_data(policy.rules, self._own(name, records)) if self.is_whole else []
         return [
             f"no blocking rule is about {dataset}, and others of {name} are gated: whatever it answers there, the run may be GO. "
@@ -181,7 +184,7 @@ class Conditions:
         ]
 
     def _pictures_not_compared(self, records: Iterable[Record]) -> list[str]:
-        """Returns that nobody knows whether the earlier run was about the same pictures, where it does not say."""
+        """Returns a warning if the earlier run does not say which pictures it showed."""
         asked = {record.dataset for record in records}
         names = [name for name in self.without_pictures if name in asked]
         if not names:
@@ -196,12 +199,12 @@ class Conditions:
         return waiver_report(policy, self._own(name, records), today=self.today)
 
     def _meaningless(self, name: str, policy: Policy, records: Sequence[Record]) -> list[WaiverUse]:
-        """Returns the waivers that met no test of a whole run and cannot be about what the run leaves out."""
+        """Returns the waivers that met no test of a whole run and match nothing that the run leaves out."""
         uses = self._uses(name, policy, records) if self.is_whole else ()
         return [use for use in uses if _is_meaningless(use, policy, records)]
 
     def _unmatched_waivers(self, name: str, policy: Policy, records: Sequence[Record]) -> list[str]:
-        """Returns which waivers met no test of a whole run and may be about what it leaves out."""
+        """Returns the waivers that met no test of a whole run but may match what it leaves out."""
         uses = self._uses(name, policy, records) if self.is_whole else ()
         unmatched = [use for use in uses if use.state is WaiverState.UNMATCHED and not _is_meaningless(use, policy, records)]
         if not unmatched:
@@ -219,7 +222,7 @@ def _is_meaningless(use: WaiverUse, policy: Policy, records: Iterable[Record]) -
 
 
 def _smoke_test(name: str, policy: Policy) -> list[str]:
-    """Returns what has to be said of a policy that asks for less than a release does."""
+    """Returns a warning about a policy that requires less than a release does."""
     blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
     by_value = all(rule.treatment.judge is Judge.POINT for rule in blocking)
     if not by_value or policy.coverage.tests is Extent.WHOLE:
@@ -260,7 +263,7 @@ def refuse_unknown_scopes(
         PolicyError: a scope names what nothing can ever match, or nearly what a model or a dataset of the run is called.
     """
     known = KnownNames.of(tests)
-    present = {"model": {*models, *(one.model for one in plan)}, "dataset": {one.dataset for one in plan}}
+    present = {"model": {*models, *(planned.model for planned in plan)}, "dataset": {planned.dataset for planned in plan}}
     elsewhere = {"model": {*shipped_models()}, "dataset": {*shipped_datasets(), *datasets}}
     for policy in policies:
         for scope, effect in _scopes(policy):
@@ -270,7 +273,7 @@ def refuse_unknown_scopes(
 
 
 def _scopes(policy: Policy) -> Iterator[tuple[Scope, str]]:
-    """Yields each scope of a policy with what it fails to do where one of its names means nothing."""
+    """Yields each scope of a policy with the effect of a misspelt name in it."""
     for rule in policy.rules:
         yield rule.where, f"{rule.source}: rule {rule.id} gates nothing there"
         if rule.unless:

@@ -1,4 +1,4 @@
-"""Context: what is known of a planned test before a model answers, and the scores that its quantities are estimated from."""
+"""Context: what is known about a planned test before a model answers, and the scores of its quantities."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _LABELS = {Needs.POSITIONS: "position", Needs.PEOPLE: "group"}
-"""What samples of tasks are compared by, and the key of samples that says it."""
+"""Label by which samples of tasks are compared, and the sample key that holds it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,14 +41,14 @@ class Asked:
     """
 
     task: str = ""
-    """Of a dataset that a task makes of a collection, what is asked in it; empty for plain questions."""
+    """The task that made the dataset of a collection; empty for plain questions."""
     corpus_metric: str | None = None
     """The metric that is published for the dataset as a whole."""
     samples: Sequence[Sample] | None = None
 
     @classmethod
     def of(cls, measured: Measured, dataset: str, task: str = "") -> Asked:
-        """Looks at a dataset; one that cannot be read stays unknown: the tests that need it say why."""
+        """Looks at a dataset. A dataset that cannot be read stays unknown; the tests that need it report why."""
         try:
             return cls(task, measured.corpus_metric(dataset), measured.samples(dataset))
         except (VlmRobustError, Warning):
@@ -62,7 +62,7 @@ class PlannedTest:
     planned: Planned
     asked: Asked = dataclasses.field(default_factory=Asked)
     baseline: bool = False
-    """Whether the run is compared with an earlier one."""
+    """Whether the run is compared with an earlier run."""
     attempts: bool = False
     """Whether a cell of patches is compared with as many attempts at the whole picture."""
 
@@ -88,7 +88,7 @@ class PlannedTest:
 
     @cached_property
     def offered(self) -> frozenset[Needs]:
-        """What a cell has of the scores and labels that not every dataset or run has."""
+        """The optional scores and labels that a cell has."""
         if not self.asked.task:
             return frozenset({Needs.WHOLE_ATTEMPTS} if self.attempts else ())
         possible = {Needs.PEOPLE} | ({Needs.POSITIONS} if self.asked.task in GRIDS else set())
@@ -99,7 +99,7 @@ class PlannedTest:
 
     @cached_property
     def categories(self) -> set[str] | None:
-        """The categories of the dataset's samples; ``None`` where nobody has looked."""
+        """The categories of the dataset's samples; ``None`` if they are not known yet."""
         return None if self.asked.samples is None else {sample.category for sample in self.asked.samples}
 
 
@@ -113,14 +113,14 @@ def family_and_level(setting: Setting) -> tuple[str, str]:
 
 @dataclass(eq=False)
 class CellScores:
-    """What the quantities of a cell are estimated from. Whatever it is compared with is asked for on first use."""
+    """What the quantities of a cell are estimated from. Other cells are evaluated on first use."""
 
     measured: Measured
     test: PlannedTest
     result: CellResult
     confidence: float = 0.90
     tried: CellResult | None = None
-    """As many attempts at the whole picture as there are patches, where a cell of patches is compared with them."""
+    """As many attempts at the whole picture as there are patches, if a cell of patches is compared with them."""
     earlier: Baseline | None = None
     """The run that cells are compared with."""
 
@@ -144,7 +144,7 @@ class CellScores:
 
     @cached_property
     def clean(self) -> CellResult:
-        """The answers about the same pictures as they are."""
+        """The answers about the unchanged pictures."""
         return self.under(CLEAN)
 
     def under(self, setting: Setting) -> CellResult:
@@ -155,7 +155,7 @@ class CellScores:
 
     @cached_property
     def table(self) -> ScoreTable:
-        """The scores of the cell, of clean pictures and of none, and what the samples are compared by."""
+        """The scores of the cell, on clean pictures and without pictures, with the labels of samples."""
         clean, blind = self.clean.values, self.under(NO_IMAGE).values
         more: dict[str, Any] = labels(self.samples) if self.test.asked.task else {}
         if self.result.views > 1:
@@ -177,7 +177,7 @@ class CellScores:
         if self.earlier is None:
             return "there is no earlier run to compare with"
         own = (self.cell, Cell(self.cell.model, self.cell.dataset, CLEAN))
-        unmeasured = [cell for cell in own if not self.earlier.measured(cell)]
+        unmeasured = [cell for cell in own if not self.earlier.has_cell(cell)]
         return f"the baseline did not measure {unmeasured[0].dataset} under {unmeasured[0].setting}" if unmeasured else ""
 
     @cached_property
@@ -220,7 +220,7 @@ class FamilyScores:
     parameters: Sequence[float]
     """The size of each model."""
     scores: Sequence[NDArray[np.float64]]
-    """Of each model its mean score of each sample over the settings, shape (N,)."""
+    """For each model the mean score of each sample over the settings, shape (N,)."""
     groups: Sequence[str]
     """The source image of each sample."""
     confidence: float = 0.90
@@ -232,12 +232,12 @@ def groups_of(samples: Sequence[Sample]) -> list[str]:
 
 
 def labels(samples: Sequence[Sample]) -> dict[str, list[str]]:
-    """Returns by what samples are compared, as fields of a table: where the target is, and the group of people."""
+    """Returns the labels by which samples are compared, as fields of a table: target position and group of people."""
     named = {need.value: [sample.keys.get(key, "") for sample in samples] for need, key in _LABELS.items()}
     return {name: values for name, values in named.items() if any(values)}
 
 
 def floors(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Returns what samples score without looking, as fields of a table."""
+    """Returns the scores of samples without looking, as fields of a table."""
     without_looking = floor(samples)
     return {"floors": without_looking.scores, "floor_note": without_looking.note}

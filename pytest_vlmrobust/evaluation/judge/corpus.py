@@ -1,4 +1,4 @@
-"""Corpus metrics: the number that a benchmark publishes, where it is no mean of scores, with its interval."""
+"""Corpus metrics: the number that a benchmark publishes, if it is not a mean of scores, with its interval."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Bounds = Callable[[float], tuple[float, float]]
 
 
 def bounds_of_value(own: Sums, samples: Sequence[Sample]) -> Bounds:
-    """Returns what bounds a corpus metric."""
+    """Returns the function that gives the interval of a corpus metric."""
     clusters = _clusters(samples, own)
     size = _size(clusters, own)
 
@@ -54,13 +54,13 @@ def bounds_of_value(own: Sums, samples: Sequence[Sample]) -> Bounds:
 
 
 def bounds_of_drop(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
-    """Returns what bounds the drop of a corpus metric from the clean answers to others."""
+    """Returns the function that gives the interval of the drop of a corpus metric."""
     highest = max(clean.highest, own.highest)
     return _cut(_bounds_of_change(clean, own, samples, lambda before, after: before - after), -highest, highest)
 
 
 def bounds_of_index(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds:
-    """Returns what bounds one less the ratio of a corpus metric of the best patches to that of the whole pictures."""
+    """Returns the function that gives the interval of ``1 - best patches / whole pictures`` of a corpus metric."""
 
     def index(before: Array, after: Array) -> Array:
         ratio: Array = np.divide(after, before, out=np.full(np.shape(before), np.nan), where=before > 0)
@@ -70,7 +70,7 @@ def bounds_of_index(clean: Sums, own: Sums, samples: Sequence[Sample]) -> Bounds
 
 
 def _bounds_of_change(clean: Sums, own: Sums, samples: Sequence[Sample], change: Callable[[Array, Array], Array]) -> Bounds:
-    """Returns what bounds a change that grows when the clean value grows, and when the other one falls."""
+    """Returns the interval function of a change that grows with the clean value and falls with the other value."""
     clusters = _clusters(samples, clean, own)
     size, width = _size(clusters, clean), clean.rows.shape[1]
 
@@ -95,7 +95,7 @@ def _clusters(samples: Sequence[Sample], *parts: Sums) -> Clusters:
 
 
 def _size(clusters: Clusters, part: Sums) -> int:
-    """Returns how many units a cluster has, if all had one size and counted as much."""
+    """Returns the number of units in a cluster, if all had the same size and weight."""
     return max(1, round(min(len(part.rows), clusters.codes.size) / clusters.effective))
 
 
@@ -106,7 +106,7 @@ def _by_cluster(part: Sums, clusters: Clusters) -> Array:
 
 
 def _cut(bounds: Bounds, smallest: float, largest: float) -> Bounds:
-    """Returns bounds inside the possible values."""
+    """Returns the interval function, clipped to the possible values."""
 
     def cut(confidence: float) -> tuple[float, float]:
         low, high = bounds(confidence)
@@ -117,7 +117,7 @@ def _cut(bounds: Bounds, smallest: float, largest: float) -> Bounds:
 
 # Estimates: the number that a benchmark publishes, of a cell, and what is computed from it.
 #
-# Of several views the best one of each sample is taken, the first of equals; where an answer is missing, which one that is is
+# Of several views, the best view of each sample counts, the first of equals; where an answer is missing, which one that is is
 # unknown. Parts have no interval, nor has a metric of which the sums that it is a function of are not known.
 
 
@@ -125,7 +125,7 @@ CORPUS_SCORE = "corpus_score"
 CORPUS_DROP = "corpus_drop"
 CORPUS_PCRI = "corpus_pcri"
 MEAN = "accuracy"
-"""The corpus metric that is a mean of scores: the metrics of cells say it already."""
+"""The corpus metric that is a mean of scores, which cell metrics cover already."""
 
 
 def score_estimate(scores: CellScores) -> Estimate:
@@ -136,7 +136,7 @@ def score_estimate(scores: CellScores) -> Estimate:
 
 
 def part_estimates(scores: CellScores) -> dict[str, Estimate]:
-    """Returns the numbers that the dataset's own metric consists of, such as precision and recall, by full name."""
+    """Returns the parts of the dataset's own metric, such as precision and recall, by full name."""
     own = _corpus_value(scores, scores.result)
     return {f"{CORPUS_SCORE}.{part}": own.estimate(value, None, scores.confidence) for part, value in own.score.parts.items()}
 
@@ -149,7 +149,7 @@ def drop_estimate(scores: CellScores) -> Estimate:
 
 
 def index_estimate(scores: CellScores) -> Estimate:
-    """Estimates one less the ratio of the dataset's own metric of the best patches to that of whole pictures."""
+    """Estimates ``1 - best patches / whole pictures`` of the dataset's own metric."""
     clean, own = _corpus_value(scores, scores.clean), _corpus_value(scores, scores.result)
     if unfit := _unfit(scores.clean):
         return Estimate(math.nan, own.score.n, valid=False, reason=unfit)
@@ -159,7 +159,7 @@ def index_estimate(scores: CellScores) -> Estimate:
 
 
 def _unfit(clean: CellResult) -> str:
-    """Returns why the whole pictures are no basis for PCRI, by the rule for means of scores; an empty string if they are one."""
+    """Returns why PCRI is undefined for the full-image score, by the rule for means of scores; empty if it is defined."""
     kept = [number for number, value in enumerate(clean.values) if math.isfinite(value)]
     samples = [clean.samples[number] for number in kept]
     table = ScoreTable(clean=clean.values[kept], groups=groups_of(samples), chances=chances(samples), **floors(samples))
@@ -168,7 +168,7 @@ def _unfit(clean: CellResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _CorpusValue:
-    """The corpus metric of one cell, and the sums that it is a function of, where they are known."""
+    """The corpus metric of a cell, and the sums that it is a function of, if they are known."""
 
     name: str
     score: CorpusScore
@@ -198,7 +198,7 @@ def _value_of(name: str, result: CellResult) -> _CorpusValue:
 
 
 def _answers(result: CellResult) -> tuple[tuple[Prediction, ...], tuple[Score, ...]]:
-    """Returns the answer to each sample: of several views the best one's, the first of equals."""
+    """Returns the answer to each sample: that of its best view, the first of equals."""
     if result.views == 1:
         return result.predictions, result.scores
     chosen = [sample * result.views + view for sample, view in enumerate(best_patches(result.attempts))]

@@ -44,7 +44,7 @@ from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import JudgedTest, Policy
 
 from . import observatory
-from .baseline import Baseline, baseline_scores, changed, not_compared
+from .baseline import Baseline, baseline_scores, changed_samples, why_not_compared
 from .budgets import blind_unparsed, budget_measures
 from .context import (
     Asked,
@@ -82,12 +82,12 @@ class Judge:
     reference: str | None = None
     confidence: float = 0.90
     data: TaskData | None = None
-    """Which datasets tasks make of collections, where the run has any."""
+    """The datasets that tasks make of collections; ``None`` if the run has none."""
     families: Mapping[str, Family] = field(default_factory=dict)
     baseline: Baseline | None = None
-    """An earlier run that cells are compared with."""
+    """The earlier run that cells are compared with."""
     attempts: bool = False
-    """Whether patches are compared with as many attempts at the whole picture also where no rule asks for it."""
+    """Whether patches are compared with as many attempts at the whole picture even if no rule asks for it."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -98,15 +98,15 @@ class Judge:
         before = self._counts()
         family, level = family_and_level(cell.setting)
         about: dict[str, Any] = {"test": "cell", "setting": str(cell.setting), "family": family, "level": level}
-        refusal = self._not_shown(cell.model, cell.dataset)
+        refusal = self._why_task_not_shown(cell.model, cell.dataset)
         if self._lacking(cell.dataset) or (refusal and cell.setting not in (CLEAN, NO_IMAGE)):
-            return self._record(cell, self._refused(cell, refusal), (), before, not_asked=refusal, **about)
+            return self._record(cell, self._refused_measures(cell, refusal), (), before, not_asked=refusal, **about)
         scores = self._cell_scores(cell)
         result, attempts = scores.result, [] if scores.tried is None else [scores.tried]
-        measures = [*self._judged(scores.test, estimate_all(scores.test, scores)), *self._by_category(scores)]
+        measures = [*self._judge_estimates(scores.test, estimate_all(scores.test, scores)), *self._category_measures(scores)]
         measures += budget_measures(self.policies[cell.model].budgets, [result, *attempts], excused=refusal)
         measures += blind_unparsed(result)
-        since = changed(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
+        since = changed_samples(self.baseline, cell, self.evaluator, result.values) if self.baseline else None
         return self._record(
             cell,
             measures,
@@ -140,11 +140,11 @@ class Judge:
         """
         before = self._counts()
         if lacking := self._lacking(sweep.dataset):
-            return self._unasked("sweep", sweep, lacking)
+            return self._unasked_record("sweep", sweep, lacking)
         needs = set(metrics.get(sweep.metric).needs)
         baselines_suffice = needs <= WITHOUT_SETTINGS
         perturbed = [] if baselines_suffice else [s for s in settings if s not in (CLEAN, NO_IMAGE) or sweep.split]
-        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self._not_shown(sweep.model, sweep.dataset)
+        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self._why_task_not_shown(sweep.model, sweep.dataset)
         asked = [] if refusal else perturbed
         if refusal:
             n = len(self.evaluator.samples(sweep.dataset))
@@ -154,17 +154,17 @@ class Judge:
         else:
             table = self._sweep_table(sweep, needs, asked)
             used = self._settings_read(sweep, table, asked)
-            refusal = observatory.not_offered(sweep.metric, table) or self._why_flat(sweep, used)
+            refusal = observatory.why_not_offered(sweep.metric, table) or self._why_flat(sweep, used)
             scores = SweepScores(table, self.evaluator.samples(sweep.dataset), self.confidence)
             test = PlannedTest(sweep, Asked(self._tasks.get(sweep.dataset, ""), samples=scores.samples))
             estimates = estimate_all(test, scores)
             estimate = estimates.pop(sweep.metric)
-            unfit = refusal or not_compared(sweep.metric, table)
+            unfit = refusal or why_not_compared(sweep.metric, table)
             estimate = dataclasses.replace(estimate, valid=False, reason=unfit) if unfit else estimate
-            more = [] if unfit else [*self._judged(test, estimates), *self._by_stratum(test, scores)]
-            gaps = observatory.compared(sweep.metric, table)
+            more = [] if unfit else [*self._judge_estimates(test, estimates), *self._stratum_measures(test, scores)]
+            gaps = observatory.compared_means(sweep.metric, table)
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
-        by_stratum = {one.category: one.value for one in more if one.category}
+        by_stratum = {measure.category: measure.value for measure in more if measure.category}
         notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
         return self._summary(
             "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
@@ -178,9 +178,9 @@ class Judge:
         """
         before = self._counts()
         if lacking := self._lacking(about.dataset):
-            return self._unasked(FAMILY, about, lacking)
+            return self._unasked_record(FAMILY, about, lacking)
         family = self.families[about.family]
-        refusals = [self._not_shown(name, about.dataset) for name in family.members]
+        refusals = [self._why_task_not_shown(name, about.dataset) for name in family.members]
         asked = observatory.BASELINES if all(refusals) else settings
         results = [[self.evaluator.result(Cell(name, about.dataset, s)) for s in asked] for name in family.members]
         every = [result for own in results for result in own]
@@ -195,8 +195,8 @@ class Judge:
         notes = (observatory.members_note(about, family, scores),)
         return self._summary(FAMILY, about, estimate, every, before, notes=notes)
 
-    def _unasked(self, test: str, about: SweepMetric | FamilyMetric, why: str) -> Record:
-        """Returns the record of a summary metric over a dataset of which nothing is asked."""
+    def _unasked_record(self, test: str, about: SweepMetric | FamilyMetric, why: str) -> Record:
+        """Returns the record of a summary metric over a dataset that asks nothing."""
         nothing = Estimate(float("nan"), 0, valid=False, reason=why)
         measure = self._measure(about.model, JudgedTest(about.model, about.dataset, about.metric, about.split), nothing)
         facts = {"test": test, "metric": about.metric, "split": about.split, "not_asked": why}
@@ -215,7 +215,7 @@ class Judge:
     ) -> Record:
         judged = JudgedTest(about.model, about.dataset, about.metric, about.split)
         members = self.families[about.family].members if isinstance(about, FamilyMetric) else (about.model,)
-        excused = next(filter(None, (self._not_shown(name, about.dataset) for name in members)), "")
+        excused = next(filter(None, (self._why_task_not_shown(name, about.dataset) for name in members)), "")
         budgets = budget_measures(self.policies[about.model].budgets, results, excused=excused)
         measures = [self._measure(about.model, judged, estimate), *more, *budgets]
         record = self._record(
@@ -253,7 +253,7 @@ class Judge:
         return self.evaluator.inferred, self.evaluator.recalled
 
     def _cell_scores(self, cell: Cell) -> CellScores:
-        """Returns the scores of a cell, and of the attempts that it is compared with where any are asked for."""
+        """Returns the scores of a cell, with those of the attempts that it is compared with, if any."""
         result = self.evaluator.result(cell)
         task = self._tasks.get(cell.dataset, "")
         tried = None if task else attempts_of(cell, self.policies[cell.model], always=self.attempts)
@@ -262,12 +262,12 @@ class Judge:
         test = PlannedTest(cell, asked, baseline=self.baseline is not None, attempts=attempts is not None)
         return CellScores(self.evaluator, test, result, self.confidence, attempts, self.baseline)
 
-    def _judged(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:
+    def _judge_estimates(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:
         """Judges the estimates of a test."""
         return [self._measure(test.planned.model, judged_test(test, name), estimate) for name, estimate in estimates.items()]
 
-    def _by_category(self, scores: CellScores) -> list[Measure]:
-        """Judges single categories of a cell where the policy has a rule about one."""
+    def _category_measures(self, scores: CellScores) -> list[Measure]:
+        """Judges the categories of a cell that a rule of the policy is about."""
         policy = self.policies[scores.cell.model]
         ruled = any(rule.where.category for rule in policy.rules)
         categories = sorted({sample.category for sample in scores.samples} - {""}) if ruled else []
@@ -283,8 +283,8 @@ class Judge:
                     measures.append(dataclasses.replace(measure, category=category))
         return measures
 
-    def _refused(self, cell: Cell, why: str) -> list[Measure]:
-        """Returns the measures of a cell of which nothing is asked, because the model is not shown to do its task."""
+    def _refused_measures(self, cell: Cell, why: str) -> list[Measure]:
+        """Returns the measures of a cell that is not asked, because the model is not shown to do its task."""
         asked = Asked.of(self.evaluator, cell.dataset, self._tasks.get(cell.dataset, ""))
         tests = judged_tests(cell, asked, baseline=self.baseline is not None)
         estimate = Estimate(float("nan"), 0, valid=False, reason=why)
@@ -301,11 +301,11 @@ class Judge:
         """Returns what a collection lacks, so that a task asks nothing of it."""
         return "" if self.data is None else self.data.lacking(dataset)
 
-    def _not_shown(self, model: str, dataset: str) -> str:
+    def _why_task_not_shown(self, model: str, dataset: str) -> str:
         """Returns why a model is not shown to do a task on unchanged pictures; it is then not asked about changed ones."""
         if not self._is_task(dataset):
             return ""
-        return self._lacking(dataset) or observatory.not_shown(self.evaluator, model, dataset)
+        return self._lacking(dataset) or observatory.why_task_not_shown(self.evaluator, model, dataset)
 
     def _baseline_failures(self, cell: Cell) -> list[Measure]:
         """Returns the broken budget of failed inferences on original pictures, or without any.
@@ -315,8 +315,8 @@ class Judge:
         settings = () if self._lacking(cell.dataset) else observatory.BASELINES
         for result in (self.evaluator.result(Cell(cell.model, cell.dataset, setting)) for setting in settings):
             broken = budget_measures(self.policies[cell.model].budgets, [result])
-            if failed := [one for one in broken if one.outcome is Outcome.ERROR]:
-                return [dataclasses.replace(one, reason=f"{result.cell}: {one.reason}") for one in failed]
+            if failed := [measure for measure in broken if measure.outcome is Outcome.ERROR]:
+                return [dataclasses.replace(measure, reason=f"{result.cell}: {measure.reason}") for measure in failed]
         return []
 
     def _task_notes(self, result: CellResult) -> tuple[str, ...]:
@@ -326,13 +326,13 @@ class Judge:
         return observatory.notes(model, self.evaluator.models[model].box_convention, result)
 
     def _guess_notes(self, cell: Cell, measures: Sequence[Measure]) -> tuple[str, ...]:
-        """Returns how many answers without the pictures count as guesses, where a measure of the cell compares with them."""
+        """Returns how many answers without pictures count as guesses, if a measure of the cell compares with them."""
         if cell.setting != NO_IMAGE and not reads_blind([measure.metric for measure in measures]):
             return ()
         return said_of_guesses([self.evaluator.result(Cell(cell.model, cell.dataset, NO_IMAGE))])
 
     def _settings_read(self, sweep: SweepMetric, table: ScoreTable, asked: Sequence[Setting]) -> list[Setting]:
-        """Returns the settings under which a model gave the answers that a summary metric of it is computed from."""
+        """Returns the settings whose answers a summary metric is computed from."""
         metric = metrics.get(sweep.metric)
         read = set(arrays_read(metric, table, None))
         if self._is_task(sweep.dataset):  # whether it is done at all comes first
@@ -342,7 +342,7 @@ class Judge:
         return [setting for setting in dict.fromkeys((CLEAN, NO_IMAGE, *asked)) if str(setting) in read]
 
     def _sweep_table(self, sweep: SweepMetric, needs: set[metrics.Needs], settings: Sequence[Setting]) -> ScoreTable:
-        """Returns the scores that a summary metric is computed from, with those of a companion where it needs one."""
+        """Returns the scores that a summary metric is computed from, with those of a companion model if it needs one."""
         table = score_table(self.evaluator, sweep.model, sweep.dataset, settings, reference=self.reference)
         added: dict[str, Any] = labels(self.evaluator.samples(sweep.dataset)) if self._is_task(sweep.dataset) else {}
         asked = dict.fromkeys((CLEAN, *settings))
@@ -358,7 +358,7 @@ class Judge:
         return dataclasses.replace(table, **added)
 
     def _why_flat(self, sweep: SweepMetric, used: Sequence[Setting]) -> str:
-        """Returns why a curve over resolutions is none: its rungs showed one and the same picture of each sample."""
+        """Returns why a curve over resolutions is invalid: all its rungs showed the same picture of each sample."""
         if metrics.get(sweep.metric).suite != SUITE:
             return ""
         return same_pictures([self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used])
@@ -366,7 +366,7 @@ class Judge:
     def _values(self, model: str, dataset: str, settings: Iterable[Setting]) -> dict[str, NDArray[np.float64]]:
         return {str(setting): self.evaluator.result(Cell(model, dataset, setting)).values for setting in settings}
 
-    def _by_stratum(self, test: PlannedTest, scores: SweepScores) -> list[Measure]:
+    def _stratum_measures(self, test: PlannedTest, scores: SweepScores) -> list[Measure]:
         """Judges a summary metric of the curve over resolutions for each category and sub-task."""
         measures = []
         for quantity in (quantity for quantity in applying(test) if quantity.by_category):
@@ -378,7 +378,11 @@ class Judge:
 
     def _measure(self, model: str, test: JudgedTest, estimate: Estimate) -> Measure:
         measure = self.policies[model].measure(test, estimate, today=self.today)
-        if measure.outcome is Outcome.PASS and self._is_task(test.dataset) and (why := observatory.unseen(self.evaluator, test)):
+        if (
+            measure.outcome is Outcome.PASS
+            and self._is_task(test.dataset)
+            and (why := observatory.why_pictures_not_needed(self.evaluator, test))
+        ):
             return self._measure(model, test, dataclasses.replace(estimate, valid=False, reason=why))
         undefined = float("nan")  # a number that does not apply is not shown as one
         return measure if estimate.valid else dataclasses.replace(measure, value=undefined, low=undefined, high=undefined)
@@ -408,20 +412,24 @@ def _rank(measure: Measure) -> tuple[int, bool, bool]:
 
 
 def rci_bands(measures: Sequence[Measure], setting: Setting) -> tuple[str, ...]:
-    """Returns the band of the Region Comprehension Index, where there is one."""
-    known = [one.value for one in measures if one.metric == "rci" and not one.category and not math.isnan(one.value)]
+    """Returns the band of the Region Comprehension Index, if it was measured."""
+    known = [
+        measure.value
+        for measure in measures
+        if measure.metric == "rci" and not measure.category and not math.isnan(measure.value)
+    ]
     return tuple(f"{setting}: an RCI of {value:.3f} is {metrics.rci_band(value)}" for value in known)
 
 
 def undone_steps(result: CellResult) -> tuple[str, ...]:
-    """Returns what the setting could not do, step by step: to how many samples, and to which one for example."""
+    """Returns for each step that could not be applied: to how many samples, with an example."""
     by_step: dict[str, list[tuple[str, str]]] = {}
     for sample, notes in result.notes.items():
         for note in notes:
             by_step.setdefault(note.partition(": ")[0], []).append((sample, note))
     return tuple(
-        f"{len(found)} of {counted(len(result.samples), 'sample')}, such as {found[0][0]}: {found[0][1]}"
-        for found in by_step.values()
+        f"{len(affected)} of {counted(len(result.samples), 'sample')}, such as {affected[0][0]}: {affected[0][1]}"
+        for affected in by_step.values()
     )
 
 

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 OBSERVATORY = observatory.SUITE
-"""The suite whose metrics cells of tasks are measured by."""
+"""The suite of the metrics for cells of tasks."""
 BASELINE = "baseline"
 """The suite whose metrics compare with an earlier run."""
 CORRUPTIONS = "corruptions"
 _SUITES = {"patches": "patches", "attempts": "attempts", "ladder": "resolution", PREPROCESSING: "resolution"}
-"""Family of the last step of a setting to the suite whose metrics its cells are measured by; the corruptions' for all others."""
+"""Family of the last step of a setting to the suite of metrics for its cells; corruptions for all others."""
 _WITHOUT_COMPARISON = "accuracy"
-"""On clean pictures, and without any, there is nothing to compare with: of the scores only their mean is measured."""
+"""The only metric of cells on clean pictures or without pictures, which have nothing to compare with."""
 UNPARSED_INCREASE = "unparsed_increase"
 LABEL_PRESERVING_DROP = "label_preserving_drop"
 PREPROCESSING_GAIN = "preprocessing_gain"
@@ -62,15 +62,15 @@ class Quantity:
     estimate: Callable[[Any], Estimate | None]
     """Estimates it from :class:`CellScores`, :class:`SweepScores` or :class:`FamilyScores`; ``None`` as ``left_out`` says."""
     left_out: str = ""
-    """Of which answers it is not measured although it was planned; empty where it is measured whenever it was planned."""
+    """When it is not measured although it was planned; empty if it always is."""
     by_category: bool = False
-    """Whether it is also taken over the samples of one category."""
+    """Whether it is also taken over the samples of each category."""
     parts: Callable[[Any], Mapping[str, Estimate]] | None = None
-    """Estimates what it consists of, which no rule may bound, by full name: ``corpus_score.recall``."""
+    """Estimates its parts, which no rule may bound, by full name: ``corpus_score.recall``."""
 
     @property
     def name(self) -> str:
-        """What policies and reports call it."""
+        """Its name in policies and reports."""
         return self.facts.name
 
     @property
@@ -130,7 +130,7 @@ def applying(test: PlannedTest) -> list[Quantity]:
 
 
 def estimate_all(test: PlannedTest, scores: CellScores | SweepScores | FamilyScores) -> dict[str, Estimate]:
-    """Estimates the quantities that a test is judged by, and what they consist of, by name.
+    """Estimates the quantities that a test is judged by, and their parts, by name.
 
     Raises:
         InfrastructureError: something that a quantity is compared with could not be measured.
@@ -146,7 +146,7 @@ def estimate_all(test: PlannedTest, scores: CellScores | SweepScores | FamilySco
 def judged_tests(
     planned: Planned, asked: Asked | None = None, *, baseline: bool = False, attempts: bool = False
 ) -> list[JudgedTest]:
-    """Returns what a planned test will be judged by, a line for each quantity; categories of the dataset are counted elsewhere.
+    """Returns one JudgedTest for each quantity that a planned test will be judged by, without categories.
 
     Args:
         planned: of one model.
@@ -159,7 +159,7 @@ def judged_tests(
 
 
 def judged_test(test: PlannedTest, metric: str, category: str = "", strata: int = 1) -> JudgedTest:
-    """Returns what rules see of one quantity of a test, or of one category of it."""
+    """Returns the JudgedTest of one quantity of a test, or of one of its categories."""
     setting = str(test.setting) if isinstance(test.planned, Cell) else test.planned.split
     return JudgedTest(test.planned.model, test.planned.dataset, metric, setting, *test.family_and_level, category, strata)
 
@@ -217,7 +217,7 @@ def _of_family(record: FamilyProperty) -> Quantity:
 
 
 def _of_mean_curve(metric: Metric) -> Quantity:
-    """Returns the quantity that a metric of the curve over resolutions is on the mean curve of the categories."""
+    """Returns a curve metric as a quantity on the mean curve of the categories."""
 
     def applies(test: PlannedTest) -> bool:
         several = test.categories is None or (len(test.categories) > 1 and "" not in test.categories)
@@ -288,7 +288,7 @@ def unparsed_increase(scores: CellScores) -> Estimate | None:
 
 
 def _readable(result: CellResult) -> NDArray[np.float64]:
-    """Returns 1 for each answer that could be read and 0 for one that could not, shape (N,); NaN where there is none."""
+    """Returns 1 for each readable answer and 0 for each unreadable answer, shape (N,); NaN for missing answers."""
     import numpy as np
 
     values = {"unparsed": 0.0, "error": np.nan}

@@ -1,4 +1,4 @@
-"""The Perceptual Observatory: whether a model does a task at all, and what is measured beside scores."""
+"""The Perceptual Observatory: whether a model does a task at all, and quantities that scores do not give."""
 
 from __future__ import annotations
 
@@ -31,41 +31,40 @@ DISTANCE = "grid_distance"
 COVERAGE = "box_coverage"
 BASELINES = (CLEAN, NO_IMAGE)
 LABELS = {metrics.Needs.POSITIONS: "positions", metrics.Needs.PEOPLE: "groups of people"}
-"""What samples are compared by."""
+"""The noun of each label by which samples are compared."""
 
 
-def not_shown(measured: Measured, model: str, dataset: str) -> str:
-    """Returns why a model is not shown to do a task at all, or an empty string: what it loses then means nothing.
+def why_task_not_shown(measured: Measured, model: str, dataset: str) -> str:
+    """Returns why a model is not shown to do a task at all, or an empty string. Its losses are then meaningless.
 
-    It has to do better with the original pictures than with none, and where boxes are asked for also than what the prompt tells.
+    It must score higher with the original pictures than without, and for boxes also higher than the prompt alone allows.
     """
-    return refused(_baselines(measured, model, dataset), told_overlaps(measured.samples(dataset)))
+    return why_scores_do_not_show(_baselines(measured, model, dataset), told_overlaps(measured.samples(dataset)))
 
 
-def refused(baselines: ScoreTable, told: NDArray[np.float64] | None) -> str:
+def why_scores_do_not_show(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
     """Returns why scores with and without the original pictures do not show that a task is done, or an empty string.
 
     Args:
         baselines: these scores.
-        told: what the prompts alone foretell, shape (N,), see :func:`told_overlaps`; None where no boxes are asked for.
+        prompt_overlaps: overlap that the prompts alone give, shape (N,), see :func:`told_overlaps`; None for tasks without boxes.
     """
-    return metrics.does_the_task(baselines) or from_prompts(baselines, told)
+    return metrics.does_the_task(baselines) or why_prompt_suffices(baselines, prompt_overlaps)
 
 
-def from_prompts(baselines: ScoreTable, told: NDArray[np.float64] | None) -> str:
-    """Returns why boxes may come from the prompts alone, or an empty string, also where none are asked for."""
-    return "" if told is None else metrics.exceeds_the_prompt(baselines, told)
+def why_prompt_suffices(baselines: ScoreTable, prompt_overlaps: NDArray[np.float64] | None) -> str:
+    """Returns why boxes may come from the prompts alone, or an empty string; also empty for tasks without boxes."""
+    return "" if prompt_overlaps is None else metrics.exceeds_the_prompt(baselines, prompt_overlaps)
 
 
-def unseen(measured: Measured, test: JudgedTest) -> str:
-    """Returns why a test on original pictures must not pass, or an empty string: its boxes may come from the prompt alone.
+def why_pictures_not_needed(measured: Measured, test: JudgedTest) -> str:
+    """Returns why a test on original pictures must not pass (its boxes may come from the prompt alone), or an empty string.
 
-    A bound that is missed says something all the same. Of changed pictures, and of a family, nothing is measured where
-    :func:`not_shown` says so.
+    The test may still fail. Changed pictures and families are not measured at all if :func:`why_task_not_shown` gives a reason.
     """
     on_originals = test.setting in {"", CLEAN_NAME} and test.model in measured.models
-    told = told_overlaps(measured.samples(test.dataset)) if on_originals else None
-    return "" if told is None else from_prompts(_baselines(measured, test.model, test.dataset), told)
+    prompt_overlaps = told_overlaps(measured.samples(test.dataset)) if on_originals else None
+    return "" if prompt_overlaps is None else why_prompt_suffices(_baselines(measured, test.model, test.dataset), prompt_overlaps)
 
 
 def _baselines(measured: Measured, model: str, dataset: str) -> ScoreTable:
@@ -74,18 +73,18 @@ def _baselines(measured: Measured, model: str, dataset: str) -> ScoreTable:
     return ScoreTable(clean=clean.values, no_image=blind.values, groups=groups)
 
 
-def not_offered(metric: str, table: ScoreTable) -> str:
-    """Returns why a summary metric does not apply to the samples of a table, or an empty string: nothing to compare them by."""
+def why_not_offered(metric: str, table: ScoreTable) -> str:
+    """Returns why a summary metric does not apply (samples lack the labels to compare them by), or an empty string."""
     lacking = [need for need in metrics.get(metric).needs if need in LABELS]
     if not lacking or metric in metrics.applicable(table):
         return ""
     return f"fewer than two {' and '.join(LABELS[need] for need in lacking)} are known"
 
 
-def compared(metric: str, table: ScoreTable) -> tuple[str, ...]:
-    """Returns the mean score at each position, or of each group of people, where a summary metric compares them.
+def compared_means(metric: str, table: ScoreTable) -> tuple[str, ...]:
+    """Returns the mean score at each position, or of each group of people, if a summary metric compares them.
 
-    A gap says how far apart they are, and not which is ahead; where none is, nothing is said.
+    A gap alone does not say which group is ahead. Without a gap the result is empty.
     The intervals of the means are Wilson's for 0/1 scores, at 90 %.
     """
     values = {metrics.Needs.POSITIONS: table.positions, metrics.Needs.PEOPLE: table.people}
@@ -97,7 +96,7 @@ def compared(metric: str, table: ScoreTable) -> tuple[str, ...]:
 
 
 def _means_by(labels: Sequence[str], table: ScoreTable) -> str:
-    """Returns means over all settings of a table, an unreadable answer being wrong; nothing where one is missing."""
+    """Returns means over all settings of a table, counting unreadable answers as wrong; empty if an answer is missing."""
     import numpy as np
 
     scores = np.mean(list(table.by_setting.values()), axis=0) if table.by_setting else np.full(table.samples, np.nan)
@@ -129,7 +128,7 @@ def asks_for_grid_cells(test: PlannedTest) -> bool:
 
 
 def coverage_estimate(scores: CellScores) -> Estimate:
-    """Estimates which share of the boxes that were asked for was given."""
+    """Estimates the share of requested boxes that answers give."""
     given = box_coverage(scores.samples, scores.result.predictions)
     return metrics.coverage(given, scores.confidence, source_images=scores.groups)
 
@@ -138,7 +137,7 @@ def fixation_estimate(scores: CellScores) -> Estimate:
     """Estimates how often all placements of an item get the same answer; items with a failed inference are left out."""
     failed = {group for group, score in zip(scores.groups, scores.result.scores, strict=True) if score.state == "error"}
     by_item: dict[str, list[str | None]] = {group: [] for group in scores.groups if group not in failed}
-    for group, answer in zip(scores.groups, _pointed(scores), strict=True):
+    for group, answer in zip(scores.groups, _named_grid_cells(scores), strict=True):
         if group not in failed:
             by_item[group].append(answer)
     return metrics.fixation(list(by_item.values()), scores.confidence)
@@ -147,12 +146,12 @@ def fixation_estimate(scores: CellScores) -> Estimate:
 def distance_estimate(scores: CellScores) -> Estimate | None:
     """Estimates how far wrong cells of a grid are from the target; ``None`` where no answer that can be read is wrong."""
     targets = [_cell(sample.keys["position"]) for sample in scores.samples if "position" in sample.keys]
-    answers = [None if text is None else _cell(text) for text in _pointed(scores)]
+    answers = [None if text is None else _cell(text) for text in _named_grid_cells(scores)]
     distance = metrics.grid_distance(answers, targets, scores.confidence, source_images=scores.groups)
     return distance if distance.n else None
 
 
-def _pointed(scores: CellScores) -> list[str | None]:
+def _named_grid_cells(scores: CellScores) -> list[str | None]:
     """Returns the cell of the grid that each answer names, ``[row,column]``; ``None`` where it cannot be read."""
     pairs = zip(scores.samples, scores.result.scores, strict=True)
     return [sample.options.get(score.answer or "") for sample, score in pairs]
@@ -165,9 +164,7 @@ def _cell(text: str) -> tuple[int, int]:
 
 
 def notes(model: str, convention: str, result: CellResult) -> tuple[str, ...]:
-    """Returns, of original pictures, by what near neighbours were chosen where that is known, and whether another convention of
-    boxes fits the answers better.
-    """  # noqa: D205 - one sentence
+    """Returns how near neighbours were chosen, or whether another box convention fits better; for original pictures only."""
     if result.cell.setting != CLEAN:
         return ()
     if not any(sample.localisation for sample in result.samples):
@@ -178,7 +175,7 @@ def notes(model: str, convention: str, result: CellResult) -> tuple[str, ...]:
 
 
 def means(scores: Sequence[Sequence[NDArray[np.float64]]]) -> list[NDArray[np.float64]]:
-    """Returns for each model the mean score of each sample over its settings, shape (N,); NaN where one is missing."""
+    """Returns for each model the mean score of each sample over its settings, shape (N,); NaN if a score is missing."""
     import numpy as np
 
     return [np.mean(np.array(own), axis=0) for own in scores]

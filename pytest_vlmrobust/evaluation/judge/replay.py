@@ -1,4 +1,4 @@
-"""Replay: the answers of a run that is over, scored anew, for whoever judges them again; no model, no pictures, no datasets."""
+"""Replay: scores the stored answers of a finished run again, without models, pictures or datasets."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _SAME = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """An answer whose letter or score is not the one that the evidence has."""
+    """An answer whose recomputed letter or score differs from the evidence."""
 
     cell: Cell
     sample: str
     view: int
-    """Which view of the sample, from 0."""
+    """Index of the view of the sample, from 0."""
     stored: Score
-    found: Score
+    recomputed: Score
     letter: str | None = None
-    """The stored letter, where its log-probabilities give another one."""
+    """The stored letter, if its log-probabilities give another letter."""
 
     def __str__(self) -> str:
         view = f", view {self.view}" if self.view else ""
         letter = "" if self.letter is None else f"its log-probabilities do not give the letter {self.letter!r}: "
-        scores = f"stored {_shown(self.stored)}, scored again {_shown(self.found)}"
+        scores = f"stored {_describe_score(self.stored)}, scored again {_describe_score(self.recomputed)}"
         return f"{self.cell}, sample {self.sample!r}{view}: {letter}{scores}"
 
 
 @dataclass(frozen=True, slots=True)
 class NoThumbnails:
-    """Where thumbnails come from when there are no pictures."""
+    """A source of thumbnails that has none."""
 
     def files(self, sample: Sample, setting: Setting) -> tuple[str, ...]:  # noqa: ARG002 - the same for all
         """Returns nothing."""
@@ -53,9 +53,9 @@ class NoThumbnails:
 
 @dataclass(eq=False)
 class Replay:
-    """Gives the results of a run's cells from its evidence; every prediction is scored again, and its stored score only compared.
+    """Gives the results of a run's cells from its evidence.
 
-    Nothing is inferred and nothing comes from a store.
+    Every prediction is scored again and compared with its stored score. No model is called.
     """
 
     evidence: Evidence
@@ -64,7 +64,7 @@ class Replay:
     inferred: int = 0
     recalled: int = 0
     rescored: list[Rescored] = field(default_factory=list)
-    """Answers whose score is another one, in the order in which cells were asked for."""
+    """Answers whose recomputed score differs, in the order in which cells were requested."""
     _results: dict[Cell, CellResult] = field(default_factory=dict)
     _samples: dict[tuple[str, str], tuple[Sample, ...]] = field(default_factory=dict)
     _pictures: dict[str, Mapping[str, PictureDigests]] = field(default_factory=dict)
@@ -73,20 +73,20 @@ class Replay:
         """Returns the name of the metric that is reported for a dataset as a whole.
 
         Raises:
-            StoreError: the run asked nothing of it.
+            StoreError: the run asked nothing of the dataset.
         """
         return self.evidence.corpus_metric(dataset)
 
     def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns what the run asked of a dataset.
+        """Returns the samples of a dataset that the run asked about.
 
         Raises:
-            StoreError: it asked nothing of it.
+            StoreError: the run asked nothing of the dataset.
         """
-        return self._asked("", dataset)
+        return self._load_samples("", dataset)
 
     def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns what tells the pictures of its samples from others, by id; nothing where an older release did not keep it."""
+        """Returns the picture digests of each sample, by id; empty if an older release did not store them."""
         if dataset not in self._pictures:
             self._pictures[dataset] = self.evidence.pictures(dataset)
         return self._pictures[dataset]
@@ -104,7 +104,7 @@ class Replay:
         if places is None:
             return result
         if missing := set(places) - set(range(len(result.samples)) if result.places is None else result.places):
-            samples = self._asked(cell.model, cell.dataset)
+            samples = self._load_samples(cell.model, cell.dataset)
             first = samples[min(missing)].id
             raise StoreError(
                 f"{self.evidence.path}: {cell} has no answer about {quantity(len(missing), 'sample')} that its verdict rests on, "
@@ -113,16 +113,16 @@ class Replay:
         return result.part(places)
 
     def _result(self, stored: StoredCell) -> CellResult:
-        everything = self._asked(stored.cell.model, stored.cell.dataset)
+        everything = self._load_samples(stored.cell.model, stored.cell.dataset)
         samples = everything if stored.places is None else tuple(everything[place] for place in stored.places)
-        scores, differing = scored_again(self.evidence, stored, samples)
+        scores, differing = rescore(self.evidence, stored, samples)
         self.rescored += differing
         return CellResult(
             cell=stored.cell,
             samples=samples,
             predictions=tuple(answer.prediction for answer in stored.answers),
             scores=tuple(scores),
-            n_requested=sum(one.state != UNASKED_STATE for one in scores),
+            n_requested=sum(score.state != UNASKED_STATE for score in scores),
             n_inferred=0,
             seconds=0.0,
             notes=stored.notes,
@@ -131,42 +131,42 @@ class Replay:
             places=stored.places,
         )
 
-    def _asked(self, model: str, dataset: str) -> tuple[Sample, ...]:
+    def _load_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
         if (model, dataset) not in self._samples:
             self._samples[model, dataset] = self.evidence.samples(dataset, model)
         return self._samples[model, dataset]
 
 
-def scored_again(evidence: Evidence, stored: StoredCell, samples: Sequence[Sample]) -> tuple[list[Score], list[Rescored]]:
-    """Returns the scores of now of a cell's answers, and those answers whose stored letter or score is another one.
+def rescore(evidence: Evidence, stored: StoredCell, samples: Sequence[Sample]) -> tuple[list[Score], list[Rescored]]:
+    """Returns recomputed scores of a cell's answers, and the answers whose stored letter or score differs.
 
-    The letter of an answer by log-probabilities is taken from these, never from its text.
+    If an answer has log-probabilities, its letter is taken from them, never from its text.
 
     Args:
         evidence: where the cell is from.
         stored: its answers.
-        samples: what was asked, with boxes in the coordinates that the model speaks.
+        samples: of the dataset, with boxes in the coordinates of the model.
 
     Raises:
-        StoreError: the answers are about another number of views than the setting has.
-        UnknownName: a sample is scored by what is not registered here.
+        StoreError: the number of views differs from that of the setting.
+        UnknownName: the scorer of a sample is not registered.
     """
     _check_views(evidence, stored)
     scores: list[Score] = []
     differing: list[Rescored] = []
     for place, answer in enumerate(stored.answers):
         number, view = divmod(place, stored.views)
-        settled = any(one.value == HIGHEST for one in scores[place - view :])
-        found = _scored(samples[number], answer.prediction, settled=settled)
-        scores.append(found)
+        settled = any(earlier.value == HIGHEST for earlier in scores[place - view :])
+        rescored = _recompute_score(samples[number], answer.prediction, settled=settled)
+        scores.append(rescored)
         letter = answer.prediction.text if answer.prediction.contradicts_itself else None
-        if letter is not None or not _equal(found, answer.score):
-            differing.append(Rescored(stored.cell, samples[number].id, view, answer.score, found, letter))
+        if letter is not None or not _same_score(rescored, answer.score):
+            differing.append(Rescored(stored.cell, samples[number].id, view, answer.score, rescored, letter))
     return scores, differing
 
 
 def _check_views(evidence: Evidence, stored: StoredCell) -> None:
-    """Refuses another number of views than a setting has; of one that is not registered here nobody knows it."""
+    """Refuses a number of views that differs from that of the setting; settings that are not registered are not checked."""
     try:
         expected = view_count(stored.cell.setting)
     except UnknownName:
@@ -175,8 +175,8 @@ def _check_views(evidence: Evidence, stored: StoredCell) -> None:
         raise StoreError(f"{evidence.path}: {stored.cell} has {stored.views} views of each sample, expected {expected}")
 
 
-def _scored(sample: Sample, prediction: Prediction, *, settled: bool) -> Score:
-    """Returns the score of an answer; ``settled``: an earlier view was right, so that this one may be left out."""
+def _recompute_score(sample: Sample, prediction: Prediction, *, settled: bool) -> Score:
+    """Returns the score of an answer; ``settled``: an earlier view was right, so this view may be unasked."""
     if prediction == NOT_PREDICTED:
         return UNASKED if settled else Score.unscored("not asked, and no earlier view was right")
     if prediction.contradicts_itself:
@@ -184,11 +184,11 @@ def _scored(sample: Sample, prediction: Prediction, *, settled: bool) -> Score:
     return score(sample, prediction)
 
 
-def _equal(one: Score, other: Score) -> bool:
-    close = math.isclose(one.value, other.value, rel_tol=0.0, abs_tol=_SAME)
-    same_value = close or (math.isnan(one.value) and math.isnan(other.value))
-    return same_value and (one.rule, one.answer, one.state) == (other.rule, other.answer, other.state)
+def _same_score(first: Score, second: Score) -> bool:
+    close = math.isclose(first.value, second.value, rel_tol=0.0, abs_tol=_SAME)
+    same_value = close or (math.isnan(first.value) and math.isnan(second.value))
+    return same_value and (first.rule, first.answer, first.state) == (second.rule, second.answer, second.state)
 
 
-def _shown(one: Score) -> str:
-    return f"{one.value:g} ({one.state}, {one.rule}, {one.answer!r})"
+def _describe_score(score: Score) -> str:
+    return f"{score.value:g} ({score.state}, {score.rule}, {score.answer!r})"

@@ -1,4 +1,4 @@
-"""Required cells: the ones that a test asks for, known before a model answers: its own and those it is compared with."""
+"""Required cells: the cells that a test evaluates, known before a model answers: its own and those it is compared with."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from .context import family_and_level
 
 # Attempts: as many answers about the whole picture as there are patches, so that luck is the same on both sides of PCRI.
 #
-# They cost n * n - 1 inferences a sample, and so are asked for only where somebody wants what is computed from them: by the
-# option, or by a rule of the model's policy.
+# They cost n * n - 1 inferences a sample, so they are requested only by the option or by a rule of the model's policy.
 
 
 OPTION = "--vlm-patch-attempts"
@@ -45,7 +44,7 @@ def attempts_of(cell: Cell, policy: Policy, *, always: bool) -> Cell | None:
 
 
 def _is_ruled(cell: Cell, policy: Policy) -> bool:
-    """Whether a rule of the policy bounds something that attempts are needed for, on this cell or on categories of it."""
+    """Whether a rule of the policy bounds a metric that needs attempts, on this cell or its categories."""
     family, level = family_and_level(cell.setting)
     names = [name for name in metrics.names(scope="cell") if metrics.Needs.WHOLE_ATTEMPTS in metrics.get(name).needs]
     tests = [JudgedTest(cell.model, cell.dataset, name, str(cell.setting), family, level) for name in names]
@@ -53,7 +52,7 @@ def _is_ruled(cell: Cell, policy: Policy) -> bool:
 
 
 def attempts_note(result: CellResult) -> str:
-    """Returns how many samples are right in some attempts and wrong in others: whether they vary as answers to patches do."""
+    """Returns a note on how many samples are right in some attempts and wrong in others."""
     count = len(result.samples)
     if result.n_unasked:
         return f"{result.cell.setting}: attempts after a right one were not asked for, so that nobody knows how much they vary"
@@ -69,7 +68,7 @@ def attempts_note(result: CellResult) -> str:
 
 BASELINES = (CLEAN, NO_IMAGE)
 WITHOUT_SETTINGS = frozenset({metrics.Needs.CLEAN, metrics.Needs.NO_IMAGE, metrics.Needs.CHANCES, metrics.Needs.FLOORS})
-"""What metrics read of a sweep that takes no setting but these two."""
+"""What metrics read that need no setting but these two."""
 
 
 def required_cells(  # noqa: PLR0917 - all of them parts of one run
@@ -80,9 +79,9 @@ def required_cells(  # noqa: PLR0917 - all of them parts of one run
     reference: str | None = None,
     attempts: AttemptsOf = lambda _cell: None,
 ) -> list[Cell]:
-    """Returns all cells that a test may evaluate; a model that is not shown to do a task is asked about fewer of them.
+    """Returns all cells that a test may evaluate; none if the collection lacks what the task needs.
 
-    A collection that lacks what the task needs has none.
+    A model that is not shown to do a task is asked about fewer of them.
 
     Args:
         planned: what the test is about.
@@ -107,7 +106,7 @@ def required_cells(  # noqa: PLR0917 - all of them parts of one run
 
 
 def compared_cells(planned: Planned, settings: Sequence[Setting]) -> list[Cell]:
-    """Returns the cells that a test compares with an earlier run: its own, or those of a summary metric that is about both.
+    """Returns the cells that a test compares with an earlier run: its own, or those of a summary metric about both runs.
 
     Args:
         planned: what the test is about.

@@ -51,7 +51,7 @@ def policy_for(ref: ModelRef, given: Sequence[str], path: Callable[[str], Path],
 
 
 def thresholds_file(name: str, path: Callable[[str], Path], *, given_as: str = "--vlm-thresholds") -> Path:
-    """Returns the file that ``name`` means: a path, or the name of a shipped policy; ``given_as`` is where the name was given.
+    """Returns the file for ``name``: a path, or the name of a shipped policy; ``given_as`` is the option that gave it.
 
     Raises:
         PolicyError: there is no such file, and no shipped policy of that name.
@@ -79,18 +79,18 @@ def is_relative(rule: Rule) -> bool:
 
 
 def is_summary(rule: Rule) -> bool:
-    """Whether a rule bounds a property of one model over many settings, whatever other runs or models there are."""
+    """Whether a rule bounds a property of a single model over many settings, without other runs or models."""
     quantity = quantities().get(rule.metric)
     return quantity is not None and quantity.scope == "sweep" and not quantity.compares_with_earlier_run
 
 
 def shows_looking(rule: Rule) -> bool:
-    """Whether a rule asks that a model answers better with the pictures than without; otherwise its robustness means nothing."""
+    """Whether a rule requires that a model answers better with the pictures than without."""
     return rule.metric == "visual_gain"
 
 
 def known_metrics() -> dict[str, MetricFacts]:
-    """Returns what rules may be about, with the facts that they are checked against."""
+    """Returns the facts that rules are checked against, by metric."""
     return {name: quantity.policy_facts for name, quantity in quantities().items()}
 
 
@@ -98,9 +98,9 @@ def known_metrics() -> dict[str, MetricFacts]:
 
 
 _SETS = (*SETS, LADDER, PATCHES, PREPROCESSING)
-"""Sets of settings, which a summary metric may be taken over."""
+"""Sets of settings that a summary metric may be taken over."""
 _LARGEST = 4096
-"""Levels that are numbers are tried up to this one."""
+"""Numeric levels are tried up to this number."""
 _FIELDS = ("setting", "family", "level")
 
 
@@ -116,22 +116,22 @@ class KnownNames:
     def of(cls, tests: Iterable[JudgedTest] = ()) -> KnownNames:
         """Returns the names of everything that is registered, and of the tests of a run."""
         planned = list(tests)
-        listed = [perturbations.info(name) for name in _registered()]
+        listed = [perturbations.info(name) for name in _registered_settings()]
         return cls(
-            frozenset((*_SETS, CLEAN_NAME, NO_IMAGE_NAME, *_registered(), *(test.setting for test in planned))),
+            frozenset((*_SETS, CLEAN_NAME, NO_IMAGE_NAME, *_registered_settings(), *(test.setting for test in planned))),
             frozenset((*(about.family for about in listed), *(test.family for test in planned))) - {""},
             frozenset((*(about.level or NO_LEVEL for about in listed), *(test.level or NO_LEVEL for test in planned))),
         )
 
     def unknown_globs(self, scope: Scope) -> list[str]:
-        """Returns, a sentence for each, the globs that match nothing that is known, with the nearest that does."""
-        found = []
+        """Returns a sentence for each glob that matches no known name, with the nearest match."""
+        problems = []
         for field in _FIELDS:
             for glob in getattr(scope, field):
                 if not self._is_known(field, glob):
                     near = did_you_mean(glob, self._spellings(field, glob))
-                    found.append(f"{field} {glob!r} matches no {field} that is known.{near}")
-        return found
+                    problems.append(f"{field} {glob!r} matches no {field} that is known.{near}")
+        return problems
 
     def _is_known(self, field: str, glob: str) -> bool:
         scope = replace(Scope(), **{field: (glob,)})
@@ -154,16 +154,16 @@ def _test(field: str, name: str) -> JudgedTest:
 
 
 @cache
-def _composed() -> tuple[str, ...]:
+def _composed_settings() -> tuple[str, ...]:
     return tuple(map(str, expand_settings([PREPROCESSING])))
 
 
-def _registered() -> list[str]:
-    return [*perturbations.names("all"), *_composed()]
+def _registered_settings() -> list[str]:
+    return [*perturbations.names("all"), *_composed_settings()]
 
 
 def _is_number(field: str, glob: str) -> bool:
-    """Whether a glob admits a setting that is not listed: one with a number for its level, or several in a row."""
+    """Whether a glob admits a setting that is not listed: with a numeric level, or composed of several steps."""
     if field == "setting" and _is_setting(glob):
         return True
     scope = replace(Scope(), **{field: (glob,)})

@@ -27,7 +27,7 @@ SUITE = "resolution"
 SUB_TASK = "sub_task"
 """The key of samples that names the sub-task within the category."""
 MACRO = ".macro"
-"""What follows the name of a metric that is taken on the mean curve of the categories."""
+"""Suffix of the name of a metric on the mean curve of the categories."""
 _OF_THE_CURVE = {metrics.Needs.RESOLUTIONS, metrics.Needs.ACCURACIES}
 
 
@@ -36,7 +36,7 @@ def strata(samples: Sequence[Sample]) -> dict[str, NDArray[np.bool_]]:
     import numpy as np
 
     categories = [sample.category for sample in samples]
-    subtasks = [f"{one.category}/{one.keys[SUB_TASK]}" if one.keys.get(SUB_TASK) else "" for one in samples]
+    subtasks = [f"{sample.category}/{sample.keys[SUB_TASK]}" if sample.keys.get(SUB_TASK) else "" for sample in samples]
     members: dict[str, NDArray[np.bool_]] = {}
     for names in (categories, subtasks):
         known = sorted(set(names) - {""})
@@ -57,7 +57,7 @@ def estimates_by_stratum(
 
 
 def rows_of(table: ScoreTable, kept: Sequence[bool] | NDArray[np.bool_]) -> ScoreTable:
-    """Returns the table of some of its samples; ``kept`` says which, shape (N,)."""
+    """Returns the table of the samples where ``kept`` is true, shape (N,)."""
     import numpy as np
 
     chosen = np.flatnonzero(kept).tolist()

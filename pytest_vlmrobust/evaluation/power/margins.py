@@ -41,62 +41,62 @@ _STEPS = 26
 _Move = Callable[[Profile, float, Sequence[str]], Profile]
 
 
-def _clean(profile: Profile, value: float, _: Sequence[str]) -> Profile:
+def _set_clean(profile: Profile, value: float, _: Sequence[str]) -> Profile:
     clean = min(max(value, 0.01), 0.999)
     return replace(profile, clean=clean, blind=max(profile.blind + clean - profile.clean, 0.0))
 
 
-def _gain(profile: Profile, value: float, _: Sequence[str]) -> Profile:
+def _set_gain(profile: Profile, value: float, _: Sequence[str]) -> Profile:
     return replace(profile, blind=min(max(profile.clean - value, 0.0), 1.0))
 
 
-def _scaled(profile: Profile, factor: float, _: Sequence[str]) -> Profile:
+def _scale_drops(profile: Profile, factor: float, _: Sequence[str]) -> Profile:
     drops = {name: min(drop * factor, profile.clean) if drop > 0.0 else drop for name, drop in profile.drops.items()}
     return replace(profile, drops=drops)
 
 
-def _one(profile: Profile, value: float, among: Sequence[str]) -> Profile:
+def _move_worst_drop(profile: Profile, value: float, among: Sequence[str]) -> Profile:
     worst = max(among, key=profile.drops.__getitem__)
     return replace(profile, drops={**profile.drops, worst: value})
 
 
-def _one_flips(profile: Profile, value: float, among: Sequence[str]) -> Profile:
+def _move_most_flips(profile: Profile, value: float, among: Sequence[str]) -> Profile:
     worst = max(among, key=lambda name: profile.drops[name] + profile.helpful[name])
     helpful = min(max(value - profile.drops[worst], 0.0), 1.0 - profile.clean)
     return replace(profile, helpful={**profile.helpful, worst: helpful}, drops={**profile.drops, worst: value - helpful})
 
 
-def _flips(profile: Profile, value: float, _: Sequence[str]) -> Profile:
+def _add_flips(profile: Profile, value: float, _: Sequence[str]) -> Profile:
     return replace(profile, helpful={name: share + value for name, share in profile.helpful.items()})
 
 
-def _lost(profile: Profile, value: float, _: Sequence[str]) -> Profile:
+def _set_lost(profile: Profile, value: float, _: Sequence[str]) -> Profile:
     return replace(profile, lost=value)
 
 
-def _distracted(profile: Profile, value: float, _: Sequence[str]) -> Profile:
+def _distract(profile: Profile, value: float, _: Sequence[str]) -> Profile:
     return replace(profile, clean=min(profile.clean, _OPEN), blind=min(profile.blind, profile.guess), views=Views(finds=value))
 
 
 _MOVES: dict[str, tuple[_Move, float, float]] = {
-    "clean_accuracy": (_clean, 0.01, 0.999),
-    "accuracy": (_clean, 0.01, 0.999),
-    "accuracy_above_chance": (_clean, 0.01, 0.999),
-    "visual_gain": (_gain, -0.2, 0.999),
-    "accuracy_drop": (_one, -0.2, 0.9),
-    "relative_corruption_error": (_one, -0.2, 0.9),
-    "worst_case_drop": (_one, -0.2, 0.9),
-    "worst_at_low": (_one, -0.2, 0.9),
-    "harmful_flip_rate": (_one_flips, 0.0, 0.9),
-    "mean_harmful_flip_rate": (_flips, -0.05, 0.3),
-    "baseline_drop": (_lost, 0.0, 0.5),
-    "mean_baseline_drop": (_lost, 0.0, 0.5),
-    "drop_increase": (_lost, 0.0, 0.5),
-    "pcri_matched": (_distracted, 0.0, 1.0),
+    "clean_accuracy": (_set_clean, 0.01, 0.999),
+    "accuracy": (_set_clean, 0.01, 0.999),
+    "accuracy_above_chance": (_set_clean, 0.01, 0.999),
+    "visual_gain": (_set_gain, -0.2, 0.999),
+    "accuracy_drop": (_move_worst_drop, -0.2, 0.9),
+    "relative_corruption_error": (_move_worst_drop, -0.2, 0.9),
+    "worst_case_drop": (_move_worst_drop, -0.2, 0.9),
+    "worst_at_low": (_move_worst_drop, -0.2, 0.9),
+    "harmful_flip_rate": (_move_most_flips, 0.0, 0.9),
+    "mean_harmful_flip_rate": (_add_flips, -0.05, 0.3),
+    "baseline_drop": (_set_lost, 0.0, 0.5),
+    "mean_baseline_drop": (_set_lost, 0.0, 0.5),
+    "drop_increase": (_set_lost, 0.0, 0.5),
+    "pcri_matched": (_distract, 0.0, 1.0),
 }
 """How a profile is moved until a metric has a value, and between which ends. Any other metric of perturbed answers moves with the
 factor of all drops."""
-_FACTOR: tuple[_Move, float, float] = (_scaled, 0.0, 40.0)
+_FACTOR: tuple[_Move, float, float] = (_scale_drops, 0.0, 40.0)
 
 
 @dataclass(eq=False)
@@ -130,20 +130,20 @@ class Margins:
         if breaks and rule:
             return [self._at_margin(kept, rule, -ERRORS)]
         rules = self._rules(kept)
-        spread = {} if breaks else self._spread(kept, {one.id: one for one in rules})
+        spread = {} if breaks else self._spread(kept, {rule.id: rule for rule in rules})
         if rule:
             return [self._still_kept(kept, self._at_margin(kept, rule, ERRORS), rules, spread)]
-        found = [] if breaks else [kept]
-        for one in rules:
+        profiles = [] if breaks else [kept]
+        for moving in rules:
             with suppress(UsageError):  # what nothing moves, or not that far, is left out
-                moved = self._at_margin(kept, one.id, -ERRORS if breaks else ERRORS)
-                found.append(moved if breaks else self._still_kept(kept, moved, rules, spread))
-        return found
+                moved = self._at_margin(kept, moving.id, -ERRORS if breaks else ERRORS)
+                profiles.append(moved if breaks else self._still_kept(kept, moved, rules, spread))
+        return profiles
 
     def _still_kept(self, kept: Profile, moved: Profile, rules: Sequence[Rule], spread: Mapping[str, float]) -> Profile:
         """Returns ``moved``; refuses it where its move brings another bound nearer than three standard errors."""
         own = moved.name.partition(":")[2]
-        nearer = [one.id for one in rules if one.id != own and not self._as_far(kept, moved, one, spread)]
+        nearer = [rule.id for rule in rules if rule.id != own and not self._as_far(kept, moved, rule, spread)]
         if nearer:
             raise UsageError(
                 f"{moved.name}: no profile has this bound at three standard errors and keeps all others by that much: what moves "
@@ -164,23 +164,25 @@ class Margins:
         """
         profile = replace(base, name=KEPT)
         rules = self._rules(profile)
-        for rule in sorted(rules, key=lambda one: one.metric):  # clean accuracy before what is relative to it
-            profile = self._lifted(profile, rule)
+        for rule in sorted(rules, key=lambda rule: rule.metric):  # clean accuracy before what is relative to it
+            profile = self._lift(profile, rule)
         for _ in range(2):
-            profile = self._capped(profile)
+            profile = self._cap_drops(profile)
         sums = {rule.id: rule for rule in rules if rule.metric not in _MOVES or rule.metric == "mean_harmful_flip_rate"}
         spread = self._spread(profile, sums)
-        possible = {name: rule for name, rule in sums.items() if self._margin(_scaled(profile, 0.0, ()), rule, spread) >= ERRORS}
+        possible = {
+            name: rule for name, rule in sums.items() if self._margin(_scale_drops(profile, 0.0, ()), rule, spread) >= ERRORS
+        }
         low, high = 0.0, 1.0
         if not possible or all(self._margin(profile, rule, spread) >= ERRORS for rule in possible.values()):
             return profile
         for _ in range(_STEPS):
             middle = (low + high) / 2.0
-            good = all(self._margin(_scaled(profile, middle, ()), rule, spread) >= ERRORS for rule in possible.values())
+            good = all(self._margin(_scale_drops(profile, middle, ()), rule, spread) >= ERRORS for rule in possible.values())
             low, high = (middle, high) if good else (low, middle)
-        return _scaled(profile, low, ())
+        return _scale_drops(profile, low, ())
 
-    def _planned(self, profile: Profile) -> Planned:
+    def _plan(self, profile: Profile) -> Planned:
         about = profile.dataset, profile.has_baseline  # all that a plan depends on
         if about not in self._plans:
             self._plans[about] = plan(self.policy, profile)
@@ -188,12 +190,12 @@ class Margins:
 
     def _rules(self, profile: Profile) -> list[Rule]:
         """Returns the simulated rules whose metric something moves."""
-        planned = self._planned(profile)
+        planned = self._plan(profile)
         return [rule for rule in self.policy.rules if rule.id in planned.tests and _moves(rule.metric)]
 
-    def _lifted(self, profile: Profile, rule: Rule) -> Profile:
+    def _lift(self, profile: Profile, rule: Rule) -> Profile:
         move, _, _ = _MOVES.get(rule.metric, _FACTOR)
-        if move not in (_clean, _gain) or not math.isfinite(rule.bound.low):
+        if move not in (_set_clean, _set_gain) or not math.isfinite(rule.bound.low):
             return profile
         if rule.metric == "accuracy" and CLEAN_NAME not in self._settings(profile, rule):
             return profile
@@ -205,11 +207,13 @@ class Margins:
             profile = move(profile, rule.bound.low + chance + ERRORS * error, ())
         return profile
 
-    def _capped(self, profile: Profile) -> Profile:
+    def _cap_drops(self, profile: Profile) -> Profile:
         """Returns the profile with each drop lowered to where all rules on its setting are kept by three standard errors."""
         drops, helpful = dict(profile.drops), dict(profile.helpful)
         for rule in self._rules(profile):
-            if _MOVES.get(rule.metric, _FACTOR)[0] not in (_one, _one_flips) or not math.isfinite(rule.bound.high):
+            if _MOVES.get(rule.metric, _FACTOR)[0] not in (_move_worst_drop, _move_most_flips) or not math.isfinite(
+                rule.bound.high
+            ):
                 continue
             for name in self._settings(profile, rule):
                 if name not in drops:
@@ -225,9 +229,9 @@ class Margins:
         return replace(profile, drops=drops)
 
     def _at_margin(self, kept: Profile, name: str, errors: float) -> Profile:
-        rule = next((one for one in self._rules(kept) if one.id == name), None)
+        rule = next((rule for rule in self._rules(kept) if rule.id == name), None)
         if rule is None:
-            movable = ", ".join(one.id for one in self._rules(kept))
+            movable = ", ".join(rule.id for rule in self._rules(kept))
             raise UsageError(f"rule {name!r} is no simulated rule that profiles can be moved against. Those are: {movable}")
         move, low, high = _MOVES.get(rule.metric, _FACTOR)
         among = [setting for setting in self._settings(kept, rule) if setting in kept.drops]
@@ -237,15 +241,15 @@ class Margins:
 
             def better(value: float) -> Profile:
                 trial = move(kept, value, among)
-                return self._capped(trial) if errors > 0.0 and move is _scaled else trial
+                return self._cap_drops(trial) if errors > 0.0 and move is _scale_drops else trial
 
             def excess(value: float, spread: Mapping[str, float] = spread) -> float:
                 return self._margin(better(value), rule, spread) - errors
 
-            moved = self._found(rule, excess, better, low, high)
+            moved = self._bisect(rule, excess, better, low, high)
         return replace(moved, name=f"{KEPT if errors > 0.0 else BROKEN}:{name}")
 
-    def _found(
+    def _bisect(
         self, rule: Rule, excess: Callable[[float], float], at: Callable[[float], Profile], low: float, high: float
     ) -> Profile:
         first, last = excess(low), excess(high)
@@ -260,7 +264,7 @@ class Margins:
         return at((low + high) / 2.0)
 
     def _settings(self, profile: Profile, rule: Rule) -> list[str]:
-        tests = self._planned(profile).tests[rule.id]
+        tests = self._plan(profile).tests[rule.id]
         named = [test.setting for _, test in tests if metrics.get(test.metric).scope == "cell"]
         return named or _scope(rule.metric, profile)
 
@@ -268,25 +272,27 @@ class Margins:
         """Returns how many standard errors the nearest true value of a rule lies inside of its bound; negative beyond."""
         if rule.id in spread:
             suite = _suite(rule.metric)
-            found = [(self._nearest(profile, rule, profile.exact(_POPULATION, (suite,))[suite]), spread[rule.id])]
+            pairs = [(self._nearest(profile, rule, profile.exact(_POPULATION, (suite,))[suite]), spread[rule.id])]
         else:
             cell = _CELL_OF.get(rule.metric, rule.metric)
             settings = [CLEAN_NAME] if rule.metric in _WHOLE else self._settings(profile, rule)
-            found = [pair for setting in settings if (pair := self._formula(profile, cell, setting))]
-        return min(min(value - rule.bound.low, rule.bound.high - value) / error for value, error in found)
+            pairs = [pair for setting in settings if (pair := self._formula(profile, cell, setting))]
+        return min(min(value - rule.bound.low, rule.bound.high - value) / error for value, error in pairs)
 
     def _nearest(self, profile: Profile, rule: Rule, table: ScoreTable) -> float:
-        """Returns the value of a metric, of several settings that which lies nearest to the bound or furthest beyond."""
+        """Returns the value of a metric; of several settings, the value nearest to the bound or furthest beyond it."""
         of_cells = metrics.get(rule.metric).scope == "cell"
-        found = [values(rule.metric, table, name) for name in (self._settings(profile, rule) if of_cells else [""])]
-        return min(found, key=lambda value: min(value - rule.bound.low, rule.bound.high - value))
+        candidates = [values(rule.metric, table, name) for name in (self._settings(profile, rule) if of_cells else [""])]
+        return min(candidates, key=lambda value: min(value - rule.bound.low, rule.bound.high - value))
 
     def _spread(self, profile: Profile, rules: Mapping[str, Rule]) -> dict[str, float]:
         """Returns the standard deviation of summary metrics over simulated runs, by rule; nothing for those with a formula."""
         import numpy as np
 
         needed = {
-            name: rule for name, rule in rules.items() if _MOVES.get(rule.metric, _FACTOR)[0] in (_scaled, _flips, _distracted)
+            name: rule
+            for name, rule in rules.items()
+            if _MOVES.get(rule.metric, _FACTOR)[0] in (_scale_drops, _add_flips, _distract)
         }
         drawn: dict[str, list[float]] = {name: [] for name in needed}
         for _ in range(_DRAWS if needed else 0):
@@ -312,7 +318,7 @@ class Margins:
         drop = profile.drops[setting]
         helpful = min(max(profile.helpful[setting], -drop), 1.0 - clean)
         harmful, churn = drop + helpful, profile.churn or 0.0
-        found = {
+        formulas = {
             "accuracy": (clean - drop, clean - drop),
             "accuracy_drop": (drop, harmful + helpful),
             "relative_corruption_error": (drop, harmful + helpful),
@@ -322,9 +328,9 @@ class Margins:
             "mean_baseline_drop": (profile.lost, profile.lost + churn),
             "drop_increase": (profile.lost, profile.lost + 2.0 * churn),
         }
-        if metric not in found:
+        if metric not in formulas:
             return None
-        value, square = found[metric]
+        value, square = formulas[metric]
         unit = max(gain, 1e-9) if metric == "relative_corruption_error" else 1.0
         return value / unit, _error(value, square, self.n) / unit
 
@@ -343,7 +349,7 @@ def _moves(metric: str) -> bool:
     return metric in _MOVES or metrics.get(metric).suite in ("", "corruptions")
 
 
-def shifted(profile: Profile, metric: str, value: float) -> Profile:
+def shift(profile: Profile, metric: str, value: float) -> Profile:
     """Returns the profile with the true value of one metric moved to ``value``; of a cell, that of its worst setting.
 
     Raises:
@@ -357,8 +363,8 @@ def shifted(profile: Profile, metric: str, value: float) -> Profile:
             f"--shift {metric}: profiles have nothing that moves it. They move: {', '.join(_MOVES)}, and what follows from drops"
         )
     among = _scope(metric, profile)
-    worst = min if move is _distracted else max
-    if move is _lost and profile.churn is None:
+    worst = min if move is _distract else max
+    if move is _set_lost and profile.churn is None:
         profile = replace(profile, churn=0.0)
 
     def at(place: float) -> float:

@@ -53,22 +53,22 @@ _CORNER = "[0,0]"
 
 @dataclass(frozen=True, eq=False)
 class TaskTable(ScoreTable):
-    """The scores of one task under all of its settings, with what else its tests are judged by."""
+    """The scores of one task under all its settings, with further inputs of its tests."""
 
-    told: Array | None = None
-    """What the prompts alone foretell of boxes, shape (N,); None where none are asked for."""
+    prompt_overlaps: Array | None = None
+    """The overlap of boxes that the prompts alone give, shape (N,); None for tasks without boxes."""
     pointed: tuple[tuple[str, ...], ...] = ()
-    """Of each identity the cells that it was said to be in, with the original pictures; nothing where there is no grid."""
+    """For each identity the grid cells that answers named for the original pictures; empty without a grid."""
 
     @cached_property
     def refusal(self) -> str:
         """Why the task is not shown to be done, or an empty string."""
-        return observatory.refused(self, self.told)
+        return observatory.why_scores_do_not_show(self, self.prompt_overlaps)
 
     @cached_property
     def unseen(self) -> str:
         """Why a test on original pictures must not pass, or an empty string."""
-        return observatory.from_prompts(self, self.told)
+        return observatory.why_prompt_suffices(self, self.prompt_overlaps)
 
     def estimate(self, test: JudgedTest, metric: metrics.Metric | None) -> Estimate:
         """Estimates what a test is judged by, as a run does; ``metric`` is None for what answers say beside their scores."""
@@ -79,9 +79,9 @@ class TaskTable(ScoreTable):
         if metric.scope == "cell":
             return metrics.estimate(metric, self, setting=test.setting)
         table = self._split(test.setting)
-        found = metrics.estimate(metric, table)
-        unfit = observatory.not_offered(metric.name, table)
-        return replace(found, valid=False, reason=unfit) if unfit else found
+        estimate = metrics.estimate(metric, table)
+        unfit = observatory.why_not_offered(metric.name, table)
+        return replace(estimate, valid=False, reason=unfit) if unfit else estimate
 
     def _split(self, name: str) -> ScoreTable:
         if name not in self._splits:
@@ -130,7 +130,7 @@ class Observer:
     @property
     def datasets(self) -> dict[str, Asked]:
         """The datasets that tasks make of the collections."""
-        return {f"{name}.{task}": _asked(name, task) for name in self.collections for task in TASKS}
+        return {f"{name}.{task}": _context_of_task(name, task) for name in self.collections for task in TASKS}
 
     def lacks(self, metric: str) -> str:
         """Returns why answers that a metric needs are not drawn, or an empty string."""
@@ -142,67 +142,67 @@ class Observer:
 
     def draw(self, n: int, tables: Iterable[str], rng: np.random.Generator) -> dict[str, ScoreTable]:
         """Returns the scores of ``n`` identities of each collection, by dataset."""
-        wanted, found = set(tables), {}
+        wanted, drawn = set(tables), {}
         for collection in self.collections:
             difficulty = rng.standard_normal(n)
             for task in TASKS:
                 if f"{collection}.{task}" in wanted:
-                    found[f"{collection}.{task}"] = self._drawn(collection, task, difficulty, rng)
-        return found
+                    drawn[f"{collection}.{task}"] = self._draw_table(collection, task, difficulty, rng)
+        return drawn
 
-    def _drawn(self, collection: str, task: str, difficulty: Array, rng: np.random.Generator) -> ScoreTable:
+    def _draw_table(self, collection: str, task: str, difficulty: Array, rng: np.random.Generator) -> ScoreTable:
         import numpy as np
 
         about = _material(collection, task)
         rows, identities = about.rows(len(difficulty))
         labels: dict[str, Any] = {name: [values[row] for row in rows] for name, values in about.labels.items()}
-        told = None if about.told is None else about.told[rows]
+        prompt_overlaps = None if about.prompt_overlaps is None else about.prompt_overlaps[rows]
         better = np.zeros(len(rows))
         for name, gap in (("positions", self.position_gap), ("people", self.group_gap)):
             better += _slope(labels.get(name, []), gap) if labels.get(name) else 0.0
         hard = difficulty[identities]
         pointed: tuple[tuple[str, ...], ...] = ()
-        if told is None:
+        if prompt_overlaps is None:
             known = rng.standard_normal(len(difficulty))[identities]
             right = _latent(known, (len(rows),), rng) < _quantile(self.clean[task] + better)
-            scores = self._flipped(right, self.clean[task], hard, rng)
+            scores = self._draw_answers(right, self.clean[task], hard, rng)
             if task in GRIDS:
                 fixed = (rng.random(len(difficulty)) < self.fixed)[identities]
                 there = np.asarray(labels["positions"]) == _CORNER
                 right = np.where(fixed, there, right)
-                scores = {name: np.where(fixed, there, one) for name, one in scores.items()}
-                pointed = _pointed(labels["positions"], identities, right, fixed, rng)
+                scores = {name: np.where(fixed, there, answers) for name, answers in scores.items()}
+                pointed = _draw_named_cells(labels["positions"], identities, right, fixed, rng)
             clean, blind = right.astype(float), (rng.random(len(rows)) < _GUESS).astype(float)
         else:
             mean = (self.clean[task] + better)[:, None] + SPREAD * rng.standard_normal((len(rows), 1))
             settings = self.settings(observatory.SUITE)
             overlaps = (mean + SPREAD / 2.0 * rng.standard_normal((len(rows), len(settings) + 1))).clip(0.0, 1.0)
-            lost = _latent(hard, (len(rows), len(settings)), rng) > _quantile(self._kept())
-            clean, blind = overlaps[:, -1], told
+            lost = _latent(hard, (len(rows), len(settings)), rng) > _quantile(self._kept_shares())
+            clean, blind = overlaps[:, -1], prompt_overlaps
             scores = dict(zip(settings, np.where(lost, 0.0, overlaps[:, :-1]).T, strict=True))
-        groups = [str(one) for one in identities]
+        groups = [str(identity) for identity in identities]
         return TaskTable(
             clean=clean,
-            by_setting={name: one.astype(float) for name, one in scores.items()},
+            by_setting={name: values.astype(float) for name, values in scores.items()},
             no_image=blind,
             groups=groups,
-            told=told,
+            prompt_overlaps=prompt_overlaps,
             pointed=pointed,
             **labels,
         )
 
-    def _flipped(self, right: NDArray[np.bool_], clean: float, hard: Array, rng: np.random.Generator) -> dict[str, Any]:
+    def _draw_answers(self, right: NDArray[np.bool_], clean: float, hard: Array, rng: np.random.Generator) -> dict[str, Any]:
         """Returns the answers under each setting: what is lost turns wrong, and luck turns as many right as wrong."""
         import numpy as np
 
         settings = self.settings(observatory.SUITE)
         luck = min(CHURN, 1.0 - clean)
-        lose = (1.0 - self._kept() + luck / clean).clip(0.0, 1.0)
+        lose = (1.0 - self._kept_shares() + luck / clean).clip(0.0, 1.0)
         latent = _latent(hard, (len(right), len(settings)), rng)
         lost, won = latent > _quantile(1.0 - lose), latent < _quantile(np.asarray(luck / max(1.0 - clean, 1e-12)))
         return dict(zip(settings, np.where(right[:, None], ~lost, won).T, strict=True))
 
-    def _kept(self) -> Array:
+    def _kept_shares(self) -> Array:
         import numpy as np
 
         return np.array([self.kept[split] for split in (AUGMENTED, ILLUSIONS) for _ in _members(split)])
@@ -217,8 +217,8 @@ _TYPICAL = Observer(
     group_gap=0.03,
 )
 OBSERVERS = {
-    one.name: one
-    for one in (
+    observer.name: observer
+    for observer in (
         Observer("nothing-lost", _PEOPLE),
         _TYPICAL,
         replace(_TYPICAL, name="fragile", kept={AUGMENTED: 0.85, ILLUSIONS: 0.5}),
@@ -251,29 +251,29 @@ def observer(name: str, collections: Iterable[str] = ()) -> Observer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Material:
-    """What the samples of a task are: by what they are compared, what their prompts tell, and which are of one identity."""
+    """The samples of a task: their labels, the overlaps of their prompts, and the samples of each identity."""
 
     labels: Mapping[str, list[str]]
-    told: Array | None
+    prompt_overlaps: Array | None
     members: tuple[tuple[int, ...], ...]
 
     def rows(self, n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Returns the samples of ``n`` identities and the number of each one's identity; after the last the first comes again."""
+        """Returns the rows of the samples of ``n`` identities, and the identity of each row; identities repeat cyclically."""
         import numpy as np
 
         own = [self.members[place % len(self.members)] for place in range(n)]
-        rows = np.array([row for one in own for row in one], np.intp)
-        return rows, np.repeat(np.arange(n), [len(one) for one in own])
+        rows = np.array([row for identity in own for row in identity], np.intp)
+        return rows, np.repeat(np.arange(n), [len(identity) for identity in own])
 
 
 @cache
-def _asked(collection: str, task: str) -> Asked:
+def _context_of_task(collection: str, task: str) -> Asked:
     return Asked(task, MEAN, RunData((collection,)).open(f"{collection}.{task}").samples())
 
 
 @cache
 def _material(collection: str, task: str) -> _Material:
-    samples = _asked(collection, task).samples or ()
+    samples = _context_of_task(collection, task).samples or ()
     members: dict[str, list[int]] = {}
     for row, sample in enumerate(samples):
         members.setdefault(sample.group or sample.id, []).append(row)
@@ -307,14 +307,14 @@ def _quantile(share: Array) -> Any:
     return ndtri(np.clip(share, 0.0, 1.0))
 
 
-def _pointed(
+def _draw_named_cells(
     positions: Sequence[str],
     identities: NDArray[np.intp],
     right: NDArray[np.bool_],
     fixed: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> tuple[tuple[str, ...], ...]:
-    """Returns of each identity the cells that are named: the right one, the first one, or another at random."""
+    """Returns the named cells of each identity: the right cell, the first cell, or a random other cell."""
     cells = sorted(set(positions))
     named: list[list[str]] = [[] for _ in range(int(identities.max()) + 1)]
     others = rng.integers(1, len(cells), size=len(positions))

@@ -44,7 +44,7 @@ from pytest_vlmrobust.core.cell import CLEAN, CLEAN_NAME, NO_IMAGE, NO_IMAGE_NAM
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, did_you_mean
 from pytest_vlmrobust.evaluation.judge.context import Asked, family_and_level
 from pytest_vlmrobust.evaluation.judge.corpus import CORPUS_DROP, CORPUS_PCRI, CORPUS_SCORE
-from pytest_vlmrobust.evaluation.judge.docket import Docket
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.judge.measurements import LABEL_PRESERVING_DROP, UNPARSED_INCREASE
 from pytest_vlmrobust.evaluation.judge.replay import Replay
 from pytest_vlmrobust.evaluation.judge.strata import MACRO, rows_of
@@ -311,15 +311,15 @@ class Profile:
         def lucky(views: int) -> NDArray[np.bool_]:
             return np.where(anew, rng.random((n, views)) < luck, same)
 
-        found = {}
+        by_setting = {}
         for grid in _GRIDS:
             patches = lucky(grid * grid)
             patches[np.arange(n), rng.integers(grid * grid, size=n)] |= shown
-            found[f"patches:{grid}"] = patches.astype(float)
+            by_setting[f"patches:{grid}"] = patches.astype(float)
         again = lucky(max(_GRIDS) ** 2) if about.shaken else np.repeat(clean[:, None], max(_GRIDS) ** 2, axis=1)
         attempts = known[:, None] | again
         attempts[:, 0] = clean
-        return found, attempts.astype(float)
+        return by_setting, attempts.astype(float)
 
     def _table(self, scores: Mapping[str, Array], shared: Mapping[str, Any], rng: np.random.Generator) -> ScoreTable:
         blind = shared["no_image"]
@@ -327,7 +327,7 @@ class Profile:
         earlier = None
         if self.churn is not None:
             lost = {CLEAN_NAME: 0.0, NO_IMAGE_NAME: 0.0}
-            earlier = {name: _changed(values, self.churn, lost.get(name, self.lost), rng) for name, values in now.items()}
+            earlier = {name: _earlier_scores(values, self.churn, lost.get(name, self.lost), rng) for name, values in now.items()}
         return ScoreTable(
             by_setting=scores, baseline_by_setting=earlier, reference_by_setting=dict.fromkeys(scores, blind), **shared
         )
@@ -353,7 +353,7 @@ def _commonest(n: int, guess: float, rng: np.random.Generator) -> Array:
     return np.asarray(letters == np.bincount(letters).argmax(), float)
 
 
-def _changed(scores: Array, churn: float, lost: float, rng: np.random.Generator) -> Array:
+def _earlier_scores(scores: Array, churn: float, lost: float, rng: np.random.Generator) -> Array:
     """Returns the answers of an earlier model, better by ``lost``; a share ``churn`` differs beside that, half of it each way."""
     import numpy as np
 
@@ -369,11 +369,11 @@ def _ladder() -> tuple[str, ...]:
     return tuple(map(str, expand_settings(("ladder",))))
 
 
-def published(benchmark: str = "") -> dict[str, Profile]:
+def published_profiles(benchmark: str = "") -> dict[str, Profile]:
     """Returns the published profiles by name, such as ``MMBench/Qwen3-VL-8B``; of one benchmark, or of both."""
     return {
         f"{name}/{model}": _profile(name, model)
-        for name, about in _read().items()
+        for name, about in _load_published().items()
         for model in about["models"]
         if benchmark in ("", name)
     }
@@ -384,14 +384,14 @@ def nothing_lost(dataset: str = "MMBench", *, churn: float | None = None) -> Pro
 
     Clean and blind accuracy are the means of the published models of the benchmark that ``dataset`` names, or MMBench's.
     """
-    own = published(benchmark_of(dataset)).values()
+    own = published_profiles(benchmark_of(dataset)).values()
     drops = dict.fromkeys(perturbations.names("robustbench"), 0.0)
     return Profile(
         name="nothing-lost",
         dataset=dataset,
         samples=0,
-        clean=sum(one.clean for one in own) / len(own),
-        blind=sum(one.blind for one in own) / len(own),
+        clean=sum(profile.clean for profile in own) / len(own),
+        blind=sum(profile.blind for profile in own) / len(own),
         guess=next(iter(own)).guess,
         drops=drops,
         helpful=dict.fromkeys(drops, CHURN),
@@ -401,7 +401,7 @@ def nothing_lost(dataset: str = "MMBench", *, churn: float | None = None) -> Pro
 
 def typical(dataset: str = "MMBench") -> Profile:
     """Returns the mean of the published models of the benchmark that ``dataset`` names, or MMBench's."""
-    own = list(published(benchmark_of(dataset)).values())
+    own = list(published_profiles(benchmark_of(dataset)).values())
     names = perturbations.names("robustbench")
 
     def mean(values: Iterable[float]) -> float:
@@ -411,55 +411,55 @@ def typical(dataset: str = "MMBench") -> Profile:
         name="typical",
         dataset=dataset,
         samples=own[0].samples,
-        clean=mean(one.clean for one in own),
-        blind=mean(one.blind for one in own),
+        clean=mean(profile.clean for profile in own),
+        blind=mean(profile.blind for profile in own),
         guess=own[0].guess,
-        drops={name: mean(one.drops[name] for one in own) for name in names},
-        helpful={name: mean(one.helpful[name] for one in own) for name in names},
-        curve=mean(one.curve for one in own),
+        drops={name: mean(profile.drops[name] for profile in own) for name in names},
+        helpful={name: mean(profile.helpful[name] for profile in own) for name in names},
+        curve=mean(profile.curve for profile in own),
         views=TYPICAL,
     )
 
 
-def viewed(name: str, dataset: str = "MMBench") -> Profile:
+def context_profile(name: str, dataset: str = "MMBench") -> Profile:
     """Returns the typical model with the need of context that :data:`VIEWS` has under a name.
 
     The distracted one is right on 60 % of the pictures, so that patches can do better, and as often as a guess without them.
     """
-    one = replace(typical(dataset), name=name, views=VIEWS[name])
+    profile = replace(typical(dataset), name=name, views=VIEWS[name])
     knows = VIEWS[name].knows
-    return replace(one, clean=knows, blind=one.guess) if knows else one
+    return replace(profile, clean=knows, blind=profile.guess) if knows else profile
 
 
 def benchmark_of(dataset: str) -> str:
     """Returns the benchmark whose models a dataset is compared with: that which its name holds, else MMBench."""
     plain = dataset.lower().replace("-", "").replace("_", "")
-    return next((name for name in _read() if name.lower().replace("-", "") in plain), "MMBench")
+    return next((name for name in _load_published() if name.lower().replace("-", "") in plain), "MMBench")
 
 
 def profile(name: str, dataset: str = "", offered: Iterable[str] = ()) -> Profile:
     """Returns a published profile by its name, or by the model's alone where ``dataset`` names the benchmark.
 
     Raises:
-        UnknownName: there is none; the message offers the nearest one of ``offered``, or of the published ones.
+        UnknownName: there is no such profile; the message suggests the nearest name of ``offered`` or of the published profiles.
     """
-    known = {one.lower(): one for one in published()}
+    known = {key.lower(): key for key in published_profiles()}
     for candidate in (name.lower(), f"{benchmark_of(dataset)}/{name}".lower()):
         if candidate in known:
-            return published()[known[candidate]]
-    known_names = list(offered) or list(published())
-    raise UnknownName("profile", name, known_names, more="" if did_you_mean(name, known_names) else _meant(name, known_names))
+            return published_profiles()[known[candidate]]
+    known_names = list(offered) or list(published_profiles())
+    raise UnknownName("profile", name, known_names, more="" if did_you_mean(name, known_names) else _suggest(name, known_names))
 
 
-def _meant(name: str, offered: Iterable[str]) -> str:
-    """Returns a question after the offered name of which a part is near: a model without its benchmark, or a family."""
-    parts = {part.lower(): one for one in offered for part in re.split(r"[/-]|(?<=[a-zA-Z])(?=[\d.])", one)}
+def _suggest(name: str, offered: Iterable[str]) -> str:
+    """Returns a suggestion of an offered name with a similar part: a model without its benchmark, or a family."""
+    parts = {part.lower(): candidate for candidate in offered for part in re.split(r"[/-]|(?<=[a-zA-Z])(?=[\d.])", candidate)}
     near = difflib.get_close_matches(name.lower(), list(parts), n=1)
     return f"Did you mean one like {parts[near[0]]!r}?" if near else ""
 
 
 @cache
-def _read() -> dict[str, Any]:
+def _load_published() -> dict[str, Any]:
     import yaml
 
     content: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("profiles.yaml").read_text(encoding="utf-8"))
@@ -468,9 +468,9 @@ def _read() -> dict[str, Any]:
 
 @cache
 def _profile(benchmark: str, model: str) -> Profile:
-    about, own = _read()[benchmark], _read()[benchmark]["models"][model]
+    about, own = _load_published()[benchmark], _load_published()[benchmark]["models"][model]
     clean, gain = own["table_3"]["clean"] / 100.0, own["table_3"]["visual_gain"] / 100.0
-    measured = _measured(about, own)
+    measured = _published_drops(about, own)
     helpful = _helpful(about, own)
     true = _without_noise(measured, helpful, about["samples"], seed=sorted(about["models"]).index(model))
     return Profile(
@@ -501,9 +501,9 @@ def _helpful(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, floa
     return {name: share * levels[_level(name)] / mean for name in names}
 
 
-def _measured(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
+def _published_drops(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
     """Returns a drop for each setting that gives the published numbers, as a fraction."""
-    listed = _listed(about, own)
+    listed = _listed_drops(about, own)
     slots = _tiers(about, own, listed)
     target = own["table_3"]["mrce"] * own["table_3"]["visual_gain"] / 100.0 * len(perturbations.names("robustbench"))
     filled = _spread(slots, target - sum(listed.values()))
@@ -520,9 +520,9 @@ def _measured(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, flo
     return {name: listed[name] / 100.0 for name in perturbations.names("robustbench")}
 
 
-def _listed(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
+def _listed_drops(about: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, float]:
     table = own.get("table_13") or own["table_14"]
-    named = {f"{name}:{level}": float(drop) for level, found in table.items() for name, drop in found.items()}
+    named = {f"{name}:{level}": float(drop) for level, drops in table.items() for name, drop in drops.items()}
     return named | {name: float(drop) for name, drop in about["table_4"].items()}
 
 
@@ -558,13 +558,13 @@ def _tiers(about: Mapping[str, Any], own: Mapping[str, Any], listed: Mapping[str
             counts.setdefault(level, {})[tier] = min(number, rest[level] - sum(counts.get(level, {}).values()))
     under = {level: rest[level] - sum(counts[level].values()) for level in _LEVELS}
     share = min(max(left["positive"], 0) / max(sum(under.values()), 1), 1.0)
-    found = {}
+    intervals = {}
     for level in _LEVELS:
         positive = round(share * under[level])
         numbers = {**counts[level], "benign": under[level] - positive, "positive": positive}
         limits = {"moderate": (3.0, 10.0), "mild": (1.0, 3.0), "benign": (0.0, 1.0), "positive": (-1.0, 0.0)}
-        found[level] = [(low, min(high, most[level])) for tier, (low, high) in limits.items() for _ in range(numbers[tier])]
-    return found
+        intervals[level] = [(low, min(high, most[level])) for tier, (low, high) in limits.items() for _ in range(numbers[tier])]
+    return intervals
 
 
 def _spread(slots: Mapping[str, list[tuple[float, float]]], target: float) -> dict[str, list[float]]:
@@ -573,26 +573,26 @@ def _spread(slots: Mapping[str, list[tuple[float, float]]], target: float) -> di
     How far below zero the "positive" tier reaches is not published: as far as the sum asks for, from 0.2 to 4 pp.
     """
 
-    def placed(lean: float, depth: float) -> dict[str, list[float]]:
-        found = {}
+    def place_drops(lean: float, depth: float) -> dict[str, list[float]]:
+        drops = {}
         for level, intervals in slots.items():
             values = []
             for ends in dict.fromkeys(intervals):
                 number = intervals.count(ends)
                 low, high = (-depth, ends[1]) if ends[0] < 0.0 else ends
                 values += [low + (high - low) * ((place + 0.5) / number) ** lean for place in range(number)]
-            found[level] = values
-        return found
+            drops[level] = values
+        return drops
 
     def total(lean: float, depth: float) -> float:
-        return sum(map(sum, placed(lean, depth).values()))
+        return sum(map(sum, place_drops(lean, depth).values()))
 
-    depth = _where(lambda value: total(1.0, value) - target, 0.2, 4.0)
-    lean = math.exp(_where(lambda value: total(math.exp(value), depth) - target, -2.0, 2.0))
-    return placed(lean, depth)
+    depth = _find_root(lambda value: total(1.0, value) - target, 0.2, 4.0)
+    lean = math.exp(_find_root(lambda value: total(math.exp(value), depth) - target, -2.0, 2.0))
+    return place_drops(lean, depth)
 
 
-def _where(function: Any, low: float, high: float) -> float:
+def _find_root(function: Any, low: float, high: float) -> float:
     """Returns where a falling function is nearest to zero."""
     for _ in range(50):
         middle = (low + high) / 2.0
@@ -602,20 +602,20 @@ def _where(function: Any, low: float, high: float) -> float:
 
 def _commonness(about: Mapping[str, Any]) -> dict[str, float]:
     """Returns each setting with minus the sum of the drops that models list for its perturbation at any level."""
-    found = dict.fromkeys(perturbations.names("robustbench"), 0.0)
+    totals = dict.fromkeys(perturbations.names("robustbench"), 0.0)
     for own in about["models"].values():
         for drops in (own.get("table_13") or own["table_14"]).values():
             for kind, drop in drops.items():
                 for level in _LEVELS:
-                    found[f"{kind}:{level}"] -= drop
-    return found
+                    totals[f"{kind}:{level}"] -= drop
+    return totals
 
 
 def _without_noise(measured: Mapping[str, float], helpful: Mapping[str, float], n: int, seed: int) -> dict[str, float]:
     """Returns the drops whose expected sorted measurements on ``n`` samples are the sorted ``measured`` ones, level by level."""
     import numpy as np
 
-    rng, found = np.random.default_rng(seed), dict(measured)
+    rng, true_drops = np.random.default_rng(seed), dict(measured)
     for level in _LEVELS:
         names = sorted((name for name in measured if _level(name) == level), key=lambda name: -measured[name])
         wanted = np.array([measured[name] for name in names])
@@ -628,8 +628,8 @@ def _without_noise(measured: Mapping[str, float], helpful: Mapping[str, float], 
             spread = np.sqrt(np.maximum(true + 2.0 * lucky - true**2, 0.0) / n)
             seen = -np.sort(-(true + spread * noise), axis=1).mean(axis=0)
             true = -np.sort(-(true + 0.5 * (wanted - seen)))
-        found |= dict(zip(names, true.tolist(), strict=True))
-    return found
+        true_drops |= dict(zip(names, true.tolist(), strict=True))
+    return true_drops
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -699,15 +699,15 @@ class Recorded:
         blind = self.blind[drawn]
         known = {"clean": self.clean, "chances": self.chances, "floors": self.floors}
         shared: dict[str, Any] = {name: values[drawn] for name, values in known.items()} | {"no_image": blind, "groups": groups}
-        found = {}
+        by_name = {}
         labels = np.asarray(self.labels)[drawn] if self.labels else np.full(n, "")
         for name in sorted(tables):
             suite, _, category = name.partition("/")
-            if suite not in found:
+            if suite not in by_name:
                 scores = {name: values[drawn] for name, values in self.by_suite.get(suite, {}).items()}
                 views = {name: values[drawn] for name, values in self.patches.items()} if suite == "patches" else None
                 tried = None if views is None or self.attempts is None else self.attempts[drawn]
-                found[suite] = ScoreTable(
+                by_name[suite] = ScoreTable(
                     by_setting=scores,
                     patches_by_setting=views,
                     whole_attempts=tried,
@@ -717,11 +717,11 @@ class Recorded:
             if category:
                 kept = labels == category
                 within = None if self.floors_within is None else self.floors_within[drawn][kept]
-                found[name] = replace(rows_of(found[suite], kept), floors=within)
-        return found
+                by_name[name] = replace(rows_of(by_name[suite], kept), floors=within)
+        return by_name
 
 
-def recorded(run: Path) -> list[Recorded]:
+def recorded_models(run: Path) -> list[Recorded]:
     """Returns the models of an earlier run, one for each dataset of questions, from its evidence.
 
     Raises:
@@ -730,24 +730,24 @@ def recorded(run: Path) -> list[Recorded]:
     """
     from pytest_vlmrobust.store import Evidence
 
-    docket = Docket.read(run)
+    inputs = JudgeInputs.read(run)
     with Evidence.open(run, read_only=True) as evidence:
-        replay = Replay(evidence, docket.models)
+        replay = Replay(evidence, inputs.models)
         cells: dict[tuple[str, str], list[Cell]] = {}
         for cell in evidence.cells():
-            if cell.dataset not in docket.tasks:
+            if cell.dataset not in inputs.tasks:
                 cells.setdefault((cell.model, cell.dataset), []).append(cell)
-        found = [_recorded(replay, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
-    if not found:
+        models = [_recorded_model(replay, own) for own in cells.values() if {CLEAN, NO_IMAGE} <= {cell.setting for cell in own}]
+    if not models:
         raise UsageError(f"{run}: no model of this run answered questions with and without their pictures: nothing to draw from")
-    return found
+    return models
 
 
-def _recorded(replay: Replay, cells: Iterable[Cell]) -> Recorded:
+def _recorded_model(replay: Replay, cells: Iterable[Cell]) -> Recorded:
     import numpy as np
 
     results = {cell.setting: replay.result(cell) for cell in cells}
-    broken = next((one.cell for one in results.values() if np.isnan(one.values).any()), None)
+    broken = next((result.cell for result in results.values() if np.isnan(result.values).any()), None)
     if broken is not None:
         raise UsageError(f"{broken}: inferences failed, and scores are missing. Complete the run: pytest --vlm-rerun errors")
     by_suite: dict[str, dict[str, Array]] = {}
@@ -763,7 +763,7 @@ def _recorded(replay: Replay, cells: Iterable[Cell]) -> Recorded:
     within = np.zeros(len(labels))
     for category in set(labels):
         kept = [label == category for label in labels]
-        within[kept] = floor([one for one in clean.samples if one.category == category]).scores
+        within[kept] = floor([sample for sample in clean.samples if sample.category == category]).scores
     return Recorded(
         name=f"{clean.cell.model}",
         dataset=clean.cell.dataset,

@@ -1,4 +1,4 @@
-"""Sample size: which rules the samples of a run hardly decide, told before anything is inferred.
+"""Sample size: which rules the samples of a run can hardly decide, before anything is inferred.
 
 Answers are drawn of a model that keeps a rule as plainly as can be, and judged as those of a real run (see :mod:`.power`). A rule
 that does not pass in a fifth of these simulated runs is too tight for so few samples, whatever the real model answers.
@@ -39,7 +39,7 @@ _RUNS = 20
 _CLEARLY = 8
 """So many runs that all pass are enough."""
 _SHOWN = 3
-"""From how many runs the end of an interval is told."""
+"""Number of simulated runs from which the end of an interval is reported."""
 _DOUBLINGS = 7
 _MOST_SAMPLES = 8_000
 """Up to how many samples a sufficient number is looked for, which takes time in proportion."""
@@ -65,7 +65,7 @@ class _Model(NamedTuple):
 
 @cache
 def _models() -> tuple[_Model, ...]:
-    """Returns models that keep rules: one that loses nothing, one whose curve rises as published ones do, one always right."""
+    """Returns models that keep rules: without losses, with a curve that rises like the published curves, and always right."""
     nothing = profiles.nothing_lost(churn=0.0)
     curve = profiles.typical().curve
     right = replace(nothing, name="always-right", clean=1.0, blind=nothing.guess)
@@ -126,7 +126,7 @@ def undecidable(
     for test in tests:
         if test.dataset in sizes:
             planned.setdefault(test.dataset, set()).add(test)
-    found = []
+    undecided = []
     for dataset, own in planned.items():
         asked = tuple(
             (replace(_plain(rule), reason="", evidence=""), tuple(bounded))
@@ -141,30 +141,31 @@ def undecidable(
         if asked:
             settings = tuple(sorted({test.setting for test in own if test.family}))
             each = max(round((questions or {}).get(dataset, 0) / sizes[dataset]), 1)
-            found += [
-                replace(one, dataset=dataset) for one in _too_few(asked, settings, _positions(dataset), sizes[dataset], each)
+            undecided += [
+                replace(too_few, dataset=dataset)
+                for too_few in _too_few(asked, settings, _positions(dataset), sizes[dataset], each)
             ]
-    return found
+    return undecided
 
 
-def not_told(policy: Policy) -> list[Rule]:
-    """Returns the rules that samples may leave undecided, and of which nobody knows how many samples decide them."""
+def rules_without_sample_size(policy: Policy) -> list[Rule]:
+    """Returns the rules that samples may leave undecided, but whose sample size cannot be simulated."""
     return [rule for rule in policy.rules if _is_decided_by_samples(rule) and _unknown(rule)]
 
 
-def sentences(found: Iterable[TooFew]) -> list[tuple[str, str]]:
-    """Returns for each rule where it stands, and one sentence: the names of its datasets, and what the smallest one shows."""
+def sentences(too_few: Iterable[TooFew]) -> list[tuple[str, str]]:
+    """Returns for each rule its place and a sentence with the names of its datasets and what the smallest dataset shows."""
     by_rule: dict[tuple[str, str], list[TooFew]] = {}
-    for one in found:
-        by_rule.setdefault((one.rule.source, one.rule.id), []).append(one)
-    said = []
+    for entry in too_few:
+        by_rule.setdefault((entry.rule.source, entry.rule.id), []).append(entry)
+    texts = []
     for (source, _), of_rule in by_rule.items():
-        datasets = list(dict.fromkeys(one.dataset for one in of_rule))
+        datasets = list(dict.fromkeys(entry.dataset for entry in of_rule))
         names = f"{first_few(datasets, _NAMES)}: " if all(datasets) else ""
-        fewest = min(of_rule, key=lambda one: one.samples)
-        several = "at the fewest, " if len({one.samples for one in of_rule}) > 1 else ""
-        said.append((source, f"{names}{several}{fewest}"))
-    return said
+        fewest = min(of_rule, key=lambda entry: entry.samples)
+        several = "at the fewest, " if len({entry.samples for entry in of_rule}) > 1 else ""
+        texts.append((source, f"{names}{several}{fewest}"))
+    return texts
 
 
 def sample_warnings(
@@ -210,15 +211,15 @@ def _unknown(rule: Rule) -> bool:
 
 
 @overload
-def _plain(one: Rule) -> Rule: ...
+def _plain(item: Rule) -> Rule: ...
 @overload
-def _plain(one: JudgedTest) -> JudgedTest: ...
-def _plain(one: Rule | JudgedTest) -> Rule | JudgedTest:
+def _plain(item: JudgedTest) -> JudgedTest: ...
+def _plain(item: Rule | JudgedTest) -> Rule | JudgedTest:
     """Returns a rule for all tests, or a test of any model and dataset, of the metric that it is simulated by."""
-    metric = _TAKEN_AS.get(one.metric, one.metric)
-    if isinstance(one, Rule):
-        return replace(one, metric=metric, where=Scope(), unless=None)
-    return JudgedTest(ANY, ANY, metric, one.setting, one.family, one.level)
+    metric = _TAKEN_AS.get(item.metric, item.metric)
+    if isinstance(item, Rule):
+        return replace(item, metric=metric, where=Scope(), unless=None)
+    return JudgedTest(ANY, ANY, metric, item.setting, item.family, item.level)
 
 
 def _positions(dataset: str) -> int:
@@ -229,10 +230,10 @@ def _positions(dataset: str) -> int:
 @cache
 def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: int, n: int, each: int) -> list[TooFew]:
     """Returns the rules that ``n`` samples hardly decide, with a number of samples that does."""
-    plan = _Plan({rule.id: one for one in asked for rule in one[:1]}, settings, positions, each)
+    plan = _Plan({rule.id: pair for pair in asked for rule in pair[:1]}, settings, positions, each)
     left: Iterable[str] = plan.asked
     if n > _MOST_SAMPLES:  # what these decide, more do
-        left = plan.undecided(_MOST_SAMPLES, left)
+        left = plan.undecided_rules(_MOST_SAMPLES, left)
     first = left = plan.too_few(n, left)
     enough = dict.fromkeys(left, 0)
     size = n
@@ -240,10 +241,10 @@ def _too_few(asked: tuple[_Asked, ...], settings: tuple[str, ...], positions: in
         if not left or size * 2 > _MOST_SAMPLES:
             break
         size *= 2
-        still = plan.undecided(size, left)
+        still = plan.undecided_rules(size, left)
         enough |= {name: size for name in left if name not in still}
         left = still
-    return [TooFew(plan.asked[name][0], n, plan.shown(n, name), enough[name] or None, size) for name in first]
+    return [TooFew(plan.asked[name][0], n, plan.what_samples_show(n, name), enough[name] or None, size) for name in first]
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,12 +258,12 @@ class _Plan:
     each: int
     """Questions about each picture."""
 
-    def undecided(self, n: int, names: Iterable[str]) -> list[str]:
-        """Returns those of some rules that too seldom pass, of each of the models that may keep them."""
+    def undecided_rules(self, n: int, names: Iterable[str]) -> list[str]:
+        """Returns the rules among ``names`` that pass too seldom, for every model that may keep them."""
         return list(self._not_kept(n, names))
 
     def too_few(self, n: int, names: Iterable[str]) -> list[str]:
-        """Returns those of them that do not break either: a bound that none of the models keeps is no matter of samples."""
+        """Returns the undecided rules that do not break either; more samples cannot help if no model keeps the bound."""
         return [name for name, outcomes in self._not_kept(n, names).items() if not _breaks(outcomes)]
 
     def _not_kept(self, n: int, names: Iterable[str]) -> dict[str, list[Outcome]]:
@@ -278,23 +279,23 @@ class _Plan:
         return left
 
     def _lies_beyond(self, name: str) -> bool:
-        """Whether to lose nothing is not yet to keep a rule: a model may have to be right, or better with larger pictures."""
+        """Whether a model without losses may still break a rule, because the rule requires accuracy or a rising curve."""
         rule = self.asked[name][0]
         unchanged = metrics.get(rule.metric).unchanged
         return unchanged is None or not rule.bound.admits(unchanged)
 
     def _outcomes(self, n: int, names: Sequence[str], model: _Model) -> dict[str, list[Outcome]]:
-        """Returns the outcomes of rules in simulated runs, of which there are no more than it takes to tell."""
-        found: dict[str, list[Outcome]] = {name: [] for name in names}
+        """Returns the outcomes of rules in simulated runs; stops once enough runs decided."""
+        outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
         for run in range(_RUNS):
-            simulated = self._simulation([name for name in names if not _is_told(found[name])], model)
+            simulated = self._simulation([name for name in names if not _is_clear(outcomes[name])], model)
             if not simulated.tests:
                 break
             for name, outcome in simulated.outcomes(self._tables(n, simulated, run, model)).items():
-                found[name].append(outcome)
-        return found
+                outcomes[name].append(outcome)
+        return outcomes
 
-    def shown(self, n: int, name: str) -> str:
+    def what_samples_show(self, n: int, name: str) -> str:
         """Returns what ``n`` samples show of a model that keeps a rule plainly."""
         rule = self.asked[name][0]
         model = _models()[-1 if metrics.get(rule.metric).unchanged is None else 0]
@@ -303,8 +304,8 @@ class _Plan:
         ends, refused = [], []
         for run in range(_SHOWN):
             estimates = list(simulated.decisive(name, self._tables(n, simulated, run, model)))
-            refused += [one.reason.partition(";")[0] for one in estimates if not one.valid][:1]
-            intervals = [one.interval(level) for one in estimates]
+            refused += [estimate.reason.partition(";")[0] for estimate in estimates if not estimate.valid][:1]
+            intervals = [estimate.interval(level) for estimate in estimates]
             ends.append((min(low for low, _ in intervals), max(high for _, high in intervals)))
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         of = f"of a model {model.called} they show"
@@ -353,7 +354,7 @@ class _Plan:
         drops |= {name: model.curve * (1.0 - place / max(len(rungs) - 1, 1)) ** 2 for place, name in enumerate(rungs)}
         if sheet not in ("", RESOLUTION):  # the Observatory: without its pictures nothing is known
             model = model._replace(truth=replace(model.truth, blind=model.truth.guess))
-        table = _drawn(n, drops, model, rng)
+        table = _draw_table(n, drops, model, rng)
         places = [str(place) for place in np.arange(n) % self.positions]
         people = [_PEOPLE[place] for place in np.arange(n) // self.positions % len(_PEOPLE)]
         if sheet == CLEAN_NAME:
@@ -378,12 +379,12 @@ def _breaks(outcomes: Sequence[Outcome]) -> bool:
 
 def _passes(outcomes: Sequence[Outcome]) -> bool:
     """Whether a rule passes in enough of the runs that were needed to tell."""
-    return sum(one in _PASSES for one in outcomes) >= POWER * len(outcomes)
+    return sum(outcome in _PASSES for outcome in outcomes) >= POWER * len(outcomes)
 
 
-def _is_told(outcomes: Sequence[Outcome]) -> bool:
+def _is_clear(outcomes: Sequence[Outcome]) -> bool:
     """Whether no further runs are needed to tell whether a rule passes in enough of them."""
-    passes = sum(one in _PASSES for one in outcomes)
+    passes = sum(outcome in _PASSES for outcome in outcomes)
     return passes == len(outcomes) >= _CLEARLY or passes >= POWER * _RUNS or len(outcomes) - passes > (1.0 - POWER) * _RUNS
 
 
@@ -391,7 +392,7 @@ def _edge(setting: str) -> int:
     return int(setting.partition(":")[2].partition("+")[0])
 
 
-def _drawn(n: int, drops: Mapping[str, float], model: _Model, rng: np.random.Generator) -> ScoreTable:
+def _draw_table(n: int, drops: Mapping[str, float], model: _Model, rng: np.random.Generator) -> ScoreTable:
     truth = replace(model.truth, drops=drops, helpful=dict.fromkeys(drops, profiles.CHURN))
     return truth.draw(n, (profiles.CORRUPTIONS,), rng)[profiles.CORRUPTIONS]
 
@@ -399,7 +400,7 @@ def _drawn(n: int, drops: Mapping[str, float], model: _Model, rng: np.random.Gen
 def _views(n: int, setting: str, model: _Model, rng: np.random.Generator) -> ScoreTable:
     """Returns answers to patches, and to as many whole pictures, that differ by luck alone."""
     count = int(setting.partition(":")[2]) ** 2
-    table = _drawn(n, {f"view:{place}": 0.0 for place in range(2 * count)}, model, rng)
+    table = _draw_table(n, {f"view:{place}": 0.0 for place in range(2 * count)}, model, rng)
     views = table.matrix()
     best = {setting: views[:, :count].max(axis=1)}
     earlier = {**(table.baseline_by_setting or {}), **best}

@@ -54,7 +54,7 @@ _NEAR = 1e-3
 """P-values and risks that differ by less, relatively, are compared by the real interval."""
 _LARGEST: dict[str, Callable[[Iterable[str]], tuple[str, ...]]] = {"worst_case_drop": tuple, "worst_at_low": low_settings}
 """Metrics that are the largest drop, and over which settings."""
-_WORST_FIRST = (*(one for one in WORST_FIRST if one is not Outcome.PASS), Outcome.PASS)
+_WORST_FIRST = (*(outcome for outcome in WORST_FIRST if outcome is not Outcome.PASS), Outcome.PASS)
 """What counts of the tests of one rule: a warning of one of them is said although all others pass."""
 _LOSSES: dict[str, Callable[[ScoreTable, Sequence[str]], Array]] = {
     "accuracy_drop": lambda table, names: table.clean[:, None] - _now(table, names),
@@ -138,7 +138,7 @@ def plan(policy: Policy, truth: Truth) -> Planned:
     every = {test: table for suite in answered for test, table in _tests(suite, truth, policy).items()}
     others = [test for suite in asked if suite not in answered for test in suite_tests(suite)]
     others += [test for suite in asked if suite not in answered for task in TASKS for test in suite_tests(suite, task)]
-    found: dict[str, tuple[tuple[str, JudgedTest], ...]] = {}
+    tests: dict[str, tuple[tuple[str, JudgedTest], ...]] = {}
     left_out: dict[str, str] = {}
     idle: dict[str, str] = {}
     shortfalls = []
@@ -153,7 +153,7 @@ def plan(policy: Policy, truth: Truth) -> Planned:
                 shortfalls.append(f"rule {rule.id} asks for --vlm-baseline")
         elif met:
             if own:
-                found[rule.id] = own
+                tests[rule.id] = own
             else:
                 left_out[rule.id] = truth.lacks(rule.metric)
         elif rule.where.category and any(rule.bounds(test) for test in every):
@@ -168,7 +168,7 @@ def plan(policy: Policy, truth: Truth) -> Planned:
                 shortfalls.append(f"rule {rule.id} meets no test, and coverage asks that all rules do")
     left_out |= {suite: _why_unanswered(suite) for suite in asked if suite not in answered}
     whole = [test for test in every if not test.category]
-    return Planned(policy.planned(whole), found, left_out, idle, tuple(shortfalls))
+    return Planned(policy.planned(whole), tests, left_out, idle, tuple(shortfalls))
 
 
 def _why_unanswered(suite: str) -> str:
@@ -179,7 +179,7 @@ def _why_unanswered(suite: str) -> str:
 
 def _tests(suite: str, truth: Truth, policy: Policy) -> dict[JudgedTest, str]:
     """Returns the tests of a run of one suite, with the table that each is judged from."""
-    found: dict[JudgedTest, str] = {}
+    table_of: dict[JudgedTest, str] = {}
     whole = () if suite in ("patches", "resolution") else (CLEAN_NAME, NO_IMAGE_NAME)
     for dataset, asked in truth.datasets.items():
         table = dataset if asked.task else suite
@@ -190,11 +190,11 @@ def _tests(suite: str, truth: Truth, policy: Policy) -> dict[JudgedTest, str]:
             own += judged_tests(cell, asked, baseline=truth.has_baseline, attempts=tried)
         sweeps = [test for test in sorted(suite_tests(suite, asked.task), key=str) if _is_summary(test.metric, truth)]
         own += [replace(test, model=truth.name, dataset=dataset) for test in sweeps]
-        found |= dict.fromkeys(own, table)
+        table_of |= dict.fromkeys(own, table)
         for category in truth.categories:
             part = {replace(test, category=category, strata=len(truth.categories)): f"{table}/{category}" for test in own}
-            found |= {test: where for test, where in part.items() if _by_category(test, suite)}
-    return found
+            table_of |= {test: where for test, where in part.items() if _by_category(test, suite)}
+    return table_of
 
 
 def _is_summary(metric: str, truth: Truth) -> bool:
@@ -232,11 +232,11 @@ class Simulation:
         outcomes: dict[str, Counter[Outcome]] = {name: Counter() for name in self.planned.tests}
         alone: Counter[str] = Counter()
         for number in range(runs):
-            found = self.outcomes(self.truth.draw(n, self.planned.tables, rng))
-            decisions[decide(found.values(), shortfalls=len(self.planned.shortfalls))] += 1
-            for name, outcome in found.items():
+            results = self.outcomes(self.truth.draw(n, self.planned.tables, rng))
+            decisions[decide(results.values(), shortfalls=len(self.planned.shortfalls))] += 1
+            for name, outcome in results.items():
                 outcomes[name][outcome] += 1
-            against = [name for name, outcome in found.items() if outcome in _AGAINST]
+            against = [name for name, outcome in results.items() if outcome in _AGAINST]
             if len(against) == 1:
                 alone[against[0]] += 1
             progress(number + 1)
@@ -244,8 +244,8 @@ class Simulation:
             self.truth.name,
             n,
             runs,
-            {one: decisions[one] / runs for one in Decision},
-            {name: {one: count / runs for one, count in counted.items()} for name, counted in outcomes.items()},
+            {decision: decisions[decision] / runs for decision in Decision},
+            {name: {outcome: count / runs for outcome, count in counted.items()} for name, counted in outcomes.items()},
             {name: count / runs for name, count in alone.items()},
         )
 
@@ -270,23 +270,25 @@ class Simulation:
         All tests of a rule are judged at the same risk, so that the p-values at its bound, which come from one pass over all
         settings, put them in order.
         """
-        for name, test, place, found in _telling(rule, tests, tables):
+        for name, test, place, p_values in _decisive_tests(rule, tests, tables):
             point = rule.treatment.judge is Judge.POINT
             real = partial(self._estimate, name, test, tables, known, point=point)
-            estimate = found.estimate(place, rule, test, tables[name], real) if found and found.exact else real()
-            yield self._judged(rule, test, estimate, tables[name])
+            estimate = p_values.estimate(place, rule, test, tables[name], real) if p_values and p_values.exact else real()
+            yield self._outcome(rule, test, estimate, tables[name])
 
     def decisive(self, name: str, tables: Mapping[str, ScoreTable]) -> list[Estimate]:
         """Returns the estimates of the tests that can decide a rule, by its id."""
         rule = next(rule for rule in self.planned.policy.rules if rule.id == name)
-        return [self._estimate(table, test, tables, {}) for table, test, *_ in _telling(rule, self.planned.tests[name], tables)]
+        return [
+            self._estimate(table, test, tables, {}) for table, test, *_ in _decisive_tests(rule, self.planned.tests[name], tables)
+        ]
 
-    def _judged(self, rule: Rule, test: JudgedTest, estimate: Estimate, table: ScoreTable) -> Outcome:
-        found = self.planned.policy.outcome(rule, test, estimate, today=self.today)
-        if found is Outcome.PASS and isinstance(table, TaskTable) and test.setting == CLEAN_NAME and table.unseen:
+    def _outcome(self, rule: Rule, test: JudgedTest, estimate: Estimate, table: ScoreTable) -> Outcome:
+        outcome = self.planned.policy.outcome(rule, test, estimate, today=self.today)
+        if outcome is Outcome.PASS and isinstance(table, TaskTable) and test.setting == CLEAN_NAME and table.unseen:
             refused = replace(estimate, valid=False, reason=table.unseen)
             return self.planned.policy.outcome(rule, test, refused, today=self.today)
-        return found
+        return outcome
 
     def _estimate(
         self,
@@ -299,13 +301,13 @@ class Simulation:
     ) -> Estimate:
         about, table = (name, test.metric, test.setting, point), tables[name]
         if about not in known:
-            bare = _bare(test.metric, point=point) if test.metric in metrics.names() else None
+            bare = _without_note(test.metric, point=point) if test.metric in metrics.names() else None
             if isinstance(table, TaskTable):
-                found = table.estimate(test, bare)
+                estimate = table.estimate(test, bare)
             else:
                 cell = metrics.get(test.metric).scope == "cell"
-                found = metrics.estimate(bare or test.metric, table, setting=test.setting if cell else None)
-            known[about] = replace(found, at=_remembering(found))
+                estimate = metrics.estimate(bare or test.metric, table, setting=test.setting if cell else None)
+            known[about] = replace(estimate, at=_remembering(estimate))
         return known[about]
 
     def samples_to_decide(
@@ -352,17 +354,17 @@ def _remembering(estimate: Estimate) -> Callable[[float], tuple[float, float]] |
     if at is None:
         return None
 
-    def remembered(level: float) -> tuple[float, float]:
+    def interval(level: float) -> tuple[float, float]:
         if level not in known:
             known[level] = at(level)
         return known[level]
 
-    return remembered
+    return interval
 
 
 @cache
-def _bare(metric: str, *, point: bool) -> metrics.Metric:
-    """Returns a metric without what nobody reads here: its note, which may cost a cross-validation; of a point its interval."""
+def _without_note(metric: str, *, point: bool) -> metrics.Metric:
+    """Returns a metric without its note, which may cost a cross-validation, and for points without its interval."""
     about = replace(metrics.get(metric), note=None)
     return replace(about, interval=None) if point else about
 
@@ -396,16 +398,16 @@ class _PValues(NamedTuple):
         return Estimate(values(test.metric, table, test.setting), table.samples, at=at)
 
 
-def _telling(
+def _decisive_tests(
     rule: Rule, tests: Sequence[tuple[str, JudgedTest]], tables: Mapping[str, ScoreTable]
 ) -> Iterator[tuple[str, JudgedTest, int, _PValues | None]]:
     """Yields the tests that can decide a rule: suite, test, its place among those of the suite, and p-values where it has any."""
     for suite in dict.fromkeys(suite for suite, _ in tests):
         own = [test for where, test in tests if where == suite]
         point = rule.treatment.judge is Judge.POINT
-        found = None if point else _p_values(rule, tables[suite], [test.setting for test in own])
-        places = range(len(own)) if found is None else sorted({int(found.below.argmax()), int(found.above.argmin())})
-        yield from ((suite, own[place], place, found) for place in places)
+        p_values = None if point else _p_values(rule, tables[suite], [test.setting for test in own])
+        places = range(len(own)) if p_values is None else sorted({int(p_values.below.argmax()), int(p_values.above.argmin())})
+        yield from ((suite, own[place], place, p_values) for place in places)
 
 
 def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValues | None:
@@ -417,9 +419,9 @@ def _p_values(rule: Rule, table: ScoreTable, settings: Sequence[str]) -> _PValue
         return None
     if rule.metric == "relative_corruption_error":
         gained = table.clean - table.scores(NO_IMAGE_NAME)
-        told = _whole(gained) and table.clusters.independent
+        usable = _whole(gained) and table.clusters.independent
         lost = table.clean[:, None] - _now(table, names)
-        return _PValues(*ratio_p_values(lost, gained, rule.bound.high), exact=True) if told else None
+        return _PValues(*ratio_p_values(lost, gained, rule.bound.high), exact=True) if usable else None
     losses = _LOSSES["accuracy_drop" if rule.metric in _LARGEST else rule.metric](table, names)
     return _of_losses(rule, losses, table.clusters) if _whole(losses) else None
 

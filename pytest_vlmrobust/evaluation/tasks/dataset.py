@@ -89,7 +89,7 @@ class TaskDataset:
 
     @property
     def native_long_edge(self) -> int | None:
-        """Long edge in pixels of every picture; None where a collage has another one than the pictures in it."""
+        """Long edge in pixels of every picture; None for collages, whose size differs from that of their pictures."""
         edge = self.collection.native_long_edge
         side = GRIDS.get(self.task)
         if edge is None or side is None:
@@ -133,24 +133,24 @@ class TaskDataset:
         Raises:
             DatasetError: the collection cannot be read.
         """
-        found = notes(self.collection)
+        lines = notes(self.collection)
         if self.lacking:
-            return found
+            return lines
         unboxed, total = self._unboxed, len(self.collection.entities())
         if unboxed:
             first, lacks = next(iter(unboxed.items()))
             left_out = f"{len(unboxed)} of {_identities(total)} are left out where boxes are asked for"
             why = f"the first, {first!r}, has {lacks}"
-            found += (f"{self.collection.name}: {left_out} ({why}). {how_to_add_boxes(self.collection)}",)
+            lines += (f"{self.collection.name}: {left_out} ({why}). {how_to_add_boxes(self.collection)}",)
         near = TASKS[self.task].near
-        return found + (notes_on_neighbours(self.collection, near) if near else ())
+        return lines + (notes_on_neighbours(self.collection, near) if near else ())
 
     @property
     def _unboxed(self) -> dict[str, str]:
-        """Which boxes identities lack, by id; those that lack none are not in it."""
+        """The boxes that identities lack, by id; identities that lack none are left out."""
         lacking, hinted = TASKS[self.task].lacking, self.collection.hinted
-        found = {entity.id: lacking(entity, hinted) for entity in self.collection.entities()}
-        return {name: lacks for name, lacks in found.items() if lacks}
+        lacks_by_id = {entity.id: lacking(entity, hinted) for entity in self.collection.entities()}
+        return {name: lacks for name, lacks in lacks_by_id.items() if lacks}
 
     @cached_property
     def _samples(self) -> tuple[Sample, ...]:

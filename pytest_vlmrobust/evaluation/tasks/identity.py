@@ -30,7 +30,7 @@ from .pictures import Collage, cell_size
 
 LETTERS = "ABCD"
 NEAR = len(LETTERS) - 2
-"""Near neighbours among the candidates, beside who is meant and the picture of the other domain."""
+"""Number of near neighbours among the candidates, besides the target and the picture of the other domain."""
 
 
 def matching_question(noun: str) -> str:
@@ -46,7 +46,7 @@ def _samples(material: Material, *, target_only: bool) -> Iterator[Sample]:
     Raises:
         DatasetError: an identity has fewer than two neighbours, or there is nothing of the other domain.
     """
-    for rank, entity in material.ranked():
+    for rank, entity in material.ranked_entities():
         target = rank % len(LETTERS)
         near, strange = material.near(entity, NEAR), material.strange(entity)
         fixed = {target: entity.image, other_place(target, rank // len(LETTERS), len(LETTERS)): strange}
@@ -82,7 +82,7 @@ def _sample(material: Material, entity: Entity, candidates: tuple[ImageSource, .
 
 
 def near_count(side: int) -> int:
-    """Returns how many near neighbours a collage shows, beside who is meant and the picture of the other domain."""
+    """Returns the number of near neighbours in a collage, besides the target and the picture of the other domain."""
     return side * side - 2
 
 
@@ -110,7 +110,7 @@ def pointing(material: Material, *, side: int) -> Iterator[Sample]:
     Raises:
         DatasetError: an identity has fewer than ``side * side - 2`` neighbours, or there is nothing of the other domain.
     """
-    for rank, entity in material.ranked():
+    for rank, entity in material.ranked_entities():
         near, strange = material.near(entity, near_count(side)), material.strange(entity)
         material.check_distinct(entity, [entity.image, strange, *near])
         for cell in range(side * side):

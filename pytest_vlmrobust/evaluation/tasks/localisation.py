@@ -45,13 +45,13 @@ _Split = Callable[[_Boxes, str], tuple[_Boxes, _Boxes]]
 
 
 def question(noun: str, *, is_moved: bool) -> str:
-    """Returns the introduction of both pictures; the prompt goes on to say what is told and what is asked."""
+    """Returns the introduction of both pictures; the prompt continues with the hints and the question."""
     how = " at another size and in another place" if is_moved else ""
     return f"The first picture shows a {noun}: {IMAGE_MARK}\nThe second picture shows the same {noun}{how}: {IMAGE_MARK}"
 
 
 def _samples(material: Material, *, split: _Split, is_moved: bool) -> Iterator[Sample]:
-    """Yields one sample for each identity of which the boxes are known that are told and asked for."""
+    """Yields one sample for each identity whose hinted and requested boxes are known."""
     moving = _moving()
     for entity in material.entities:
         if _lacking(entity, material.collection.hinted, split=split):
@@ -61,7 +61,7 @@ def _samples(material: Material, *, split: _Split, is_moved: bool) -> Iterator[S
 
 
 def _everything(boxes: _Boxes, hinted: str) -> tuple[_Boxes, _Boxes]:
-    """Returns what is told, and what is asked for."""
+    """Returns the boxes that are given as hints, and those that are asked for."""
     del hinted
     return boxes, boxes
 
@@ -85,7 +85,7 @@ semi_guided_published = partial(_samples, split=_one_hint, is_moved=False)
 
 
 def _sample(material: Material, entity: Entity, split: _Split, move: Move | None, moving: frozenset[str]) -> Sample:
-    told, asked = split(entity.boxes, material.collection.hinted)
+    given, asked = split(entity.boxes, material.collection.hinted)
     in_query = move is not None and split is _one_hint
     return Sample(
         id=f"{material.id_prefix}{entity.id}",
@@ -103,7 +103,7 @@ def _sample(material: Material, entity: Entity, split: _Split, move: Move | None
         localisation=Localisation(
             size=entity.size,
             boxes={name: box if move is None else move.box(box) for name, box in asked.items()},
-            given={name: move.box(box) if move is not None and in_query else box for name, box in told.items()},
+            given={name: move.box(box) if move is not None and in_query else box for name, box in given.items()},
             given_in=int(in_query),
         ),
     )

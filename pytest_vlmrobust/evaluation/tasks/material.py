@@ -48,13 +48,13 @@ class Material:
         """Every identity, in the order of the collection."""
         return tuple(self.collection.entities())
 
-    def ranked(self) -> Iterator[tuple[int, Entity]]:
+    def ranked_entities(self) -> Iterator[tuple[int, Entity]]:
         """Yields each identity with its rank, in the order of the collection.
 
         Ranks are shuffled by the seed within people of one group, so that layouts which go round by rank are balanced over
         all and nearly so in each group; they are the same for every task.
         """
-        order = sorted(self.entities, key=lambda one: (one.group, rank_seed(self.seed, one.id), one.id))
+        order = sorted(self.entities, key=lambda entity: (entity.group, rank_seed(self.seed, entity.id), entity.id))
         ranks = {entity.id: rank for rank, entity in enumerate(order)}
         return ((ranks[entity.id], entity) for entity in self.entities)
 
@@ -63,10 +63,10 @@ class Material:
         return rng_for(self.seed, *use, entity.id)
 
     def keys(self, entity: Entity) -> dict[str, str]:
-        """Returns what is said of an identity's samples: its id, its group, and by what its neighbours were chosen, if known."""
+        """Returns the keys of an identity's samples: its id, its group, and how its neighbours were chosen, if known."""
         chosen_by = str(getattr(self.collection, NEIGHBOURS_BY, ""))
-        found = {"entity": entity.id, "group": entity.group, NEIGHBOURS_BY: chosen_by}
-        return {name: value for name, value in found.items() if value}
+        keys = {"entity": entity.id, "group": entity.group, NEIGHBOURS_BY: chosen_by}
+        return {name: value for name, value in keys.items() if value}
 
     def near(self, entity: Entity, count: int) -> list[ImageSource]:
         """Returns pictures of ``count`` other identities that are easily taken for this one.
@@ -75,15 +75,15 @@ class Material:
             DatasetError: the collection has fewer.
         """
         try:
-            found = list(self.collection.neighbours(entity, count))
+            pictures = list(self.collection.neighbours(entity, count))
         except DatasetError as error:
             raise self._too_few(entity, count, str(error)) from error
-        if len(found) != count:
-            raise self._too_few(entity, count, f"the collection gave {len(found)}")
-        return found
+        if len(pictures) != count:
+            raise self._too_few(entity, count, f"the collection gave {len(pictures)}")
+        return pictures
 
     def strange(self, entity: Entity) -> ImageSource:
-        """Returns a picture of the other domain, fitted to the size of the identity's own, so that the size does not tell.
+        """Returns a picture of the other domain, fitted to the size of the identity's own, so that size gives no hint.
 
         Raises:
             DatasetError: the other collection is empty, or of the same domain.
@@ -92,7 +92,7 @@ class Material:
         return chosen.image if chosen.size == entity.size else Fitted(chosen.image, entity.size)
 
     def check_distinct(self, entity: Entity, pictures: Sequence[ImageSource]) -> None:
-        """Refuses candidates of which two are the same picture: there would be two right answers, or a wasted one.
+        """Refuses duplicate candidates: there would be two right answers, or a wasted candidate.
 
         Raises:
             DatasetError: two of them are.
@@ -111,10 +111,10 @@ class Material:
                 f"{self.where}: one candidate comes from another domain, and {theirs.name!r} is of the same one, "
                 f"{mine.domain!r}. Pass a collection of another domain"
             )
-        found = sorted(theirs.entities(), key=lambda entity: entity.id)
-        if not found:
+        entities = sorted(theirs.entities(), key=lambda entity: entity.id)
+        if not entities:
             raise DatasetError(f"{self.where}: the collection {theirs.name!r}, from which one candidate comes, is empty")
-        return tuple(found)
+        return tuple(entities)
 
     def _too_few(self, entity: Entity, count: int, why: str) -> DatasetError:
         return DatasetError(

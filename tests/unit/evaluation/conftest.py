@@ -94,7 +94,7 @@ def cell(setting: str, model: str = "model") -> Cell:
 
 
 class World:
-    """Evaluators that share one store, one model and one data set."""
+    """Evaluators that share one store, one model and one dataset."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -23,7 +23,7 @@ from .conftest import MemoryDataset, MemoryImage, World, cell, picture, sample
 
 @pytest.fixture(autouse=True)
 def pope(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the data set one that publishes POPE's F1."""
+    """Makes the dataset one that publishes POPE's F1."""
     monkeypatch.setattr(MemoryDataset, "corpus_metric", "pope_f1", raising=False)
 
 

@@ -193,7 +193,7 @@ def test_over_data_sets_each_counts_once(tmp_path: Path) -> None:
             for board in (every, data, other)
         ]
         assert values[0] == pytest.approx((values[1] + values[2]) / 2.0)
-    assert every.notes[0] == "the plain mean over 2 data sets: each counts once, however many samples it has"
+    assert every.notes[0] == "the plain mean over 2 datasets: each counts once, however many samples it has"
     assert "on data" in every.standings[0].values["worst_case_drop"].reason + every.standings[1].values["worst_case_drop"].reason
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.evaluation.after.repeat import ACE, flip_rate, noise, not_compared, set_beside
+from pytest_vlmrobust.evaluation.after.repeat import ACE, compare_with_rules, flip_rate, noise, uncompared_rules
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics import absolute_continuous_error
 from pytest_vlmrobust.policies import Rule, load_policy
@@ -96,14 +96,14 @@ def rules(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Rule, ...]:
     indirect=["rules"],
 )
 def test_a_rule_is_compared_with_what_its_scope_admits(rules: tuple[Rule, ...], compared: list[str], tighter: list[str]) -> None:
-    found = set_beside(MEASURED, rules, RECORDS)
+    found = compare_with_rules(MEASURED, rules, RECORDS)
     assert [sentence.split(":")[0] for sentence in found.beside] == [f"rule {name}" for name in compared]
     assert [sentence.partition("rule ")[2].split()[0] for sentence in found.tighter] == tighter
 
 
 @pytest.mark.parametrize("rules", [["metric: accuracy_drop, max: 5pp"]], indirect=True)
 def test_what_is_said(rules: tuple[Rule, ...]) -> None:
-    found = set_beside(MEASURED, rules, RECORDS)
+    found = compare_with_rules(MEASURED, rules, RECORDS)
     assert found.beside == ("rule r0: accuracy_drop bounded by 0.05, noise 0.088 (at most 0.100)",)
     (sentence,) = found.tighter
     assert sentence.startswith("p.yaml:3: rule r0 (accuracy_drop 0.05) is tighter than the noise of 0.0877 that was measured")
@@ -112,16 +112,16 @@ def test_what_is_said(rules: tuple[Rule, ...]) -> None:
 @pytest.mark.parametrize("rules", [["metric: accuracy_drop, max: 5pp"]], indirect=True)
 @pytest.mark.parametrize("failed", [Repeatability("m", "d", problem="gone"), Repeatability("m", "d", failed=9)])
 def test_what_was_not_measured_says_nothing_of_rules(rules: tuple[Rule, ...], failed: Repeatability) -> None:
-    assert set_beside(failed, rules, RECORDS) == failed
-    assert not_compared([failed], rules, RECORDS) == []
+    assert compare_with_rules(failed, rules, RECORDS) == failed
+    assert uncompared_rules([failed], rules, RECORDS) == []
 
 
 @pytest.mark.parametrize("rules", [["metric: accuracy_drop, where: {category: count}, max: 5pp"]], indirect=True)
 def test_a_category_has_a_noise_of_its_own(rules: tuple[Rule, ...]) -> None:
     records = [cell("fog:low", "weather", "low", category="count")]
-    assert set_beside(MEASURED, rules, records).beside == ()
-    assert not_compared([MEASURED], rules, records) == [
-        "r0: not compared with that noise, as the run measured nothing on a whole data set that they bound"
+    assert compare_with_rules(MEASURED, rules, records).beside == ()
+    assert uncompared_rules([MEASURED], rules, records) == [
+        "r0: not compared with that noise, as the run measured nothing on a whole dataset that they bound"
     ]
 
 
@@ -139,7 +139,7 @@ def test_a_category_has_a_noise_of_its_own(rules: tuple[Rule, ...]) -> None:
 )
 def test_what_is_not_compared_is_said(rules: tuple[Rule, ...]) -> None:
     other = dataclasses.replace(MEASURED, dataset="e", repeated=0, noise={}, noise_high={}, problem="gone")
-    assert not_compared([MEASURED, other], rules, RECORDS) == [
-        "r0: not compared with that noise, as the run measured nothing on a whole data set that they bound",
+    assert uncompared_rules([MEASURED, other], rules, RECORDS) == [
+        "r0: not compared with that noise, as the run measured nothing on a whole dataset that they bound",
         "1 of 4 rules are about other metrics than accuracy_drop, whose noise is not known",
     ]

@@ -17,8 +17,8 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Request
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.evaluation.after.verification import Verification, verify
-from pytest_vlmrobust.evaluation.judge.docket import Docket, DocketTest
 from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Journal, read_journal
@@ -36,8 +36,8 @@ waivers:
 """
 SETTINGS = tuple(Setting.parse(name) for name in ("flip_h", "flip_v", "patches:2"))
 TESTS = (
-    *(DocketTest(f"suite.py::test_cell[{name}]", cell(name)) for name in ("clean", "no_image", "flip_h", "flip_v", "patches:2")),
-    DocketTest("suite.py::test_sweep[worst]", SweepMetric("model", "data", "worst_case_drop"), SETTINGS[:2]),
+    *(StoredTest(f"suite.py::test_cell[{name}]", cell(name)) for name in ("clean", "no_image", "flip_h", "flip_v", "patches:2")),
+    StoredTest("suite.py::test_sweep[worst]", SweepMetric("model", "data", "worst_case_drop"), SETTINGS[:2]),
 )
 
 
@@ -59,7 +59,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "policy.yaml").write_text(POLICY, encoding="utf-8")
     policy = load_policy([directory / "policy.yaml"], known_metrics=known_metrics(), root=directory)
     judge = Judge(world.witnessed("run"), {"model": policy}, TODAY)
-    Docket(TODAY, world.refs, judge.policies, TESTS).write(directory / "run")
+    JudgeInputs(TODAY, world.refs, judge.policies, TESTS).write(directory / "run")
     with Journal(directory / "run") as journal:
         for test in TESTS:
             journal.append(dataclasses.replace(judged(judge, test), nodeid=test.nodeid))
@@ -71,7 +71,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "settled"
 
 
-def judged(judge: Judge, test: DocketTest) -> Record:
+def judged(judge: Judge, test: StoredTest) -> Record:
     if isinstance(test.about, Cell):
         return judge.cell(test.about)
     assert isinstance(test.about, SweepMetric)

@@ -14,7 +14,7 @@ from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.evaluation.judge.docket import Docket
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
 from pytest_vlmrobust.evaluation.power import profiles
 from pytest_vlmrobust.evaluation.power.simulation import Simulation, plan
 from pytest_vlmrobust.policies import Bound, Coverage, Policy, Rule, Scope
@@ -38,7 +38,7 @@ PUBLISHED = {
 
 
 def test_there_are_nine_models_on_two_benchmarks_with_a_drop_for_each_setting() -> None:
-    found = profiles.published()
+    found = profiles.published_profiles()
     assert len(found) == 18
     assert {one.samples for one in found.values()} == {853, 324}
     assert all(list(one.drops) == perturbations.names("robustbench") for one in found.values())
@@ -47,7 +47,7 @@ def test_there_are_nine_models_on_two_benchmarks_with_a_drop_for_each_setting() 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_measured_again_a_profile_gives_the_published_numbers(name: str) -> None:
     """Means of 60 runs; that of the most uncertain, the share of severe failures, has a standard error of 1.8 pp."""
-    one, rng = profiles.published()[name], np.random.default_rng(0)
+    one, rng = profiles.published_profiles()[name], np.random.default_rng(0)
     drawn = [one.draw(one.samples, ("corruptions",), rng)["corruptions"] for _ in range(60)]
     for metric, value in PUBLISHED[name].items():
         about = replace(metrics.get(metric), interval=None, note=None)
@@ -56,7 +56,7 @@ def test_measured_again_a_profile_gives_the_published_numbers(name: str) -> None
 
 
 def test_measured_drops_are_the_published_ones_and_noise_is_taken_out_of_the_true_ones() -> None:
-    one = profiles.published()["MMMU-Pro/Molmo2-4B"]
+    one = profiles.published_profiles()["MMMU-Pro/Molmo2-4B"]
     assert one.measured["upsample:high"] == pytest.approx(0.056)  # Table 14
     low = [name for name in one.drops if name.endswith(":low")]
     assert np.std([one.drops[name] for name in low]) < np.std([one.measured[name] for name in low])
@@ -73,7 +73,7 @@ def test_flips_are_those_of_the_profile_and_fall_on_the_same_samples() -> None:
 
 
 def test_the_population_without_chance_has_the_true_values() -> None:
-    one = profiles.published()["MMBench/Qwen3-VL-8B"]
+    one = profiles.published_profiles()["MMBench/Qwen3-VL-8B"]
     table = one.exact(4_000, ("corruptions",))["corruptions"]
     assert metrics.estimate("clean_accuracy", table).value == pytest.approx(one.clean, abs=1e-3)
     assert metrics.estimate("visual_gain", table).value == pytest.approx(one.clean - one.blind, abs=1e-3)
@@ -97,7 +97,7 @@ def test_patches_of_a_neutral_model_have_no_excess() -> None:
 
 @pytest.mark.parametrize("name", ["neutral-independent", "neutral-guesses", "neutral-identical", "typical"])
 def test_neutral_models_do_as_well_on_patches_as_on_attempts(name: str) -> None:
-    one = profiles.typical() if name == "typical" else profiles.viewed(name)
+    one = profiles.typical() if name == "typical" else profiles.context_profile(name)
     table = one.draw(20_000, ("patches",), np.random.default_rng(0))["patches"]
     assert table.whole_attempts is not None
     assert (table.whole_attempts[:, 0] == table.clean).all()
@@ -107,9 +107,9 @@ def test_neutral_models_do_as_well_on_patches_as_on_attempts(name: str) -> None:
 
 def test_needing_context_and_being_distracted_cost_what_they_say() -> None:
     """Right on 60 % of pictures and on 95 % of best patches: 1 - .95 / .6. Of open questions the need is the index."""
-    table = profiles.viewed("distracted").draw(20_000, ("patches",), np.random.default_rng(0))["patches"]
+    table = profiles.context_profile("distracted").draw(20_000, ("patches",), np.random.default_rng(0))["patches"]
     assert metrics.estimate("pcri_matched", table, setting="patches:2").value == pytest.approx(1.0 - 0.95 / 0.6, abs=0.02)
-    needs = replace(profiles.viewed("needs-context"), guess=0.001)
+    needs = replace(profiles.context_profile("needs-context"), guess=0.001)
     table = needs.draw(20_000, ("patches",), np.random.default_rng(0))["patches"]
     assert metrics.estimate("pcri_matched", table, setting="patches:2").value == pytest.approx(0.21, abs=0.01)
 
@@ -149,13 +149,13 @@ class TestARunAsTruth:
 
         world.model.answer = answer
         run = world.measured("run", ["clean", "no_image", "flip_h", "flip_v", "patches:2", "attempts:2"])
-        Docket(TODAY, world.refs, {}, ()).write(run)
+        JudgeInputs(TODAY, world.refs, {}, ()).write(run)
         for evidence in world.kept:
             evidence.close()
         return run
 
     def test_its_scores_are_the_truth(self, run: Path) -> None:
-        (found,) = profiles.recorded(run)
+        (found,) = profiles.recorded_models(run)
         assert (found.name, found.dataset, found.samples) == ("model", "data", 20)
         assert found.settings("corruptions") == ("flip_h", "flip_v")
         assert found.settings("patches") == ("patches:2",)
@@ -168,7 +168,7 @@ class TestARunAsTruth:
         assert found.floors.mean() == 0.5  # always A, and a guess, are right on half
 
     def test_its_pictures_are_drawn_again_with_all_their_questions(self, run: Path) -> None:
-        (found,) = profiles.recorded(run)
+        (found,) = profiles.recorded_models(run)
         table = found.draw(2_000, ("corruptions",), np.random.default_rng(0))["corruptions"]
         assert table.samples == 2_000
         assert table.scores("flip_v").mean() == pytest.approx(0.5, abs=0.08)
@@ -178,7 +178,7 @@ class TestARunAsTruth:
 
     def test_its_categories_are_judged(self, run: Path) -> None:
         """The hard half is lost upside down: a drop of 1 there, of 0 in the other, and of a half in all."""
-        (found,) = profiles.recorded(run)
+        (found,) = profiles.recorded_models(run)
         table = found.draw(400, ("corruptions/hard", "corruptions/easy"), np.random.default_rng(0))
         assert [metrics.estimate("accuracy_drop", table[f"corruptions/{name}"], "flip_v").value for name in ("hard", "easy")] == [
             1,
@@ -197,7 +197,7 @@ class TestARunAsTruth:
         assert outcomes == {"hard": {Outcome.FAIL: 1.0}, "easy": {Outcome.PASS: 1.0}}
 
     def test_without_attempts_the_rule_on_them_is_named(self, run: Path) -> None:
-        (found,) = profiles.recorded(run)
+        (found,) = profiles.recorded_models(run)
         rule = Rule("matched", "pcri_matched", Bound(low=-0.1), "p.yaml:1")
         own = Policy(rules=(rule,), coverage=Coverage(suites=("patches",)))
         assert set(plan(own, found).tests) == {"matched"}

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.evaluation.after.policy_lint import too_tight_for
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics, thresholds_file
 from pytest_vlmrobust.evaluation.power import profiles
-from pytest_vlmrobust.evaluation.power.sample_size import TooFew, not_told, sentences, undecidable
+from pytest_vlmrobust.evaluation.power.sample_size import TooFew, rules_without_sample_size, sentences, undecidable
 from pytest_vlmrobust.evaluation.power.simulation import Simulation
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import (
@@ -187,13 +187,13 @@ def test_of_many_datasets_one_sentence_tells_the_smallest() -> None:
 @pytest.mark.parametrize("metric", ["thinking_gain", "fixation_rate", "resolution_correlation", "corpus_drop"])
 def test_what_cannot_be_told_is_named(metric: str) -> None:
     rule = policy(metric=metric)
-    assert [one.metric for one in not_told(rule)] == [metric]
-    assert not_told(policy(metric=metric, judge=Judge.POINT)) == []
+    assert [one.metric for one in rules_without_sample_size(rule)] == [metric]
+    assert rules_without_sample_size(policy(metric=metric, judge=Judge.POINT)) == []
     assert sweep(metric, 20, Bound(high=0.1)) == []
 
 
 def test_rules_about_categories_cannot_be_told() -> None:
-    assert len(not_told(policy(where=Scope(category=("ocr",))))) == 1
+    assert len(rules_without_sample_size(policy(where=Scope(category=("ocr",))))) == 1
 
 
 def shipped(name: str) -> Policy:

@@ -33,7 +33,7 @@ def simulated(truth: profiles.Profile, *rules: Rule, n: int = 300, runs: int = 3
 def test_a_model_far_inside_is_go_and_one_far_outside_no_go() -> None:
     inside = simulated(NOTHING, rule("mean_drop", high=0.10), runs=5)
     assert inside.share(Decision.GO) == 1.0
-    worse = margins.shifted(profiles.typical(), "mean_drop", 0.20)
+    worse = margins.shift(profiles.typical(), "mean_drop", 0.20)
     assert simulated(worse, rule("mean_drop", high=0.10), runs=5).share(Decision.NO_GO) == 1.0
 
 
@@ -67,12 +67,12 @@ class Plain(Simulation):
     """Judges every test of every rule by its real interval."""
 
     def _decisive(self, rule, tests, tables, known):  # type: ignore[no-untyped-def]
-        return [self._judged(rule, test, self._estimate(suite, test, tables, known), tables[suite]) for suite, test in tests]
+        return [self._outcome(rule, test, self._estimate(suite, test, tables, known), tables[suite]) for suite, test in tests]
 
 
 @pytest.mark.parametrize(
     ("truth", "n"),
-    [(profiles.typical(), 300), (profiles.published()["MMMU-Pro/Qwen3-VL-4B"], 200)],
+    [(profiles.typical(), 300), (profiles.published_profiles()["MMMU-Pro/Qwen3-VL-4B"], 200)],
     ids=["typical", "little-gain"],
 )
 def test_what_is_not_judged_says_nothing_else_than_what_is(truth: profiles.Profile, n: int) -> None:
@@ -145,7 +145,7 @@ MATCHED = rule("pcri_matched", low=-0.1)
     ],
 )
 def test_patches_are_compared_with_as_many_attempts(name: str, outcome: Outcome) -> None:
-    truth = profiles.viewed(name)
+    truth = profiles.context_profile(name)
     found = Simulation(policy(MATCHED, suites=("patches",)), truth, TODAY)
     assert [test.setting for _, test in found.planned.tests["pcri_matched"]] == ["patches:2", "patches:3"]
     assert found.run(853, 10, np.random.default_rng(0)).outcomes["pcri_matched"].get(outcome, 0.0) >= 0.9

@@ -1,4 +1,7 @@
-"""Docket: what a run judges, by which policies and on which day; with it and the evidence, every verdict can be had again."""
+"""Judge inputs: what a run judges, by which policies and on which day; with them and the evidence, verdicts can be recomputed.
+
+They are stored as ``docket.json`` in the directory of the run.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.data import unhinted
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import Policy, parse_policy
-from pytest_vlmrobust.store.run_directory import DOCKET_FILE, POLICIES, kept_as, read_docket, write_docket
+from pytest_vlmrobust.store.run_directory import DOCKET_FILE, POLICIES, policy_file_name, read_docket, write_docket
 
 _KINDS = {"cell": Cell, "sweep": SweepMetric, "family": FamilyMetric}
 
 
 @dataclass(frozen=True, slots=True)
-class DocketTest:
-    """One gated test: its node id, what it is about, and the settings that a summary metric is taken over."""
+class StoredTest:
+    """One gated test: its node id, the cell or metric that it judges, and the settings of a summary metric."""
 
     nodeid: str
     about: Planned
@@ -32,14 +35,14 @@ class DocketTest:
 
 @dataclass(frozen=True, slots=True)
 class StoredTasks:
-    """Which datasets were made of collections, and what was asked in each."""
+    """Datasets that tasks made of collections, by name, with their tasks."""
 
     tasks: Mapping[str, str]
     lacks: Mapping[str, str] = field(default_factory=dict)
-    """Of those of which nothing was asked, why."""
+    """Dataset to the reason why its task asked nothing."""
 
     def unhinted(self, name: str) -> str:
-        """Returns the dataset that asks the same as ``name`` and tells nothing.
+        """Returns the dataset that asks the same questions as ``name`` without hints.
 
         Raises:
             UsageError: there is none.
@@ -52,28 +55,28 @@ class StoredTasks:
 
 
 @dataclass(frozen=True, slots=True)
-class Docket:
-    """Everything that judging depends on beside the answers."""
+class JudgeInputs:
+    """Everything that verdicts depend on, except the answers."""
 
     today: date
-    """The day by which waivers are judged."""
+    """The day on which waivers are checked for expiry."""
     models: Mapping[str, ModelRef]
     policies: Mapping[str, Policy]
-    """Of each model, and of each family of models."""
-    tests: tuple[DocketTest, ...]
+    """Policy of each model and of each family of models, by name."""
+    tests: tuple[StoredTest, ...]
     reference: str | None = None
     tasks: Mapping[str, str] = field(default_factory=dict)
     lacking: Mapping[str, str] = field(default_factory=dict)
-    """Of datasets of which nothing is asked, what their collections lack."""
+    """Dataset to what its collection lacks, for datasets that ask nothing."""
     baseline: bool = False
     """Whether cells are compared with an earlier run."""
     attempts: bool = False
-    """Whether patches are compared with attempts at the whole picture also where no rule asks for it."""
+    """Whether patches are compared with attempts at the whole picture even if no rule asks for it."""
     applied: Mapping[str, str] = field(default_factory=dict)
-    """Of a docket that was read, the SHA-256 that the run gave for what each policy means."""
+    """The SHA-256 of each policy as the run recorded it; filled by :meth:`read` only."""
 
     def write(self, run: Path) -> None:
-        """Writes the docket and the policies' files, byte by byte, into the directory of a run.
+        """Writes ``docket.json`` and the bytes of the policy files into the directory of a run.
 
         Raises:
             StoreError: they cannot be written.
@@ -97,8 +100,8 @@ class Docket:
         write_docket(run, content, kept)
 
     @classmethod
-    def read(cls, run: Path) -> Docket:
-        """Reads what :meth:`write` wrote; policies are parsed anew from their files.
+    def read(cls, run: Path) -> JudgeInputs:
+        """Reads what :meth:`write` wrote, and parses the policies again from their files.
 
         Raises:
             StoreError: a file is absent, or is not what a run wrote.
@@ -123,25 +126,25 @@ class Docket:
 
 
 def changed_policies(run: Path) -> list[str]:
-    """Returns, a sentence for each, the files of policies that are not those that the docket of a run names.
+    """Returns a sentence for each policy file that differs from the one that the run applied.
 
     Raises:
-        StoreError: the docket cannot be read.
+        StoreError: ``docket.json`` cannot be read.
     """
     data = read_docket(run)
     try:
         policies = data["policies"].values()
-        kept = {kept_as(file["name"], file["sha256"]): file for policy in policies for file in policy["files"]}
+        kept = {policy_file_name(file["name"], file["sha256"]): file for policy in policies for file in policy["files"]}
     except (KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{run / DOCKET_FILE}: is not what a run wrote: {error!r}") from error
-    said = []
+    changes = []
     for name, file in sorted(kept.items()):
         path = run / POLICIES / name
-        found = file_digest(path) if path.is_file() else ""
-        if found != file["sha256"]:
-            what = f"has the SHA-256 {found}" if found else "is missing"
-            said.append(f"{POLICIES}/{name} {what}: the run applied {file['name']} with the SHA-256 {file['sha256']}")
-    return said
+        sha256 = file_digest(path) if path.is_file() else ""
+        if sha256 != file["sha256"]:
+            what = f"has the SHA-256 {sha256}" if sha256 else "is missing"
+            changes.append(f"{POLICIES}/{name} {what}: the run applied {file['name']} with the SHA-256 {file['sha256']}")
+    return changes
 
 
 def _policy_entry(policy: Policy) -> dict[str, Any]:
@@ -151,7 +154,7 @@ def _policy_entry(policy: Policy) -> dict[str, Any]:
 
 def _policy(entry: Mapping[str, Any], folder: Path) -> Policy:
     names = [file["name"] for file in entry["files"]]
-    paths = [folder / kept_as(file["name"], file["sha256"]) for file in entry["files"]]
+    paths = [folder / policy_file_name(file["name"], file["sha256"]) for file in entry["files"]]
     try:
         contents = [path.read_bytes() for path in paths]
     except OSError as error:
@@ -160,14 +163,14 @@ def _policy(entry: Mapping[str, Any], folder: Path) -> Policy:
     return replace(policy, shared_by=entry["shared_by"])
 
 
-def _test_entry(test: DocketTest) -> dict[str, Any]:
+def _test_entry(test: StoredTest) -> dict[str, Any]:
     about = {field.name: str(getattr(test.about, field.name)) for field in fields(test.about)}
     kind = next(kind for kind, noun in _KINDS.items() if isinstance(test.about, noun))
     return {"nodeid": test.nodeid, "test": kind, "about": about, "settings": list(map(str, test.settings))}
 
 
-def _test(entry: Mapping[str, Any]) -> DocketTest:
+def _test(entry: Mapping[str, Any]) -> StoredTest:
     about: dict[str, Any] = dict(entry["about"])
     if "setting" in about:
         about["setting"] = Setting.parse(about["setting"])
-    return DocketTest(entry["nodeid"], _KINDS[entry["test"]](**about), tuple(map(Setting.parse, entry["settings"])))
+    return StoredTest(entry["nodeid"], _KINDS[entry["test"]](**about), tuple(map(Setting.parse, entry["settings"])))
