@@ -173,6 +173,8 @@ class Record:
     """Inferences made while this test ran, also for other cells that it needed."""
     n_recalled: int = 0
     """Answers that came from the store while this test ran."""
+    n_samples: int = 0
+    """Of a test that stopped before all answers were asked for, how many there would have been; 0 of any other."""
     seconds: float = 0.0
     """Wall-clock time of the evaluation."""
     measures: tuple[Measure, ...] = ()

@@ -15,6 +15,8 @@ from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
 
 RERUN = {"failed": Outcome.FAIL, "errors": Outcome.ERROR, "inconclusive": Outcome.INCONCLUSIVE}
 """What ``--vlm-rerun`` selects by."""
+MODES = ("full", "adaptive")
+"""What ``--vlm-mode`` takes."""
 ENVIRONMENT_DATA = ("VLMROBUST_DATA", "LMUData")
 
 
@@ -48,6 +50,12 @@ class Settings:
         "thresholds file, or the name of a shipped one (repeatable; later ones override earlier ones; "
         "default: tiny for tiny, default for every other model)",
         "FILE",
+    )
+    vlm_mode: str = option(
+        "",
+        "full: ask every sample; adaptive: stop a test as soon as its verdict is decided at the declared risk "
+        "(default: what the thresholds file says, else full)",
+        metavar="full|adaptive",
     )
     vlm_sample: str = option(
         "",
@@ -128,6 +136,11 @@ class Settings:
                 raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 1 or more")
         if "" in settings.vlm:
             raise pytest.UsageError("--vlm is empty: name a model, such as --vlm=tiny")
+        if settings.vlm_mode not in ("", *MODES):
+            known = ", ".join(MODES)
+            raise pytest.UsageError(
+                f"--vlm-mode {settings.vlm_mode!r}: expected one of {known}.{did_you_mean(settings.vlm_mode, MODES)}"
+            )
         if settings.vlm_rerun not in ("", *RERUN):
             known = ", ".join(RERUN)
             raise pytest.UsageError(

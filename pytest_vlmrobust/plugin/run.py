@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
     from pytest_vlmrobust.evaluation.judge.context import Asked
-    from pytest_vlmrobust.evaluation.judge.judge import Judge
+    from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
     from pytest_vlmrobust.evaluation.judge.judge_inputs import StoredTest
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
@@ -226,9 +226,15 @@ class Run:
         """
         from pytest_vlmrobust.evaluation.judge.scopes import policy_for
 
-        return {
-            name: policy_for(ref, self.settings.vlm_thresholds, self._path, self.invocation) for name, ref in self.models.items()
+        from pytest_vlmrobust.policies import Mode
+
+        settings = self.settings
+        policies = {
+            name: policy_for(ref, settings.vlm_thresholds, self._path, self.invocation) for name, ref in self.models.items()
         }
+        if not settings.vlm_mode:
+            return policies
+        return {name: dataclasses.replace(policy, mode=Mode(settings.vlm_mode)) for name, policy in policies.items()}
 
     @cached_property
     def reference(self) -> str | None:
@@ -401,12 +407,13 @@ class Run:
         return open_backend(ref, options)
 
     @cached_property
-    def judge(self) -> Judge:
+    def judge(self) -> AdaptiveJudge:
         """What turns measurements into records with verdicts; with it the run writes down what it judges, and its evidence.
 
         Raises:
             StoreError: the store, or the evidence of this run, cannot be opened.
         """
+        from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
         from pytest_vlmrobust.evaluation.judge.judge import Judge
         from pytest_vlmrobust.evaluation.run.evidence import Testimony
         from pytest_vlmrobust.evaluation.run.families import families
@@ -417,7 +424,7 @@ class Run:
         tests = self._tests_sharing_risk()
         policies = {name: policy.planned(tests.get(name, ())) for name, policy in policies.items()}
         self._write_judge_inputs(policies)
-        return Judge(
+        judge = Judge(
             self.evaluator,
             policies,
             self.today,
@@ -427,6 +434,7 @@ class Run:
             baseline=self.baseline,
             attempts=self.settings.vlm_patch_attempts,
         )
+        return AdaptiveJudge(judge)
 
     @cached_property
     def evidence(self) -> Evidence:

@@ -149,7 +149,7 @@ def early_verdict(
     kept = within(rule.bound)
     if kept is Outcome.PASS:
         return _verdict(rule, kept, f"{rule.metric} {rule.bound.condition}: {because} {_cite(rule)}")
-    broken = [kept]
+    broken: list[Outcome] = [kept]
     for waiver in (each for each in waivers if not each.expired(today)):
         cap = waiver.bound_of(rule.bound)
         broken.append(within(cap))

@@ -17,6 +17,7 @@ from pytest_vlmrobust.core.errors import UsageError, VlmRobustError
 from pytest_vlmrobust.core.record import CHECK, Record
 from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTasks, StoredTest, changed_policies
 from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
@@ -150,15 +151,17 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
             for name in evidence.datasets():
                 replay.samples(name)  # what cannot be read is no difference: it ends here
             answers, unreadable = _answers(replay)
-            judge = Judge(
-                replay,
-                inputs.policies,
-                inputs.today,
-                inputs.reference,
-                data=StoredTasks(inputs.tasks, inputs.lacking),
-                families=families(inputs.models),
-                baseline=baseline,
-                attempts=inputs.attempts,
+            judge = AdaptiveJudge(
+                Judge(
+                    replay,
+                    inputs.policies,
+                    inputs.today,
+                    inputs.reference,
+                    data=StoredTasks(inputs.tasks, inputs.lacking),
+                    families=families(inputs.models),
+                    baseline=baseline,
+                    attempts=inputs.attempts,
+                )
             )
             differences, notes, count = _compare_records(judge, inputs, records, unrecorded)
             problems += unreadable + _rescored_lines(replay.rescored) + differences
@@ -209,7 +212,7 @@ def _rescored_lines(differing: Sequence[Rescored]) -> list[str]:
 
 
 def _compare_records(
-    judge: Judge, inputs: JudgeInputs, records: Sequence[Record], unrecorded: int
+    judge: AdaptiveJudge, inputs: JudgeInputs, records: Sequence[Record], unrecorded: int
 ) -> tuple[list[str], list[str], int]:
     """Returns what differs, what could not be compared, and how many records were computed again."""
     by_key = {record.key: record for record in records}
@@ -243,7 +246,7 @@ def _group_notes(notes: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{of[0]}: {note}" if len(of) == 1 else f"{len(of)} tests: {note}: {first_few(of)}" for note, of in having.items()]
 
 
-def _compare_record(judge: Judge, test: StoredTest, record: Record) -> list[str]:
+def _compare_record(judge: AdaptiveJudge, test: StoredTest, record: Record) -> list[str]:
     try:
         again = _judge_again(judge, test)
     except VlmRobustError as error:
@@ -251,7 +254,7 @@ def _compare_record(judge: Judge, test: StoredTest, record: Record) -> list[str]
     return [f"{record.key}: {difference}" for difference in differences(record, again)]
 
 
-def _judge_again(judge: Judge, test: StoredTest) -> Record:
+def _judge_again(judge: AdaptiveJudge, test: StoredTest) -> Record:
     if isinstance(test.about, Cell):
         return judge.cell(test.about)
     if isinstance(test.about, FamilyMetric):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import (
@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.cell import (
     Setting,
     SweepMetric,
 )
-from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome
+from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import FAMILY, Measure, Record
 from pytest_vlmrobust.core.words import on_one_line
@@ -69,6 +69,19 @@ if TYPE_CHECKING:
 _WORST = 5
 
 
+class EarlyVerdicts(Protocol):
+    """The verdicts so far of a test of which a part of the samples was asked about."""
+
+    @property
+    def whole(self) -> Measured:
+        """The answers about all samples, asked for on demand."""
+        ...
+
+    def verdicts(self, policy: Policy, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
+        """Returns the verdicts of those rules that are decided, by rule."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Judge:
     """Judges what an evaluator measures, by the policy of each model.
@@ -88,6 +101,8 @@ class Judge:
     """The earlier run that cells are compared with."""
     attempts: bool = False
     """Whether patches are compared with as many attempts at the whole picture even if no rule asks for it."""
+    early: EarlyVerdicts | None = None
+    """What decides where ``evaluator`` has a part of the samples; ``None`` where it has all of them."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -95,11 +110,11 @@ class Judge:
         Raises:
             InfrastructureError: nothing could be measured.
         """
-        before = self._counts()
+        before = self.counts()
         family, level = family_and_level(cell.setting)
         about: dict[str, Any] = {"test": "cell", "setting": str(cell.setting), "family": family, "level": level}
-        refusal = self._why_task_not_shown(cell.model, cell.dataset)
-        if self._lacking(cell.dataset) or (refusal and cell.setting not in (CLEAN, NO_IMAGE)):
+        refusal = self.why_task_not_shown(cell.model, cell.dataset)
+        if self.why_nothing_asked(cell.dataset) or (refusal and cell.setting not in (CLEAN, NO_IMAGE)):
             return self._record(cell, self._refused_measures(cell, refusal), (), before, not_asked=refusal, **about)
         scores = self._cell_scores(cell)
         result, attempts = scores.result, [] if scores.tried is None else [scores.tried]
@@ -138,13 +153,13 @@ class Judge:
         Raises:
             InfrastructureError: a cell that it needs could not be measured.
         """
-        before = self._counts()
-        if lacking := self._lacking(sweep.dataset):
+        before = self.counts()
+        if lacking := self.why_nothing_asked(sweep.dataset):
             return self._unasked_record("sweep", sweep, lacking)
         needs = set(metrics.get(sweep.metric).needs)
         baselines_suffice = needs <= WITHOUT_SETTINGS
         perturbed = [] if baselines_suffice else [s for s in settings if s not in (CLEAN, NO_IMAGE) or sweep.split]
-        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self._why_task_not_shown(sweep.model, sweep.dataset)
+        refusal = "" if all(s in (CLEAN, NO_IMAGE) for s in perturbed) else self.why_task_not_shown(sweep.model, sweep.dataset)
         asked = [] if refusal else perturbed
         if refusal:
             n = len(self.evaluator.samples(sweep.dataset))
@@ -156,7 +171,7 @@ class Judge:
             used = self._settings_read(sweep, table, asked)
             refusal = observatory.why_not_offered(sweep.metric, table) or self._why_flat(sweep, used)
             scores = SweepScores(table, self.evaluator.samples(sweep.dataset), self.confidence)
-            test = PlannedTest(sweep, Asked(self._tasks.get(sweep.dataset, ""), samples=scores.samples))
+            test = PlannedTest(sweep, Asked(self.tasks.get(sweep.dataset, ""), samples=scores.samples))
             estimates = estimate_all(test, scores)
             estimate = estimates.pop(sweep.metric)
             unfit = refusal or why_not_compared(sweep.metric, table)
@@ -166,7 +181,7 @@ class Judge:
         results = [self.evaluator.result(Cell(sweep.model, sweep.dataset, setting)) for setting in used]
         by_stratum = {measure.category: measure.value for measure in more if measure.category}
         notes = (*collapsed_rungs(results), *gaps, *said_of_guesses(results))
-        return self._summary(
+        return self.summary(
             "sweep", sweep, estimate, results, before, more=more, notes=notes, not_asked=refusal, categories=by_stratum
         )
 
@@ -176,11 +191,11 @@ class Judge:
         Raises:
             InfrastructureError: a cell that it needs could not be measured.
         """
-        before = self._counts()
-        if lacking := self._lacking(about.dataset):
+        before = self.counts()
+        if lacking := self.why_nothing_asked(about.dataset):
             return self._unasked_record(FAMILY, about, lacking)
         family = self.families[about.family]
-        refusals = [self._why_task_not_shown(name, about.dataset) for name in family.members]
+        refusals = [self.why_task_not_shown(name, about.dataset) for name in family.members]
         asked = observatory.BASELINES if all(refusals) else settings
         results = [[self.evaluator.result(Cell(name, about.dataset, s)) for s in asked] for name in family.members]
         every = [result for own in results for result in own]
@@ -188,21 +203,21 @@ class Judge:
         if all(refusals):
             refusal = f"no model of the family is shown to do the task, not even {family.largest}: {refusals[-1]}"
             nothing = Estimate(float("nan"), len(groups), valid=False, reason=refusal)
-            return self._summary(FAMILY, about, nothing, every, before, not_asked=refusal)
+            return self.summary(FAMILY, about, nothing, every, before, not_asked=refusal)
         scores = observatory.means([[result.values for result in own] for own in results])
-        test = PlannedTest(about, Asked(self._tasks.get(about.dataset, "")))
+        test = PlannedTest(about, Asked(self.tasks.get(about.dataset, "")))
         estimate = estimate_all(test, FamilyScores(family.parameters, scores, groups, self.confidence))[about.metric]
         notes = (observatory.members_note(about, family, scores),)
-        return self._summary(FAMILY, about, estimate, every, before, notes=notes)
+        return self.summary(FAMILY, about, estimate, every, before, notes=notes)
 
     def _unasked_record(self, test: str, about: SweepMetric | FamilyMetric, why: str) -> Record:
         """Returns the record of a summary metric over a dataset that asks nothing."""
         nothing = Estimate(float("nan"), 0, valid=False, reason=why)
         measure = self._measure(about.model, JudgedTest(about.model, about.dataset, about.metric, about.split), nothing)
         facts = {"test": test, "metric": about.metric, "split": about.split, "not_asked": why}
-        return self._record(about, [measure], (), self._counts(), **facts)
+        return self._record(about, [measure], (), self.counts(), **facts)
 
-    def _summary(
+    def summary(
         self,
         test: str,
         about: SweepMetric | FamilyMetric,
@@ -215,7 +230,7 @@ class Judge:
     ) -> Record:
         judged = JudgedTest(about.model, about.dataset, about.metric, about.split)
         members = self.families[about.family].members if isinstance(about, FamilyMetric) else (about.model,)
-        excused = next(filter(None, (self._why_task_not_shown(name, about.dataset) for name in members)), "")
+        excused = next(filter(None, (self.why_task_not_shown(name, about.dataset) for name in members)), "")
         budgets = budget_measures(self.policies[about.model].budgets, results, excused=excused)
         measures = [self._measure(about.model, judged, estimate), *more, *budgets]
         record = self._record(
@@ -230,12 +245,12 @@ class Judge:
         verdict = decisive(measures)
         unasked = facts.get("not_asked") and verdict.outcome is Outcome.MEASURED
         failed = verdict.outcome is Outcome.ERROR
-        inferred, recalled = self._counts()
+        inferred, recalled = self.counts()
         return Record(
             id=str(about),
             model=about.model,
             dataset=about.dataset,
-            task=self._tasks.get(about.dataset, ""),
+            task=self.tasks.get(about.dataset, ""),
             outcome=Outcome.NOT_APPLICABLE if unasked else verdict.outcome,
             reason=on_one_line(verdict.reason if verdict.rule or failed else facts.get("not_asked") or verdict.reason),
             n_requested=sum(result.n_requested for result in results),
@@ -249,13 +264,13 @@ class Judge:
             **facts,
         )
 
-    def _counts(self) -> tuple[int, int]:
+    def counts(self) -> tuple[int, int]:
         return self.evaluator.inferred, self.evaluator.recalled
 
     def _cell_scores(self, cell: Cell) -> CellScores:
         """Returns the scores of a cell, with those of the attempts that it is compared with, if any."""
         result = self.evaluator.result(cell)
-        task = self._tasks.get(cell.dataset, "")
+        task = self.tasks.get(cell.dataset, "")
         tried = None if task else attempts_of(cell, self.policies[cell.model], always=self.attempts)
         attempts = None if tried is None else self.evaluator.result(tried)
         asked = Asked(task, self.evaluator.corpus_metric(cell.dataset), result.samples)
@@ -285,34 +300,38 @@ class Judge:
 
     def _refused_measures(self, cell: Cell, why: str) -> list[Measure]:
         """Returns the measures of a cell that is not asked, because the model is not shown to do its task."""
-        asked = Asked.of(self.evaluator, cell.dataset, self._tasks.get(cell.dataset, ""))
+        asked = Asked.of(self.evaluator, cell.dataset, self.tasks.get(cell.dataset, ""))
         tests = judged_tests(cell, asked, baseline=self.baseline is not None)
         estimate = Estimate(float("nan"), 0, valid=False, reason=why)
         return [self._measure(cell.model, test, estimate) for test in tests] + self._baseline_failures(cell)
 
     @property
-    def _tasks(self) -> Mapping[str, str]:
+    def tasks(self) -> Mapping[str, str]:
         return {} if self.data is None else self.data.tasks
 
     def _is_task(self, dataset: str) -> bool:
-        return dataset in self._tasks
+        return dataset in self.tasks
 
-    def _lacking(self, dataset: str) -> str:
+    def why_nothing_asked(self, dataset: str) -> str:
         """Returns what a collection lacks, so that a task asks nothing of it."""
         return "" if self.data is None else self.data.lacking(dataset)
 
-    def _why_task_not_shown(self, model: str, dataset: str) -> str:
+    def why_task_not_shown(self, model: str, dataset: str) -> str:
         """Returns why a model is not shown to do a task on unchanged pictures; it is then not asked about changed ones."""
         if not self._is_task(dataset):
             return ""
-        return self._lacking(dataset) or observatory.why_task_not_shown(self.evaluator, model, dataset)
+        return self.why_nothing_asked(dataset) or observatory.why_task_not_shown(self._whole, model, dataset)
+
+    @property
+    def _whole(self) -> Measured:
+        return self.early.whole if self.early else self.evaluator
 
     def _baseline_failures(self, cell: Cell) -> list[Measure]:
         """Returns the broken budget of failed inferences on original pictures, or without any.
 
         Whether the model does the task is then unknown: its inferences failed.
         """
-        settings = () if self._lacking(cell.dataset) else observatory.BASELINES
+        settings = () if self.why_nothing_asked(cell.dataset) else observatory.BASELINES
         for result in (self.evaluator.result(Cell(cell.model, cell.dataset, setting)) for setting in settings):
             broken = budget_measures(self.policies[cell.model].budgets, [result])
             if failed := [measure for measure in broken if measure.outcome is Outcome.ERROR]:
@@ -377,11 +396,13 @@ class Judge:
         return measures
 
     def _measure(self, model: str, test: JudgedTest, estimate: Estimate) -> Measure:
-        measure = self.policies[model].measure(test, estimate, today=self.today)
+        policy = self.policies[model]
+        decided = self.early.verdicts(policy, test, estimate) if self.early else None
+        measure = policy.measure(test, estimate, today=self.today, decided=decided)
         if (
             measure.outcome is Outcome.PASS
             and self._is_task(test.dataset)
-            and (why := observatory.why_pictures_not_needed(self.evaluator, test))
+            and (why := observatory.why_pictures_not_needed(self._whole, test))
         ):
             return self._measure(model, test, dataclasses.replace(estimate, valid=False, reason=why))
         undefined = float("nan")  # a number that does not apply is not shown as one

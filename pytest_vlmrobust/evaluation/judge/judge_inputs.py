@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.data import unhinted
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
-from pytest_vlmrobust.policies import Policy, parse_policy
+from pytest_vlmrobust.policies import Mode, Policy, parse_policy
 from pytest_vlmrobust.store.run_directory import DOCKET_FILE, POLICIES, policy_file_name, read_docket, write_docket
 
 _KINDS = {"cell": Cell, "sweep": SweepMetric, "family": FamilyMetric}
@@ -149,7 +149,7 @@ def changed_policies(run: Path) -> list[str]:
 
 def _policy_entry(policy: Policy) -> dict[str, Any]:
     files = [{"name": file.name, "sha256": file.sha256} for file in policy.files]
-    return {"sha256": policy.sha256, "files": files, "shared_by": dict(policy.shared_by)}
+    return {"sha256": policy.sha256, "mode": policy.mode, "files": files, "shared_by": dict(policy.shared_by)}
 
 
 def _policy(entry: Mapping[str, Any], folder: Path) -> Policy:
@@ -160,7 +160,7 @@ def _policy(entry: Mapping[str, Any], folder: Path) -> Policy:
     except OSError as error:
         raise StoreError(f"{error.filename}: cannot read a policy of the run: {error.strerror}") from error
     policy = parse_policy(names, contents, known_metrics=known_metrics(), ambiguous=AMBIGUOUS)
-    return replace(policy, shared_by=entry["shared_by"])
+    return replace(policy, shared_by=entry["shared_by"], mode=Mode(entry.get("mode", Mode.FULL)))
 
 
 def _test_entry(test: StoredTest) -> dict[str, Any]:

@@ -1,0 +1,619 @@
+"""Adaptive: a test asks its samples in a fixed random order, and stops as soon as its rules are decided at their declared risk.
+
+A rule that judges the value (``judge: point``) asks for the verdict that all answers would give. An audit of one cell, or of the
+pairs of a mean, bets against that verdict and may stop after any answer. What no audit is known for, and any rule that judges the
+interval, is looked at a few times: each look spends a part of the risk, and the last one asks about all samples.
+
+The order depends on the number of samples alone, and is the same for all cells of a dataset: nobody can choose another one, and
+metrics of several cells find the same samples in each. Every verdict of a cell follows from its own answers in that order, so that
+it is the same whatever else the run asks, in any process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from pytest_vlmrobust import metrics
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
+from pytest_vlmrobust.core.decision import Outcome, Verdict
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.fingerprint import rng_for
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.record import Record
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.core.words import quantity as counted
+from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails
+from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.metrics.corruption import low_settings
+from pytest_vlmrobust.metrics.statistics.proportions import is_binary
+from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Multiplicity, Policy, Rule, Tier, Waiver
+from pytest_vlmrobust.policies import Judge as Judging
+from pytest_vlmrobust.policies.judge import early_verdict, verdict_of_part
+
+from .context import Asked
+from .judge import Judge
+from .measurements import judged_tests
+from .replay import NoThumbnails
+from .required_cells import WITHOUT_SETTINGS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_vlmrobust.metrics.sequential import Audit, Limit
+
+    Scores: TypeAlias = NDArray[np.float64]
+    LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
+
+FIRST = 16
+"""Samples that every cell is asked about."""
+STEP = 8
+"""Samples of a cell between two moments at which an audit may stop."""
+PAIRS = 32
+"""Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
+FIRST_LOOK = 24
+"""Samples at the first look; each further look has twice as many."""
+LAST_LOOK = 0.75
+"""The share of the samples after which no look comes but that at all of them."""
+EARLY_RISK = 0.5
+"""The part of a rule's risk that the looks before the last one share evenly."""
+_PURPOSE = "order in which samples are asked"
+
+
+def asking_order(size: int) -> tuple[int, ...]:
+    """Returns in which order the samples of a dataset are asked about, by their places in it: a permutation of ``size`` places.
+
+    >>> sorted(asking_order(4))
+    [0, 1, 2, 3]
+    """
+    return tuple(_permutation(size))
+
+
+@lru_cache(maxsize=64)
+def _permutation(size: int) -> list[int]:
+    places: list[int] = rng_for(0, _PURPOSE, str(size)).permutation(size).tolist()
+    return places
+
+
+def look_sizes(size: int) -> tuple[int, ...]:
+    """Returns after how many samples rules are looked at before all of them are asked about.
+
+    >>> look_sizes(20), look_sizes(128), look_sizes(869)
+    ((), (24, 48, 96), (24, 48, 96, 192, 384))
+    """
+    doubled = (FIRST_LOOK * 2**power for power in range(32))
+    return tuple(look for look in doubled if look <= LAST_LOOK * size)
+
+
+@dataclass(eq=False)
+class Prefix:
+    """The answers about the first samples in the order in which they are asked: what a look judges."""
+
+    whole: Measured
+    share: float
+    """The part of each dataset that is asked about."""
+    album: Thumbnails = field(default_factory=NoThumbnails)
+    _samples: dict[str, tuple[Sample, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, whole: Measured, asked: int, size: int, album: Thumbnails | None = None) -> Prefix:
+        """Returns the first ``asked`` of ``size`` samples, and as large a part of any other dataset."""
+        return cls(whole, asked / size, album or NoThumbnails())
+
+    @property
+    def models(self) -> Mapping[str, ModelRef]:
+        """The models by the name that stands in cells."""
+        return self.whole.models
+
+    @property
+    def inferred(self) -> int:
+        """How many answers came from a model so far."""
+        return self.whole.inferred
+
+    @property
+    def recalled(self) -> int:
+        """How many answers came from a store so far."""
+        return self.whole.recalled
+
+    def corpus_metric(self, dataset: str) -> str:
+        """Returns the name of the metric that is reported for a dataset as a whole."""
+        return self.whole.corpus_metric(dataset)
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        """Returns the digests of pictures by sample id."""
+        return self.whole.pictures(dataset)
+
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        """Returns the samples that are asked about, in the order of the dataset; the same object each time."""
+        if dataset not in self._samples:
+            everything = self.whole.samples(dataset)
+            self._samples[dataset] = tuple(everything[place] for place in self.places(len(everything)))
+        return self._samples[dataset]
+
+    def places(self, size: int) -> list[int]:
+        """Returns the places of the samples that are asked about, of a dataset of ``size``."""
+        return sorted(asking_order(size)[: math.ceil(self.share * size - 1e-9)])
+
+    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
+        """Returns the answers and scores of a cell."""
+        chosen = self.places(len(self.whole.samples(cell.dataset)))
+        return self.whole.result(cell, chosen if places is None else [chosen[place] for place in places])
+
+
+@dataclass(eq=False)
+class Decisions:
+    """What is decided about one test so far: a verdict that was reached once stands."""
+
+    judge: Judge
+    size: int
+    """How many answers the test would ask for."""
+    looks: int
+    asked: int = 0
+    decided: dict[tuple[JudgedTest, str], Verdict] = field(default_factory=dict)
+    undecided: set[tuple[JudgedTest, str]] = field(default_factory=set)
+    """Of rules that block, those that the last look left open."""
+    audited: set[tuple[JudgedTest, str]] = field(default_factory=set)
+    """Those that an audit decides; looks spend no risk on them."""
+    open_looks: bool = False
+    """Whether the last look left a rule open that no audit decides."""
+    at_look: bool = False
+
+    @property
+    def whole(self) -> Measured:
+        """The answers about all samples, asked for on demand."""
+        return self.judge.evaluator
+
+    @property
+    def in_words(self) -> str:
+        """How much was asked, for reasons."""
+        return f"{self.asked:,} of {counted(self.size, 'answer')}"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a rule that blocks is broken: further verdicts cannot mend the test."""
+        return any(verdict.outcome is Outcome.FAIL for verdict in self.decided.values())
+
+    def verdicts(self, policy: Policy, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
+        """Returns the verdicts of those rules that are decided, by rule; at a look, decides those that the estimate can."""
+        test = dataclasses.replace(test, strata=1)
+        decided = {}
+        for rule in policy.rules:
+            if not rule.applies(test):
+                continue
+            key = test, rule.id
+            if self.at_look and key not in self.decided and key not in self.audited:
+                self._look(policy, rule, test, estimate)
+            if key in self.decided and estimate.valid:
+                decided[rule.id] = self.decided[key]
+            elif rule.treatment.tier is Tier.BLOCK:
+                self.undecided.add(key)
+        return decided
+
+    def _look(self, policy: Policy, rule: Rule, test: JudgedTest, estimate: Estimate) -> None:
+        waivers = [waiver for waiver in policy.waivers if waiver.applies(test)]
+        sharing, share = policy.sharing(rule, test), EARLY_RISK / self.looks
+        today = self.judge.today
+        if verdict := verdict_of_part(rule, estimate, waivers, today, sharing, share=share, asked=self.in_words):
+            self.decided[test, rule.id] = verdict
+
+
+class RuleAudit:
+    """The audit of one rule on one cell, or on the pairs of a mean: of its bound, and of the caps of waivers that hold."""
+
+    def __init__(
+        self, rule: Rule, bounds: Sequence[Bound], limits: LimitsOf, order: Sequence[int], risks: tuple[float, float]
+    ) -> None:
+        """Prepares an audit that has seen no answer.
+
+        Args:
+            rule: what is audited.
+            bounds: the bound of the rule, then looser ones that waivers admit.
+            limits: gives the limits that a bound stands for, of 0/1 or of graded scores.
+            order: of the samples, by their places.
+            risks: of a wrong PASS and of a wrong FAIL.
+
+        Raises:
+            ValueError: there is no such limit: a score that it needs is missing, or its denominator is 0.
+        """
+        self.rule = rule
+        self._bounds, self._limits, self._order, self._risks = tuple(bounds), limits, order, risks
+        self._outcomes: list[float] = []
+        self._kept: set[Bound] = set()
+        self._broken: set[Bound] = set()
+        self._start(graded=False)
+
+    def _start(self, *, graded: bool) -> None:
+        import numpy as np
+
+        from pytest_vlmrobust.metrics.sequential import Audit, Order
+
+        by_bound = [self._limits(bound, graded) for bound in self._bounds]
+        self._rows = {
+            bound: range(sum(map(len, by_bound[:index])), sum(map(len, by_bound[: index + 1])))
+            for index, bound in enumerate(self._bounds)
+        }
+        every = [limit for limits in by_bound for limit in limits]
+        order = Order(np.array(self._order, dtype=np.intp), "uniform")
+        self._members = [limit.member for limit in every]
+        self._audit: Audit = Audit(every, [order] * len(every))
+
+    @property
+    def asked(self) -> int:
+        """How many answers it has seen."""
+        return len(self._outcomes)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a verdict follows from what it has seen, or it has seen everything."""
+        exhausted = self.asked >= len(self._order)
+        return exhausted or bool(self._kept) or self._broken == set(self._bounds)
+
+    def upcoming(self, asked: int) -> Sequence[int]:
+        """Returns the places of the samples to ask next, so that ``asked`` are seen; nothing once it is done."""
+        return () if self.is_done else self._order[self.asked : asked]
+
+    def advance(self, values: NDArray[np.float64]) -> None:
+        """Takes the scores of the next samples into account, in their order; NaN where an inference failed."""
+        self._outcomes += values.tolist()
+        if not is_binary(values):
+            self._start(graded=True)
+            values_so_far = self._outcomes
+            self._absorb(0, values_so_far)
+        else:
+            self._absorb(self.asked - len(values), values.tolist())
+        verdicts = self._audit.verdicts(*self._risks)
+        self._kept |= {bound for bound, rows in self._rows.items() if verdicts.passed[rows].all()}
+        self._broken |= {bound for bound, rows in self._rows.items() if verdicts.failed[rows].any()}
+
+    def within(self, bound: Bound) -> Outcome:
+        """Returns whether the value of all answers is shown to keep ``bound``, or to break it."""
+        if any(bound.holds(kept) for kept in self._kept):
+            return Outcome.PASS
+        return Outcome.FAIL if bound in self._broken else Outcome.INCONCLUSIVE
+
+    def _absorb(self, start: int, values: Sequence[float]) -> None:
+        places = self._order[start : start + len(values)]
+        rows = [
+            (row, place, value)
+            for row, member in enumerate(self._members)
+            for place, value in zip(places, values, strict=True)
+            if member[place]
+        ]
+        if rows:
+            self._audit.advance(*map(list, zip(*rows, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveJudge:
+    """Judges as :class:`Judge` does, and asks no further once a test is decided, where the policy of its model says so."""
+
+    judge: Judge
+
+    def cell(self, cell: Cell) -> Record:
+        """Evaluates a cell and judges it.
+
+        Raises:
+            InfrastructureError: nothing could be measured.
+        """
+        return self._counted(lambda: self._cell(cell))
+
+    def sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
+        """Computes a summary metric over ``settings`` and judges it.
+
+        Raises:
+            InfrastructureError: a cell that it needs could not be measured.
+        """
+        return self._counted(lambda: self._sweep(sweep, settings))
+
+    def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
+        """Computes a property of a family of models over ``settings``, always from all samples, and judges it.
+
+        Raises:
+            InfrastructureError: a cell that it needs could not be measured.
+        """
+        return self.judge.family(about, settings)
+
+    def _cell(self, cell: Cell) -> Record:
+        judge = self.judge
+        if cell.setting in (CLEAN, NO_IMAGE) or not self._stops_early(cell) or judge.why_task_not_shown(cell.model, cell.dataset):
+            return judge.cell(cell)
+        size = len(judge.evaluator.samples(cell.dataset))
+        looks = look_sizes(size)
+        decisions = Decisions(judge, size, len(looks))
+        audits = self._cell_audits(cell, size)
+        decisions.audited = set(audits)
+        for asked in sorted({*(range(FIRST, size, STEP) if audits else (FIRST,)), *looks} - {size}):
+            decisions.asked = asked
+            for (test, rule), audit in audits.items():
+                if places := audit.upcoming(asked):
+                    audit.advance(judge.evaluator.result(cell, places).values)
+                    self._decide(decisions, test, audit.rule, audit.within)
+            all_done = all(audit.is_done for audit in audits.values())
+            if asked in looks or (all_done and not decisions.open_looks):
+                record = self._look(decisions, partial(Judge.cell, cell=cell))
+                if record is not None:
+                    return record
+        return self._at_all_samples(decisions).cell(cell)
+
+    def _sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
+        judge = self.judge
+        if not self._stops_early(sweep) or reads_baselines_only(sweep) or judge.why_task_not_shown(sweep.model, sweep.dataset):
+            return judge.sweep(sweep, settings)
+        if (record := self._audited_sweep(sweep, settings)) is not None:
+            return record
+        size = len(judge.evaluator.samples(sweep.dataset))
+        looks = look_sizes(size)
+        decisions = Decisions(judge, size, len(looks))
+        for asked in sorted({FIRST, *looks} - {size}):
+            decisions.asked = asked
+            record = self._look(decisions, partial(Judge.sweep, sweep=sweep, settings=settings))
+            if record is not None:
+                return record
+        return self._at_all_samples(decisions).sweep(sweep, settings)
+
+    def _counted(self, judged: Callable[[], Record]) -> Record:
+        """Returns a record with all the answers that judging it took."""
+        before = self.judge.counts()
+        record = judged()
+        inferred, recalled = (now - then for now, then in zip(self.judge.counts(), before, strict=True))
+        return dataclasses.replace(record, n_inferred=inferred, n_recalled=recalled)
+
+    def _stops_early(self, about: Cell | SweepMetric) -> bool:
+        """Whether the policy lets a test stop early, and there is enough to ask."""
+        judge = self.judge
+        adaptive = judge.policies[about.model].mode is Mode.ADAPTIVE
+        return adaptive and not judge.why_nothing_asked(about.dataset) and len(judge.evaluator.samples(about.dataset)) > FIRST
+
+    def _look(self, decisions: Decisions, judged: Callable[[Judge], Record]) -> Record | None:
+        """Returns the record of a test that is decided by what is asked so far, or ``None``."""
+        whole, asked, size = self.judge.evaluator, decisions.asked, decisions.size
+        decisions.at_look, decisions.undecided = asked in look_sizes(size), set()
+        record = judged(dataclasses.replace(self.judge, evaluator=Prefix.of(whole, asked, size), early=decisions))
+        decisions.at_look = False
+        decisions.open_looks = bool(decisions.undecided - decisions.audited)
+        if (decisions.undecided and not decisions.has_failed) or breaks_budget(record):
+            return None
+        with_pictures = Prefix.of(whole, asked, size, whole.album)
+        record = judged(dataclasses.replace(self.judge, evaluator=with_pictures, early=decisions))
+        return dataclasses.replace(record, n_samples=record.n_requested * size // asked)
+
+    def _at_all_samples(self, decisions: Decisions) -> Judge:
+        """Returns what judges a test that asked about all samples: with the risk that earlier looks have left."""
+        if not decisions.looks:
+            return self.judge
+        policies = {name: with_risk(policy, 1.0 - EARLY_RISK) for name, policy in self.judge.policies.items()}
+        return dataclasses.replace(self.judge, policies=policies)
+
+    def _decide(self, decisions: Decisions, test: JudgedTest, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
+        """Writes down what audits show about a rule."""
+        waivers = self._waivers(test)
+        because = f"shown at a risk of {rule.treatment.alpha_pass:.3g} by {decisions.in_words}"
+        if verdict := early_verdict(rule, within, waivers, self.judge.today, because):
+            decisions.decided.setdefault((test, rule.id), verdict)
+
+    def _waivers(self, test: JudgedTest) -> list[Waiver]:
+        judge = self.judge
+        every = judge.policies[test.model].waivers
+        return [waiver for waiver in every if waiver.applies(test) and not waiver.expired(judge.today)]
+
+    # Audits: of one cell, of every cell of a sweep, and of the pairs of a mean.
+
+    def _cell_audits(self, cell: Cell, size: int) -> dict[tuple[JudgedTest, str], RuleAudit]:
+        """Returns an audit of each rule on a cell that can have one, by test and rule."""
+        judge = self.judge
+        policy = judge.policies[cell.model]
+        audits = {}
+        planned = judged_tests(cell, Asked.of(judge.evaluator, cell.dataset, judge.tasks.get(cell.dataset, "")))
+        for test in (test for test in planned if test.metric in CELL_LIMITS):
+            for rule in policy.rules:
+                if not rule.applies(test) or not is_audited(rule):
+                    continue
+                bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
+                limits = partial(CELL_LIMITS[test.metric], *self._references(cell))
+                with contextlib.suppress(ValueError):  # without a limit there is no audit, and looks decide
+                    audits[test, rule.id] = RuleAudit(rule, bounds, limits, asking_order(size), risks(policy, rule, test))
+        return audits
+
+    def _references(self, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the scores of all samples with their pictures unchanged, and without them."""
+        clean, blind = (self.judge.evaluator.result(Cell(about.model, about.dataset, each)) for each in (CLEAN, NO_IMAGE))
+        return clean.values, blind.values
+
+    def _audited_sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record | None:
+        """Returns the record of a summary metric whose rules audits decide; ``None`` where there are others, or none."""
+        judge = self.judge
+        policy = judge.policies[sweep.model]
+        test = JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
+        rules = [rule for rule in policy.rules if rule.bounds(test)]
+        known = sweep.metric in EVERY_CELL or sweep.metric in MEANS
+        if not known or not rules or not all(rule.applies(test) and is_audited(rule) for rule in rules):
+            return None
+        chosen = [setting for setting in settings if setting not in (CLEAN, NO_IMAGE)]
+        if sweep.metric in LOW_ONLY:
+            low = set(low_settings(map(str, chosen)))
+            chosen = [setting for setting in chosen if str(setting) in low]
+        decide = self._every_cell if sweep.metric in EVERY_CELL else self._mean_of_pairs
+        try:
+            return decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
+        except ValueError:  # a score that an audit needs is missing
+            return None
+
+    def _every_cell(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
+        """Judges the largest drop: kept where every cell keeps the bound, broken where one cell breaks it."""
+        from pytest_vlmrobust.metrics.sequential import prior_weights
+
+        evaluator, policy = self.judge.evaluator, self.judge.policies[sweep.model]
+        size = len(evaluator.samples(sweep.dataset))
+        decisions = Decisions(self.judge, size * len(cells), 0)
+        weights = dict(zip(cells, prior_weights([str(cell.setting) for cell in cells]).tolist(), strict=True))
+        limits = partial(CELL_LIMITS["accuracy_drop"], *self._references(sweep))
+        asked: dict[Cell, int] = dict.fromkeys(cells, 0)
+        for rule in rules:
+            bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
+            risk_pass, risk_fail = risks(policy, rule, test)
+            audits = {}
+            for cell in sorted(cells, key=lambda cell: -weights[cell]):
+                audit = RuleAudit(rule, bounds, limits, asking_order(size), (risk_pass, risk_fail * weights[cell]))
+                while places := audit.upcoming(max(FIRST, audit.asked + STEP)):
+                    audit.advance(evaluator.result(cell, places).values)
+                audits[cell] = audit
+                asked[cell] = max(asked[cell], audit.asked)
+                if all(audit.within(bound) is Outcome.FAIL for bound in bounds):
+                    break
+            decisions.asked = sum(asked.values())
+            outcomes = {bound: [audit.within(bound) for audit in audits.values()] for bound in bounds}
+            whole = len(audits) == len(cells)
+            self._decide(decisions, test, rule, partial(_of_all, outcomes, whole))
+        results = [evaluator.result(cell, asking_order(size)[: asked[cell]]) for cell in cells if asked[cell]]
+        clean, _ = self._references(sweep)
+        drops = [float((clean[list(result.places or range(size))] - result.values).mean()) for result in results]
+        worst = max(range(len(drops)), key=drops.__getitem__)
+        note = f"largest drop in what was asked: {drops[worst]:.3f} at {results[worst].cell.setting}"
+        estimate = Estimate(drops[worst], max(asked.values()))
+        return self._summary(sweep, decisions, estimate, results, note)
+
+    def _mean_of_pairs(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
+        """Judges a mean over all settings and samples from pairs of both, drawn in a fixed random order."""
+        import numpy as np
+
+        from pytest_vlmrobust.metrics.sequential import pair_order
+
+        evaluator, policy = self.judge.evaluator, self.judge.policies[sweep.model]
+        size = len(evaluator.samples(sweep.dataset))
+        clean, blind = (np.tile(scores, len(cells)) for scores in self._references(sweep))
+        order = pair_order(0, "", "", [str(cell.setting) for cell in cells], size).samples.tolist()
+        decisions = Decisions(self.judge, len(order), 0)
+        places: dict[Cell, list[int]] = {}
+        values: dict[int, float] = {}
+        for rule in rules:
+            bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
+            audit = RuleAudit(rule, bounds, partial(MEANS[sweep.metric], clean, blind), order, risks(policy, rule, test))
+            while pairs := audit.upcoming(audit.asked + PAIRS):
+                for pair in pairs:
+                    cell, place = cells[pair // size], pair % size
+                    values[pair] = float(evaluator.result(cell, [place]).values[0])
+                    places.setdefault(cell, []).append(place)
+                audit.advance(np.array([values[pair] for pair in pairs]))
+            decisions.asked = max(decisions.asked, audit.asked)
+            self._decide(decisions, test, rule, audit.within)
+        results = [evaluator.result(cell, sorted(set(own))) for cell, own in places.items()]
+        losses = clean[list(values)] - np.array(list(values.values()))
+        estimate = Estimate(float((losses.clip(min=0.0) if "flip" in sweep.metric else losses).mean()), len(values))
+        return self._summary(sweep, decisions, estimate, results, "")
+
+    def _summary(
+        self, sweep: SweepMetric, decisions: Decisions, estimate: Estimate, results: Sequence[CellResult], note: str
+    ) -> Record | None:
+        """Returns the record of a summary metric that audits decided; ``None`` where something is left open."""
+        judge = dataclasses.replace(self.judge, early=decisions)
+        notes = (note,) if note else ()
+        record = judge.summary("sweep", sweep, estimate, results, judge.counts(), notes=notes)
+        if (decisions.undecided and not decisions.has_failed) or breaks_budget(record):
+            return None
+        return dataclasses.replace(record, n_samples=decisions.size)
+
+
+def reads_baselines_only(sweep: SweepMetric) -> bool:
+    """Whether a summary metric is computed from answers about unchanged pictures, and without any."""
+    return set(metrics.get(sweep.metric).needs) <= WITHOUT_SETTINGS
+
+
+def breaks_budget(record: Record) -> bool:
+    """Whether more inferences failed, or more answers were unreadable, than the policy admits."""
+    budgets = ("error_rate", "unparsed_rate")
+    return any(measure.metric in budgets and measure.outcome is not Outcome.MEASURED for measure in record.measures)
+
+
+def with_risk(policy: Policy, share: float) -> Policy:
+    """Returns a policy whose rules may spend a part of their risks."""
+    rules = [
+        dataclasses.replace(
+            rule,
+            treatment=dataclasses.replace(
+                rule.treatment, alpha_pass=rule.treatment.alpha_pass * share, alpha_fail=rule.treatment.alpha_fail * share
+            ),
+        )
+        for rule in policy.rules
+    ]
+    return dataclasses.replace(policy, rules=tuple(rules))
+
+
+def is_audited(rule: Rule) -> bool:
+    """Whether an audit may decide a rule: one that blocks, and judges the value."""
+    return rule.treatment.judge is Judging.POINT and rule.treatment.tier is Tier.BLOCK
+
+
+def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:
+    """Returns the risks of a wrong PASS and of a wrong FAIL that one test may take; the latter is shared by all of a run."""
+    treatment = rule.treatment
+    shared = policy.sharing(rule, test) if treatment.multiplicity is Multiplicity.BONFERRONI else 1
+    return treatment.alpha_pass, treatment.alpha_fail / shared / len(rule.bound.ends)
+
+
+def _of_all(outcomes: Mapping[Bound, Sequence[Outcome]], whole: bool, bound: Bound) -> Outcome:
+    """Returns whether all cells keep a bound, or one breaks it; ``whole`` says that none is left out."""
+    if Outcome.FAIL in outcomes[bound]:
+        return Outcome.FAIL
+    return Outcome.PASS if whole and set(outcomes[bound]) <= {Outcome.PASS} else Outcome.INCONCLUSIVE
+
+
+# From a rule to limits: what an audit can decide.
+
+
+def _drop(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_drop
+
+    return [max_drop(clean, _only_max(bound), graded=graded)]
+
+
+def _harmful_flips(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_harmful_flip_rate
+
+    return [max_harmful_flip_rate(clean, _only_max(bound), graded=graded)]
+
+
+def _share_of_gain(clean: Scores, blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_relative_corruption_error
+
+    return [max_relative_corruption_error(clean, blind, _only_max(bound), graded=graded)]
+
+
+def _patch_index(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_relative_drop, min_relative_drop
+
+    if not clean.sum() > 0:
+        raise ValueError("the index is undefined: no answer about a whole picture is right")
+    limits = []
+    if math.isfinite(bound.low):
+        limits.append(min_relative_drop(clean, bound.low, graded=graded))
+    if math.isfinite(bound.high):
+        limits.append(max_relative_drop(clean, bound.high, graded=graded))
+    return limits
+
+
+def _only_max(bound: Bound) -> float:
+    if math.isfinite(bound.low) or not math.isfinite(bound.high):
+        raise ValueError("no limit from below")
+    return bound.high
+
+
+CELL_LIMITS = {
+    "accuracy_drop": _drop,
+    "harmful_flip_rate": _harmful_flips,
+    "relative_corruption_error": _share_of_gain,
+    "pcri": _patch_index,
+    "rci": _patch_index,
+}
+"""Metrics of a cell that an audit knows, and what their bounds mean for sums of scores."""
+EVERY_CELL = ("worst_case_drop", "worst_at_low")
+"""Summary metrics that keep a bound where every cell does."""
+MEANS = {"mean_drop": _drop, "mean_drop_at_low": _drop, "mean_harmful_flip_rate": _harmful_flips}
+"""Summary metrics that are means over settings and samples."""
+LOW_ONLY = ("worst_at_low", "mean_drop_at_low")
+"""Those over settings at level low."""
