@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     Scores: TypeAlias = NDArray[np.float64]
     LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
 
-FIRST = 16
+FIRST = 8
 """Samples that every cell is asked about."""
-STEP = 8
+STEP = 4
 """Samples of a cell between two moments at which an audit may stop."""
 PAIRS = 32
 """Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
