@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import MissingExtra
 
-from .corpus import CORPUS_METRICS, Answered, failed, known, mean
+from .corpus import CORPUS_METRICS, Answered, has_failed, mean, without_failed
 from .grading import targets
 from .open_answers import caption_words, rouge_l
 
@@ -77,54 +77,54 @@ def cider_d(candidates: Sequence[Sequence[str]], references: Sequence[Sequence[S
 
 
 def _consensus(candidate: Sequence[str], captions: Sequence[Sequence[str]], rarity: Rarity) -> float:
-    said = rarity.caption(candidate)
-    return 10 * math.fsum(_likeness(said, rarity.caption(words)) for words in captions) / len(captions)
+    caption = rarity.caption(candidate)
+    return 10 * math.fsum(_likeness(caption, rarity.caption(words)) for words in captions) / len(captions)
 
 
-def _likeness(said: Caption, reference: Caption) -> float:
+def _likeness(caption: Caption, reference: Caption) -> float:
     cosines = 0.0
-    for (vector, length), (other, other_length) in zip(said.vectors, reference.vectors, strict=True):
+    for (vector, length), (other, other_length) in zip(caption.vectors, reference.vectors, strict=True):
         if length and other_length:
             product = math.fsum(min(weight, other[gram]) * other[gram] for gram, weight in vector.items() if gram in other)
             cosines += product / (length * other_length)
-    return cosines / LONGEST_GRAM * math.exp(-((said.words - reference.words) ** 2) / (2 * SIGMA**2))
+    return cosines / LONGEST_GRAM * math.exp(-((caption.words - reference.words) ** 2) / (2 * SIGMA**2))
 
 
 def _grams(words: Sequence[str]) -> list[Gram]:
     return [tuple(words[start : start + size]) for size in range(1, LONGEST_GRAM + 1) for start in range(len(words) - size + 1)]
 
 
-Found = tuple[float, Mapping[str, float]]
+ValueAndParts = tuple[float, Mapping[str, float]]
 
 _ORDERS = (1, 2, 3, 4)
 
 
-def cider(answers: Sequence[Answered]) -> Found:
+def cider(answers: Sequence[Answered]) -> ValueAndParts:
     """Mean CIDEr-D of the captions, in [0, 10] (``cider_d``); NaN for fewer than two samples.
 
     How rare a word is, is counted in the targets of all samples, those of failed inferences too: it does not depend on the
     model.
     """
     worth = cider_values(answers)
-    return mean(value for value, answer in zip(worth, answers, strict=True) if not failed(answer)), {}
+    return mean(value for value, answer in zip(worth, answers, strict=True) if not has_failed(answer)), {}
 
 
 def cider_values(answers: Sequence[Answered]) -> list[float]:
     """Returns CIDEr-D of each caption, those of failed inferences included, which say nothing."""
-    return cider_d([_said(answer) for answer in answers], [_references(answer) for answer in answers])
+    return cider_d([_words_of(answer) for answer in answers], [_references(answer) for answer in answers])
 
 
-def rouge_l_mean(answers: Sequence[Answered]) -> Found:
+def rouge_l_mean(answers: Sequence[Answered]) -> ValueAndParts:
     """Mean ROUGE-L of the captions, in [0, 1] (``rouge_l``)."""
-    return mean(rouge_l_values(known(answers))), {}
+    return mean(rouge_l_values(without_failed(answers))), {}
 
 
 def rouge_l_values(answers: Sequence[Answered]) -> list[float]:
     """Returns ROUGE-L of each caption, those of failed inferences included, which say nothing."""
-    return [rouge_l(_said(answer), _references(answer)) for answer in answers]
+    return [rouge_l(_words_of(answer), _references(answer)) for answer in answers]
 
 
-def bleu(answers: Sequence[Answered]) -> Found:
+def bleu(answers: Sequence[Answered]) -> ValueAndParts:
     """BLEU-4 of all captions, in [0, 1], by sacrebleu without smoothing; the parts are ``bleu_1`` to ``bleu_4``.
 
     Papineni et al. 2002, with the closest reference length.
@@ -133,10 +133,10 @@ def bleu(answers: Sequence[Answered]) -> Found:
         MissingExtra: sacrebleu is not installed.
     """
     scorer = _sacrebleu().metrics.BLEU
-    scored = known(answers)
+    scored = without_failed(answers)
     if not scored:
         return float("nan"), {}
-    counted = _counted(scored)
+    counted = _count_matches(scored)
     lengths = counted.sys_len, counted.ref_len
     parts = {
         f"bleu_{order}": scorer.compute_bleu(
@@ -157,19 +157,19 @@ def bleu_counts(answers: Sequence[Answered]) -> list[list[float]]:
     Raises:
         MissingExtra: sacrebleu is not installed.
     """
-    counted = [_counted([answer]) for answer in known(answers)]
-    return [[*map(float, (*one.counts, *one.totals, one.sys_len, one.ref_len))] for one in counted]
+    counted = [_count_matches([answer]) for answer in without_failed(answers)]
+    return [[*map(float, (*counts.counts, *counts.totals, counts.sys_len, counts.ref_len))] for counts in counted]
 
 
-def _counted(answers: Sequence[Answered]) -> Any:
+def _count_matches(answers: Sequence[Answered]) -> Any:
     """Returns what sacrebleu counts in captions."""
-    said = [" ".join(_said(answer)) for answer in answers]
+    captions = [" ".join(_words_of(answer)) for answer in answers]
     streams = zip_longest(*([" ".join(words) for words in _references(answer)] for answer in answers))
     scorer = _sacrebleu().metrics.BLEU(tokenize="none", force=True, smooth_method="none")
-    return scorer.corpus_score(said, [list(stream) for stream in streams])
+    return scorer.corpus_score(captions, [list(stream) for stream in streams])
 
 
-def _said(answer: Answered) -> list[str]:
+def _words_of(answer: Answered) -> list[str]:
     """Returns the words of the caption as its scorer read it; none where it could not, or where the inference failed."""
     return caption_words(answer.score.answer or "")
 

@@ -70,7 +70,7 @@ _BETWEEN_ECHOES = re.compile(rf"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?(?:{HEDGE}\b\
 class Reading:
     """What the rules look at: the words as they came, and without markup and without a recital of the options; and its JSON."""
 
-    said: str
+    raw: str
     text: str
     lowered: str
     options: Options
@@ -90,30 +90,30 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
     >>> extract_choice("A or B", {"A": "cat", "B": "dog"})
     Extraction(answer=None, rule='ambiguous')
     """
-    said = final_words(text)
-    if said is None:
+    reply = final_words(text)
+    if reply is None:
         return Extraction(None, "unfinished_thinking")
     prepared = Options.of(options)
-    said = _respelled(said, prepared)
-    shown = plain_text(said)
+    reply = _spell_like_options(reply, prepared)
+    shown = plain_text(reply)
     if not shown:
         return Extraction(None, "empty")
     rest = _without_recital(shown, prepared)
-    document = read_json(straighten(said)) if "{" in said else Document()
+    document = read_json(straighten(reply)) if "{" in reply else Document()
     kept = without_corrected(rest, prepared)
-    return apply_rules(CHOICE_RULES, Reading(said, kept, kept.lower(), prepared, document, recited=rest != shown))
+    return apply_rules(CHOICE_RULES, Reading(reply, kept, kept.lower(), prepared, document, recited=rest != shown))
 
 
-def _respelled(said: str, options: Options) -> str:
+def _spell_like_options(reply: str, options: Options) -> str:
     """Returns what was said with cells and pictures called as the options call them."""
     if options.cells:
-        return with_cells(said)
-    return with_lettered_pictures(said) if options.pictures else said
+        return with_cells(reply)
+    return with_lettered_pictures(reply) if options.pictures else reply
 
 
 def _final_answer(reading: Reading) -> Outcome:
     """``{"reasoning": …, "final_answer": "B"}``: what stands in the last one is the answer, readable or not."""
-    return _in_json(final_answer(straighten(reading.said), reading.document), reading.options)
+    return _in_json(final_answer(straighten(reading.raw), reading.document), reading.options)
 
 
 def _json(reading: Reading) -> Outcome:
@@ -130,12 +130,12 @@ def _in_json(phrase: str | Stop | None, options: Options) -> Outcome:
 
 def _answer_tag(reading: Reading) -> Outcome:
     """``<answer>B</answer>``: what stands in the last one is the answer, readable or not."""
-    return _only(answer_tag(reading.said), reading.options)
+    return _only(answer_tag(reading.raw), reading.options)
 
 
 def _boxed(reading: Reading) -> Outcome:
     r"""``\boxed{B}``: what stands in the last one is the answer, readable or not."""
-    return _only(boxed_content(reading.said), reading.options)
+    return _only(boxed_content(reading.raw), reading.options)
 
 
 def _only(content: str | None, options: Options) -> Outcome:
@@ -172,8 +172,8 @@ def _chosen(reading: Reading) -> Outcome:
 
 def _verdict(reading: Reading) -> Outcome:
     """``B is correct``, ``option B is the best answer``: one letter so called."""
-    found = {match[1] for match in _VERDICT.finditer(reading.text) if not is_negated(reading.text, *match.span(1))}
-    return only_answer(found & reading.options.letters)
+    letters = {match[1] for match in _VERDICT.finditer(reading.text) if not is_negated(reading.text, *match.span(1))}
+    return only_answer(letters & reading.options.letters)
 
 
 def _leading_letter(reading: Reading) -> Outcome:
@@ -207,7 +207,7 @@ def _conclusion(reading: Reading) -> Outcome:
 
 def _bold(reading: Reading) -> Outcome:
     """``**B. dog**`` in a longer text: the only option set in bold type."""
-    spans = ("".join(groups) for groups in _BOLD.findall(reading.said)) if "**" in reading.said or "__" in reading.said else ()
+    spans = ("".join(groups) for groups in _BOLD.findall(reading.raw)) if "**" in reading.raw or "__" in reading.raw else ()
     outcomes = {read_phrase(plain_text(span), reading.options) for span in spans}
     return only_answer({outcome for outcome in outcomes if isinstance(outcome, str)})
 

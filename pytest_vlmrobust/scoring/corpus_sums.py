@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 
 from .caption_corpus import bleu_counts, cider_values, rouge_l_values
-from .corpus import Answered, failed, group_answers, key, key_or_group, wants_yes
+from .corpus import Answered, group_answers, has_failed, key, key_or_group, wants_yes
 
 Array = NDArray[np.float64]
 Value = Callable[[Array], Array]
@@ -56,8 +56,8 @@ def corpus_sums(name: str, samples: Sequence[Sample], predictions: Sequence[Pred
     """
     if name not in CORPUS_SUMS:
         return None
-    found = CORPUS_SUMS.get(name)([Answered(*each) for each in zip(samples, predictions, scores, strict=True)])
-    return found if len(found.rows) else None
+    sums = CORPUS_SUMS.get(name)([Answered(*each) for each in zip(samples, predictions, scores, strict=True)])
+    return sums if len(sums.rows) else None
 
 
 Unit = tuple[tuple[int, ...], list[float]]
@@ -65,7 +65,7 @@ Unit = tuple[tuple[int, ...], list[float]]
 
 def _by_sample(answers: Sequence[Answered]) -> list[Unit]:
     """Returns score and count of every sample whose inference did not fail."""
-    return [((index,), [answer.score.value, 1.0]) for index, answer in enumerate(answers) if not failed(answer)]
+    return [((index,), [answer.score.value, 1.0]) for index, answer in enumerate(answers) if not has_failed(answer)]
 
 
 def _by_group(answers: Sequence[Answered], name: Callable[[Sample], str]) -> list[Unit]:
@@ -74,9 +74,9 @@ def _by_group(answers: Sequence[Answered], name: Callable[[Sample], str]) -> lis
     for index, answer in enumerate(answers):
         places.setdefault(name(answer.sample), []).append(index)
     return [
-        (tuple(places[group]), [float(all(one.score.value == 1 for one in members)), 1.0])
+        (tuple(places[group]), [float(all(member.score.value == 1 for member in members)), 1.0])
         for group, members in group_answers(answers, name).items()
-        if not any(map(failed, members))
+        if not any(map(has_failed, members))
     ]
 
 
@@ -101,7 +101,9 @@ def _at(units: Iterable[Unit], start: int, width: int) -> list[Unit]:
 
 
 def _mean(values: Sequence[float], answers: Sequence[Answered], highest: float) -> Sums:
-    units = [((i,), [value, 1.0]) for i, (value, answer) in enumerate(zip(values, answers, strict=True)) if not failed(answer)]
+    units = [
+        ((i,), [value, 1.0]) for i, (value, answer) in enumerate(zip(values, answers, strict=True)) if not has_failed(answer)
+    ]
     return _sums(units, _ratio, [0.0, 1.0], [max((row[0] for _, row in units), default=0.0), 1.0], highest)
 
 
@@ -117,7 +119,7 @@ def circular(answers: Sequence[Answered]) -> Sums:
 
 def pope_f1(answers: Sequence[Answered]) -> Sums:
     """F1 of "yes": sums of hits, misses and false alarms."""
-    units = [((i,), _verdict(answer)) for i, answer in enumerate(answers) if not failed(answer)]
+    units = [((i,), _verdict(answer)) for i, answer in enumerate(answers) if not has_failed(answer)]
     return _sums(units, _f1, [0.0, 1.0, 0.0], [1.0, 0.0, 0.0])
 
 
@@ -159,10 +161,10 @@ def _categories(
     width, units, tallies = step * len(places), list[Unit](), list[tuple[float, float]]()
     for position, indices in enumerate(places.values()):
         some = [answers[index] for index in indices]
-        found = [_at(kind(some), position * step + 2 * number, width) for number, kind in enumerate(kinds)]
-        units += [(tuple(indices[member] for member in members), row) for one in found for members, row in one]
-        right = sum(answer.score.value for answer in some if not failed(answer))
-        tallies.append((right, float(sum(not failed(answer) for answer in some))))
+        by_kind = [_at(kind(some), position * step + 2 * number, width) for number, kind in enumerate(kinds)]
+        units += [(tuple(indices[member] for member in members), row) for kind_units in by_kind for members, row in kind_units]
+        right = sum(answer.score.value for answer in some if not has_failed(answer))
+        tallies.append((right, float(sum(not has_failed(answer) for answer in some))))
     worst, best = np.zeros(width), np.zeros(width)
     harmed = _heaviest([right for right, _ in tallies], tallies) * step
     helped = _heaviest([count - right for right, count in tallies], tallies) * step
@@ -198,24 +200,24 @@ def rouge_l(answers: Sequence[Answered]) -> Sums:
 def bleu(answers: Sequence[Answered]) -> Sums:
     """BLEU-4: sums of matches and of n-grams of each order, of the lengths of captions and of their references."""
     counts = bleu_counts(answers)
-    units = [((i,), row) for (i, _), row in zip(_scored(answers), counts, strict=True)]
+    units = [((i,), row) for (i, _), row in zip(_enumerate_without_failed(answers), counts, strict=True)]
     usual = np.mean(counts, axis=0) if counts else np.zeros(10)
     none_right, all_right = usual.copy(), usual.copy()
     none_right[:4], all_right[:4], all_right[8] = 0.0, usual[4:8], usual[9]
     return _sums(units, _bleu, none_right.tolist(), all_right.tolist())
 
 
-def _scored(answers: Sequence[Answered]) -> list[tuple[int, Answered]]:
-    return [(index, answer) for index, answer in enumerate(answers) if not failed(answer)]
+def _enumerate_without_failed(answers: Sequence[Answered]) -> list[tuple[int, Answered]]:
+    return [(index, answer) for index, answer in enumerate(answers) if not has_failed(answer)]
 
 
 def _bleu(sums: Array) -> Array:
     precisions = _share(sums[..., :4], sums[..., 4:8])
-    said, wanted = sums[..., 8], sums[..., 9]
-    brevity = np.minimum(0.0, 1.0 - _share(wanted, said))
+    length, reference_length = sums[..., 8], sums[..., 9]
+    brevity = np.minimum(0.0, 1.0 - _share(reference_length, length))
     logs = np.log(precisions, out=np.full(precisions.shape, -np.inf), where=precisions > 0)
-    found: Array = np.exp(brevity + logs.mean(axis=-1))
-    return np.where(np.isnan(precisions).any(axis=-1), 0.0, found)  # captions of fewer than four words have no 4-gram
+    scores: Array = np.exp(brevity + logs.mean(axis=-1))
+    return np.where(np.isnan(precisions).any(axis=-1), 0.0, scores)  # captions of fewer than four words have no 4-gram
 
 
 for _metric in (accuracy, circular, pope_f1, category_accuracy, mme, hallusion_bench, cider, rouge_l, bleu):

@@ -37,40 +37,40 @@ def extract_open(text: str) -> Extraction:
     >>> extract_open("The sign is red. Answer: stop")
     Extraction(answer='stop', rule='statement')
     """
-    said = final_words(text)
-    if said is None:
+    reply = final_words(text)
+    if reply is None:
         return Extraction(None, "unfinished_thinking")
-    return apply_rules(OPEN_RULES, said) if plain_text(said) else Extraction(None, "empty")
+    return apply_rules(OPEN_RULES, reply) if plain_text(reply) else Extraction(None, "empty")
 
 
-def _answer_tag(said: str) -> Outcome:
+def _answer_tag(reply: str) -> Outcome:
     """``<answer>red</answer>``: what stands in the last one."""
-    return _only(answer_tag(said))
+    return _only(answer_tag(reply))
 
 
-def _boxed(said: str) -> Outcome:
+def _boxed(reply: str) -> Outcome:
     r"""``\boxed{42}``: what stands in the last one."""
-    return _only(boxed_content(said))
+    return _only(boxed_content(reply))
 
 
 def _only(content: str | None) -> Outcome:
     return None if content is None else plain_text(content).strip("{} ") or Stop.NONE
 
 
-def _statement(said: str) -> Outcome:
+def _statement(reply: str) -> Outcome:
     """``The answer is red``, ``Answer: red``: the last one, to the end of its sentence or line."""
-    found = [match["answer"] or match["chinese"] for match in _STATEMENT.finditer(plain_text(said))]
-    return next((answer.strip() for answer in reversed(found) if answer and answer.strip()), None)
+    answers = [match["answer"] or match["chinese"] for match in _STATEMENT.finditer(plain_text(reply))]
+    return next((answer.strip() for answer in reversed(answers) if answer and answer.strip()), None)
 
 
-def _refusal(said: str) -> Outcome:
+def _refusal(reply: str) -> Outcome:
     """``I cannot tell``: no answer."""
-    return Stop.REFUSAL if is_refusal(plain_text(said).lower()) else None
+    return Stop.REFUSAL if is_refusal(plain_text(reply).lower()) else None
 
 
-def _whole(said: str) -> Outcome:
+def _whole(reply: str) -> Outcome:
     """Everything that was said."""
-    return plain_text(said)
+    return plain_text(reply)
 
 
 OPEN_RULES: Final[Ladder[str]] = {
@@ -114,30 +114,30 @@ def targets(sample: Sample) -> tuple[str, ...]:
     Raises:
         UsageError: there is none.
     """
-    found = (sample.target,) if isinstance(sample.target, str) else sample.target
-    if not found:
+    accepted = (sample.target,) if isinstance(sample.target, str) else sample.target
+    if not accepted:
         raise UsageError(f"sample {sample.id!r} has no target; expected at least one accepted answer")
-    return found
+    return accepted
 
 
 def read_answer(sample: Sample, prediction: Prediction, extract: Callable[[str], Extraction] = extract_open) -> Extraction:
     """Returns what ``extract`` reads; words of a refusal are an answer where a target says the like ("can't tell")."""
-    found = extract(prediction.text)
-    if found.rule == Stop.REFUSAL.value and any(is_refusal(fold_case(target)) for target in targets(sample)):
+    extraction = extract(prediction.text)
+    if extraction.rule == Stop.REFUSAL.value and any(is_refusal(fold_case(target)) for target in targets(sample)):
         return Extraction(plain_text(final_words(prediction.text) or ""), WHOLE)
-    return found
+    return extraction
 
 
-def grade(found: Extraction, prediction: Prediction, credit: Callable[[str], float]) -> Score:
+def grade(extraction: Extraction, prediction: Prediction, credit: Callable[[str], float]) -> Score:
     """Returns the score of what was read: ``credit`` of the answer, in [0, 1], or unparsed where there is none."""
-    if found.answer is None:
-        return grade_unread(found.rule, prediction)
-    return Score(float(credit(found.answer)), found.rule, found.answer)
+    if extraction.answer is None:
+        return grade_unread(extraction.rule, prediction)
+    return Score(float(credit(extraction.answer)), extraction.rule, extraction.answer)
 
 
-def grade_best(found: Extraction, sample: Sample, prediction: Prediction, credit: Callable[[str, str], float]) -> Score:
+def grade_best(extraction: Extraction, sample: Sample, prediction: Prediction, credit: Callable[[str, str], float]) -> Score:
     """Returns the score of what was read against the target that it meets best; ``credit`` takes answer and target."""
-    return grade(found, prediction, lambda answer: max(credit(answer, target) for target in targets(sample)))
+    return grade(extraction, prediction, lambda answer: max(credit(answer, target) for target in targets(sample)))
 
 
 def grade_unread(rule: str, prediction: Prediction) -> Score:

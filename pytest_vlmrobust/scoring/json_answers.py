@@ -35,7 +35,7 @@ _CLOSING: Final = {"[": "]", "(": ")"}
 _BETWEEN_COPIES = re.compile(r"(?:[\W_]|json)*", re.IGNORECASE)
 
 
-class Found(NamedTuple):
+class JsonValue(NamedTuple):
     """An object or a list, and where in the text it stands."""
 
     value: Any
@@ -46,7 +46,7 @@ class Found(NamedTuple):
 class Document(NamedTuple):
     """Every outermost object and list of a text, in order."""
 
-    values: tuple[Found, ...] = ()
+    values: tuple[JsonValue, ...] = ()
     cut: int | None = None
     """Where the one begins in the middle of which the text ends."""
 
@@ -60,7 +60,7 @@ def read_json(text: str) -> Document:
     >>> read_json("So: {'left_eye': (1, 2, 3, 4,), nose: None}").values[0].value
     {'left_eye': [1, 2, 3, 4], 'nose': None}
     """
-    reader, values, position = _Reader(text), list[Found](), 0
+    reader, values, position = _Reader(text), list[JsonValue](), 0
     while start := _START.search(text, position):
         try:
             value, position = reader.value(start.start(), 0)
@@ -70,7 +70,7 @@ def read_json(text: str) -> Document:
             copy = bool(values) and _is_copy(text, values[-1], start.start())
             return Document(tuple(values), None if copy else start.start())
         else:
-            values.append(Found(value, start.start(), position))
+            values.append(JsonValue(value, start.start(), position))
     return Document(tuple(values))
 
 
@@ -96,7 +96,7 @@ class _CutError(EOFError):
     """The text ends in the middle of a value."""
 
 
-def _is_copy(text: str, before: Found, start: int) -> bool:
+def _is_copy(text: str, before: JsonValue, start: int) -> bool:
     rest = text[start:].rstrip()
     return _BETWEEN_COPIES.fullmatch(text, before.end, start) is not None and text[before.start : before.end].startswith(rest)
 
@@ -151,7 +151,7 @@ class _Reader:
     def _key(self, position: int) -> tuple[str, int]:
         quoted = _QUOTED_KEY.match(self._text, position)
         if quoted:
-            return _unescaped(quoted[2]), quoted.end()
+            return _unescape(quoted[2]), quoted.end()
         bare = _BARE_KEY.match(self._text, position)
         if bare:
             return bare[0], bare.end()
@@ -165,7 +165,7 @@ class _Reader:
         place = bisect_left(ends, position + 1)
         if place == len(ends):
             raise _CutError
-        return _unescaped(self._text[position + 1 : ends[place]]), ends[place] + 1
+        return _unescape(self._text[position + 1 : ends[place]]), ends[place] + 1
 
     def _bare(self, position: int) -> tuple[Any, int]:
         number = _NUMBER.match(self._text, position)
@@ -191,7 +191,7 @@ def _number(match: re.Match[str]) -> int | float | str:
     return int(match[0]) if match[0].lstrip("+-").isdecimal() else float(match[0])
 
 
-def _unescaped(content: str) -> str:
+def _unescape(content: str) -> str:
     if "\\" not in content:
         return content
     try:
@@ -212,17 +212,17 @@ _OBJECT = re.compile(r"\{\s*[\"'][\w \-]{1,60}[\"']\s*:")
 _END_OF_PHRASE = re.compile(r"[,}\n]")
 
 
-def final_answer(said: str, document: Document) -> str | Stop | None:
+def final_answer(text: str, document: Document) -> str | Stop | None:
     """Returns the words of the last ``final_answer``; a stop where an object is cut off or it says several things.
 
     Args:
-        said: what the model said, straightened.
+        text: what the model wrote, straightened.
         document: the objects and lists in it.
     """
-    if document.cut is not None and _OBJECT.match(said, document.cut):
+    if document.cut is not None and _OBJECT.match(text, document.cut):
         return Stop.TRUNCATED
-    found = list(_FINAL.finditer(said.lower()))
-    return _after(said, found[-1].end()) if found else None
+    matches = list(_FINAL.finditer(text.lower()))
+    return _after(text, matches[-1].end()) if matches else None
 
 
 def lesser_answer(document: Document) -> str | Stop | None:
@@ -231,21 +231,21 @@ def lesser_answer(document: Document) -> str | Stop | None:
     Of several outermost objects, also an ``answer`` that is all that one says, and a ``cell`` of any outermost object. A stop
     where one object or list says several: it is about each option, and which one is chosen cannot be told.
     """
-    alone = {"answer", "cell"} if sum(isinstance(found.value, dict) for found in document.values) > 1 else {"cell"}
-    for found in reversed(document.values):
-        phrases = set(_lesser(found.value)) or _outermost(found.value, alone)
+    alone = {"answer", "cell"} if sum(isinstance(item.value, dict) for item in document.values) > 1 else {"cell"}
+    for item in reversed(document.values):
+        phrases = set(_lesser(item.value)) or _outermost(item.value, alone)
         if phrases:
             return phrases.pop() if len(phrases) == 1 else Stop.AMBIGUOUS
     return None
 
 
-def _after(said: str, position: int) -> str | Stop:
+def _after(text: str, position: int) -> str | Stop:
     try:
-        return _phrase(read_value(said, position))
+        return _phrase(read_value(text, position))
     except EOFError:
         return Stop.TRUNCATED
     except ValueError:  # words without quotes
-        return _END_OF_PHRASE.split(said[position:], maxsplit=1)[0]
+        return _END_OF_PHRASE.split(text[position:], maxsplit=1)[0]
 
 
 def _lesser(value: Any) -> Iterator[str | Stop]:

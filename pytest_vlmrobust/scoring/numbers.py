@@ -65,11 +65,11 @@ def numbers_in(text: str) -> list[Number]:
     Number words count where no number is written in digits; ``one`` does not, it may be a pronoun.
     """
     line = straighten(text)
-    found = list(_NUMBER.finditer(line))
-    if found:
-        return [number for match in found if not is_negated(line, *match.span()) for number in [_number(match)] if number]
-    said = (match for match in _WORD.finditer(line) if not is_negated(line, *match.span()))
-    return [Number(_WORDS[match[0].lower()], match[0]) for match in said]
+    matches = list(_NUMBER.finditer(line))
+    if matches:
+        return [number for match in matches if not is_negated(line, *match.span()) for number in [_number(match)] if number]
+    words = (match for match in _WORD.finditer(line) if not is_negated(line, *match.span()))
+    return [Number(_WORDS[match[0].lower()], match[0]) for match in words]
 
 
 def _number(match: re.Match[str]) -> Number | None:
@@ -122,10 +122,10 @@ def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
 
     Where the targets are numbers and the answer is a sentence, its only number is read (rule ``only_number``).
     """
-    found = read_answer(sample, prediction)
-    if found.answer is not None and all(map(_value, targets(sample))):
-        found = _only_number(found.answer, found.rule)
-    return grade_best(found, sample, prediction, relaxed_match)
+    extraction = read_answer(sample, prediction)
+    if extraction.answer is not None and all(map(_value, targets(sample))):
+        extraction = _only_number(extraction.answer, extraction.rule)
+    return grade_best(extraction, sample, prediction, relaxed_match)
 
 
 def score_numeric(sample: Sample, prediction: Prediction) -> Score:
@@ -136,13 +136,13 @@ def score_numeric(sample: Sample, prediction: Prediction) -> Score:
     an answer is announced (answer_tag, boxed, statement) only that is searched. The rule is ``contained`` otherwise. An
     answer ``12 or 13`` is ambiguous.
     """
-    said = final_words(prediction.text)
-    if said is None:
+    reply = final_words(prediction.text)
+    if reply is None:
         return grade_unread("unfinished_thinking", prediction)
-    text = plain_text(said)
+    text = plain_text(reply)
     if not text:
         return grade_unread("empty", prediction)
-    for region in (apply_rules(_ANNOUNCED, said), Extraction(text, CONTAINED)):
+    for region in (apply_rules(_ANNOUNCED, reply), Extraction(text, CONTAINED)):
         where = region.answer or ""
         mention = _mention(where, targets(sample))
         if mention and len(where) <= _SHORT and _EITHER.search(where):
@@ -177,7 +177,7 @@ def _mention(text: str, wanted: Sequence[str]) -> tuple[str, bool] | None:
     numbers = [alone] if alone else numbers_in(text)
     for target in wanted:
         number = read_number(target)
-        if any(found.value == number.value for found in numbers) if number else _has_expression(text, target):
+        if any(mentioned.value == number.value for mentioned in numbers) if number else _has_expression(text, target):
             return target, True
     return (numbers[-1].text, False) if numbers else None
 

@@ -53,10 +53,10 @@ def normalise_vqa(answer: str) -> str:
     >>> vqa_normalised("The two dogs."), vqa_normalised("dont walk"), vqa_normalised("T-shirt"), vqa_normalised("1,000")
     ('2 dogs', "don't walk", 't shirt', '1000')
     """
-    said = text = " ".join(straighten(answer).split())
-    all_dropped = _COMMA_IN_NUMBER.search(said) is not None
-    for mark in set(_ANY_PUNCTUATION.findall(said)):
-        text = text.replace(mark, "" if all_dropped or f"{mark} " in said or f" {mark}" in said else " ")
+    line = text = " ".join(straighten(answer).split())
+    all_dropped = _COMMA_IN_NUMBER.search(line) is not None
+    for mark in set(_ANY_PUNCTUATION.findall(line)):
+        text = text.replace(mark, "" if all_dropped or f"{mark} " in line or f" {mark}" in line else " ")
     words = (_DIGITS.get(word, word) for word in _PERIOD.sub("", text).lower().split())
     return " ".join(_CONTRACTIONS.get(word.replace("'", ""), word) for word in words if word not in _ARTICLES)
 
@@ -93,18 +93,18 @@ def score_vqa_soft(sample: Sample, prediction: Prediction) -> Score:
 # LCS-length computation revisited": one step per element of the longer sequence instead of one per pair of elements.
 
 
-def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
+def edit_distance(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
     """Returns the fewest insertions, deletions and substitutions that turn ``one`` into ``other``.
 
     >>> edit_distance("kitten", "sitting")
     3
     """
-    if not one:
-        return len(other)
-    positions = _positions(one)
-    full, last = (1 << len(one)) - 1, 1 << (len(one) - 1)
-    up, down, distance = full, 0, len(one)
-    for element in other:
+    if not first:
+        return len(second)
+    positions = _positions(first)
+    full, last = (1 << len(first)) - 1, 1 << (len(first) - 1)
+    up, down, distance = full, 0, len(first)
+    for element in second:
         equal = positions.get(element, 0)
         diagonal = (((equal & up) + up) ^ up) | equal | down
         right_up, right_down = down | ~(diagonal | up), up & diagonal
@@ -115,19 +115,19 @@ def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
     return distance
 
 
-def common_subsequence(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
+def common_subsequence(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
     """Returns the length of the longest subsequence that both have.
 
     >>> common_subsequence("a man rides a horse".split(), "the man on a brown horse".split())
     3
     """
-    positions = _positions(one)
-    full = (1 << len(one)) - 1
+    positions = _positions(first)
+    full = (1 << len(first)) - 1
     unmatched = full
-    for element in other:
+    for element in second:
         shared = unmatched & positions.get(element, 0)
         unmatched = ((unmatched + shared) | (unmatched - shared)) & full
-    return len(one) - unmatched.bit_count()
+    return len(first) - unmatched.bit_count()
 
 
 def _positions(sequence: Sequence[Hashable]) -> dict[Hashable, int]:
@@ -177,10 +177,10 @@ def word_recall(text: str, target: str) -> float:
 
 def extract_text(text: str) -> Extraction:
     """Returns all that was said, thinking and control tokens apart, or what stands in an answer tag or box; a refusal is none."""
-    said = final_words(text)
-    if said is None:
+    reply = final_words(text)
+    if reply is None:
         return Extraction(None, "unfinished_thinking")
-    return apply_rules(WHOLE_TEXT, said) if plain_text(said) else Extraction(None, "empty")
+    return apply_rules(WHOLE_TEXT, reply) if plain_text(reply) else Extraction(None, "empty")
 
 
 def score_anls(sample: Sample, prediction: Prediction) -> Score:

@@ -66,14 +66,14 @@ _PICTURE = re.compile(r"\b(?:the\s)?(?:image|picture|photo|candidate)\s(?=\(?[A-
 
 def are_cells(texts: Iterable[str]) -> bool:
     """Says whether all options are cells of a grid: ``[0,1]``, ``(0, 1)``."""
-    found = list(texts)
-    return bool(found) and all(_BRACKETED.fullmatch(text.strip()) for text in found)
+    listed = list(texts)
+    return bool(listed) and all(_BRACKETED.fullmatch(text.strip()) for text in listed)
 
 
 def are_pictures(texts: Iterable[str]) -> bool:
     """Says whether all options are pictures, without a word."""
-    found = list(texts)
-    return bool(found) and all(text.strip() == IMAGE_MARK for text in found)
+    listed = list(texts)
+    return bool(listed) and all(text.strip() == IMAGE_MARK for text in listed)
 
 
 def with_cells(text: str) -> str:
@@ -120,7 +120,7 @@ class Options:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
         """Returns the prepared options; the same options are prepared once."""
-        return _prepared(tuple(options.items()))
+        return _prepare(tuple(options.items()))
 
     def exact(self, text: str) -> Outcome:
         """Returns the letter of the option that ``text`` is, ignoring case, articles and punctuation at its ends.
@@ -165,10 +165,10 @@ class Options:
 
 
 @lru_cache(maxsize=4096)
-def _prepared(items: tuple[tuple[str, str], ...]) -> Options:
+def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
     texts = [text for _, text in items]
     cells, pictures = are_cells(texts), are_pictures(texts)
-    items = tuple((letter, _worded(text, cells=cells)) for letter, text in items)
+    items = tuple((letter, _words_of(text, cells=cells)) for letter, text in items)
     whole: dict[str, set[str]] = {}
     for letter, text in items:
         whole.setdefault(bare(text), set()).add(letter)
@@ -191,7 +191,7 @@ def _prepared(items: tuple[tuple[str, str], ...]) -> Options:
     )
 
 
-def _worded(text: str, *, cells: bool) -> str:
+def _words_of(text: str, *, cells: bool) -> str:
     """Returns the words of an option: a picture in it has none."""
     return with_cells(text) if cells else text.replace(IMAGE_MARK, "")
 

@@ -57,18 +57,18 @@ def score_choice(sample: Sample, prediction: Prediction) -> Score:
     """1 for the right letter, read from the text or taken as the most probable one (rule ``letter_logits``)."""
     if prediction.method == LETTER_LOGITS:
         letter = prediction.text.strip()
-        found = Extraction(letter if letter in sample.options else None, LETTER_LOGITS)
+        extraction = Extraction(letter if letter in sample.options else None, LETTER_LOGITS)
     else:
-        found = extract_choice(prediction.text, sample.options)
-    return _equal(found, sample, prediction, str.casefold)
+        extraction = extract_choice(prediction.text, sample.options)
+    return _equal(extraction, sample, prediction, str.casefold)
 
 
 def score_yes_no(sample: Sample, prediction: Prediction) -> Score:
     """1 for the right one of yes and no, read from the text or taken as the more probable one (rule ``letter_logits``)."""
-    found = extract_yes_no(prediction.text)
+    extraction = extract_yes_no(prediction.text)
     if prediction.method == LETTER_LOGITS:
-        found = Extraction(found.answer, LETTER_LOGITS)
-    return _equal(found, sample, prediction, str.casefold)
+        extraction = Extraction(extraction.answer, LETTER_LOGITS)
+    return _equal(extraction, sample, prediction, str.casefold)
 
 
 def score_open(sample: Sample, prediction: Prediction) -> Score:
@@ -89,8 +89,8 @@ def _exact(answer: str) -> str:
     return line.rstrip(_END_OF_SENTENCE) or line
 
 
-def _equal(found: Extraction, sample: Sample, prediction: Prediction, spelling: Callable[[str], str]) -> Score:
-    return grade_best(found, sample, prediction, lambda answer, target: spelling(answer) == spelling(target))
+def _equal(extraction: Extraction, sample: Sample, prediction: Prediction, spelling: Callable[[str], str]) -> Score:
+    return grade_best(extraction, sample, prediction, lambda answer, target: spelling(answer) == spelling(target))
 
 
 register("choice", score_choice)

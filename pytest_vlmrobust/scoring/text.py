@@ -38,9 +38,9 @@ def after_thinking(text: str) -> str | None:
     after = text[closes[-1].end() :] if closes else text
     if opened and (not closes or _OPEN.search(after)):
         return None
-    said = _SPECIAL.sub(" ", after)
-    if said.strip() or not closes:
-        return said
+    remaining = _SPECIAL.sub(" ", after)
+    if remaining.strip() or not closes:
+        return remaining
     return _SPECIAL.sub(" ", text[: opened.start()]) if opened and opened.start() < closes[-1].start() else ""
 
 
@@ -71,26 +71,26 @@ def final_words(text: str) -> str | None:
     return after_thinking(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
-def answer_tag(said: str) -> str | None:
+def answer_tag(text: str) -> str | None:
     """Returns the content of the last ``<answer>…</answer>``, closed or not; None where there is none."""
-    parts = _ANSWER_OPEN.split(said)
+    parts = _ANSWER_OPEN.split(text)
     return _ANSWER_CLOSE.split(parts[-1])[0] if len(parts) > 1 else None
 
 
-def boxed_content(said: str) -> str | None:
+def boxed_content(text: str) -> str | None:
     r"""Returns the content of the last ``\boxed{…}``, braces balanced; None where there is none."""
-    start = said.rfind("\\boxed{")
+    start = text.rfind("\\boxed{")
     if start < 0:
         return None
     depth, begin = 0, start + len("\\boxed{")
-    for position in range(begin, len(said)):
-        if said[position] == "{":
+    for position in range(begin, len(text)):
+        if text[position] == "{":
             depth += 1
-        elif said[position] == "}":
+        elif text[position] == "}":
             if not depth:
-                return said[begin:position]
+                return text[begin:position]
             depth -= 1
-    return said[begin:]
+    return text[begin:]
 
 
 def straighten(text: str) -> str:
@@ -98,9 +98,9 @@ def straighten(text: str) -> str:
     return text if text.isascii() else text.translate(_ONE_SPELLING)
 
 
-def plain_text(said: str) -> str:
+def plain_text(text: str) -> str:
     """Returns ``said`` without emphasis marks, with straight quotes, and single blanks; line breaks stay."""
-    lines = _MATHS.sub(r"\1", _MARKUP.sub("", straighten(said))).split("\n")
+    lines = _MATHS.sub(r"\1", _MARKUP.sub("", straighten(text))).split("\n")
     return "\n".join(" ".join(line.split()) for line in lines).strip()
 
 
