@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.words import points
 
 from .record import loss_reach
 from .registry import metric
-from .scores import ROUNDING, Scores, as_scores, mean, paired
+from .scores import ROUNDING, Scores, as_scores, mean, pair_scores
 from .statistics.clusters import Clusters
 from .statistics.means import expected_gain, guarded_ratio_interval
 from .statistics.paired import drop_interval, mean_interval
@@ -118,7 +118,7 @@ def accuracy_drop(clean: ArrayLike, perturbed: ArrayLike) -> float:
     >>> accuracy_drop([1, 1, 1, 0], [1, 0, 0, 1])
     0.25
     """
-    before, after = paired(clean=clean, perturbed=perturbed)
+    before, after = pair_scores(clean=clean, perturbed=perturbed)
     return mean(before - after)
 
 
@@ -142,7 +142,7 @@ def flip_rates(clean: ArrayLike, perturbed: ArrayLike) -> FlipRates:
     >>> flip_rates([1, 1, 1, 0], [1, 0, 0, 1])
     FlipRates(harmful=0.5, helpful=0.25)
     """
-    before, after = paired(clean=clean, perturbed=perturbed)
+    before, after = pair_scores(clean=clean, perturbed=perturbed)
     loss = before - after
     return FlipRates(mean(loss.clip(min=0.0)), mean((-loss).clip(min=0.0)))
 
@@ -244,7 +244,7 @@ def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
     >>> accuracy_above_chance([1, 1, 1, 0], [1, 0, 0, 0])
     0.5
     """
-    seen, unseen = paired(clean=clean, floors=floors)
+    seen, unseen = pair_scores(clean=clean, floors=floors)
     return mean(seen - unseen)
 
 
@@ -274,7 +274,7 @@ def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
     >>> visual_gain([1, 1, 1, 0], [1, 0, 0, 0])
     0.5
     """
-    before, blind = paired(clean=clean, no_image=no_image)
+    before, blind = pair_scores(clean=clean, no_image=no_image)
     return mean(before - blind)
 
 
@@ -378,7 +378,7 @@ def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: 
     >>> relative_corruption_error([1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0])
     0.5
     """
-    before, after, blind = paired(clean=clean, perturbed=perturbed, no_image=no_image)
+    before, after, blind = pair_scores(clean=clean, perturbed=perturbed, no_image=no_image)
     gain = float((before - blind).sum())
     return float((before - after).sum()) / gain if gain > ROUNDING else math.nan
 
@@ -448,9 +448,9 @@ def unseeing(guesses: ArrayLike, answers: Mapping[str, ArrayLike]) -> Unseeing:
     >>> unseeing([0.5, 0.5, 0.5], {"no": [1, 1, 0], "yes": [0, 0, 1]}).answer
     'no'
     """
-    best = Unseeing(paired(guesses=guesses)[0], "")
+    best = Unseeing(pair_scores(guesses=guesses)[0], "")
     for answer, scores in answers.items():
-        values = paired(guesses=best.scores, scores=scores)[1]
+        values = pair_scores(guesses=best.scores, scores=scores)[1]
         if mean(values) > mean(best.scores) + ROUNDING:
             best = Unseeing(values, answer)
     return best

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from .accuracy import Bounds
 from .registry import metric
-from .scores import BySetting, mean, paired, per_sample, require_equal_lengths, under_same_settings
+from .scores import BySetting, mean, pair_scores, per_sample, require_equal_lengths, under_same_settings
 from .statistics.means import BoundedMeanTest
 from .statistics.paired import drop_interval, interval_of
 from .table import Needs, ScoreTable
@@ -43,7 +43,7 @@ def baseline_drop(baseline: ArrayLike, perturbed: ArrayLike) -> float:
     >>> baseline_drop([1, 1, 1, 0], [1, 0, 0, 1])
     0.25
     """
-    then, now = paired(baseline=baseline, perturbed=perturbed)
+    then, now = pair_scores(baseline=baseline, perturbed=perturbed)
     return mean(then - now)
 
 
@@ -76,7 +76,7 @@ def drop_increase(clean: ArrayLike, perturbed: ArrayLike, baseline_clean: ArrayL
     >>> drop_increase(clean=[1, 1], perturbed=[0, 0], baseline_clean=[1, 1], baseline=[1, 0])
     0.5
     """
-    arrays = paired(clean=clean, perturbed=perturbed, baseline_clean=baseline_clean, baseline=baseline)
+    arrays = pair_scores(clean=clean, perturbed=perturbed, baseline_clean=baseline_clean, baseline=baseline)
     now, then = arrays[0] - arrays[1], arrays[2] - arrays[3]
     return mean(now - then)
 
@@ -138,7 +138,7 @@ def changed_samples(ids: Sequence[str], baseline: ArrayLike, current: ArrayLike)
     >>> changed_samples(["a", "b", "c"], [1, 0, 1], [0, 1, 1])
     ChangedSamples(broken=('a',), fixed=('b',), unknown=())
     """
-    then, now = paired(baseline=baseline, current=current)
+    then, now = pair_scores(baseline=baseline, current=current)
     require_equal_lengths({"baseline": len(then), "ids": len(ids)})
     lost = then - now
     chosen = [np.flatnonzero(kind).tolist() for kind in (lost > 0, lost < 0, np.isnan(lost))]

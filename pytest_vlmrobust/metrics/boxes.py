@@ -103,15 +103,15 @@ def match_eyes(predicted: tuple[Box | None, Box | None], truth: tuple[Box, Box])
     first, second = predicted
     if first is None or second is None:
         return predicted
-    given, true = (_given(first), _given(second)), (_box(truth[0], "other"), _box(truth[1], "other"))
+    given, true = (_predicted_box(first), _predicted_box(second)), (_box(truth[0], "other"), _box(truth[1], "other"))
     return (second, first) if boxes.swapped(given, true) else predicted
 
 
 def _overlap(predicted: Box, true: Box) -> float:
-    return boxes.overlap(_given(predicted), _box(true, "other"))
+    return boxes.overlap(_predicted_box(predicted), _box(true, "other"))
 
 
-def _given(predicted: Box) -> boxes.Box:
+def _predicted_box(predicted: Box) -> boxes.Box:
     """Returns a predicted box, which may be turned inside out: it then covers nothing."""
     values = np.asarray(predicted, dtype=np.float64)
     inside_out = values.shape == (4,) and np.isfinite(values).all() and (values[:2] > values[2:]).any()
@@ -169,19 +169,19 @@ def told_overlap(told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], 
     >>> told_overlap({"corner": corners + shifts}, {"word": boxes + shifts}).round(6).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    given, truth = _checked(told, "told"), _checked(asked, "asked")
+    given, truth = _box_arrays(told, "told"), _box_arrays(asked, "asked")
     require_equal_lengths({name: len(boxes) for name, boxes in {**given, **truth}.items()})
     samples = len(next(iter(truth.values()), ()))
     clusters = clusters_of(groups, samples)
     coordinates, corner = _coordinates(list(given.values()), samples)
     still, moving = (
-        _overlaps({name: _foretold(coordinates, true, start, clusters) for name, true in truth.items()}, truth)
+        _overlaps({name: _predict_boxes(coordinates, true, start, clusters) for name, true in truth.items()}, truth)
         for start in (np.zeros_like(corner), corner)
     )
     return still if float(np.nansum(still)) >= float(np.nansum(moving)) else moving
 
 
-def _checked(boxes: Mapping[str, ArrayLike], noun: str) -> dict[str, _Array]:
+def _box_arrays(boxes: Mapping[str, ArrayLike], noun: str) -> dict[str, _Array]:
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in sorted(boxes.items())}
     for name, array in arrays.items():
         if array.ndim != 2 or array.shape[1] != 4:
@@ -201,7 +201,7 @@ def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
     return np.c_[(values - values.mean(axis=0)) / values.std(axis=0), np.ones(samples)], corner
 
 
-def _foretold(coordinates: _Array, truth: _Array, start: _Array, clusters: Clusters) -> _Array:
+def _predict_boxes(coordinates: _Array, truth: _Array, start: _Array, clusters: Clusters) -> _Array:
     """Returns boxes, shape (N, 4), NaN where none is asked for: ``start`` plus what other clusters say, cut to the picture."""
     found = np.full(truth.shape, np.nan)
     rows = np.flatnonzero(~np.isnan(truth).any(axis=1))
@@ -220,9 +220,9 @@ def _foretold(coordinates: _Array, truth: _Array, start: _Array, clusters: Clust
 
 def _overlaps(foretold: Mapping[str, _Array], truth: Mapping[str, _Array]) -> Scores:
     """Returns the mean overlap over what is asked of each sample, shape (N,)."""
-    each = {name: _shared(foretold[name], true) for name, true in truth.items()}
+    each = {name: _pair_overlaps(foretold[name], true) for name, true in truth.items()}
     if {LEFT_EYE, RIGHT_EYE} <= set(each):
-        turned = _shared(foretold[RIGHT_EYE], truth[LEFT_EYE]), _shared(foretold[LEFT_EYE], truth[RIGHT_EYE])
+        turned = _pair_overlaps(foretold[RIGHT_EYE], truth[LEFT_EYE]), _pair_overlaps(foretold[LEFT_EYE], truth[RIGHT_EYE])
         better = turned[0] + turned[1] > each[LEFT_EYE] + each[RIGHT_EYE]
         each |= {name: np.where(better, other, each[name]) for name, other in zip((LEFT_EYE, RIGHT_EYE), turned, strict=True)}
     found = np.array(list(each.values()))
@@ -231,7 +231,7 @@ def _overlaps(foretold: Mapping[str, _Array], truth: Mapping[str, _Array]) -> Sc
     return overlaps
 
 
-def _shared(boxes: _Array, others: _Array) -> Scores:
+def _pair_overlaps(boxes: _Array, others: _Array) -> Scores:
     """Returns ``core.boxes.overlap`` of each pair of rows, shape (N,); ``others`` have an area, or are NaN."""
     sides = np.maximum(np.minimum(boxes[:, 2:], others[:, 2:]) - np.maximum(boxes[:, :2], others[:, :2]), 0.0)
     shared = sides.prod(axis=1)

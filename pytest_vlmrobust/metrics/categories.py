@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.words import first_few
 
 from .corruption import corruption_errors, mean_drop, types
 from .estimation import estimate
-from .scores import BySetting, against_clean, parsed, require_equal_lengths
+from .scores import BySetting, against_clean, parse_setting, require_equal_lengths
 from .table import ScoreTable
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def corruption_error_by_category(
     Source: VLM-RobustBench table 28.
     """
     errors = corruption_errors(perturbed_by_setting, reference_by_setting)
-    settings = {str(parsed(key)): None for key in perturbed_by_setting}
+    settings = {str(parse_setting(key)): None for key in perturbed_by_setting}
     of_type = {name: list(_by_category(dict.fromkeys(one), category_of_setting)) for name, one in types(settings).items()}
     if split := [f"{name} ({' and '.join(found)})" for name, found in of_type.items() if len(found) > 1]:
         raise ValueError(f"the levels of {first_few(split)} are in different categories: a perturbation has one")

@@ -9,7 +9,7 @@ from pytest_vlmrobust.core.words import first_few
 
 from .record import Metric
 from .registry import REGISTRY, names
-from .scores import Scores, SettingLike, parsed
+from .scores import Scores, SettingLike, parse_setting
 from .table import LABELS, Needs, ScoreTable
 
 # Fragments of the sentences in an estimate's reason.
@@ -64,7 +64,7 @@ def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str
     >>> [name for name in applicable(table, "fog:low", "observatory") if name.endswith("gap")]
     ['position_gap']
     """
-    key = None if setting is None else str(parsed(setting))
+    key = None if setting is None else str(parse_setting(setting))
     named = names("sweep" if key is None else "cell", suite)
     return [name for name in named if all(_offers(table, need, key) for need in REGISTRY.get(name).needs if need.optional)]
 

@@ -25,9 +25,9 @@ from .scores import (
     against_clean,
     as_scores,
     drops,
-    parsed,
+    parse_setting,
     require_equal_lengths,
-    stacked,
+    stack_settings,
     under_same_settings,
 )
 from .statistics.clusters import one_sided
@@ -58,14 +58,14 @@ _ENOUGH_FOR_FOLDS = 50
 
 def low_settings(settings: Iterable[str]) -> tuple[str, ...]:
     """Returns the settings at level ``low``."""
-    return tuple(setting for setting in settings if parsed(setting).level == LEVELS[0])
+    return tuple(setting for setting in settings if parse_setting(setting).level == LEVELS[0])
 
 
 def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Returns the settings of each perturbation, whatever its levels."""
     found: dict[str, tuple[str, ...]] = {}
     for setting in settings:
-        name = parsed(setting).name
+        name = parse_setting(setting).name
         found[name] = (*found.get(name, ()), setting)
     return found
 
@@ -303,7 +303,7 @@ def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relat
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    losses = drops(before, stacked(after, len(before)))
+    losses = drops(before, stack_settings(after, len(before)))
     return _share(losses * len(before) > relative * before.sum() + ROUNDING, losses)
 
 
@@ -342,7 +342,7 @@ def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    return _mean((before[:, None] - stacked(after, len(before))).clip(min=0.0))
+    return _mean((before[:, None] - stack_settings(after, len(before))).clip(min=0.0))
 
 
 def mean_helpful_flip_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
@@ -365,7 +365,7 @@ def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    return _mean((stacked(after, len(before)) - before[:, None]).clip(min=0.0))
+    return _mean((stack_settings(after, len(before)) - before[:, None]).clip(min=0.0))
 
 
 def mean_relative_corruption_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
@@ -403,7 +403,7 @@ def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySet
     gain = float((before - blind).sum())
     if not gain > ROUNDING:
         return math.nan
-    return _mean(drops(before, stacked(after, len(before))) * len(before) / gain)
+    return _mean(drops(before, stack_settings(after, len(before))) * len(before) / gain)
 
 
 def mean_corruption_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
@@ -418,7 +418,7 @@ def mean_corruption_error_interval(table: ScoreTable, _setting: str | None, conf
     kinds = types(table.by_setting)
     for settings in kinds.values():
         ours = (1.0 - table.matrix(settings)).sum(axis=1)
-        theirs = (1.0 - stacked({name: reference[name] for name in settings}, table.samples)).sum(axis=1)
+        theirs = (1.0 - stack_settings({name: reference[name] for name in settings}, table.samples)).sum(axis=1)
         ratio = float(ours.sum() / theirs.sum())
         influence += (ours - ratio * theirs) / float(theirs.mean()) / len(kinds)
         value += ratio / len(kinds)
@@ -497,7 +497,7 @@ def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: ByS
 
 def _losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
     before, after = against_clean(clean, perturbed_by_setting)
-    return drops(before, stacked(after, len(before)))
+    return drops(before, stack_settings(after, len(before)))
 
 
 def _low_losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
@@ -507,7 +507,7 @@ def _low_losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
         raise ValueError(
             f"none of the {len(after)} settings is at level low: this metric is about settings such as 'glass_blur:low' only"
         )
-    return drops(before, stacked({setting: after[setting] for setting in low}, len(before)))
+    return drops(before, stack_settings({setting: after[setting] for setting in low}, len(before)))
 
 
 def _mean(values: Scores) -> float:

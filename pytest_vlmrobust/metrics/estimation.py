@@ -17,7 +17,7 @@ from .completeness import arrays_read, complete_samples, labelled_samples, what_
 from .families import FamilyProperty
 from .record import Facts, Metric
 from .registry import REGISTRY
-from .scores import SettingLike, parsed
+from .scores import SettingLike, parse_setting
 from .statistics.clusters import one_sided
 from .table import Needs, ScoreTable
 
@@ -68,7 +68,7 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
         high,
         math.nan if math.isnan(low) else confidence,
         valid=not refusal,
-        reason="; ".join(part for part in (refusal, undefined, note, _covered(record, table)) if part),
+        reason="; ".join(part for part in (refusal, undefined, note, _coverage_note(record, table)) if part),
         counts_settings=record.counts_settings,
         at=at,
     )
@@ -79,7 +79,7 @@ def _checked_setting(record: Metric, setting: SettingLike | None) -> str | None:
         raise UsageError(f"{record.name} is a metric of a whole sweep, not of the setting {str(setting)!r}: leave setting out")
     if record.scope == "cell" and setting is None:
         raise UsageError(f"{record.name} is a metric of one setting: pass setting=, for example 'glass_blur:low'")
-    return None if setting is None else str(parsed(setting))
+    return None if setting is None else str(parse_setting(setting))
 
 
 def _value(record: Metric, table: ScoreTable, setting: str | None) -> float:
@@ -101,19 +101,19 @@ def _bounds(record: Metric, table: ScoreTable, setting: str | None, confidence: 
     return min(max(low, smallest), largest), max(min(high, largest), smallest)
 
 
-def _counted(table: ScoreTable) -> str:
+def _settings_note(table: ScoreTable) -> str:
     """Returns over how many settings a value was taken of which no full number is published."""
     if set(table.by_setting) == {CLEAN_NAME}:
         return "on original pictures"
     return f"over {len(table.by_setting)} setting{'s' if len(table.by_setting) > 1 else ''}"
 
 
-def _covered(record: Metric, table: ScoreTable) -> str:
+def _coverage_note(record: Metric, table: ScoreTable) -> str:
     """Returns over how much of the published quantity the value was taken, or an empty string when over exactly that."""
     if Needs.PERTURBED_BY_SETTING not in record.needs:
         return ""
     if record.coverage is None:
-        return _counted(table)
+        return _settings_note(table)
     count = record.coverage.count(table.by_setting)
     full, noun = record.coverage.full, record.coverage.noun
     if count == full:
@@ -170,12 +170,12 @@ def describe(record: Described) -> Description:
     >>> describe(metrics.get("accuracy_drop")).formula
     'mean(clean - perturbed)'
     """
-    paragraphs = _paragraphs(_about(record))
+    paragraphs = _paragraphs(_text_about(record))
     sections = ("Formula", *(section.rstrip(":") for section in _SECTIONS))
     formula = next((part.removeprefix(_FORMULA).strip() for part in paragraphs if part.startswith(_FORMULA)), "")
     caveats = [part for part in paragraphs[1:] if not part.startswith(sections)]
     summary = paragraphs[0] if paragraphs else ""
-    return Description(record.name, summary, formula.replace("`", ""), tuple(caveats), _stated(record))
+    return Description(record.name, summary, formula.replace("`", ""), tuple(caveats), _titled_facts(record))
 
 
 def plain(text: str) -> str:
@@ -193,12 +193,12 @@ def number(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:g}".replace("inf", "∞")
 
 
-def _about(record: Described) -> str | None:
+def _text_about(record: Described) -> str | None:
     """Returns the text that says what a quantity is."""
     return record.about if isinstance(record, Facts) else record.function.__doc__
 
 
-def _stated(record: Described) -> tuple[tuple[str, str], ...]:
+def _titled_facts(record: Described) -> tuple[tuple[str, str], ...]:
     facts = _facts(record) if isinstance(record, Metric) else _opening_facts(record) | _common_facts(record)
     return tuple((title, text) for title, text in facts.items() if text)
 
@@ -234,9 +234,9 @@ def _facts(record: Metric) -> dict[str, str]:
         **_common_facts(record),
         "taken over": f"{record.coverage.full} {record.coverage.noun}, as published" if record.coverage else "",
         "one better score": _moves(record),
-        "perfect model": _claimed(record.perfect),
-        "nothing changes": _claimed(record.unchanged),
-        "no visual gain": _claimed(record.blind),
+        "perfect model": _declared_value(record.perfect),
+        "nothing changes": _declared_value(record.unchanged),
+        "no visual gain": _declared_value(record.blind),
     }
 
 
@@ -253,19 +253,19 @@ def _moves(record: Metric) -> str:
     by_direction: dict[str, list[Needs]] = {}
     for need, direction in sorted(record.directions.items(), key=lambda item: record.needs.index(item[0])):
         by_direction.setdefault(_MOVES[direction], []).append(need)
-    parts = [f"{moves} {_listed(needs)}" for moves, needs in by_direction.items()]
+    parts = [f"{moves} {_list_needs(needs)}" for moves, needs in by_direction.items()]
     by_reason: dict[str, list[Needs]] = {}
     for need, why in record.not_monotone.items():
         by_reason.setdefault(why, []).append(need)
-    parts += [f"moves either way with {_listed(needs)} ({why})" for why, needs in by_reason.items()]
+    parts += [f"moves either way with {_list_needs(needs)} ({why})" for why, needs in by_reason.items()]
     return "; ".join(parts)
 
 
-def _listed(needs: list[Needs]) -> str:
+def _list_needs(needs: list[Needs]) -> str:
     return " and ".join(f"`{need.value}`" for need in needs)
 
 
-def _claimed(value: float | None) -> str:
+def _declared_value(value: float | None) -> str:
     return "" if value is None else number(value)
 
 
@@ -276,5 +276,5 @@ def _paragraphs(doc: str | None) -> list[str]:
 
 def _section(record: Described, header: str) -> str:
     """Returns one section of the text about a quantity, without its header."""
-    found = [part for part in _paragraphs(_about(record)) if part.startswith(header)]
+    found = [part for part in _paragraphs(_text_about(record)) if part.startswith(header)]
     return found[0].removeprefix(header).strip() if found else ""

@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.words import first_few, points
 
 from .accuracy import Bounds
 from .record import Better
-from .scores import ROUNDING, Scores, clusters_of, mean, paired
+from .scores import ROUNDING, Scores, clusters_of, mean, pair_scores
 from .statistics.clusters import Clusters, one_sided
 from .statistics.curves import slope_weights
 from .statistics.means import BoundedMeanTest
@@ -181,7 +181,7 @@ def _comparable(scores: Scores) -> bool:
 
 def _scored_family(parameters: Sequence[float], scores_by_model: FamilyScores) -> tuple[Scores, Scores]:
     """Returns the sizes (models,) and the scores (models, N)."""
-    scores = paired(**{f"scores_by_model[{model}]": own for model, own in enumerate(scores_by_model)})
+    scores = pair_scores(**{f"scores_by_model[{model}]": own for model, own in enumerate(scores_by_model)})
     sizes, _ = _family(parameters, [mean(own) for own in scores])
     return sizes, np.array(scores).reshape(len(scores), -1)
 
@@ -248,7 +248,7 @@ class FamilyProperty:
             ValueError: unequal lengths, a size that is no positive number, or a level or a score out of range.
         """
         one_sided(confidence)
-        models = paired(**{f"scores[{model}]": own for model, own in enumerate(scores)})
+        models = pair_scores(**{f"scores[{model}]": own for model, own in enumerate(scores)})
         samples = models[0].size if models else 0
         if not samples:
             return Estimate(math.nan, 0, reason="no samples")

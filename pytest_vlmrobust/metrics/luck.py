@@ -15,17 +15,17 @@ from numpy.typing import ArrayLike
 from .accuracy import Bounds
 from .patches import (
     best,
+    chance_of_no_luck,
     index_of,
     index_reach,
     interval_of_index,
     lowest_whole,
     neutral_index,
     patch_metric,
-    unlucky,
     whole_and_patches,
 )
 from .record import Circumstances
-from .scores import ROUNDING, Scores, paired, require_equal_lengths
+from .scores import ROUNDING, Scores, pair_scores, require_equal_lengths
 from .statistics.means import guarded_ratio_interval
 from .table import Needs, ScoreTable
 
@@ -76,7 +76,7 @@ def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> f
     (-0.145, -0.225)
     """
     chances = _chances(options, attempts)
-    whole = paired(whole_score=np.atleast_1d(np.asarray(whole_score)))[0]
+    whole = pair_scores(whole_score=np.atleast_1d(np.asarray(whole_score)))[0]
     if len(whole) > 1 and len(chances) > 1:
         require_equal_lengths({"whole_score": len(whole), "options": len(chances)})
     full, guesses = np.broadcast_arrays(whole, chances)
@@ -99,7 +99,7 @@ def excess_contrast(whole: Scores, patches: Scores, chances: Scores) -> Scores:
     ``(1 - max_j A_ij) - (1 - 1/k_i)^(m-1) (1 - whole_i)``: its mean is 0 for a model that knows from the best patch what it knows
     from the whole image and guesses the rest, positive where the whole is needed, negative where it distracts.
     """
-    luck: Scores = unlucky(chances, patches.shape[1]) * (1.0 - whole)
+    luck: Scores = chance_of_no_luck(chances, patches.shape[1]) * (1.0 - whole)
     contrast: Scores = (1.0 - best(patches)) - luck
     return contrast
 
@@ -109,7 +109,7 @@ def excess_interval(table: ScoreTable, setting: str | None, confidence: float) -
     chances = table.required(Needs.CHANCES, setting)
     patches = table.required(Needs.PATCHES, setting)
     parts = np.stack([excess_contrast(table.clean, patches, chances), table.clean], axis=1)
-    luckiest = -float(unlucky(chances, patches.shape[1]).max())
+    luckiest = -float(chance_of_no_luck(chances, patches.shape[1]).max())
     return guarded_ratio_interval(parts, table.clusters, confidence, against_low=(luckiest, 0.0), against_high=(1.0, 1.0))
 
 
@@ -155,7 +155,7 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
     0.167
     """
     full, views = whole_and_patches(whole, patches=patches)
-    guesses = paired(whole=full, chances=chances)[1]
+    guesses = pair_scores(whole=full, chances=chances)[1]
     total = float(full.sum())
     if total <= ROUNDING or not views.shape[1]:
         return math.nan
@@ -175,7 +175,7 @@ def matched_interval(table: ScoreTable, setting: str | None, confidence: float) 
     chances = table.chance_of_each()
     if chances is None:
         return low, high
-    guessed = 1.0 - unlucky(chances, attempts.shape[1]) * (1.0 - table.clean)
+    guessed = 1.0 - chance_of_no_luck(chances, attempts.shape[1]) * (1.0 - table.clean)
     hidden = float(guessed.mean()) > float(best(attempts).mean())
     return low, max(high, interval_of_index(table, patches, guessed, confidence)[1]) if hidden else high
 

@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.words import quantity
 from .accuracy import Bounds, interval_of_gain
 from .corruption import mean_drop, mean_drop_interval
 from .registry import metric
-from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, paired
+from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, pair_scores
 from .statistics.clusters import one_sided
 from .statistics.groups import GroupMeans, largest_gap_interval
 from .statistics.means import expected_gain, guarded_ratio_interval
@@ -155,7 +155,7 @@ def position_gap_interval(table: ScoreTable, setting: str | None, confidence: fl
 
 def unknown_positions(table: ScoreTable) -> str:
     """Returns how many samples a gap leaves out because their position is unknown."""
-    return _left_out(table.positions, "position")
+    return _left_out_note(table.positions, "position")
 
 
 gap_metric = partial(metric, suite="observatory", better="lower", bounds=(0.0, 1.0), perfect=0.0, gate=does_the_task)
@@ -200,7 +200,7 @@ def group_gap_interval(table: ScoreTable, setting: str | None, confidence: float
 
 def unknown_people(table: ScoreTable) -> str:
     """Returns how many samples a gap leaves out because their group of people is unknown."""
-    return _left_out(table.people, "group of people")
+    return _left_out_note(table.people, "group of people")
 
 
 people_metric = partial(
@@ -330,7 +330,7 @@ def _require_one_label_each(scores: Scores, labels: Sequence[Hashable], name: st
         raise ValueError(f"scores has {len(scores)} values and {name} has {len(labels)}: expected one for each sample")
 
 
-def _left_out(names: Sequence[str] | None, noun: str) -> str:
+def _left_out_note(names: Sequence[str] | None, noun: str) -> str:
     unknown = sum(not name for name in names or ())
     return f"left out {unknown} of {len(names or ())} samples of unknown {noun}" if unknown else ""
 
@@ -390,7 +390,7 @@ def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> flo
     >>> transfer_retention([0.4, 0.2], [0.8, 0.4])
     0.5
     """
-    after, before = paired(perturbed_iou=perturbed_iou, original_iou=original_iou)
+    after, before = pair_scores(perturbed_iou=perturbed_iou, original_iou=original_iou)
     total = float(before.sum())
     return float(after.sum()) / total if total > ROUNDING else math.nan
 

@@ -116,7 +116,7 @@ def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
     )
 
 
-def unlucky(chances: Scores, attempts: int) -> Scores:
+def chance_of_no_luck(chances: Scores, attempts: int) -> Scores:
     """Returns the probability that all of ``attempts`` - 1 further guesses fail, too: (1 - 1/k)^(m - 1)."""
     missed: Scores = (1.0 - chances) ** (attempts - 1)
     return missed
@@ -124,7 +124,7 @@ def unlucky(chances: Scores, attempts: int) -> Scores:
 
 def neutral_index(whole: Scores, chances: Scores, attempts: int) -> float:
     """Returns the index of a model to which the rest of the image is indifferent, see :func:`luck.pcri_neutral`."""
-    return index_of(1.0 - (1.0 - whole) * unlucky(chances, attempts), whole)
+    return index_of(1.0 - (1.0 - whole) * chance_of_no_luck(chances, attempts), whole)
 
 
 def luck_envelope(table: ScoreTable) -> str:

@@ -107,7 +107,7 @@ class Metric:
         if self.better not in ("lower", "higher", "none"):
             raise UsageError(f"metric {self.name!r}: better is {self.better!r}, expected 'lower', 'higher' or 'none'")
         if not self.needs:
-            raise UsageError(f"metric {self.name!r} needs nothing: list at least one of {_spelled(tuple(Needs))}")
+            raise UsageError(f"metric {self.name!r} needs nothing: list at least one of {_list_needs(tuple(Needs))}")
         if not self.bounds[0] < self.bounds[1]:
             raise UsageError(f"metric {self.name!r}: bounds are {self.bounds}, expected (low, high) with low < high")
         _check_directions(self)
@@ -119,7 +119,7 @@ class Metric:
         A metric of which lower is better must not rise, and one of which higher is better must not fall, when the judged model
         answers one question better, under a perturbation where the metric reads such scores; ``not_monotone`` takes that back.
         """
-        return _implied(self) | dict(self.monotone)
+        return _direction_of_better(self) | dict(self.monotone)
 
     def reaches(self, circumstances: Circumstances) -> tuple[float, float]:
         """Returns the lowest and the highest value that any outcome gives under some circumstances."""
@@ -162,11 +162,11 @@ class Facts:
         return self.about.strip().partition("\n")[0]
 
 
-def _spelled(needs: Sequence[Needs]) -> str:
+def _list_needs(needs: Sequence[Needs]) -> str:
     return ", ".join(f"Needs.{need.name}" for need in needs)
 
 
-def _implied(metric: Metric) -> dict[Needs, Direction]:
+def _direction_of_better(metric: Metric) -> dict[Needs, Direction]:
     """Returns the direction that ``better`` claims."""
     judged = next((need for need in _JUDGED if need in metric.needs), None)
     if metric.better == "none" or judged is None or judged in metric.not_monotone:
@@ -183,7 +183,7 @@ def _check_directions(metric: Metric) -> None:
     for need, direction in metric.monotone.items():
         if direction not in (-1, 0, 1):
             raise UsageError(f"metric {metric.name!r}: monotone has {direction!r} for {need.value}, expected 1, 0 or -1")
-        if direction * _implied(metric).get(need, 0) < 0:
+        if direction * _direction_of_better(metric).get(need, 0) < 0:
             raise UsageError(
                 f"metric {metric.name!r}: {metric.better} is better, and monotone says that a better score in {need.value} "
                 "makes it worse. Change one of the two"

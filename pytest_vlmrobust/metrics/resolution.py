@@ -233,7 +233,7 @@ def wobble_of_noise(table: ScoreTable) -> str:
     rungs = table.required(Needs.RUNGS)
     if table.clusters.count < 2 or rungs.shape[1] < 2:
         return ""
-    drawn = simulated_wobbles(rungs, table.clusters, _seeded(), NULL_DRAWS)
+    drawn = simulated_wobbles(rungs, table.clusters, _generator(), NULL_DRAWS)
     p = exceedance(drawn, float(wobble(rungs.mean(axis=0))))
     return f"sampling noise alone would give up to {float(np.quantile(drawn, 0.95)):.3f} (95 %) on a monotone curve, p={p:.3f}"
 
@@ -284,14 +284,14 @@ def wobble_p_value(
     """
     if draws < 1:
         raise ValueError(f"draws is {draws!r}: expected at least 1")
-    known = _known(rungs, groups)
+    known = _complete_rungs(rungs, groups)
     if known is None:
         return math.nan
     points, clusters = known
     return exceedance(simulated_wobbles(points, clusters, generator, draws), float(wobble(points.mean(axis=0))))
 
 
-def _known(rungs: ArrayLike, groups: Sequence[str] | None) -> tuple[Scores, Clusters] | None:
+def _complete_rungs(rungs: ArrayLike, groups: Sequence[str] | None) -> tuple[Scores, Clusters] | None:
     """Returns the scores and their clusters, or None when they are too few or one is missing."""
     points = as_scores(rungs, "rungs", axes=2)
     clusters = clusters_of(groups, len(points))
@@ -314,8 +314,8 @@ def largest_downward_step_interval(table: ScoreTable, _setting: str | None, conf
     tests = [drop_test(rungs[:, lower], rungs[:, lower + 1 :], table.clusters) for lower in columns[:-1]]
     flips = [test for test in tests if isinstance(test, TangoTest)]
     if len(flips) == len(tests) > 1:
-        tests = [TangoTest.joined(flips)]  # much faster
-    share = ContrastTest.of(rungs, falls(len(columns)), table.clusters).share(tail, _seeded())
+        tests = [TangoTest.join(flips)]  # much faster
+    share = ContrastTest.of(rungs, falls(len(columns)), table.clusters).share(tail, _generator())
     low = max(float(test.lower(share).max()) for test in tests)
     high = max(float(test.upper(tail).max()) for test in tests)
     return max(low, 0.0), max(high, 0.0)
@@ -487,6 +487,6 @@ def _slope(positions: NDArray[np.float64], curve: Scores) -> float:
     return float(slope_weights(positions) @ curve)
 
 
-def _seeded() -> np.random.Generator:
+def _generator() -> np.random.Generator:
     # a verdict must not depend on when it is asked for
     return np.random.default_rng(_SEED)

@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.words import first_few
 from .corruption import ALL_SETTINGS, BENIGN, CATASTROPHIC, MILD, low_settings
 from .record import Coverage
 from .registry import metric
-from .scores import ROUNDING, BySetting, against_clean, drops, parsed, stacked
+from .scores import ROUNDING, BySetting, against_clean, drops, parse_setting, stack_settings
 from .table import Needs, ScoreTable
 
 _DECIMALS = 12
@@ -106,7 +106,7 @@ def tier_shares(clean: ArrayLike, perturbed_by_setting: BySetting) -> TierShares
     Source: VLM-RobustBench table 19 (table 18 counts positive as benign).
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    losses = drops(before, stacked(after, len(before)))
+    losses = drops(before, stack_settings(after, len(before)))
     if not losses.size or np.isnan(losses).any():
         return TierShares(*[math.nan] * len(TIERS))
     tiers = [robustness_tier(float(loss)) for loss in losses]
@@ -122,7 +122,7 @@ SPATIAL_TYPES = (
 
 def spatial_settings(settings: Iterable[str]) -> tuple[str, ...]:
     """Returns the settings of the nine spatial and resampling perturbations."""
-    return tuple(setting for setting in settings if parsed(setting).name in SPATIAL_TYPES)
+    return tuple(setting for setting in settings if parse_setting(setting).name in SPATIAL_TYPES)
 
 
 severity_metric = partial(metric, suite="corruptions", better="none", bounds=(0.0, 1.0))
@@ -151,7 +151,7 @@ def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     0.5
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    losses = drops(before, stacked(after, len(before)))
+    losses = drops(before, stack_settings(after, len(before)))
     if np.isnan(losses).any():
         return math.nan
     tail = [setting for setting, loss in zip(after, losses, strict=True) if loss > CATASTROPHIC + ROUNDING]
@@ -209,7 +209,7 @@ def triples(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
     present = set(settings)
     found = {}
     for low in low_settings(sorted(present)):
-        name = parsed(low).name
+        name = parse_setting(low).name
         wanted = tuple(f"{name}:{level}" for level in LEVELS)
         if present.issuperset(wanted):
             found[name] = wanted
@@ -299,4 +299,6 @@ def _triples_of_drops(clean: ArrayLike, perturbed_by_setting: BySetting) -> list
             f"none of the perturbations behind the {len(after)} settings is there at all three levels low, mid and high: "
             "add the missing levels, for example 'fog:low', 'fog:mid' and 'fog:high'"
         )
-    return [drops(before, stacked({name: after[name] for name in triple}, len(before))).tolist() for triple in found.values()]
+    return [
+        drops(before, stack_settings({name: after[name] for name in triple}, len(before))).tolist() for triple in found.values()
+    ]

@@ -12,7 +12,7 @@ import numpy as np
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 
-from .scores import Scores, as_scores, by_setting, mean, named, parsed, require_equal_lengths, stacked
+from .scores import Scores, as_scores, by_setting, mean, name_scores, parse_setting, require_equal_lengths, stack_settings
 from .statistics.clusters import Clusters
 
 RESOLUTION = "resolution"
@@ -153,7 +153,7 @@ class ScoreTable:
                 checked[name] = by_setting(others, name)
         if self.patches_by_setting is not None:
             checked["patches_by_setting"] = {
-                str(parsed(key)): as_scores(values, named("patches_by_setting", str(key)), axes=2)
+                str(parse_setting(key)): as_scores(values, name_scores("patches_by_setting", str(key)), axes=2)
                 for key, values in self.patches_by_setting.items()
             }
         if self.whole_attempts is not None:
@@ -216,11 +216,11 @@ class ScoreTable:
     def matrix(self, settings: Sequence[str] | None = None) -> Scores:
         """Returns the scores under m settings side by side, shape (N, m); all settings by default."""
         chosen = self.by_setting if settings is None else {setting: self.by_setting[setting] for setting in settings}
-        return stacked(chosen, self.samples)
+        return stack_settings(chosen, self.samples)
 
     def resolutions(self) -> list[tuple[int, str]]:
         """Returns (long edge in pixels, setting) of every ``resolution:`` setting, ascending."""
-        steps = {setting: parsed(setting) for setting in self.by_setting}
+        steps = {setting: parse_setting(setting) for setting in self.by_setting}
         edges = {name: step.level for name, step in steps.items() if step.name == RESOLUTION and step.level is not None}
         return sorted((int(level), name) for name, level in edges.items() if level.isdigit())
 

@@ -129,7 +129,7 @@ def without_image(_image: object = None) -> NoReturn:
     )
 
 
-def _unchanged(image: Image) -> Image:
+def _keep_pixels(image: Image) -> Image:
     """Keeps every pixel."""
     return image
 
@@ -161,7 +161,7 @@ def _special(name: str, function: Callable[..., Image]) -> Corruption:
     )
 
 
-SPECIAL = {CLEAN_NAME: _special(CLEAN_NAME, _unchanged), NO_IMAGE_NAME: _special(NO_IMAGE_NAME, without_image)}
+SPECIAL = {CLEAN_NAME: _special(CLEAN_NAME, _keep_pixels), NO_IMAGE_NAME: _special(NO_IMAGE_NAME, without_image)}
 """The two settings every evaluation has beside the perturbed ones."""
 
 
@@ -201,14 +201,14 @@ def info(setting: str | Setting) -> SettingInfo:
     >>> info("flip_h").label_changing == {"left_right", "position"}
     True
     """
-    parsed = _parsed(setting)
+    parsed = _parse(setting)
     steps = records(parsed)
     alone = len(steps) == 1
     return SettingInfo(
         setting=str(parsed),
         name=parsed.name,
-        family=_joined([record.family for record, _ in steps]),
-        category=_joined([record.category for record, _ in steps]),
+        family=_join([record.family for record, _ in steps]),
+        category=_join([record.category for record, _ in steps]),
         level=parsed.level,
         version=steps[0][0].version if alone else None,
         stochastic=any(record.stochastic for record, _ in steps),
@@ -233,13 +233,13 @@ def fingerprint(setting: str | Setting) -> list[dict[str, Any]]:
     """
     return [
         {"name": record.name, "level": level, "params": dict(record.facts_at(level)), "version": record.version}
-        for record, level in records(_parsed(setting))
+        for record, level in records(_parse(setting))
     ]
 
 
-def _parsed(setting: str | Setting) -> Setting:
+def _parse(setting: str | Setting) -> Setting:
     return Setting.parse(setting) if isinstance(setting, str) else setting
 
 
-def _joined(words: list[str]) -> str:
+def _join(words: list[str]) -> str:
     return "+".join(dict.fromkeys(words))

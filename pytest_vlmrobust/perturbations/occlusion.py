@@ -57,8 +57,8 @@ def grid_mask(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     height, width = image.shape[:2]
     period = min(height, width) / GRID_CELLS
     down, across = rng.uniform(0.0, period, 2)
-    rows = _striped(height, period, down, math.sqrt(ratio))
-    columns = _striped(width, period, across, math.sqrt(ratio))
+    rows = _stripes(height, period, down, math.sqrt(ratio))
+    columns = _stripes(width, period, across, math.sqrt(ratio))
     kept = np.where(np.repeat(columns, 3), np.uint8(0), np.uint8(255))
     result = image.copy()
     for start, end in np.flatnonzero(np.diff(rows, prepend=False, append=False)).reshape(-1, 2).tolist():
@@ -87,6 +87,6 @@ def center_occlusion(image: Image, *, ratio: float) -> Image:
     return result
 
 
-def _striped(length: int, period: float, offset: float, share: float) -> NDArray[np.bool_]:
+def _stripes(length: int, period: float, offset: float, share: float) -> NDArray[np.bool_]:
     """Returns which positions lie within ``share`` of each period, which need not be a whole number of pixels."""
     return (np.arange(length) + offset) % period < share * period

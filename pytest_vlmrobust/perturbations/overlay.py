@@ -40,7 +40,7 @@ def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Im
     letters, around = _letters(TEXT, fontsize, outline, 0), _letters(TEXT, fontsize, outline, outline)
     spare = image.shape[0] - letters.shape[0], image.shape[1] - letters.shape[1]
     top, left = (int(rng.integers(0, room, endpoint=True)) if room > 0 else room // 2 for room in spare)
-    return _stamped(_stamped(image, BLACK, around, top, left), WHITE, letters, top, left)
+    return _stamp(_stamp(image, BLACK, around, top, left), WHITE, letters, top, left)
 
 
 @corruption(
@@ -59,11 +59,11 @@ def watermark(image: Image, *, fontsize: int) -> Image:
     half transparent, so that what lies under it can still be made out.
     """
     edge = max(1, fontsize // 24)
-    letters = _rising(_letters(WATERMARK, fontsize, edge, 0), degrees=30.0)
-    edges = np.maximum(_rising(_letters(WATERMARK, fontsize, edge, edge), degrees=30.0) - letters, 0.0)
+    letters = _rotate_plane(_letters(WATERMARK, fontsize, edge, 0), degrees=30.0)
+    edges = np.maximum(_rotate_plane(_letters(WATERMARK, fontsize, edge, edge), degrees=30.0) - letters, 0.0)
     top, left = (image.shape[0] - letters.shape[0]) // 2, (image.shape[1] - letters.shape[1]) // 2
     half = np.float32(0.5)
-    return _stamped(_stamped(image, BLACK, half * edges, top, left), WHITE, half * letters, top, left)
+    return _stamp(_stamp(image, BLACK, half * edges, top, left), WHITE, half * letters, top, left)
 
 
 @corruption(
@@ -105,7 +105,7 @@ def _letters(text: str, size: int, margin: int, stroke: int) -> Plane:
     return coverage
 
 
-def _rising(plane: Plane, *, degrees: float) -> Plane:
+def _rotate_plane(plane: Plane, *, degrees: float) -> Plane:
     """Returns ``plane`` turned counter-clockwise on a canvas that is just large enough."""
     cv2 = opencv()
     height, width = plane.shape
@@ -116,7 +116,7 @@ def _rising(plane: Plane, *, degrees: float) -> Plane:
     return turned
 
 
-def _stamped(image: Image, colour: Color, opacity: Plane, top: int, left: int) -> Image:
+def _stamp(image: Image, colour: Color, opacity: Plane, top: int, left: int) -> Image:
     """Returns ``image`` with ``colour`` laid over it where ``opacity``, put at (top, left), says; what sticks out is cut off."""
     height, width = image.shape[:2]
     inside = np.ascontiguousarray(opacity[max(0, -top) : height - top, max(0, -left) : width - left])

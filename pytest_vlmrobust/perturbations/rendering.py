@@ -79,7 +79,7 @@ class Renderer:
             note = record.note_at(level, *result.shape[:2])
             notes += [f"{step}: {note}"] if note else []
             changed = record.apply(_read_only(result), partial(rng_for, number, step, *occurrence), level)
-            result = _own(changed, result, step, record, level)
+            result = _own_copy(changed, result, step, record, level)
         return Rendering(result, tuple(notes))
 
     def __reduce__(self) -> tuple[Callable[[str], Renderer], tuple[str]]:
@@ -135,7 +135,7 @@ def _check(image: Any, setting: Setting) -> None:
         )
 
 
-def _own(result: Any, before: Image, step: str, record: Corruption, level: str | None) -> Image:
+def _own_copy(result: Any, before: Image, step: str, record: Corruption, level: str | None) -> Image:
     """Returns ``result`` as an array that the caller may keep and change."""
     several = record.views is not None
     fits = (

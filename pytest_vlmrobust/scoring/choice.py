@@ -133,7 +133,7 @@ def _answer_tag(reading: Reading) -> Outcome:
     return _only(answer_tag(reading.raw), reading.options)
 
 
-def _boxed(reading: Reading) -> Outcome:
+def _boxed_answer(reading: Reading) -> Outcome:
     r"""``\boxed{B}``: what stands in the last one is the answer, readable or not."""
     return _only(boxed_content(reading.raw), reading.options)
 
@@ -267,7 +267,7 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
     "final_answer": _final_answer,
     "json": _json,
     "answer_tag": _answer_tag,
-    "boxed": _boxed,
+    "boxed": _boxed_answer,
     "letter": _letter,
     "text": _text,
     "last_line": _last_line,

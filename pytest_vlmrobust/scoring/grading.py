@@ -48,7 +48,7 @@ def _answer_tag(reply: str) -> Outcome:
     return _only(answer_tag(reply))
 
 
-def _boxed(reply: str) -> Outcome:
+def _boxed_answer(reply: str) -> Outcome:
     r"""``\boxed{42}``: what stands in the last one."""
     return _only(boxed_content(reply))
 
@@ -75,7 +75,7 @@ def _whole(reply: str) -> Outcome:
 
 OPEN_RULES: Final[Ladder[str]] = {
     "answer_tag": _answer_tag,
-    "boxed": _boxed,
+    "boxed": _boxed_answer,
     "statement": _statement,
     "refusal": _refusal,
     "whole": _whole,

@@ -93,7 +93,7 @@ def _answer_tag(reading: YesNoReading) -> Outcome:
     return _only(answer_tag(reading.raw))
 
 
-def _boxed(reading: YesNoReading) -> Outcome:
+def _boxed_answer(reading: YesNoReading) -> Outcome:
     r"""``\boxed{yes}``: what stands in the last one is the answer, readable or not."""
     return _only(boxed_content(reading.raw))
 
@@ -165,7 +165,7 @@ def _only_yes(reading: YesNoReading) -> Outcome:
 
 YES_NO_RULES: Final[Ladder[YesNoReading]] = {
     "answer_tag": _answer_tag,
-    "boxed": _boxed,
+    "boxed": _boxed_answer,
     "word": _word,
     "statement": _statement,
     "both": _both,

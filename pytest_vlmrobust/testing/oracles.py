@@ -188,7 +188,7 @@ def gap(scores: Row, labels: Sequence[Hashable]) -> Number:
     return max(means) - min(means) if len(means) > 1 else None
 
 
-def averaged(by_setting: BySetting) -> Row:
+def average_over_settings(by_setting: BySetting) -> Row:
     """Returns each sample's mean over settings."""
     return [mean(scores) for scores in zip(*by_setting.values(), strict=True)]
 
@@ -314,7 +314,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "harmful_flip_rate": harmful,
     "helpful_flip_rate": helpful,
     "hint_gain": gain,
-    "identity_accuracy": lambda by_setting: mean(averaged(by_setting)),
+    "identity_accuracy": lambda by_setting: mean(average_over_settings(by_setting)),
     "identity_drop": mean_drop,
     "largest_downward_step": largest_downward_step,
     "mean_baseline_drop": mean_baseline_drop,
@@ -340,9 +340,9 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "resolution_slope": resolution_slope,
     "resolution_wobble": resolution_wobble,
     "severe_failure_rate": severe_failure_rate,
-    "split_group_gap": lambda by_setting, labels: gap(averaged(by_setting), labels),
-    "split_position_gap": lambda by_setting, labels: gap(averaged(by_setting), labels),
-    "split_transfer_retention": lambda by_setting, clean: transfer_retention(averaged(by_setting), clean),
+    "split_group_gap": lambda by_setting, labels: gap(average_over_settings(by_setting), labels),
+    "split_position_gap": lambda by_setting, labels: gap(average_over_settings(by_setting), labels),
+    "split_transfer_retention": lambda by_setting, clean: transfer_retention(average_over_settings(by_setting), clean),
     "tail_share": tail_share,
     "thinking_gain": gain,
     "transfer_retention": transfer_retention,

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from .betting import GRID, Betting, Stratified
 from .limits import Limit, contrast_of
 from .order import Batch, Order, Progress
-from .tally import Counts, Draws, running
+from .tally import Counts, Draws, running_sums
 
 # What a sequential gate is asked, and why it answered.
 
@@ -357,7 +357,7 @@ class Audit:
         rows = batch.rows
         places, left = self._progress.places(batch)
         outcomes = np.where(self._complement[rows, None], 1.0 - batch.outcomes, batch.outcomes)
-        sums = running(self._sums[:, rows], self._reference[places], outcomes, batch.filled)
+        sums = running_sums(self._sums[:, rows], self._reference[places], outcomes, batch.filled)
         before = Counts(*sums[:, :, :-1])
         right_left = self._right_total[rows, None] - before.right
         self._evidence.absorb(

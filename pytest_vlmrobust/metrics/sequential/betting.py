@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from .limits import Limit, contrast_of
-from .tally import Counts, Draws, bounded
+from .tally import Counts, Draws, bound_missing
 
 Array = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ class Betting:
         low, high = ((one - coefficient * (one - expected)) for one in self._columns(draws.rows, self._low, self._high))
         adjusted = draws.offset - coefficient * (draws.offset - expected)
         pass_mean, fail_mean = self._null_means(draws)
-        wrong, right = bounded(draws.outcomes)
+        wrong, right = bound_missing(draws.outcomes)
         growth = np.stack(
             [
                 log_factors(adjusted - wrong, pass_mean, np.maximum(low, high), self._grid),

@@ -21,7 +21,7 @@ from pytest_vlmrobust.metrics.statistics.paired import tango_statistic
 from pytest_vlmrobust.metrics.statistics.proportions import is_binary
 
 from .audit import Reason, Verdicts, needed_log, outcome
-from .tally import bounded
+from .tally import bound_missing
 
 Array = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def worst_case(verdicts: Verdicts, weights: Array) -> GateVerdict:
     _require_weights(weights, verdicts.used.size)
     log_pass = float(verdicts.sure_log_pass.min())
     log_fail = _log_weighted_mean(verdicts.sure_log_fail, weights)
-    return _judged(
+    return _gate_verdict(
         certain_pass=bool(verdicts.certain_pass.all()),
         certain_fail=bool(verdicts.certain_fail.any()),
         passed=bool(verdicts.passed.all()),
@@ -128,7 +128,7 @@ def at_most(verdicts: Verdicts, allowed: int) -> GateVerdict:
         raise ValueError(f"allowed is {allowed}: expected a count of at least 0")
     log_pass = _log_mean_of_smallest(verdicts.sure_log_pass, allowed + 1)
     log_fail = _log_mean_of_smallest(verdicts.sure_log_fail, cells - allowed)
-    return _judged(
+    return _gate_verdict(
         certain_pass=int((~verdicts.certain_pass).sum()) <= allowed,
         certain_fail=int(verdicts.certain_fail.sum()) > allowed,
         passed=log_pass >= needed_log(verdicts.alpha_pass),
@@ -156,7 +156,9 @@ def every(outcomes: Iterable[Outcome]) -> Outcome:
     return Outcome.PASS if seen == {Outcome.PASS} else Outcome.INCONCLUSIVE
 
 
-def _judged(*, certain_pass: bool, certain_fail: bool, passed: bool, failed: bool, logs: tuple[float, float]) -> GateVerdict:
+def _gate_verdict(
+    *, certain_pass: bool, certain_fail: bool, passed: bool, failed: bool, logs: tuple[float, float]
+) -> GateVerdict:
     certain = certain_pass or certain_fail
     verdict = outcome(passed=certain_pass, failed=certain_fail) if certain else outcome(passed=passed, failed=failed)
     undecided = verdict is Outcome.INCONCLUSIVE
@@ -234,7 +236,7 @@ def look_verdicts(clean: ArrayLike, outcomes: ArrayLike, samples: int, most: flo
     after = np.atleast_2d(np.asarray(outcomes, dtype=np.float64))
     before = np.broadcast_to(np.asarray(clean, dtype=np.float64), after.shape)
     critical = _critical(after.shape[1], samples)
-    wrong, right = bounded(after)
+    wrong, right = bound_missing(after)
     if not is_binary(before, wrong, right) or not -1.0 < most < 1.0:
         raise ValueError(
             f"expected scores of 0 and 1 (or NaN for a missing answer) and a drop inside (-1, 1), found a drop of {most!r}"

@@ -145,7 +145,7 @@ class Progress:
 
     def upcoming(self, cells: ArrayLike, count: int) -> tuple[Indices, Indices]:
         """Returns the next ``count`` samples of each cell, fewer where its order ends: ``(cells, samples)``, one entry each."""
-        rows = self._known(np.asarray(cells, dtype=np.intp).reshape(-1))
+        rows = self._require_known(np.asarray(cells, dtype=np.intp).reshape(-1))
         if (np.unique(rows, return_counts=True)[1] > 1).any():
             raise ValueError(f"cells {rows.tolist()} repeat a cell: each has one place in its order")
         position = self.used[rows][:, None] + np.arange(count)
@@ -166,7 +166,7 @@ class Progress:
                 f"cells, samples and outcomes have shapes {owner.shape}, {named.shape} and {values.shape}: "
                 "expected one of each for every answer"
             )
-        by_cell = np.argsort(self._known(owner), kind="stable")
+        by_cell = np.argsort(self._require_known(owner), kind="stable")
         rows, starts, lengths = np.unique(owner[by_cell], return_index=True, return_counts=True)
         rank = np.arange(owner.size) - np.repeat(starts, lengths)
         self._require_next(owner[by_cell], named[by_cell], rank)
@@ -187,7 +187,7 @@ class Progress:
         label = self._labels[cell] if self._labels else ""
         return f"cell {cell} ({label})" if label else f"cell {cell}"
 
-    def _known(self, cells: Indices) -> Indices:
+    def _require_known(self, cells: Indices) -> Indices:
         unknown = (cells < 0) | (cells >= self.sizes.size)
         if unknown.any():
             raise ValueError(f"cell {int(cells[unknown.argmax()])}: expected one of 0..{self.sizes.size - 1}")

@@ -58,13 +58,13 @@ class Draws(NamedTuple):
     """Sum of their references."""
 
 
-def bounded(outcomes: Array) -> tuple[Array, Array]:
+def bound_missing(outcomes: Array) -> tuple[Array, Array]:
     """Returns the outcomes with missing ones (NaN) as wrong, and as right."""
     missing = np.isnan(outcomes)
     return np.where(missing, 0.0, outcomes), np.where(missing, 1.0, outcomes)
 
 
-def running(start: Array, reference: Array, outcomes: Array, filled: NDArray[np.bool_]) -> Array:
+def running_sums(start: Array, reference: Array, outcomes: Array, filled: NDArray[np.bool_]) -> Array:
     """Returns the sums before each answer and, last, after all of them.
 
     Sums are accumulated one answer after the other, so that however answers are split into batches the result is the same bits.
@@ -78,7 +78,7 @@ def running(start: Array, reference: Array, outcomes: Array, filled: NDArray[np.
     Returns:
         Fields of :class:`Counts`, shape (6, cells, width + 1).
     """
-    wrong, right = bounded(outcomes)
+    wrong, right = bound_missing(outcomes)
     loss, least_loss = reference - wrong, reference - right
     signed = (loss, -loss, least_loss, -least_loss)
     steps = np.stack([reference, 1.0 - reference, *(np.maximum(one, 0.0) for one in signed)])

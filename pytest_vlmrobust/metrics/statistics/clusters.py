@@ -252,7 +252,7 @@ def _centre_and_margin(sums: Array, function: Function, critical: float) -> tupl
     return float(function(total)), critical * (2.0 / clusters if error < UNSEEN else error)
 
 
-def joined(groups: Sequence[str], units: Iterable[Sequence[int]]) -> Clusters:
+def join_clusters(groups: Sequence[str], units: Iterable[Sequence[int]]) -> Clusters:
     """Returns the finest clusters that keep samples of one group together, and those of one unit.
 
     Args:

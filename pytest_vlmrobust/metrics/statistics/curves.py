@@ -262,7 +262,7 @@ class StepTest:
         steps = _steps(len(self.means))
         ends = steps.sum(axis=0)
         change = float(ends @ self.means)
-        counted, slopes = _halved(steps @ self.means, self._errors(steps))
+        counted, slopes = _split_half_sizes(steps @ self.means, self._errors(steps))
         shares = [
             share for share in (net + 1.0, net - 1.0) if share
         ]  # all sizes are at least the net change, and at least its negative
@@ -301,7 +301,7 @@ def _largest(weights: Array) -> Array:
     return largest
 
 
-def _halved(steps: Array, errors: Array) -> tuple[Array, Array]:
+def _split_half_sizes(steps: Array, errors: Array) -> tuple[Array, Array]:
     """Returns what steps with these standard errors count when signs and sizes come from different halves, and its slopes."""
     ratio = steps / errors
     density = np.exp(-(ratio**2) / 2.0) / math.sqrt(2.0 * math.pi)

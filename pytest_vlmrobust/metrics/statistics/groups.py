@@ -70,9 +70,9 @@ class GroupMeans:
         means, limits = self.means, self.limits(confidence, self.df)
         below, above = means - limits[:, 0], limits[:, 1] - means
         distance = means[:, None] - means[None, :]
-        return distance - self._combined(below, above), distance + self._combined(above, below)
+        return distance - self._combine(below, above), distance + self._combine(above, below)
 
-    def _combined(self, first: Array, second: Array) -> Array:
+    def _combine(self, first: Array, second: Array) -> Array:
         squares = first[:, None] ** 2 + second[None, :] ** 2 - 2.0 * self.correlation * first[:, None] * second[None, :]
         combined: Array = np.sqrt(squares.clip(min=0.0))
         return combined

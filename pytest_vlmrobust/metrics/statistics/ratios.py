@@ -121,10 +121,10 @@ def restricted_tail(counts: Array, values: Array) -> Array:
     low, high = np.zeros_like(mean), np.full_like(mean, _STEEPEST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        short = _tilted(shares, values, middle)[1] < mean
+        short = _tilted_moments(shares, values, middle)[1] < mean
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     tilt = np.maximum((low + high) / 2.0, _ROUNDING)
-    logs, _, variance = _tilted(shares, values, tilt)
+    logs, _, variance = _tilted_moments(shares, values, tilt)
     spread = np.sqrt(n * np.maximum(variance, _ROUNDING**2))
     signed = np.sqrt(np.maximum(2.0 * n * (tilt * mean - logs), _ROUNDING**2))
     density = np.exp(-(signed**2) / 2.0) / math.sqrt(2.0 * math.pi)
@@ -154,7 +154,7 @@ def _likeliest(counts: Array, values: Array) -> Array:
     return shares
 
 
-def _tilted(shares: Array, values: Array, tilt: Array) -> tuple[Array, Array, Array]:
+def _tilted_moments(shares: Array, values: Array, tilt: Array) -> tuple[Array, Array, Array]:
     """Returns the cumulant generating function of one sample at ``tilt`` (m,), and its first two derivatives."""
     weights = shares * np.exp(tilt[:, None] * values)
     total = weights.sum(axis=1)
@@ -179,7 +179,7 @@ class _RatioTest:
     """That of the means of all samples."""
     clusters: Clusters
 
-    def rejected(self, angles: Array, sign: float, tail: float) -> NDArray[np.bool_]:
+    def rejects(self, angles: Array, sign: float, tail: float) -> NDArray[np.bool_]:
         """Returns whether the contrasts at the ratios ``tan(angle)`` are shown to be above 0, or below for a ``sign`` of -1."""
         directions = np.stack([np.cos(angles), -np.sin(angles)])
         directions /= np.abs(directions).max(axis=0)
@@ -220,8 +220,8 @@ def score_ratio_interval(
         return -math.inf, math.inf
     test = _test(np.stack([numerator, denominator], axis=1), clusters, support)
     estimate = math.atan(float(numerator.sum() / denominator.sum()))
-    low = _first_rejected(lambda angles: test.rejected(angles, 1.0, tail), estimate, -math.pi / 2.0)
-    high = _first_rejected(lambda angles: test.rejected(angles, -1.0, tail), estimate, math.pi / 2.0)
+    low = _first_rejected(lambda angles: test.rejects(angles, 1.0, tail), estimate, -math.pi / 2.0)
+    high = _first_rejected(lambda angles: test.rejects(angles, -1.0, tail), estimate, math.pi / 2.0)
     return (-math.inf if low is None else math.tan(low)), (math.inf if high is None else math.tan(high))
 
 

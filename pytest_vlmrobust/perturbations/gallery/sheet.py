@@ -22,7 +22,7 @@ from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
 from pytest_vlmrobust.perturbations.rendering import Renderer, as_rgb, get
 
-from .quality import psnr, resized, ssim
+from .quality import psnr, resize_picture, ssim
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -44,7 +44,7 @@ class Source:
     remarks: tuple[str, ...] = ()
 
 
-def read(path: Path) -> Source:
+def read_picture(path: Path) -> Source:
     """Returns the picture in a file of any format that Pillow reads: turned as its EXIF data says, the first frame of several.
 
     Raises:
@@ -186,15 +186,15 @@ def layout(setting: str) -> Layout:
     return Layout.SIZES if record.numbered and not record.keeps_size and not more else Layout.TILES
 
 
-def fitted(image: Image, width: int, height: int) -> Image:
+def fit_picture(image: Image, width: int, height: int) -> Image:
     """Returns ``image`` reduced to fit ``width`` x ``height``; one that is smaller is enlarged by whole pixels, if at all."""
     scale: float = min(width / image.shape[1], height / image.shape[0])
     if scale >= 1.0:
         return image.repeat(int(scale), axis=0).repeat(int(scale), axis=1)
-    return reduced(image, scale)
+    return shrink_picture(image, scale)
 
 
-def reduced(image: Image, scale: float) -> Image:
+def shrink_picture(image: Image, scale: float) -> Image:
     """Returns ``image`` with sides ``scale`` times as long, at least a pixel, by averaging areas; ``scale`` is at most 1."""
     cv2 = opencv()
     height, width = (max(1, round(side * scale)) for side in image.shape[:2])
@@ -218,22 +218,22 @@ def _tile(renderer: Renderer, *, clean: Image, seed: int, width: int) -> Tile:
     about = functools.partial(about, notes=notes)
     if rendering.image.ndim == 4:
         return about(size=rendering.image.shape[1:3], pictures=_views(rendering.image, width))
-    return _compared(about, rendering.image, clean, layout(setting), width)
+    return _compare_tile(about, rendering.image, clean, layout(setting), width)
 
 
-def _compared(about: functools.partial[Tile], image: Image, clean: Image, drawn: Layout, width: int) -> Tile:
-    same = resized(image, *clean.shape[:2])
+def _compare_tile(about: functools.partial[Tile], image: Image, clean: Image, drawn: Layout, width: int) -> Tile:
+    same = resize_picture(image, *clean.shape[:2])
     if drawn is Layout.SIZES:
-        picture, detail = reduced(image, min(1.0, 2 * width / max(image.shape[:2]))), None
+        picture, detail = shrink_picture(image, min(1.0, 2 * width / max(image.shape[:2]))), None
     else:
-        picture, detail = fitted(image, width, 2 * width), _centre(image, width // 2)
+        picture, detail = fit_picture(image, width, 2 * width), _centre(image, width // 2)
     return about(size=image.shape[:2], pictures=(picture,), detail=detail, psnr=psnr(same, clean), ssim=ssim(same, clean))
 
 
 def _views(views: Image, width: int) -> tuple[Image, ...]:
     """Returns the views, reduced so that a row of their grid is two tiles wide."""
     scale = min(1.0, 2 * width / (columns(len(views)) * max(views.shape[1:3])))
-    return tuple(reduced(view, scale) for view in views)
+    return tuple(shrink_picture(view, scale) for view in views)
 
 
 def columns(views: int) -> int:

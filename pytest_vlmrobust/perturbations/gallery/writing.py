@@ -12,7 +12,7 @@ from pytest_vlmrobust.perturbations.catalog import names
 from pytest_vlmrobust.perturbations.rendering import get
 
 from . import html, png
-from .sheet import Gallery, gallery, read
+from .sheet import Gallery, gallery, read_picture
 
 DEFAULT_SETS = ("robustbench", "patches", "resolution", "observatory_id", "observatory_ood")
 FORMATS: dict[str, Callable[[Gallery], bytes]] = {".html": html.page, ".png": png.page}
@@ -48,11 +48,11 @@ def show(
     write = _format(out)
     if tile not in TILES:
         raise UsageError(f"tile: got {tile}. Expected a width of {TILES.start} to {TILES.stop - 1} pixels")
-    chosen = _chosen(sets or (() if settings else DEFAULT_SETS), settings)
-    source = read(picture)
+    chosen = _choose_settings(sets or (() if settings else DEFAULT_SETS), settings)
+    source = read_picture(picture)
     if out.exists() and out.samefile(picture):
         raise UsageError(f"{out}: is the picture to be shown, and would be overwritten. Choose another file")
-    temporary = _reserved(out)
+    temporary = _reserve_file(out)
     try:
         made = gallery(source, chosen, seed=seed, tile=tile)
         _write(temporary, out, write(made))
@@ -67,7 +67,7 @@ def _format(out: Path) -> Callable[[Gallery], bytes]:
     return FORMATS[out.suffix.lower()]
 
 
-def _chosen(sets: Sequence[str], settings: Sequence[str]) -> list[str]:
+def _choose_settings(sets: Sequence[str], settings: Sequence[str]) -> list[str]:
     chosen = [setting for name in sets for setting in names(name)]
     for setting in settings:
         get(setting)  # misspelt names are refused before anything is read
@@ -77,7 +77,7 @@ def _chosen(sets: Sequence[str], settings: Sequence[str]) -> list[str]:
     return chosen
 
 
-def _reserved(out: Path) -> Path:
+def _reserve_file(out: Path) -> Path:
     """Returns an empty file beside ``out``, so that what cannot be written is known before the work is done."""
     if out.is_dir():
         raise UsageError(f"{out}: is a directory. Expected the name of a file to write")

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, derive_seed, pixels_digest
-from pytest_vlmrobust.perturbations.illusion_folder import ORIGINAL, decoded, stored_file
+from pytest_vlmrobust.perturbations.illusion_folder import ORIGINAL, decode_picture, stored_file
 from pytest_vlmrobust.perturbations.pixels import Image
 from pytest_vlmrobust.perturbations.rendering import as_rgb
 
@@ -140,7 +140,7 @@ def _keep_original(part: Path, name: str, source: Image) -> None:
     file = stored_file(part, name)
     if file is None:
         _write(part / f"{name}.png", source)
-    elif pixels_digest(decoded(file, "generate_folder")) != pixels_digest(source):
+    elif pixels_digest(decode_picture(file, "generate_folder")) != pixels_digest(source):
         raise UsageError(f"generate_folder: {file} is another picture than {name!r} of now. Choose another folder or name")
 
 

@@ -59,12 +59,12 @@ def load_upscaler(path: Path, *, device: str, dtype: str) -> Any:
 
     spandrel = _spandrel()
     with torch.random.fork_rng(devices=[]):  # networks are initialised at random before their weights are put in
-        model = _recognised(spandrel, _tensors(path), path)
+        model = _recognise(spandrel, _tensors(path), path)
     _require_upscaler(spandrel, model, path)
     try:
         return model.to(torch.device(device), getattr(torch, dtype)).eval()
     except (RuntimeError, AssertionError, spandrel.UnsupportedDtypeError) as error:
-        raise ModelError(f"{path} ({_described(model)}) does not run on {device!r} in {dtype}: {error}") from error
+        raise ModelError(f"{path} ({_describe(model)}) does not run on {device!r} in {dtype}: {error}") from error
 
 
 def _spandrel() -> Any:
@@ -98,7 +98,7 @@ def _reason(error: Exception) -> str:
     return re.split(r"\. |\n", text.strip())[0]
 
 
-def _recognised(spandrel: Any, weights: Mapping[str, Any], path: Path) -> Any:
+def _recognise(spandrel: Any, weights: Mapping[str, Any], path: Path) -> Any:
     try:
         return spandrel.ModelLoader().load_from_state_dict(weights)
     except spandrel.UnsupportedModelError as error:
@@ -119,17 +119,17 @@ def _require_upscaler(spandrel: Any, model: Any, path: Path) -> None:
     colour = (model.input_channels, model.output_channels) == (3, 3)
     if not (takes_a_picture and colour and model.purpose == "SR" and model.scale > 1):
         raise ModelError(
-            f"{path} is {_described(model)}. Expected a network for super-resolution (SR) that takes one RGB picture and "
+            f"{path} is {_describe(model)}. Expected a network for super-resolution (SR) that takes one RGB picture and "
             "enlarges it 2 times or more"
         )
     if model.architecture.id in NOISY:
         raise ModelError(
-            f"{path} is {_described(model)}, and draws noise that nothing here can seed: the same picture would not give the "
+            f"{path} is {_describe(model)}, and draws noise that nothing here can seed: the same picture would not give the "
             "same bytes. Choose a network that draws none"
         )
 
 
-def _described(model: Any) -> str:
+def _describe(model: Any) -> str:
     return (
         f"{model.architecture.name} for {model.purpose}: {model.input_channels} channels in, {model.output_channels} out, "
         f"{model.scale} times the size"
@@ -178,14 +178,14 @@ def super_resolution(
     """
     upscaler = Upscaler(Path(path).expanduser().absolute(), tile=tile, device=device, dtype=dtype)
 
-    def enlarged(image: Image, *, long_edge: int) -> Image:
+    def enlarge(image: Image, *, long_edge: int) -> Image:
         """Enlarges the picture by a super-resolution network until its long edge has ``long_edge`` pixels.
 
         The network is applied again until that size is reached; what is too much is shrunk by averaging areas.
         """
         return upscaler(image, long_edge)
 
-    enlarged.__module__, enlarged.__qualname__ = "perturbations", f"super_resolution({str(path)!r})"  # "is registered already by"
+    enlarge.__module__, enlarge.__qualname__ = "perturbations", f"super_resolution({str(path)!r})"  # "is registered already by"
     corruption(
         name=name,
         family="preprocessing",
@@ -196,7 +196,7 @@ def super_resolution(
         depends_on=lambda *, long_edge: upscaler.facts,  # noqa: ARG005  # the same at all levels
         source="Res-Bench Table 3, a network of the user's own",
         replace=replace,
-    )(enlarged)
+    )(enlarge)
     return find(name).settings()
 
 
@@ -248,11 +248,11 @@ class Upscaler:
         if large_already(height, width, long_edge=long_edge):
             return image
         with self._lock:
-            large = self._enlarged(image, long_edge)
+            large = self._enlarge(image, long_edge)
         cv2 = opencv()
         return to_uint8(cv2.resize(large, aligned_size(height, width, long_edge), interpolation=cv2.INTER_AREA))
 
-    def _enlarged(self, image: Image, long_edge: int) -> NDArray[np.float32]:
+    def _enlarge(self, image: Image, long_edge: int) -> NDArray[np.float32]:
         """Returns ``image`` enlarged as often as it takes; float32 levels in 0..255, shape (h, w, 3), unrounded."""
         import torch
 
