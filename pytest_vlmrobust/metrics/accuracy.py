@@ -214,7 +214,7 @@ def interval_of_gain(clean: Scores, blind: Scores, clusters: Clusters, confidenc
     if not is_binary(clean) or is_binary(blind) or len(values) > _MOST_GUESSES:
         low, high = drop_interval(blind, clean, clusters, confidence)  # a gain is the loss of the other
         return -high, -low
-    support = np.array([(seen - one, 1.0) for seen in (0.0, 1.0) for one in values])
+    support = np.array([(seen - guess, 1.0) for seen in (0.0, 1.0) for guess in values])
     low, high = score_ratio_interval(clean - blind, np.ones(len(clean)), clusters, confidence, np.unique(support, axis=0))
     return max(low, -1.0), min(high, 1.0)
 
@@ -324,7 +324,7 @@ def interval_of_gain_share(
         parts = np.stack([losses, clean - blind], axis=1)
         return guarded_ratio_interval(parts, clusters, confidence, against_low=gained, against_high=(1.0, 0.0))
     cases = itertools.product((0.0, 1.0), (0.0, 1.0), values)
-    support = np.unique(np.array([(seen - then, seen - one) for seen, then, one in cases]), axis=0)
+    support = np.unique(np.array([(seen - then, seen - guess) for seen, then, guess in cases]), axis=0)
     return score_ratio_interval(clean - perturbed, clean - blind, clusters, confidence, support)
 
 

@@ -74,10 +74,10 @@ def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overl
     """
     if len(predicted) != len(truth):
         raise ValueError(f"{len(predicted)} predicted and {len(truth)} true boxes: expected one, or None, for each true box")
-    found = [(box, true) for box, true in zip(predicted, truth, strict=True) if box is not None]
-    overlaps = np.array([_overlap(box, true) for box, true in found])
-    padded = np.concatenate([overlaps, np.zeros(len(truth) - len(found))])
-    return Overlap(mean(padded), len(found) / len(truth) if truth else math.nan, mean(overlaps))
+    pairs = [(box, true) for box, true in zip(predicted, truth, strict=True) if box is not None]
+    overlaps = np.array([_overlap(box, true) for box, true in pairs])
+    padded = np.concatenate([overlaps, np.zeros(len(truth) - len(pairs))])
+    return Overlap(mean(padded), len(pairs) / len(truth) if truth else math.nan, mean(overlaps))
 
 
 def match_eyes(predicted: tuple[Box | None, Box | None], truth: tuple[Box, Box]) -> tuple[Box | None, Box | None]:
@@ -193,7 +193,7 @@ def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
     """Returns standardised places and extents and a constant, shape (N, F), and the top left corner of all, twice, (N, 4)."""
     if not told or not samples:
         return np.ones((samples, 1)), np.zeros((samples, 4))
-    boxes = np.stack([np.where(np.isnan(one), np.nanmean(one, axis=0), one) for one in told], axis=1)
+    boxes = np.stack([np.where(np.isnan(box), np.nanmean(box, axis=0), box) for box in told], axis=1)
     corner = np.tile(boxes[:, :, :2].min(axis=1), 2)
     boxes[:, :, 2:] -= boxes[:, :, :2]
     values = boxes.reshape(samples, -1)
@@ -203,19 +203,21 @@ def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
 
 def _predict_boxes(coordinates: _Array, truth: _Array, start: _Array, clusters: Clusters) -> _Array:
     """Returns boxes, shape (N, 4), NaN where none is asked for: ``start`` plus what other clusters say, cut to the picture."""
-    found = np.full(truth.shape, np.nan)
+    predicted = np.full(truth.shape, np.nan)
     rows = np.flatnonzero(~np.isnan(truth).any(axis=1))
     among = clusters.within(rows)
     if among.count < 2:
-        found[rows] = 0.0
-        return found
+        predicted[rows] = 0.0
+        return predicted
     inputs, wanted = coordinates[rows], (truth - start)[rows]
     squares, moments = among.sums(inputs[:, :, None] * inputs[:, None, :]), among.sums(inputs[:, :, None] * wanted[:, None, :])
     penalty = np.diag([*[_RIDGE] * (inputs.shape[1] - 1), 0.0])
     slopes = np.linalg.solve(squares.sum(axis=0) - squares + penalty, moments.sum(axis=0) - moments)
-    own = slopes if among.independent else slopes[among.codes]  # sums over clusters of one are in the order of the samples
-    found[rows] = np.clip(start[rows] + np.einsum("nf,nfk->nk", inputs, own), 0.0, 1.0)
-    return found
+    sample_slopes = (
+        slopes if among.independent else slopes[among.codes]
+    )  # sums over clusters of one are in the order of the samples
+    predicted[rows] = np.clip(start[rows] + np.einsum("nf,nfk->nk", inputs, sample_slopes), 0.0, 1.0)
+    return predicted
 
 
 def _overlaps(foretold: Mapping[str, _Array], truth: Mapping[str, _Array]) -> Scores:
@@ -225,17 +227,17 @@ def _overlaps(foretold: Mapping[str, _Array], truth: Mapping[str, _Array]) -> Sc
         turned = _pair_overlaps(foretold[RIGHT_EYE], truth[LEFT_EYE]), _pair_overlaps(foretold[LEFT_EYE], truth[RIGHT_EYE])
         better = turned[0] + turned[1] > each[LEFT_EYE] + each[RIGHT_EYE]
         each |= {name: np.where(better, other, each[name]) for name, other in zip((LEFT_EYE, RIGHT_EYE), turned, strict=True)}
-    found = np.array(list(each.values()))
-    count = (~np.isnan(found)).sum(axis=0)
-    overlaps: Scores = np.divide(np.nansum(found, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
-    return overlaps
+    by_attribute = np.array(list(each.values()))
+    count = (~np.isnan(by_attribute)).sum(axis=0)
+    means: Scores = np.divide(np.nansum(by_attribute, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
+    return means
 
 
 def _pair_overlaps(boxes: _Array, others: _Array) -> Scores:
     """Returns ``core.boxes.overlap`` of each pair of rows, shape (N,); ``others`` have an area, or are NaN."""
     sides = np.maximum(np.minimum(boxes[:, 2:], others[:, 2:]) - np.maximum(boxes[:, :2], others[:, :2]), 0.0)
     shared = sides.prod(axis=1)
-    covered = sum((one[:, 2:] - one[:, :2]).prod(axis=1) for one in (boxes, others)) - shared
+    covered = sum((corners[:, 2:] - corners[:, :2]).prod(axis=1) for corners in (boxes, others)) - shared
     inside_out = (boxes[:, :2] > boxes[:, 2:]).any(axis=1)
     overlap: Scores = np.where(inside_out, 0.0, np.minimum(shared / covered, 1.0))
     return overlap

@@ -63,11 +63,11 @@ def low_settings(settings: Iterable[str]) -> tuple[str, ...]:
 
 def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Returns the settings of each perturbation, whatever its levels."""
-    found: dict[str, tuple[str, ...]] = {}
+    by_name: dict[str, tuple[str, ...]] = {}
     for setting in settings:
         name = parse_setting(setting).name
-        found[name] = (*found.get(name, ()), setting)
-    return found
+        by_name[name] = (*by_name.get(name, ()), setting)
+    return by_name
 
 
 ALL_SETTINGS = Coverage("settings", 133)
@@ -434,7 +434,7 @@ def reference_makes_errors(table: ScoreTable, _setting: str | None) -> str:
     perfect = [
         name
         for name, settings in types(table.by_setting).items()
-        if not sum(float((1.0 - reference[one]).sum()) for one in settings if one in reference) > ROUNDING
+        if not sum(float((1.0 - reference[setting]).sum()) for setting in settings if setting in reference) > ROUNDING
     ]
     return f"the reference model makes no error under {first_few(perfect)}: the ratio is undefined" if perfect else ""
 
@@ -484,12 +484,12 @@ def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: ByS
     >>> corruption_errors({"fog:low": [1, 1], "fog:high": [1, 0]}, {"fog:low": [1, 1], "fog:high": [0, 0]})
     {'fog': 0.5}
     """
-    own, reference = under_same_settings(
+    perturbed, reference = under_same_settings(
         perturbed_by_setting, reference_by_setting, "reference_by_setting", "the reference model"
     )
     ratios = {}
-    for name, settings in types(own).items():
-        ours = sum(float((1.0 - own[setting]).sum()) for setting in settings)
+    for name, settings in types(perturbed).items():
+        ours = sum(float((1.0 - perturbed[setting]).sum()) for setting in settings)
         theirs = sum(float((1.0 - reference[setting]).sum()) for setting in settings)
         ratios[name] = ours / theirs if theirs > ROUNDING else math.nan
     return ratios

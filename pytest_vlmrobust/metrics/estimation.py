@@ -158,8 +158,8 @@ class Description:
         for caveat in self.caveats:
             lines += [*textwrap.wrap(caveat, width), ""]
         column = max(len(title) for title, _ in self.facts) + 2
-        for title, said in self.facts:
-            lines += textwrap.wrap(said, width, initial_indent=f"{title:<{column}}", subsequent_indent=" " * column)
+        for title, fact in self.facts:
+            lines += textwrap.wrap(fact, width, initial_indent=f"{title:<{column}}", subsequent_indent=" " * column)
         return "\n".join(lines)
 
 
@@ -245,8 +245,8 @@ def _interval(record: Described) -> str:
         return "none: a rule judges its value (`judge: point`), which speaks about the samples at hand alone"
     if isinstance(record.interval, str):
         return record.interval
-    said = (part for part in _paragraphs(record.interval.__doc__) if not part.startswith(_SECTIONS))
-    return " ".join(said) or "its own"
+    sentences = (part for part in _paragraphs(record.interval.__doc__) if not part.startswith(_SECTIONS))
+    return " ".join(sentences) or "its own"
 
 
 def _moves(record: Metric) -> str:
@@ -276,5 +276,5 @@ def _paragraphs(doc: str | None) -> list[str]:
 
 def _section(record: Described, header: str) -> str:
     """Returns one section of the text about a quantity, without its header."""
-    found = [part for part in _paragraphs(_text_about(record)) if part.startswith(header)]
-    return found[0].removeprefix(header).strip() if found else ""
+    sections = [part for part in _paragraphs(_text_about(record)) if part.startswith(header)]
+    return sections[0].removeprefix(header).strip() if sections else ""

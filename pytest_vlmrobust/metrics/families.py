@@ -166,8 +166,8 @@ def _mean_slope(slopes: Scores, clusters: Clusters, confidence: float, *, binary
     """Bounds the mean of slopes in [-1, 1], of which 0/1 scores can have finitely many."""
     if binary:
         possible = np.unique(np.append(slopes, (-1.0, 1.0)))
-        one = np.ones_like(slopes)
-        return score_ratio_interval(slopes, one, clusters, confidence, np.stack([possible, np.ones_like(possible)], axis=1))
+        ones = np.ones_like(slopes)
+        return score_ratio_interval(slopes, ones, clusters, confidence, np.stack([possible, np.ones_like(possible)], axis=1))
     return interval_of(BoundedMeanTest.of(slopes[:, None], clusters, -1.0, 1.0), confidence)
 
 
@@ -181,8 +181,8 @@ def _comparable(scores: Scores) -> bool:
 
 def _scored_family(parameters: Sequence[float], scores_by_model: FamilyScores) -> tuple[Scores, Scores]:
     """Returns the sizes (models,) and the scores (models, N)."""
-    scores = pair_scores(**{f"scores_by_model[{model}]": own for model, own in enumerate(scores_by_model)})
-    sizes, _ = _family(parameters, [mean(own) for own in scores])
+    scores = pair_scores(**{f"scores_by_model[{model}]": model_scores for model, model_scores in enumerate(scores_by_model)})
+    sizes, _ = _family(parameters, [mean(model_scores) for model_scores in scores])
     return sizes, np.array(scores).reshape(len(scores), -1)
 
 
@@ -248,14 +248,14 @@ class FamilyProperty:
             ValueError: unequal lengths, a size that is no positive number, or a level or a score out of range.
         """
         one_sided(confidence)
-        models = pair_scores(**{f"scores[{model}]": own for model, own in enumerate(scores)})
+        models = pair_scores(**{f"scores[{model}]": model_scores for model, model_scores in enumerate(scores)})
         samples = models[0].size if models else 0
         if not samples:
             return Estimate(math.nan, 0, reason="no samples")
         complete = samples - int(np.isnan(models).any(axis=0).sum())
         if complete < samples:
             return Estimate(math.nan, complete, reason=f"scores of {samples - complete} of {samples} samples are missing")
-        means = [float(own.mean()) for own in models]
+        means = [float(model_scores.mean()) for model_scores in models]
         value = self.function(parameters, means)
         if math.isnan(value):
             return Estimate(value, samples, reason=f"undefined: needs {self.validity}")
@@ -270,7 +270,7 @@ class FamilyProperty:
 def _losses(parameters: Sequence[float], means: Sequence[float]) -> str:
     """Returns which steps to the next larger model lose how much, or an empty string."""
     ordered = sorted(zip(parameters, means, strict=True))
-    steps = [(one - other, size, larger) for (size, one), (larger, other) in itertools.pairwise(ordered)]
+    steps = [(score - next_score, size, larger) for (size, score), (larger, next_score) in itertools.pairwise(ordered)]
     lost = [f"{points(loss)} from {size:g} to {larger:g}" for loss, size, larger in steps if loss > ROUNDING]
     return f"loses {first_few(lost)}" if lost else ""
 

@@ -113,7 +113,7 @@ def excess_interval(table: ScoreTable, setting: str | None, confidence: float) -
     return guarded_ratio_interval(parts, table.clusters, confidence, against_low=(luckiest, 0.0), against_high=(1.0, 1.0))
 
 
-def excess_reach(about: Circumstances) -> tuple[float, float]:
+def excess_reach(circumstances: Circumstances) -> tuple[float, float]:
     """Returns between what the index less luck lies: ``-u (1 - P) / P`` to ``(1 - u (1 - P)) / P``, u = (1 - 1/k)^(m - 1).
 
     All best patches right, and none, for a full-image score P, k options and m patches. Where k or m is unknown, u is 1, as for
@@ -122,8 +122,12 @@ def excess_reach(about: Circumstances) -> tuple[float, float]:
     >>> [round(end, 3) for end in excess_reach(Circumstances(attempts=9, options=2, clean=0.6))]
     [-0.003, 1.664]
     """
-    whole = lowest_whole(about)
-    luck = 1.0 if about.options is None or about.attempts is None else (1.0 - 1.0 / about.options) ** (about.attempts - 1)
+    whole = lowest_whole(circumstances)
+    luck = (
+        1.0
+        if circumstances.options is None or circumstances.attempts is None
+        else (1.0 - 1.0 / circumstances.options) ** (circumstances.attempts - 1)
+    )
     return -luck * (1.0 - whole) / whole, (1.0 - luck * (1.0 - whole)) / whole
 
 

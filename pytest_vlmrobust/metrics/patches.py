@@ -77,7 +77,7 @@ def index_interval(table: ScoreTable, setting: str | None, confidence: float) ->
     return interval_of_index(table, best(table.required(Needs.PATCHES, setting)), table.clean, confidence)
 
 
-def index_reach(about: Circumstances) -> tuple[float, float]:
+def index_reach(circumstances: Circumstances) -> tuple[float, float]:
     """Returns between what 1 - best patch / whole lies: all best patches right, and none.
 
     ``1 - 1/P`` to 1 for a full-image score P; with as many attempts at the whole image P is at least that of the first one. Where
@@ -86,13 +86,13 @@ def index_reach(about: Circumstances) -> tuple[float, float]:
     >>> [round(end, 3) for end in index_reach(Circumstances(clean=0.8))]
     [-0.25, 1.0]
     """
-    return 1.0 - 1.0 / lowest_whole(about), 1.0
+    return 1.0 - 1.0 / lowest_whole(circumstances), 1.0
 
 
-def lowest_whole(about: Circumstances) -> float:
+def lowest_whole(circumstances: Circumstances) -> float:
     """Returns the full-image score, or the smallest one for which indices of patches are defined."""
-    chance = 1.0 / about.options if about.options else 0.0
-    return about.clean if about.clean is not None else min(chance + SMALLEST_MARGIN, 1.0)
+    chance = 1.0 / circumstances.options if circumstances.options else 0.0
+    return circumstances.clean if circumstances.clean is not None else min(chance + SMALLEST_MARGIN, 1.0)
 
 
 def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
@@ -134,8 +134,8 @@ def luck_envelope(table: ScoreTable) -> str:
         return ""
     sizes = {setting: patches.shape[1] for setting, patches in (table.patches_by_setting or {}).items() if patches.shape[1]}
     ends = {setting: neutral_index(table.clean, chances, attempts) for setting, attempts in sizes.items()}
-    said = [f"{end:.3f} to 0 ({setting})" for setting, end in ends.items() if not math.isnan(end)]
-    return f"luck alone gives {', '.join(said)}" if said else ""
+    envelopes = [f"{end:.3f} to 0 ({setting})" for setting, end in ends.items() if not math.isnan(end)]
+    return f"luck alone gives {', '.join(envelopes)}" if envelopes else ""
 
 
 patch_metric = partial(

@@ -150,9 +150,9 @@ def grid_distance(
     1.5
     """
     one_sided(confidence)
-    found, clusters = grid_error(answers, targets), clusters_of(source_images, len(answers))
-    reason = f"{found.unread} of {len(answers)} answers could not be read" if found.unread else ""
-    if not found.wrong:
+    error, clusters = grid_error(answers, targets), clusters_of(source_images, len(answers))
+    reason = f"{error.unread} of {len(answers)} answers could not be read" if error.unread else ""
+    if not error.wrong:
         return Estimate(math.nan, 0, reason="; ".join(part for part in ("no readable answer is wrong", reason) if part))
     off = np.array([_off(answer, target) for answer, target in zip(answers, targets, strict=True)])
 
@@ -160,7 +160,7 @@ def grid_distance(
         low, high = ratio_interval(off, (off > 0.0).astype(np.float64), clusters, level)
         return max(low, 1.0), high
 
-    return _estimate(found.distance, found.wrong, at, confidence, reason)
+    return _estimate(error.distance, error.wrong, at, confidence, reason)
 
 
 def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None) -> Estimate:

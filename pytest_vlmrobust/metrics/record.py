@@ -37,9 +37,9 @@ Reach: TypeAlias = "Callable[[Circumstances], tuple[float, float]]"
 """``circumstances -> the lowest and the highest value that any outcome gives``."""
 
 
-def loss_reach(about: Circumstances) -> tuple[float, float]:
+def loss_reach(circumstances: Circumstances) -> tuple[float, float]:
     """Returns between what a loss of the clean accuracy A lies: A - 1, when all is right then, and A, when nothing is."""
-    return (-1.0, 1.0) if about.clean is None else (about.clean - 1.0, about.clean)
+    return (-1.0, 1.0) if circumstances.clean is None else (circumstances.clean - 1.0, circumstances.clean)
 
 
 _JUDGED = (Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.ACCURACIES, Needs.RUNGS, Needs.CLEAN)

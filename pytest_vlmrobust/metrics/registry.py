@@ -51,13 +51,13 @@ class MetricRegistry(Registry[Metric]):
         """
         if name in AMBIGUOUS:
             raise UnknownName("metric", name, AMBIGUOUS[name], more=ambiguous_message(name))
-        found: object = super().get(name)
-        if isinstance(found, Metric):
-            return found
-        record = self.of_function(found) if callable(found) else None
+        registered: object = super().get(name)
+        if isinstance(registered, Metric):
+            return registered
+        record = self.of_function(registered) if callable(registered) else None
         if record is None:
             raise UsageError(
-                f"metric {name!r} of an installed package is a {type(found).__name__}, expected a function decorated with "
+                f"metric {name!r} of an installed package is a {type(registered).__name__}, expected a function decorated with "
                 "@pytest_vlmrobust.metrics.metric, or a Metric"
             )
         return super().add(name, record, replace=True)

@@ -111,12 +111,12 @@ def under_same_settings(
     Raises:
         ValueError: the others lack a setting, unequal lengths, or what :func:`as_scores` refuses.
     """
-    own, other = by_setting(perturbed_by_setting), by_setting(others, name)
-    if missing := [setting for setting in own if setting not in other]:
+    perturbed, other = by_setting(perturbed_by_setting), by_setting(others, name)
+    if missing := [setting for setting in perturbed if setting not in other]:
         raise ValueError(f"{name} lacks {', '.join(missing[:5])}: measure {whom} under the same settings")
-    for setting, scores in own.items():
+    for setting, scores in perturbed.items():
         require_equal_lengths({setting: len(scores), name_scores(name, setting): len(other[setting])})
-    return own, {setting: other[setting] for setting in own}
+    return perturbed, {setting: other[setting] for setting in perturbed}
 
 
 def per_sample(scores: Mapping[str, Scores]) -> Scores:

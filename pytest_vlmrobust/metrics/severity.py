@@ -207,13 +207,13 @@ def severity_correlation(drops: Sequence[float]) -> float:
 def triples(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Returns, for each perturbation present at all three levels, its settings in the order low, mid, high."""
     present = set(settings)
-    found = {}
+    by_name = {}
     for low in low_settings(sorted(present)):
         name = parse_setting(low).name
         wanted = tuple(f"{name}:{level}" for level in LEVELS)
         if present.issuperset(wanted):
-            found[name] = wanted
-    return found
+            by_name[name] = wanted
+    return by_name
 
 
 def _in_triples(settings: Iterable[str]) -> tuple[str, ...]:
@@ -293,12 +293,12 @@ def _triple(drops: Sequence[float]) -> tuple[float, float, float]:
 
 def _triples_of_drops(clean: ArrayLike, perturbed_by_setting: BySetting) -> list[list[float]]:
     before, after = against_clean(clean, perturbed_by_setting)
-    found = triples(after)
-    if not found:
+    by_name = triples(after)
+    if not by_name:
         raise ValueError(
             f"none of the perturbations behind the {len(after)} settings is there at all three levels low, mid and high: "
             "add the missing levels, for example 'fog:low', 'fog:mid' and 'fog:high'"
         )
     return [
-        drops(before, stack_settings({name: after[name] for name in triple}, len(before))).tolist() for triple in found.values()
+        drops(before, stack_settings({name: after[name] for name in triple}, len(before))).tolist() for triple in by_name.values()
     ]

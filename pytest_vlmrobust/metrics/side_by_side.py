@@ -86,7 +86,7 @@ class SideBySide:
     def failed_inferences(self) -> list[int]:
         """Returns how many inferences of each model failed, clean and under all settings."""
         scores = [self.clean, *self.by_setting.values()]
-        return [int(sum(np.isnan(one[model]).sum() for one in scores)) for model in range(self.models)]
+        return [int(sum(np.isnan(matrix[model]).sum() for matrix in scores)) for model in range(self.models)]
 
     def clean_table(self, model: int) -> ScoreTable:
         """Returns one model's clean scores of the samples that count."""
@@ -115,10 +115,10 @@ class SideBySide:
         """
         kinds = types(settings).values()
         errors = [self._errors(levels) for levels in kinds]
-        ratios = [self._ratio(one, reference) for one in errors]
+        ratios = [self._ratio(part, reference) for part in errors]
         average = self._average(ratios)
-        weights = [len(levels) / float(one.values[reference]) / len(kinds) for levels, one in zip(kinds, errors, strict=True)]
-        best = np.sum([weight * one.values for weight, one in zip(weights, ratios, strict=True)], axis=0)
+        weights = [len(levels) / float(part.values[reference]) / len(kinds) for levels, part in zip(kinds, errors, strict=True)]
+        best = np.sum([weight * part.values for weight, part in zip(weights, ratios, strict=True)], axis=0)
         expected = expected_losses(average.influences, best)
         ends = Ends(average.values + expected.smallest, average.values + sum(weights), average.values - best)
         return Contest.of(average.values, average.influences, self.clusters, ends)

@@ -210,7 +210,9 @@ class ScoreTable:
 
     def expected_floor(self) -> float | None:
         """Returns the best mean score without looking: by guessing, or by the same answer throughout; None when unknown."""
-        known = [one for one in (self.expected_chance(), None if self.floors is None else mean(self.floors)) if one is not None]
+        known = [
+            level for level in (self.expected_chance(), None if self.floors is None else mean(self.floors)) if level is not None
+        ]
         return max(known, default=None)
 
     def matrix(self, settings: Sequence[str] | None = None) -> Scores:
@@ -246,11 +248,11 @@ class ScoreTable:
         Raises:
             UsageError: the table does not have it, or what :meth:`argument` refuses.
         """
-        found = self.argument(need, setting)
-        if found is None:
+        argument = self.argument(need, setting)
+        if argument is None:
             where = f" of {setting!r}" if need.of_one_setting else ""
             raise UsageError(f"the table has no {need.value!r}{where}: measure it, and pass it to ScoreTable")
-        return found
+        return argument
 
     def arrays(self) -> Iterator[tuple[str, Scores]]:
         """Yields every array of scores with the name that messages use."""

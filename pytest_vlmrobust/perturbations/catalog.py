@@ -108,13 +108,13 @@ def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
         SettingError: a step has a level it should not have, or lacks one it needs; or another step follows one that cuts the
             picture into several.
     """
-    found = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
-    for record, level in found:
+    steps = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
+    for record, level in steps:
         record.parameters(level)
-    for (record, _), step in zip(found[:-1], setting.steps, strict=False):
+    for (record, _), step in zip(steps[:-1], setting.steps, strict=False):
         if record.views:
             raise SettingError(f"setting {str(setting)!r}: {str(step)!r} makes several pictures of one. Put it last")
-    return found
+    return steps
 
 
 def without_image(_image: object = None) -> NoReturn:

@@ -96,15 +96,15 @@ class IllusionFolder:
         Raises:
             ImageError: ``image`` is not among the originals, its variant is missing, or a file is not a picture.
         """
-        found = self._name_of(pixels_digest(image))
-        if found is None:
+        name = self._name_of(pixels_digest(image))
+        if name is None:
             self._refuse(image, variant)
-        if found not in self.variants[variant]:
+        if name not in self.variants[variant]:
             raise ImageError(
-                f"{self._name}:{variant}: {self.folder / variant} has no file for the original {self._originals[found].name!r}. "
-                f"Expected {found}.png there; perturbations.generate_folder makes what is missing"
+                f"{self._name}:{variant}: {self.folder / variant} has no file for the original {self._originals[name].name!r}. "
+                f"Expected {name}.png there; perturbations.generate_folder makes what is missing"
             )
-        return decode_picture(self.variants[variant][found], f"{self._name}:{variant}")
+        return decode_picture(self.variants[variant][name], f"{self._name}:{variant}")
 
     def digest(self, variant: str) -> str:
         """Returns the SHA-256 over the names and bytes of the originals and of a variant's files, hashed once.

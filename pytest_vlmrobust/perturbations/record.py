@@ -155,5 +155,7 @@ class Corruption:
         if self.numbered:
             span = f"{self.numbered.lowest} to {self.numbered.highest} {self.numbered.noun}"
             offered = f"'{self.name}:N' with a whole number N from {span}, such as {self.settings()[0]!r}"
-        found = f"setting {self.name!r} lacks a level" if level is None else f"setting '{self.name}:{level}': no level {level!r}"
-        return f"{found}. Expected {offered}"
+        problem = (
+            f"setting {self.name!r} lacks a level" if level is None else f"setting '{self.name}:{level}': no level {level!r}"
+        )
+        return f"{problem}. Expected {offered}"

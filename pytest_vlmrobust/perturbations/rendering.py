@@ -117,13 +117,13 @@ def _read_only(image: Image) -> Image:
 
 def _check(image: Any, setting: Setting) -> None:
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
-        found = (
+        given = (
             f"an array of {image.dtype}"
             if isinstance(image, np.ndarray)
             else f"{type(image).__module__}.{type(image).__qualname__}"
         )
         raise TypeError(
-            f"{setting}: got {found}. Expected a uint8 array of shape (H, W, 3), RGB; perturbations.as_rgb(image) makes one"
+            f"{setting}: got {given}. Expected a uint8 array of shape (H, W, 3), RGB; perturbations.as_rgb(image) makes one"
         )
     if image.ndim != 3 or image.shape[2] != 3:
         raise ImageError(
@@ -146,10 +146,10 @@ def _own_copy(result: Any, before: Image, step: str, record: Corruption, level: 
         and result.size > 0
     )
     if not fits:
-        found = f"{result.dtype} of shape {result.shape}" if isinstance(result, np.ndarray) else type(result).__qualname__
+        given = f"{result.dtype} of shape {result.shape}" if isinstance(result, np.ndarray) else type(result).__qualname__
         shape = "(V, H, W, 3)" if several else "(H, W, 3)"
         raise UsageError(
-            f"perturbation {step!r} returned {found}. Expected uint8 of shape {shape}; round, clip and convert in the function"
+            f"perturbation {step!r} returned {given}. Expected uint8 of shape {shape}; round, clip and convert in the function"
         )
     kept: Image = result
     _check_declared(kept, before, step, record, level)

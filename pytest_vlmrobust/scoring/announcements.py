@@ -1,4 +1,4 @@
-"""Where an answer is announced, taken back or corrected, and the short phrases that are the whole of an answer."""
+"""Where a text announces, retracts or corrects an answer, and short phrases that are a whole answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .extraction import CHANGE, HEDGE, WORD, Outcome, Stop, any_of, is_negated, 
 from .options import Options
 from .text import bare, strip_ends
 
-# A short phrase that is the whole of an answer, or stands where an answer is announced: "B", "(B) dog", "a dog", "A or B".
+# A short phrase that is a whole answer, or follows an announcement: "B", "(B) dog", "a dog", "A or B".
 
 
 LONGEST_PHRASE = 240
@@ -41,13 +41,13 @@ _RUN = re.compile(r"\W*([A-Z])((?:\s*[.)]+\s*\(?[A-Z])+)\W*")
 
 
 def bare_letter(phrase: str, options: Options) -> str | None:
-    """Returns the letter that is all of ``phrase``, in either case, whatever quotes and brackets surround it."""
+    """Returns the letter if ``phrase`` holds nothing else but quotes and brackets; upper or lower case."""
     letter = strip_ends(phrase)
     return letter.upper() if len(letter) == 1 and letter.upper() in options.letters else None
 
 
 def several_letters(phrase: str, options: Options) -> bool:
-    """Says whether ``phrase`` begins with more than one letter: "A or B", "A, maybe B", "A.B.C". A denied letter does not count."""
+    """Says whether ``phrase`` begins with several letters: "A or B", "A, maybe B", "A.B.C". A denied letter does not count."""
     if _is_run(phrase, options):
         return True
     match = _LIST.match(phrase)
@@ -94,7 +94,7 @@ def _before_words(letter: str, tail: str, options: Options, *, expected: bool) -
 
 
 def read_phrase(phrase: str, options: Options, *, expected: bool = False) -> Outcome:
-    """Returns what an announced answer says: a letter, an option's text, or the text of one option at its beginning."""
+    """Returns the announced answer: a letter, an option's text, or the text of one option at the beginning."""
     line = phrase.strip().partition("\n")[0][:LONGEST_PHRASE]
     letter = bare_letter(phrase, options) or bare_letter(line, options)
     if letter:
@@ -185,7 +185,7 @@ CONCLUSION = re.compile(
 """A word that draws a conclusion."""
 
 MOST_TRIED = 20
-"""Announcements that are tried, from the last one back."""
+"""How many announcements are tried, from the last one back."""
 _PAUSES = " \n,:=→⇒>-"
 _HEDGE = re.compile(HEDGE)
 _RIVAL = re.compile(rf"{LETTER}\)?[\s,.;?(]*(?:\b(?:or|and|but)\b[\s,]*)?(?:(?:more|most|quite|very) )?$")
@@ -290,7 +290,7 @@ def _taken_back(text: str, turn: int, options: Options) -> int:
 
 
 def _is_settled(text: str, position: int, options: Options) -> bool:
-    """Says whether the letter at ``position`` is a final answer: an option, not denied, and followed by nothing or by its own text."""
+    """Says whether the letter at ``position`` is final: an option, not denied, with nothing or its own text behind it."""
     letter, rest = text[position], text[position : position + _CORRECTION_REACH]
     if letter not in options.letters or is_negated(rest, 0, 1):
         return False

@@ -107,7 +107,7 @@ def last_answer(readings: Sequence[Reading], rest: str) -> Answer:
 
 
 def _pictures(gaps: Sequence[str]) -> list[str]:
-    """Returns the picture that each reading is about: named before it or right after it, else the picture of the previous reading."""
+    """Returns the picture of each reading: named before it or right after it, else that of the previous reading."""
     remarks = ["", *(match[0] if (match := _REMARK_AFTER.match(gap)) else "" for gap in gaps[1:])]
     before = [_last_mention(gap[len(remark) :]) for gap, remark in zip(gaps, remarks, strict=True)]
     pictures: list[str] = []

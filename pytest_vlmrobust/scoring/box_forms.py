@@ -186,7 +186,7 @@ def _box_of_mapping(members: Mapping[str, Any]) -> Statement:
 
 
 def _box_of_text(text: str) -> Statement:
-    """Returns the box in a text that holds nothing else: ``10%, 60%, 40%, 90%``, ``10 60 40 90``, ``(10,60),(40,90)``, ``x1=10, …``."""
+    """Returns the box if a text is only that: ``10%, 60%, 40%, 90%``, ``10 60 40 90``, ``(10,60),(40,90)``, ``x1=10, …``."""
     if len(text) > _LONGEST_TEXT:
         return Stop.NONE
     parts = [part for part in _BETWEEN.split(_UNIT.sub(r"\1", _TAG.sub(" ", text))) if part]

@@ -16,7 +16,7 @@ from .corpus import CORPUS_METRICS, Answered, has_failed, mean, without_failed
 from .grading import targets
 from .open_answers import caption_words, rouge_l
 
-# CIDEr-D: how much a caption says of what people agree on, rare words counting more.
+# CIDEr-D: how well a caption matches the captions that people agree on. Rare words count more.
 #
 # Vedantam et al. 2015, "CIDEr: Consensus-based Image Description Evaluation". Written here because the packages on the index
 # that have it bring 100 MB of Java (pycocoevalcap, last released in 2020) or pin numpy and transformers to versions before
@@ -25,7 +25,7 @@ from .open_answers import caption_words, rouge_l
 
 LONGEST_GRAM = 4
 SIGMA = 6.0
-"""Words by which lengths may differ before the penalty bites."""
+"""Standard deviation of the length penalty, in words."""
 
 Gram = tuple[str, ...]
 
@@ -40,14 +40,14 @@ class Caption:
 
 @dataclass(frozen=True, slots=True)
 class Rarity:
-    """How rare a gram is in the references: log(images / images whose references have it), which is at least one."""
+    """How rare a gram is in the references: log(images / images whose references have it), with at least one such image."""
 
     images: int
     seen: Mapping[Gram, int]
 
     @classmethod
     def of(cls, references: Sequence[Sequence[Sequence[str]]]) -> Rarity:
-        """Returns the rarities in ``references``, the captions of each image."""
+        """Counts rarities in ``references``, the captions of each image."""
         of_images = ({gram for words in captions for gram in _grams(words)} for captions in references)
         return cls(len(references), Counter(chain.from_iterable(of_images)))
 
@@ -63,7 +63,7 @@ def cider_d(candidates: Sequence[Sequence[str]], references: Sequence[Sequence[S
     """Returns CIDEr-D of each candidate, in [0, 10], given the words of each and those of the references of each.
 
     Equation 4 of the paper: 10 times the mean over n = 1 … 4 and the references of the clipped cosine of the tf-idf
-    vectors times exp(-(l - l')² / 2 · 6²), l being words. NaN for fewer than two images, of which no word is the rarer, and
+    vectors times exp(-(l - l')² / 2 · 6²), l being words. NaN for fewer than two images, where no word is rarer than another, and
     for an image without references.
 
     Raises:
@@ -102,15 +102,14 @@ _ORDERS = (1, 2, 3, 4)
 def cider(answers: Sequence[Answered]) -> ValueAndParts:
     """Mean CIDEr-D of the captions, in [0, 10] (``cider_d``); NaN for fewer than two samples.
 
-    How rare a word is, is counted in the targets of all samples, those of failed inferences too: it does not depend on the
-    model.
+    Rarity is counted over the targets of all samples, also of failed inferences, so it does not depend on the model.
     """
     worth = cider_values(answers)
     return mean(value for value, answer in zip(worth, answers, strict=True) if not has_failed(answer)), {}
 
 
 def cider_values(answers: Sequence[Answered]) -> list[float]:
-    """Returns CIDEr-D of each caption, those of failed inferences included, which say nothing."""
+    """Returns CIDEr-D of each caption; a failed inference counts as an empty caption."""
     return cider_d([_words_of(answer) for answer in answers], [_references(answer) for answer in answers])
 
 
@@ -120,7 +119,7 @@ def rouge_l_mean(answers: Sequence[Answered]) -> ValueAndParts:
 
 
 def rouge_l_values(answers: Sequence[Answered]) -> list[float]:
-    """Returns ROUGE-L of each caption, those of failed inferences included, which say nothing."""
+    """Returns ROUGE-L of each caption; a failed inference counts as an empty caption."""
     return [rouge_l(_words_of(answer), _references(answer)) for answer in answers]
 
 
@@ -149,10 +148,10 @@ def bleu(answers: Sequence[Answered]) -> ValueAndParts:
 
 
 def bleu_counts(answers: Sequence[Answered]) -> list[list[float]]:
-    """Returns, for each caption whose inference did not fail, what BLEU adds up: ten numbers.
+    """Returns, for each caption whose inference did not fail, the ten counts that BLEU adds up.
 
-    These are the matching n-grams of each order, all of its n-grams of each order, its words, and those of the reference that is
-    closest in length.
+    These are the matching n-grams of each order, all n-grams of each order, the words of the caption, and the words of the
+    reference that is closest in length.
 
     Raises:
         MissingExtra: sacrebleu is not installed.
@@ -162,7 +161,7 @@ def bleu_counts(answers: Sequence[Answered]) -> list[list[float]]:
 
 
 def _count_matches(answers: Sequence[Answered]) -> Any:
-    """Returns what sacrebleu counts in captions."""
+    """Returns the counts of sacrebleu for captions."""
     captions = [" ".join(_words_of(answer)) for answer in answers]
     streams = zip_longest(*([" ".join(words) for words in _references(answer)] for answer in answers))
     scorer = _sacrebleu().metrics.BLEU(tokenize="none", force=True, smooth_method="none")
@@ -170,7 +169,7 @@ def _count_matches(answers: Sequence[Answered]) -> Any:
 
 
 def _words_of(answer: Answered) -> list[str]:
-    """Returns the words of the caption as its scorer read it; none where it could not, or where the inference failed."""
+    """Returns the words of the caption that its scorer read; none for an unreadable answer or a failed inference."""
     return caption_words(answer.score.answer or "")
 
 

@@ -1,4 +1,4 @@
-"""Metrics of a whole dataset that are not the mean of its samples' scores."""
+"""Metrics of a whole dataset that are not a mean of sample scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .grading import targets
 
 
 class Answered(NamedTuple):
-    """A sample, what the model said to it, and what that is worth."""
+    """A sample, the model's prediction and its score."""
 
     sample: Sample
     prediction: Prediction
@@ -25,10 +25,10 @@ class Answered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CorpusScore:
-    """The number that is published for a benchmark, and what it is made of; NaN where it is undefined, as for no samples.
+    """The published number of a benchmark and its parts; NaN where it is undefined, such as without samples.
 
-    Failed inferences say nothing: they are left out, a group of samples with one of them is left out as a whole, and
-    ``n_failed`` counts them. Unparsed answers are wrong ones.
+    Failed inferences are left out, with the whole group that they belong to, and ``n_failed`` counts them. Unparsed answers count
+    as wrong.
     """
 
     value: float
@@ -37,7 +37,7 @@ class CorpusScore:
     """Samples whose inference did not fail."""
     n_failed: int = 0
     n_unparsed: int = 0
-    """Of the n, those without a readable answer."""
+    """How many of the n have no readable answer."""
 
 
 CorpusMetric = Callable[[Sequence[Answered]], tuple[float, Mapping[str, float]]]
@@ -51,7 +51,7 @@ def corpus_score(name: str, samples: Sequence[Sample], predictions: Sequence[Pre
     """Returns the corpus metric called ``name`` of the answers to ``samples``, in the same order.
 
     Raises:
-        UnknownName: nothing is called so.
+        UnknownName: no metric has that name.
         UsageError: the three differ in length, or a sample lacks a key that the metric groups by.
         MissingExtra: the metric needs a package that is not installed.
     """
@@ -70,7 +70,7 @@ def corpus_score(name: str, samples: Sequence[Sample], predictions: Sequence[Pre
 
 
 def has_failed(answer: Answered) -> bool:
-    """Says whether nothing is known of an answer, because its inference failed."""
+    """Says whether the inference of an answer failed."""
     return math.isnan(answer.score.value)
 
 
@@ -80,13 +80,13 @@ def without_failed(answers: Iterable[Answered]) -> list[Answered]:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Returns the mean; NaN of nothing."""
+    """Returns the mean; NaN without values."""
     numbers = list(values)
     return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
 
 def group_answers(answers: Iterable[Answered], name: Callable[[Sample], str]) -> dict[str, list[Answered]]:
-    """Returns the answers by the group of their sample, in the order of the first of each."""
+    """Returns the answers by the group of their sample, in the order of first appearance."""
     groups: dict[str, list[Answered]] = {}
     for answer in answers:
         groups.setdefault(name(answer.sample), []).append(answer)
@@ -94,7 +94,7 @@ def group_answers(answers: Iterable[Answered], name: Callable[[Sample], str]) ->
 
 
 def all_right(answers: Iterable[Answered], name: Callable[[Sample], str]) -> float:
-    """Returns the share of groups of which every answer is fully right; groups with a failed inference are left out."""
+    """Returns the share of groups in which every answer is fully right; groups with a failed inference are left out."""
     groups = [group for group in group_answers(answers, name).values() if not any(map(has_failed, group))]
     return mean(all(answer.score.value == 1 for answer in group) for group in groups)
 
@@ -201,8 +201,8 @@ def hallusion_bench(answers: Sequence[Answered]) -> ValueAndParts:
 def pope_f1(answers: Sequence[Answered]) -> ValueAndParts:
     """F1 of "yes", in [0, 1], with ``precision``, ``recall``, ``accuracy`` and ``yes_ratio`` (the share that said yes).
 
-    Li et al. 2023, "POPE". An unparsed answer is wrong whatever the target: it misses a yes, and counts against the precision
-    where "no" is right. VLMEvalKit takes it for a "no", so that a model may earn by not answering.
+    Li et al. 2023, "POPE". An unparsed answer is always wrong: it misses a yes, and lowers the precision where "no" is right.
+    VLMEvalKit counts it as a "no", which can reward a model for not answering.
     """
     scored = without_failed(answers)
     positive = [answer for answer in scored if wants_yes(answer.sample)]

@@ -1,7 +1,7 @@
-"""Corpus metrics as functions of sums: what their intervals are computed from.
+"""Corpus metrics as functions of sums, from which their intervals are computed.
 
-The number of a whole dataset is no mean of scores, but a function of a few sums over its samples, or over groups of them: F1 of
-the hits, misses and false alarms. Leaving some samples out then costs a subtraction and no second look at any answer.
+A corpus metric is not a mean of scores but a function of a few sums over samples, or over groups of samples: F1 is a function of
+hits, misses and false alarms. Leaving samples out is then a subtraction, and no answer is scored again.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class Sums:
     """The samples of each unit, by index."""
     value: Value
     worst: Array
-    """What the unit adds that does the most harm, shape (k,)."""
+    """The sums that the most harmful unit adds, shape (k,)."""
     best: Array
-    """What the unit adds that does the most good, shape (k,)."""
+    """The sums that the most helpful unit adds, shape (k,)."""
     highest: float = 1.0
     """The largest possible value; 0 is the smallest."""
 
 
 CORPUS_SUMS: Registry[Callable[[Sequence[Answered]], Sums]] = Registry("corpus metric with an interval")
-"""By the name of the corpus metric: its sums. A metric that has none here has no interval."""
+"""Corpus metric name to its sums. A metric without an entry has no interval."""
 
 
 def corpus_sums(name: str, samples: Sequence[Sample], predictions: Sequence[Prediction], scores: Sequence[Score]) -> Sums | None:
-    """Returns the corpus metric called ``name`` as a function of sums; ``None`` where it is not known as one, or without answers.
+    """Returns the corpus metric called ``name`` as a function of sums; ``None`` for a metric without sums, or without answers.
 
     Raises:
         UsageError: a sample lacks a key that the metric groups by.
@@ -69,7 +69,7 @@ def _by_sample(answers: Sequence[Answered]) -> list[Unit]:
 
 
 def _by_group(answers: Sequence[Answered], name: Callable[[Sample], str]) -> list[Unit]:
-    """Returns whether all is right and the count of every group without a failed inference."""
+    """Returns, for every group without a failed inference, 1 if all its answers are right, else 0, and the count 1."""
     places: dict[str, list[int]] = {}
     for index, answer in enumerate(answers):
         places.setdefault(name(answer.sample), []).append(index)
@@ -152,7 +152,7 @@ def _categories(
 ) -> Sums:
     """Returns shares of each category by kind of unit, side by side.
 
-    The worst unit and the best one belong to the category in which one more wrong, or right, sample weighs most.
+    The worst and the best unit belong to the category where one more wrong, or right, sample changes the value most.
     """
     places: dict[str, list[int]] = {}
     for index, answer in enumerate(answers):
@@ -175,7 +175,7 @@ def _categories(
 
 
 def _heaviest(lost: Sequence[float], tallies: Sequence[tuple[float, float]]) -> int:
-    """Returns the category whose share moves most by one more sample; ``lost`` is what each has to lose, of its count."""
+    """Returns the category whose share one more sample changes most; ``lost`` is how much each category can lose."""
     weights = [amount / (count * (count + 1.0)) if count else 0.0 for amount, (_, count) in zip(lost, tallies, strict=True)]
     return max(range(len(weights)), key=weights.__getitem__, default=0)
 
@@ -188,7 +188,7 @@ def hallusion_bench(answers: Sequence[Answered]) -> Sums:
 
 
 def cider(answers: Sequence[Answered]) -> Sums:
-    """The mean CIDEr-D; how rare a word is stays what it is in all references."""
+    """The mean CIDEr-D; the rarity of words stays that of all references."""
     return _mean(cider_values(answers), answers, 10.0)
 
 

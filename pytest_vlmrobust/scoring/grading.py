@@ -1,4 +1,4 @@
-"""From a text to a score: what all scorers share."""
+"""The steps from a text to a score that all scorers share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.sample import Sample
 from .extraction import Extraction, Ladder, Outcome, Stop, apply_rules, is_refusal
 from .text import NUMBER_WORDS, answer_tag, boxed_content, final_words, fold_case, plain_text, straighten
 
-# Which words of a free answer are the answer, and when two answers are the same.
+# Finds the answer in a free text, and normalises answers for comparison.
 
 
 _STATEMENT = re.compile(
@@ -44,12 +44,12 @@ def extract_open(text: str) -> Extraction:
 
 
 def _answer_tag(reply: str) -> Outcome:
-    """``<answer>red</answer>``: what stands in the last one."""
+    """``<answer>red</answer>``: the content of the last one."""
     return _only(answer_tag(reply))
 
 
 def _boxed_answer(reply: str) -> Outcome:
-    r"""``\boxed{42}``: what stands in the last one."""
+    r"""``\boxed{42}``: the content of the last one."""
     return _only(boxed_content(reply))
 
 
@@ -69,7 +69,7 @@ def _refusal(reply: str) -> Outcome:
 
 
 def _whole(reply: str) -> Outcome:
-    """Everything that was said."""
+    """The whole reply."""
     return plain_text(reply)
 
 
@@ -83,11 +83,11 @@ OPEN_RULES: Final[Ladder[str]] = {
 
 
 def normalised(answer: str) -> str:
-    """Returns the spelling under which answers are compared.
+    """Returns the spelling in which answers are compared.
 
     Compatibility-normalised and case folded; without punctuation, articles and line breaks (``U.S.A.`` is ``usa``); hyphens
     between letters are blanks; numbers from zero to twelve in digits; ``1,000``, ``3.0`` and ``.50`` as ``1000``, ``3`` and
-    ``0.5``. Signs, units, ``%`` and currency stay, since they are part of the answer. An answer of which nothing is left is
+    ``0.5``. Signs, units, ``%`` and currency stay, since they are part of the answer. If nothing would be left, the answer is
     kept as it is.
 
     >>> normalised("The T-shirts, two of them."), normalised("$1,000.50"), normalised("?!")
@@ -121,7 +121,7 @@ def targets(sample: Sample) -> tuple[str, ...]:
 
 
 def read_answer(sample: Sample, prediction: Prediction, extract: Callable[[str], Extraction] = extract_open) -> Extraction:
-    """Returns what ``extract`` reads; words of a refusal are an answer where a target says the like ("can't tell")."""
+    """Returns what ``extract`` reads; a refusal counts as an answer where a target is one too ("can't tell")."""
     extraction = extract(prediction.text)
     if extraction.rule == Stop.REFUSAL.value and any(is_refusal(fold_case(target)) for target in targets(sample)):
         return Extraction(plain_text(final_words(prediction.text) or ""), WHOLE)
@@ -129,14 +129,14 @@ def read_answer(sample: Sample, prediction: Prediction, extract: Callable[[str],
 
 
 def grade(extraction: Extraction, prediction: Prediction, credit: Callable[[str], float]) -> Score:
-    """Returns the score of what was read: ``credit`` of the answer, in [0, 1], or unparsed where there is none."""
+    """Returns the score of an extraction: ``credit`` of the answer, in [0, 1], or unparsed without an answer."""
     if extraction.answer is None:
         return grade_unread(extraction.rule, prediction)
     return Score(float(credit(extraction.answer)), extraction.rule, extraction.answer)
 
 
 def grade_best(extraction: Extraction, sample: Sample, prediction: Prediction, credit: Callable[[str, str], float]) -> Score:
-    """Returns the score of what was read against the target that it meets best; ``credit`` takes answer and target."""
+    """Returns the score of an extraction against the best matching target; ``credit`` takes answer and target."""
     return grade(extraction, prediction, lambda answer: max(credit(answer, target) for target in targets(sample)))
 
 

@@ -1,9 +1,9 @@
-"""JSON as models write it: anywhere in a text, in either quotes, as Python or as JavaScript, with commas too many.
+"""JSON as models write it: anywhere in a text, with single or double quotes, as Python or JavaScript, with extra commas.
 
-Read beyond JSON are: single quotes; quotes inside a string, as long as nothing after one makes it look like its end; ``None``,
+The reader also accepts single quotes; quotes inside a string, as long as nothing after one makes it look like its end; ``None``,
 ``True`` and other bare words; bare keys; tuples; ``12%``, which becomes the text ``"12%"``; trailing commas; comments to the end
-of a line. What cannot be read is passed over. A text is gone through once, from left to right, and what was looked at is not
-looked at again, so that the time is that of its length, whatever it says.
+of a line. It skips what it cannot read. It goes through a text once, from left to right, so the time is linear in the length of
+any text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from .extraction import Stop
 
 DEEPEST = 24
-"""Levels of nesting that are read; more are no answer."""
+"""Most levels of nesting that are read."""
 
 _START = re.compile(r"\{(?!\s*+\{)|\[")
 _SPACE = re.compile(r"(?:\s++|//[^\n]*+)*+")
@@ -29,7 +29,7 @@ _BARE_WORD = re.compile(r"[^\W\d][\w .\-]{0,60}?(?=\s*(?:[,}\])]|\Z))")
 _MEMBER = r"[{\[}\]\d+\-.]|[\"'][^\"'\n]{0,240}[\"']\s*+(?:\Z|[:,}\]])|\w[\w \-]{0,40}\s*+:|(?:[Tt]rue|[Ff]alse|[Nn]one|null)\b"
 _NEXT = rf"\s*+(?:\Z|[:}}\]]|,\s*+(?:\Z|{_MEMBER}))"
 _ENDS: Final = {quote: re.compile(rf"(?<!\\){quote}(?={_NEXT})") for quote in "\"'"}
-"""A quotation mark that ends a string: what follows goes on with the object or the list."""
+"""A quotation mark that ends a string: the object or list continues, or ends, after it."""
 _CONSTANTS: Final = {"null": None, "none": None, "true": True, "false": False}
 _CLOSING: Final = {"[": "]", "(": ")"}
 _BETWEEN_COPIES = re.compile(r"(?:[\W_]|json)*", re.IGNORECASE)
@@ -48,13 +48,13 @@ class Document(NamedTuple):
 
     values: tuple[JsonValue, ...] = ()
     cut: int | None = None
-    """Where the one begins in the middle of which the text ends."""
+    """Position of an object or list that the end of the text cuts off."""
 
 
 def read_json(text: str) -> Document:
     """Returns the objects and lists of ``text``; never raises.
 
-    One that the text ends in the middle of is ``cut``, unless it is the beginning of a copy of the one right before: a model that
+    An object or list that the end of the text cuts off is ``cut``, unless it begins a copy of the previous one: a model that
     repeats itself until it is stopped has answered.
 
     >>> read_json("So: {'left_eye': (1, 2, 3, 4,), nose: None}").values[0].value
@@ -85,7 +85,7 @@ def read_value(text: str, position: int) -> Any:
 
 
 class _BrokenError(ValueError):
-    """What begins somewhere cannot be read, and ``position`` is as far as one can tell."""
+    """A value cannot be read; ``position`` is where reading stopped."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -177,7 +177,7 @@ class _Reader:
         return _CONSTANTS.get(word[0].lower(), word[0]), word.end()
 
     def _start(self, position: int) -> int:
-        """Returns where something begins after blanks and comments; it is an end of the text that is refused."""
+        """Returns the position after blanks and comments; raises at the end of the text."""
         match = _SPACE.match(self._text, position)
         position = match.end() if match else position
         if position == len(self._text):
@@ -204,16 +204,16 @@ def _unescape(content: str) -> str:
 
 
 LESSER_KEYS: Final = ("answer", "choice", "option")
-"""Names of the answer that are also words of sentences: read in an object that says something else, too."""
+"""Names of the answer that are also ordinary words: read only in an object with further members."""
 
 _FINAL = re.compile(r"final(?:_answer[\"']?|[ -]?answer[\"'])\s*[:=]")
-"""Looked for in lower case; in words it needs a quotation mark, as "the final answer: B" is for other rules."""
+"""Searched in lower case. With a blank it needs a quotation mark: other rules read "the final answer: B"."""
 _OBJECT = re.compile(r"\{\s*[\"'][\w \-]{1,60}[\"']\s*:")
 _END_OF_PHRASE = re.compile(r"[,}\n]")
 
 
 def final_answer(text: str, document: Document) -> str | Stop | None:
-    """Returns the words of the last ``final_answer``; a stop where an object is cut off or it says several things.
+    """Returns the words of the last ``final_answer``; a stop where an object is cut off or the answer has several values.
 
     Args:
         text: what the model wrote, straightened.
@@ -228,8 +228,8 @@ def final_answer(text: str, document: Document) -> str | Stop | None:
 def lesser_answer(document: Document) -> str | Stop | None:
     """Returns the words of the last ``answer``, ``choice`` or ``option`` of an object that has other members, too.
 
-    Of several outermost objects, also an ``answer`` that is all that one says, and a ``cell`` of any outermost object. A stop
-    where one object or list says several: it is about each option, and which one is chosen cannot be told.
+    With several outermost objects, an ``answer`` that is the only member counts too; a ``cell`` of an outermost object always
+    does. Returns a stop where one object or list has several answers: it discusses the options, and the choice is unknown.
     """
     alone = {"answer", "cell"} if sum(isinstance(item.value, dict) for item in document.values) > 1 else {"cell"}
     for item in reversed(document.values):

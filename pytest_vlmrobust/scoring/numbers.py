@@ -17,7 +17,7 @@ from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answ
 from .text import NUMBER_WORDS, final_words, fold_case, plain_text, straighten
 
 _LONGEST = 40
-"""Digits of a number; a longer run is no number anybody meant."""
+"""Most digits of a number; a longer run is not read."""
 
 _SCALES: Final = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _DIGITS = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,12}}(?!,?\d)|\d{{1,{_LONGEST}}})(?:\.\d{{1,{_LONGEST}}})?|\.\d{{1,{_LONGEST}}}"
@@ -45,7 +45,7 @@ class Number:
 
 
 def read_number(text: str) -> Number | None:
-    """Returns the number that is all of ``text``, with or without a unit; None when it says anything else.
+    """Returns the number if ``text`` is nothing else, with or without a unit; None for any other text.
 
     >>> read_number("$1,250.50").value, read_number("12 cm").unit, read_number("12 or 13")
     (Fraction(2501, 2), 'cm', None)
@@ -62,7 +62,7 @@ def read_number(text: str) -> Number | None:
 def numbers_in(text: str) -> list[Number]:
     """Returns the numbers that ``text`` mentions and does not deny, in order: not ``12`` of ``112``, ``1.12``, ``x^12``.
 
-    Number words count where no number is written in digits; ``one`` does not, it may be a pronoun.
+    Number words count only if there are no digits; ``one`` never counts, because it may be a pronoun.
     """
     line = straighten(text)
     matches = list(_NUMBER.finditer(line))
@@ -91,7 +91,7 @@ CONTAINED = "contained"
 _EITHER = re.compile(r"\d\W{0,3}\sor\s\W{0,3}\d", re.IGNORECASE)
 _SCIENTIFIC = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?[eE][+-]?[0-9]{1,2}")
 _SHORT = 60
-"""Characters of a text in which "12 or 13" is an answer and no part of a calculation."""
+"""Most characters of a text in which "12 or 13" is an answer and not part of a calculation."""
 
 _ANNOUNCED: Final = {name: OPEN_RULES[name] for name in ("answer_tag", "boxed", "statement")}
 
@@ -100,7 +100,8 @@ def relaxed_match(answer: str, target: str) -> bool:
     """Says whether ``answer`` is ``target``: numbers within five percent of the target, texts in their normalised spelling.
 
     Masry et al. 2022, "ChartQA", section 5.1, after Methani et al. 2020. A target of 0 is met by 0 only, and 5 km is not 5 m.
-    The published rule knows no years: 1960 is within five percent of 2010. Where one side has a percent sign, it may
+    The published rule makes no exception for years: 1960 is within five percent of 2010. Where one side has a percent sign, it
+    may
     stand for a division by 100 or for nothing; VLMEvalKit always divides, and reads no thousands separators.
 
     >>> relaxed_match("1,040", "1000"), relaxed_match("0.5", "50%"), relaxed_match("94", "100"), relaxed_match("Red", "red")
@@ -155,7 +156,7 @@ def score_numeric(sample: Sample, prediction: Prediction) -> Score:
 
 @lru_cache(maxsize=8192)
 def _value(text: str) -> Number | None:
-    """Returns ``text`` as a number, 1e3 too; 2010/11 is a season, not a fraction, on the axis of a chart."""
+    """Returns ``text`` as a number, also 1e3; None for 2010/11, which is a season on the axis of a chart."""
     if _SCIENTIFIC.fullmatch(text.strip()):
         return Number(Fraction(text.strip()), text.strip())
     number = read_number(text)

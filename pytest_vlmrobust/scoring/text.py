@@ -1,15 +1,14 @@
-"""Text as a model wrote it, made comparable: thinking and markup removed, spelling of letters and spaces unified."""
+"""Makes the text of a model comparable: removes thinking and markup, unifies letters and spaces."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-# What a model thinks before it answers, as each family of models marks it.
+# Thinking before the answer, as each family of models marks it.
 #
 # ``<think>…</think>`` of most; ``<|channel>thought…<channel|>``; ``◁think▷…◁/think▷`` of Kimi; ``[THINK]…[/THINK]`` of Magistral;
-# and the channels of harmony, of which only ``final`` is an answer, with their marks or, where a decoder dropped
-# these, without them.
+# and the channels of harmony, where only ``final`` is an answer, with or without their marks (a decoder may drop them).
 
 
 _NAME = r"(?i:(?:\w{1,9}:)?(?:think|thinking|thought|reasoning))"
@@ -26,10 +25,10 @@ _SIGN = re.compile(r"<|\u25c1|\[/?THINK|\Aanalysis|assistantfinal")
 
 
 def after_thinking(text: str) -> str | None:
-    """Returns what was said after thinking, without control tokens; None when thinking was begun and not ended.
+    """Returns the text after thinking, without control tokens; None when the text ends while thinking.
 
-    The opening mark may be missing, since some chat templates put it into the prompt. When nothing follows the thinking, what
-    preceded it is the answer.
+    The opening mark may be missing, since some chat templates put it into the prompt. When nothing follows the thinking, the text
+    before it is the answer.
     """
     if not _SIGN.search(text):
         return text
@@ -64,9 +63,9 @@ _ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
 
 
 def final_words(text: str) -> str | None:
-    """Returns what was said after thinking, with full-width letters made plain, without control tokens.
+    """Returns the text after thinking, with full-width letters made plain, without control tokens.
 
-    None when thinking was begun and not ended (``after_thinking``).
+    None when the text ends while thinking (``after_thinking``).
     """
     return after_thinking(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
@@ -99,7 +98,7 @@ def straighten(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Returns ``said`` without emphasis marks, with straight quotes, and single blanks; line breaks stay."""
+    """Returns ``text`` without emphasis marks, with straight quotes, and single blanks; line breaks stay."""
     lines = _MATHS.sub(r"\1", _MARKUP.sub("", straighten(text))).split("\n")
     return "\n".join(" ".join(line.split()) for line in lines).strip()
 
@@ -110,7 +109,7 @@ def fold_case(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Returns what two equal answers share: case folded, without punctuation at its ends and without a leading article."""
+    """Returns ``text`` for comparison: case folded, without punctuation at its ends and without a leading article."""
     core = fold_case(text).strip(_ENDS)
     article = _ARTICLE.match(core)
     return core[article.end() :] if article else core

@@ -60,7 +60,7 @@ _DISSENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class YesNoReading:
-    """What the rules look at: the words as they came, and in lower case without markup."""
+    """Input of the rules: the raw text, and the text in lower case without markup."""
 
     raw: str
     text: str
@@ -80,7 +80,7 @@ def extract_yes_no(text: str) -> Extraction:
 
 
 def _after_last_change(text: str) -> str:
-    """Returns what is said after the question is repeated, and after the last change of mind: "Yes... Actually, no"."""
+    """Returns the text after a repeated question and after the last change of mind: "Yes... Actually, no"."""
     asked = _ASKED.match(text)
     start = asked.end() if asked else 0
     for turn in _TURN.finditer(text):
@@ -89,12 +89,12 @@ def _after_last_change(text: str) -> str:
 
 
 def _answer_tag(reading: YesNoReading) -> Outcome:
-    """``<answer>yes</answer>``: what stands in the last one is the answer, readable or not."""
+    """``<answer>yes</answer>``: the content of the last one is the answer, readable or not."""
     return _only(answer_tag(reading.raw))
 
 
 def _boxed_answer(reading: YesNoReading) -> Outcome:
-    r"""``\boxed{yes}``: what stands in the last one is the answer, readable or not."""
+    r"""``\boxed{yes}``: the content of the last one is the answer, readable or not."""
     return _only(boxed_content(reading.raw))
 
 
@@ -103,7 +103,7 @@ def _only(content: str | None) -> Outcome:
 
 
 def _word(reading: YesNoReading) -> Outcome:
-    """``YES!``, ``Nope``, ``true``, ``是的``, ``Of course not``: one word alone, or words that stand for it."""
+    """``YES!``, ``Nope``, ``true``, ``是的``, ``Of course not``: one word alone, or a phrase with that meaning."""
     words = strip_ends(reading.text)
     if _DISSENT.fullmatch(words):
         return "no"

@@ -1,4 +1,4 @@
-"""Generated scores: the arguments of one call of a metric, and what can be done to them."""
+"""Generated scores: the arguments of one call of a metric, and changes to them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MOST_SAMPLES = 8
 
 _RIGHT_OR_WRONG = (0.0, 1.0)
 _SCALES = (_RIGHT_OR_WRONG, _RIGHT_OR_WRONG, (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.3, 0.6, 0.9, 1.0))
-"""Right or wrong, as most benchmarks score and with ties in every example; graded; and the soft scores of VQA, which are no sums
-of powers of two."""
+"""Right or wrong, as most benchmarks score, with ties in every example; graded; and the soft scores of VQA, which are not sums of
+powers of two."""
 _PICKS = 2**16
 _MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, Needs.BASELINE_BY_SETTING, *COMPANIONS}
 _WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
@@ -47,12 +47,12 @@ class Case:
     share: float
 
     def copy_arguments(self) -> list[Any]:
-        """Returns the arguments; a metric that changes them changes copies."""
+        """Returns copies of the arguments, so that a metric cannot change the originals."""
         return [copy_argument(value) for value in self.arguments]
 
     @property
     def orders(self) -> tuple[Sequence[int], ...]:
-        """The other order of the samples, and one in which neighbours change places: of equal scores, another one comes first."""
+        """The other order of the samples, and an order with neighbours swapped, which changes the first of equal scores."""
         return self.order, sorted(self.order, key=lambda sample: sample ^ 1)
 
     def reorder_samples(self, order: Sequence[int]) -> list[Any]:
@@ -65,7 +65,7 @@ class Case:
         return self._with(need, lambda value: _with_gap(value, self.pick))
 
     def raise_score(self, need: Needs) -> list[Any] | None:
-        """Returns the arguments with one better score in one of them; None when it has none that could be better."""
+        """Returns the arguments with one score of one argument raised; None when none of its scores can rise."""
         value = self.arguments[self.needs.index(need)]
         key = list(value)[self.pick % len(value)] if isinstance(value, Mapping) else None
         scores = np.array(value if key is None else value[key], dtype=np.float64)
@@ -78,12 +78,12 @@ class Case:
         return self._with(need, lambda old: better if key is None else {**old, key: better})
 
     def unchanged_arguments(self) -> list[Any]:
-        """Returns the arguments when whatever is done to an image leaves every score as it is."""
+        """Returns the arguments of a model whose scores no perturbation changes."""
         clean = self.arguments[self.needs.index(Needs.CLEAN)] if Needs.CLEAN in self.needs else _first_scores(self)
         return [_unchanged_argument(need, value, clean) for need, value in zip(self.needs, self.copy_arguments(), strict=True)]
 
     def blind(self) -> list[Any]:
-        """Returns the arguments when the images add nothing: scores without them equal the clean ones."""
+        """Returns the arguments of a model whose images add nothing: scores without images equal the clean ones."""
         return self._with(Needs.NO_IMAGE, lambda _: self.copy_arguments()[self.needs.index(Needs.CLEAN)])
 
     def _with(self, need: Needs, change: Callable[[Any], Any]) -> list[Any]:
@@ -93,7 +93,7 @@ class Case:
 
 
 class Maker(Protocol):
-    """What makes scores of some shape."""
+    """A function that makes scores of a shape."""
 
     def __call__(self, rows: int, columns: int = 0) -> Scores:
         """Returns scores of shape (rows, columns), or (rows,) for no columns."""
@@ -111,30 +111,30 @@ def cases(draw: st.DrawFn, needs: tuple[Needs, ...]) -> Case:
 
 
 def draw_scores(draw: st.DrawFn, most: int) -> Maker:
-    """Returns what draws scores of one scale for up to ``most`` samples.
+    """Returns a function that draws scores of one scale for up to ``most`` samples.
 
-    Each array is one draw, for as many samples as there could be: that is fast, and examples stay alike when samples are left out
-    to find the smallest one.
+    Each array is one draw for the largest number of samples: that is fast, and examples stay alike while Hypothesis removes
+    samples to find the smallest one.
     """
     scale = np.array(draw(st.sampled_from(_SCALES)))
 
     def scores(rows: int, columns: int = 0) -> Scores:
         steps = np.frombuffer(draw(_bytes(most * max(columns, 1))), dtype=np.uint8)
-        made: Scores = scale[steps % scale.size].reshape((most, columns) if columns else (most,))[:rows]
-        return made
+        drawn: Scores = scale[steps % scale.size].reshape((most, columns) if columns else (most,))[:rows]
+        return drawn
 
     return scores
 
 
 def draw_labels(draw: st.DrawFn, samples: int, most: int) -> list[str]:
-    """Returns a label for each sample, now and then an empty one: unknown."""
+    """Returns a label for each sample; some are empty, which means unknown."""
     return ["" if step % 8 == 7 else "abc"[step % 3] for step in draw(_bytes(most))[:samples]]
 
 
 def draw_order(draw: st.DrawFn, samples: int) -> list[int]:
-    """Returns the samples in another order: the first one goes further back, and now and then all are turned around.
+    """Returns the samples in another order: the first one moves back, and some orders are reversed.
 
-    Every order is made of such moves, and few samples are enough for the smallest one to be seen.
+    Such moves generate every order, and the smallest failing example needs few samples.
     """
     order, move = list(range(samples)), draw(st.integers(0, _PICKS))
     if samples > 1:
@@ -148,7 +148,7 @@ def _bytes(count: int) -> st.SearchStrategy[bytes]:
 
 
 def nothing(needs: Sequence[Needs]) -> list[Any]:
-    """Returns the arguments when there are no samples."""
+    """Returns the arguments without samples."""
     return [_argument(need, 0, _constant(0.0), ()) for need in needs]
 
 
@@ -166,12 +166,12 @@ def copy_argument(value: Any) -> Any:
 
 
 def describe_arguments(needs: Sequence[Needs], arguments: Sequence[Any]) -> str:
-    """Returns the arguments as messages show them."""
+    """Returns the arguments in the form that messages show."""
     return ", ".join(f"{need.value}={plain(value)}" for need, value in zip(needs, arguments, strict=True))
 
 
 def plain(value: Any) -> Any:
-    """Returns an argument made of built-in lists and dictionaries."""
+    """Returns an argument as built-in lists and dictionaries."""
     if isinstance(value, Mapping):
         return {setting: plain(scores) for setting, scores in value.items()}
     return value.tolist() if isinstance(value, np.ndarray) else value
@@ -183,7 +183,7 @@ def needs_with_scores(needs: Sequence[Needs]) -> list[Needs]:
 
 
 def of_samples(needs: Sequence[Needs]) -> bool:
-    """Whether an argument has an item for each sample, rather than for each resolution."""
+    """Whether an argument has one item per sample, not per resolution."""
     return any(need not in _WITHOUT_SAMPLES for need in needs)
 
 
@@ -239,7 +239,7 @@ def _unchanged_argument(need: Needs, value: Any, clean: Any) -> Any:
     return value
 
 
-# Generated tables of scores, as a gate reads them.
+# Generated tables of scores, the input of a gate.
 
 
 _MOST_SAMPLES = 24
@@ -249,14 +249,14 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(ScoreTable) if field.
 
 @dataclass(frozen=True)
 class Table:
-    """Scores, the setting that a metric of one cell is asked for, and another order of the samples."""
+    """Scores, the setting for metrics of one cell, and another order of the samples."""
 
     scores: ScoreTable
     setting: str | None
     order: Sequence[int]
 
     def measure(self, record: Metric, scores: ScoreTable | None = None) -> Estimate:
-        """Returns the estimate of a metric, of these scores or of others like them.
+        """Returns the estimate of a metric for these scores or for changed ones.
 
         Raises:
             AssertionError: the metric, or its interval, gate or note, raised an error; the message shows the scores.
@@ -273,7 +273,7 @@ class Table:
         return self._change(lambda scores: scores[list(self.order)], lambda names: [names[index] for index in self.order])
 
     def repeat_samples(self, times: int) -> ScoreTable:
-        """Returns the scores of as many samples of the same kind, each source image being another one."""
+        """Returns the scores ``times`` times, each copy with source images of its own."""
         return self._change(
             lambda scores: np.concatenate([scores] * times),
             lambda names: list(names) * times,
@@ -281,12 +281,12 @@ class Table:
         )
 
     def duplicate_samples(self) -> ScoreTable:
-        """Returns the scores with every sample there twice, each pair being of a source image of its own."""
+        """Returns the scores with every sample twice; each pair shares a source image of its own."""
         twice = self._change(lambda scores: np.concatenate([scores] * 2), lambda names: list(names) * 2)
         return dataclasses.replace(twice, groups=[f"image {index:03}" for index in range(self.scores.samples)] * 2)
 
     def of(self, rows: Sequence[int] | NDArray[np.intp]) -> ScoreTable:
-        """Returns the scores of some samples, of each as often as it is named, and each time with an image of its own."""
+        """Returns the scores of ``rows``, which may repeat samples; each row has an image of its own."""
         chosen = list(rows)
         some = self._change(lambda scores: scores[chosen], lambda names: [names[row] for row in chosen])
         return dataclasses.replace(some, groups=None)
@@ -310,11 +310,11 @@ class Table:
         return self._change(add_gap, list)
 
     def blind(self) -> ScoreTable:
-        """Returns the scores of a model to which the images are worth nothing."""
+        """Returns the scores of a model whose images add nothing."""
         return dataclasses.replace(self.scores, no_image=self.scores.clean)
 
     def describe(self) -> str:
-        """Returns the scores as messages show them."""
+        """Returns the scores in the form that messages show."""
         given = {name: getattr(self.scores, name) for name in _FIELDS}
         return ", ".join(f"{name}={plain(value)}" for name, value in given.items() if value is not None)
 
@@ -338,10 +338,10 @@ class Table:
 
 @st.composite
 def tables(draw: st.DrawFn, record: Metric) -> Table:
-    """Draws what a metric needs for 1 to 24 samples, now and then two to a source image."""
+    """Draws the needs of a metric for 1 to 24 samples; sometimes two samples share a source image."""
     samples = draw(st.integers(1, _MOST_SAMPLES))
     setting = _setting(record)
-    needs = {*record.needs, *((Needs.NO_IMAGE,) if record.gate else ())}  # a gate may ask what was answered blindly
+    needs = {*record.needs, *((Needs.NO_IMAGE,) if record.gate else ())}  # a gate may read the scores without images
     given = _table_fields(needs, setting, samples, draw_scores(draw, _MOST_SAMPLES))
     for need in needs & LABELS:
         given[need.value] = draw_labels(draw, samples, _MOST_SAMPLES)
@@ -369,9 +369,9 @@ def _setting(record: Metric) -> str | None:
 def _table_fields(
     needs: set[Needs], setting: str | None, samples: int, scores: Maker, settings: Sequence[str] = SETTINGS
 ) -> dict[str, Any]:
-    """Returns the fields of a table; what the needs do not ask for is left out.
+    """Returns the fields of a table that the needs ask for.
 
-    Clean scores are the better ones of two, and those without this image the worse ones: otherwise most metrics would not apply.
+    Clean scores are the larger of two draws and scores without the image the smaller; otherwise most metrics would not apply.
     """
     curve = [f"resolution:{edge:g}" for edge in RESOLUTIONS] if needs & {Needs.ACCURACIES, Needs.RUNGS} else []
     swept = settings if needs & {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING} else ()

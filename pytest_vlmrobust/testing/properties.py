@@ -1,4 +1,4 @@
-"""What the formula of a metric must hold, on generated scores: one check for each property."""
+"""Properties that the formula of a metric must have, on generated scores: one check for each."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pytest_vlmrobust.metrics.table import COMPANIONS
 from . import oracles
 from .cases import Case, Table, cases, describe_arguments, needs_with_scores, nothing, of_samples, perfect, plain, tables
 
-# How a property is tried: on generated examples, the same ones each time, and reported with the smallest that breaks it.
+# Properties are tried on generated examples, the same each time. A failure shows the smallest failing example.
 
 
 PROFILES = {"vlm-fast": 12, "vlm-thorough": 300}
-"""Hypothesis profiles of the suite of property checks: how many examples they try for each property."""
+"""Hypothesis profiles of the property suite, and their number of examples for each property."""
 VARIABLE = "VLMROBUST_PROFILE"
 """Environment variable that names one of them."""
 
@@ -48,11 +48,11 @@ def examples_of(profile: str | None = None) -> int:
     """Returns how many examples a Hypothesis profile tries for each property.
 
     Args:
-        profile: what ``--hypothesis-profile`` says; when empty, the environment variable ``VLMROBUST_PROFILE`` holds, and without
-            it ``vlm-fast``.
+        profile: the value of ``--hypothesis-profile``; when empty, that of the environment variable ``VLMROBUST_PROFILE``, else
+            ``vlm-fast``.
 
     Raises:
-        UnknownName: the environment variable names no profile of this package.
+        UnknownName: the environment variable does not name a profile of this package.
     """
     if profile:
         return settings.get_profile(profile).max_examples
@@ -63,11 +63,11 @@ def examples_of(profile: str | None = None) -> int:
 
 
 def try_examples(name: str, strategy: st.SearchStrategy[Any], check: Callable[[Any], None], examples: int) -> None:
-    """Runs ``check`` on examples of ``strategy``, and on ever smaller ones where one does not hold.
+    """Runs ``check`` on examples of ``strategy``, and shrinks an example that fails.
 
     Raises:
-        AssertionError: it does not hold for the smallest example found, which the message shows; or the metric called ``name``
-            answers differently when it is asked again.
+        AssertionError: the check fails; the message shows the smallest example. Or the metric called ``name`` gives different
+            results for the same scores.
     """
     __tracebackhide__ = True
 
@@ -85,7 +85,7 @@ def try_examples(name: str, strategy: st.SearchStrategy[Any], check: Callable[[A
 
 
 def fails(name: str, problem: str, example: str) -> NoReturn:
-    """Raises the AssertionError that says what a metric does not hold, and for which scores."""
+    """Raises an AssertionError with the problem of a metric and the scores that show it."""
     __tracebackhide__ = True
     raise AssertionError(f"metric {name!r} {problem}\n    called with {example}")
 
@@ -101,10 +101,10 @@ _NEVER = {1: "falls", -1: "rises", 0: "changes"}
 
 @dataclass(frozen=True)
 class Property:
-    """Something that a metric must hold.
+    """A property that a metric must have.
 
-    ``hold`` takes the metric and a number of examples, and raises AssertionError where it does not hold. ``concerns`` is False
-    for metrics to which it does not apply; ``unclaimed`` returns why there is nothing to check, or an empty string.
+    ``hold`` takes the metric and a number of examples, and raises AssertionError if the property fails. ``concerns`` is False for
+    metrics to which it does not apply. ``unclaimed`` returns why there is nothing to check, or an empty string.
     """
 
     meaning: str
@@ -149,7 +149,7 @@ def _check_pure(record: Metric, case: Case) -> None:
 
 
 def _global_randomness() -> tuple[object, ...]:
-    """Returns the state of the generators that belong to no one."""
+    """Returns the state of the global random generators."""
     numpys = np.random.get_state(legacy=False)["state"]  # noqa: NPY002  what a metric must leave alone is that very state
     return random.getstate(), numpys["key"].tobytes(), numpys["pos"]
 
@@ -211,7 +211,7 @@ def _check_monotone(record: Metric, case: Case) -> None:
     for need, direction in record.directions.items():
         arguments = case.raise_score(need)
         if arguments is None:
-            continue  # all of its scores are as good as can be
+            continue  # all of its scores are at the maximum
         after = _call(record, arguments)
         if not _moved_as_declared(before, after, direction):
             then = describe_arguments([need], [arguments[record.needs.index(need)]])
@@ -230,7 +230,7 @@ def _claim(record: Metric, need: Needs, direction: Direction) -> str:
 def _moved_as_declared(before: float, after: float, direction: Direction) -> bool:
     if direction == 0:
         return same(before, after)
-    # where it becomes undefined, or ceases to be, there is nothing to compare
+    # nothing to compare where the value is undefined before or after
     return math.isnan(before) or math.isnan(after) or same(before, after) or (after - before) * direction > 0.0
 
 
@@ -248,11 +248,11 @@ def _check_blind(record: Metric, case: Case) -> None:
 
 
 def _expect(record: Metric, arguments: list[Any], value: float | None, when: str, *, undefined: bool = False) -> None:
-    """Requires the value that a record declares; with ``undefined``, NaN will do as well."""
+    """Requires the value that a record declares; with ``undefined``, NaN is also accepted."""
     __tracebackhide__ = True
-    found = _call(record, arguments)
-    if value is not None and not same(found, value) and not (undefined and math.isnan(found)):
-        _fails(record, f"returned {found!r} {when}: expected {value!r}, as declared", arguments)
+    result = _call(record, arguments)
+    if value is not None and not same(result, value) and not (undefined and math.isnan(result)):
+        _fails(record, f"returned {result!r} {when}: expected {value!r}, as declared", arguments)
 
 
 def _check_oracle(record: Metric, case: Case) -> None:
@@ -298,8 +298,8 @@ def _no_direction(record: Metric) -> str:
 
 
 def _no_oracle(record: Metric) -> str:
-    own = record.function.__module__.startswith(BUILT_IN)
-    return "" if own else "no formula in plain Python to compare with: that is for the metrics of this package"
+    is_built_in = record.function.__module__.startswith(BUILT_IN)
+    return "" if is_built_in else "no formula in plain Python to compare with: that is for the metrics of this package"
 
 
 def _reads_scores(record: Metric) -> bool:

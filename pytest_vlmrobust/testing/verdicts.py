@@ -1,4 +1,4 @@
-"""What the verdicts on a metric must hold, on generated tables of scores: one check for each law."""
+"""Laws that the verdicts on a metric must obey, on generated tables of scores: one check for each law."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Trial:
     lower: float
     higher: float
 
-    def verdict(self, bound: Bound, found: Estimate | None = None, tests: int = 1, **treatment: Any) -> Outcome:
+    def verdict(self, bound: Bound, estimate: Estimate | None = None, tests: int = 1, **treatment: Any) -> Outcome:
         """Returns the outcome of one rule."""
         usual = Judge.INTERVAL if self.record.interval else Judge.POINT
         rule = Rule("law", self.record.name, bound, "generated", treatment=Treatment(**{"judge": usual, **treatment}))
-        return judge_rule(rule, found or self.estimate, (), _TODAY, tests).outcome
+        return judge_rule(rule, estimate or self.estimate, (), _TODAY, tests).outcome
 
     def measure(self, scores: ScoreTable) -> Estimate:
         """Returns the estimate of other scores."""
@@ -49,11 +49,11 @@ class Trial:
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """Bounds of each kind, with the two numbers as ends."""
+        """Bounds of each kind, made from the two numbers."""
         return (*_one_sided(self.lower), *_one_sided(self.higher), Bound(self.lower, self.higher))
 
     def refuse(self, problem: str) -> None:
-        """Raises the AssertionError that shows the table."""
+        """Raises an AssertionError that shows the table."""
         __tracebackhide__ = True
         fails(self.record.name, problem, self.table.describe())
 
@@ -65,10 +65,10 @@ def trials(record: Metric, check: Callable[[Trial], None], examples: int) -> Non
 
     def attempt(drawn: tuple[Table, int, int]) -> None:
         table, *ends = drawn
-        found = _measure(record, table)
-        low, high = _range(found)
+        estimate = _measure(record, table)
+        low, high = _range(estimate)
         lower, higher = sorted(low + (high - low) * end / _STEPS for end in ends)
-        check(Trial(record, table, found, lower, higher))
+        check(Trial(record, table, estimate, lower, higher))
 
     try_examples(record.name, st.tuples(tables(record), steps, steps), attempt, examples)
 
@@ -76,7 +76,7 @@ def trials(record: Metric, check: Callable[[Trial], None], examples: int) -> Non
 def _on_trials(check: Callable[[Trial], None]) -> Callable[[Metric, int], None]:
     def hold(record: Metric, examples: int) -> None:
         __tracebackhide__ = True
-        trials(record, check, max(1, examples // 2))  # each of them judges many rules
+        trials(record, check, max(1, examples // 2))  # each example judges many rules
 
     return hold
 
@@ -120,8 +120,8 @@ def _point_value(trial: Trial) -> None:
         if population in {Outcome.PASS, Outcome.FAIL} and population is not dataset:
             low, high = trial.estimate.low, trial.estimate.high
             trial.refuse(
-                f"is {population} with the bound {_describe_bound(bound)}, and its value {trial.estimate.value!r} alone is {dataset}: "
-                f"is it outside its interval, {low!r} to {high!r} at 90 %?"
+                f"is {population} with the bound {_describe_bound(bound)}, and its value {trial.estimate.value!r} alone is "
+                f"{dataset}: is it outside its interval, {low!r} to {high!r} at 90 %?"
             )
 
 
@@ -138,14 +138,14 @@ def _unknown(trial: Trial) -> None:
 
 
 def _measure(record: Metric, table: Table, scores: ScoreTable | None = None) -> Estimate:
-    found = table.measure(record, scores)
-    return replace(found, at=functools.cache(found.at)) if found.at else found
+    estimate = table.measure(record, scores)
+    return replace(estimate, at=functools.cache(estimate.at)) if estimate.at else estimate
 
 
-def _range(found: Estimate) -> tuple[float, float]:
-    """Returns a range around the interval, or around the value or 0 where there is none, for bounds to be drawn from."""
-    centre = found.value if found.finite else 0.0
-    low, high = (end if math.isfinite(end) else centre + far for end, far in ((found.low, -0.5), (found.high, 0.5)))
+def _range(estimate: Estimate) -> tuple[float, float]:
+    """Returns the range to draw bounds from: around the interval, or around the value, or around 0."""
+    centre = estimate.value if estimate.finite else 0.0
+    low, high = (end if math.isfinite(end) else centre + far for end, far in ((estimate.low, -0.5), (estimate.high, 0.5)))
     return (low, high) if high - low > 0.01 else (low - 0.05, high + 0.05)
 
 

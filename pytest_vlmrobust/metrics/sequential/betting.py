@@ -75,16 +75,18 @@ class Betting:
         self._grid = stakes
         self._population, self._control = population, control and not population
         self._most, self._least_failing = (
-            np.array(one) for one in zip(*(_bounds(limit, population) for limit in limits), strict=True)
+            np.array(column) for column in zip(*(_bounds(limit, population) for limit in limits), strict=True)
         )
-        self._low, self._high = (np.array(one) for one in zip(*(_range(limit, population) for limit in limits), strict=True))
+        self._low, self._high = (
+            np.array(column) for column in zip(*(_range(limit, population) for limit in limits), strict=True)
+        )
         self._logs = np.zeros((2, len(limits), stakes.size))
 
     def absorb(self, draws: Draws) -> None:
         """Updates the capital by a batch; each bet depends only on what was drawn before it."""
         coefficient = slope(draws.before) if self._control else np.zeros(draws.left.shape)
         expected = draws.right_left / draws.left
-        low, high = ((one - coefficient * (one - expected)) for one in self._columns(draws.rows, self._low, self._high))
+        low, high = ((edge - coefficient * (edge - expected)) for edge in self._columns(draws.rows, self._low, self._high))
         adjusted = draws.offset - coefficient * (draws.offset - expected)
         pass_mean, fail_mean = self._null_means(draws)
         wrong, right = bound_missing(draws.outcomes)
@@ -239,7 +241,7 @@ def _log_null(drawn: Drawn, strata: Strata, lowest: Array, highest: Array) -> Ar
         lowest: smallest H that the null allows with each G, shape (cells, G).
         highest: largest H that the null allows with each G, shape (cells, G).
     """
-    k, a, j, b = (one[:, None] for one in drawn)
+    k, a, j, b = (column[:, None] for column in drawn)
     c, w, helpful = strata.right[:, None], strata.wrong[:, None], strata.helpful_totals
     low, high = np.maximum(k, lowest), np.minimum(c - (a - k), highest)
     # the likelihood rises in H up to k (C + 1) / a and falls beyond, so its constrained maximum is the nearest allowed H

@@ -204,14 +204,14 @@ class Progress:
 
     def _refusal(self, cell: int, sample: int, position: int) -> str:
         order = self._samples[self._starts[cell] : self._starts[cell] + self.sizes[cell]]
-        found = np.flatnonzero(order == sample)
+        places = np.flatnonzero(order == sample)
         where = f"{self.name(cell)}: sample {sample}"
-        if not found.size:
+        if not places.size:
             return f"{where} is none of its {order.size} samples"
-        if int(found[0]) < position:
-            return f"{where} was advanced already, as number {int(found[0]) + 1}. Its first answer counts"
+        if int(places[0]) < position:
+            return f"{where} was advanced already, as number {int(places[0]) + 1}. Its first answer counts"
         return (
-            f"{where} is number {int(found[0]) + 1} of its order, and next comes number {position + 1}: sample "
+            f"{where} is number {int(places[0]) + 1} of its order, and next comes number {position + 1}: sample "
             f"{int(order[position])}. The order was fixed before the run; answers out of order void the declared risk"
         )
 

@@ -81,7 +81,7 @@ def running_sums(start: Array, reference: Array, outcomes: Array, filled: NDArra
     wrong, right = bound_missing(outcomes)
     loss, least_loss = reference - wrong, reference - right
     signed = (loss, -loss, least_loss, -least_loss)
-    steps = np.stack([reference, 1.0 - reference, *(np.maximum(one, 0.0) for one in signed)])
+    steps = np.stack([reference, 1.0 - reference, *(np.maximum(change, 0.0) for change in signed)])
     steps = np.where(filled, steps, 0.0)
     sums: Array = np.cumsum(np.concatenate([start[:, :, None], steps], axis=2), axis=2)
     return sums

@@ -259,11 +259,11 @@ def join_clusters(groups: Sequence[str], units: Iterable[Sequence[int]]) -> Clus
         groups: the source image of each of N samples; one without a name stands alone.
         units: samples that something is computed from together, by index.
     """
-    own = Clusters.of(groups, len(groups))
-    edges = [(sample, own.count + number) for number, unit in enumerate(units) for sample in unit]
-    size = own.count + 1 + max((node for _, node in edges), default=own.count)
-    rows, columns = own.codes[[sample for sample, _ in edges]], np.array([node for _, node in edges], int)
+    clusters = Clusters.of(groups, len(groups))
+    edges = [(sample, clusters.count + number) for number, unit in enumerate(units) for sample in unit]
+    size = clusters.count + 1 + max((node for _, node in edges), default=clusters.count)
+    rows, columns = clusters.codes[[sample for sample, _ in edges]], np.array([node for _, node in edges], int)
     graph = coo_array((np.ones(len(edges)), (rows, columns)), shape=(size, size))
-    labels = connected_components(graph, directed=False)[1][own.codes]
+    labels = connected_components(graph, directed=False)[1][clusters.codes]
     names, codes = np.unique(labels, return_inverse=True)
     return Clusters(codes.reshape(-1), len(names))

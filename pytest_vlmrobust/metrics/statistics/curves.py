@@ -228,11 +228,11 @@ class StepTest:
         """Returns a lower bound of all sizes over the contrast ``denominator`` (R,), which is known to be positive (Fieller)."""
         if self.df <= 0:
             return -math.inf
-        bottom, own = float(denominator @ self.means), float(denominator @ self.covariance @ denominator)
+        bottom, variance = float(denominator @ self.means), float(denominator @ self.covariance @ denominator)
         bounds = []
         for value, weights, part in self._below(tail, 0.0):
             square = critical_value(part, self.df) ** 2
-            a = bottom**2 - square * own
+            a = bottom**2 - square * variance
             b = value * bottom - square * float(weights @ self.covariance @ denominator)
             c = value**2 - square * self._error(weights) ** 2
             bounds.append((b - math.sqrt(max(b * b - a * c, 0.0))) / a if a > 0.0 else -math.inf)

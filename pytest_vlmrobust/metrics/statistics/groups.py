@@ -43,7 +43,7 @@ class GroupMeans:
         for number, members in enumerate(rows):
             influences[members, number] = (scores[members] - scores[members].mean()) / members.size
         within = tuple(clusters.within(members) for members in rows)
-        shared = sum(own.count for own in within) > clusters.count
+        shared = sum(part.count for part in within) > clusters.count
         df = clusters.degrees_of_freedom if shared else math.inf
         return cls(names, tuple(scores[members] for members in rows), within, _correlation(influences, clusters), df)
 
@@ -55,7 +55,7 @@ class GroupMeans:
     def limits(self, confidence: float, most_df: float = math.inf) -> Array:
         """Returns the interval of each mean, shape (k, 2): Wilson's for 0/1 scores, guarded Student's t for graded ones."""
         members = zip(self.members, self.clusters, strict=True)
-        return np.array([_limits(scores, own, confidence, most_df) for scores, own in members]).clip(0.0, 1.0)
+        return np.array([_limits(scores, clusters, confidence, most_df) for scores, clusters in members]).clip(0.0, 1.0)
 
     def differences(self, confidence: float) -> tuple[Array, Array]:
         """Returns lower and upper bounds of mean a - mean b, each of shape (k, k).

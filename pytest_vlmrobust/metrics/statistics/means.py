@@ -149,8 +149,8 @@ class BoundedMeanTest:
     @classmethod
     def mean(cls, tests: Sequence[BoundedMeanTest], df: float) -> BoundedMeanTest:
         """Returns the test of the plain means over independent datasets."""
-        ends = zip(*((one.below, one.far_below, one.above) for one in tests), strict=True)
-        return cls(np.mean([one.means for one in tests], axis=0), *(_average(end, df) for end in ends))
+        ends = zip(*((test.below, test.far_below, test.above) for test in tests), strict=True)
+        return cls(np.mean([test.means for test in tests], axis=0), *(_average(end, df) for end in ends))
 
     def lower(self, tail: float) -> Array:
         """Returns one-sided lower bounds, shape (m,); minus infinity where a single cluster shows nothing."""
@@ -270,8 +270,8 @@ def _one_more(means: Array, variances: Array, count: float, df: float, end: floa
 
 
 def _average(tests: Sequence[MeanTest], df: float) -> MeanTest:
-    errors = np.sqrt(np.sum([one.errors**2 for one in tests], axis=0)) / len(tests)
-    return MeanTest(np.mean([one.means for one in tests], axis=0), errors, df)
+    errors = np.sqrt(np.sum([test.errors**2 for test in tests], axis=0)) / len(tests)
+    return MeanTest(np.mean([test.means for test in tests], axis=0), errors, df)
 
 
 def _interval(parts: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:

@@ -103,12 +103,12 @@ class Contest:
     def mean(cls, contests: Sequence[Contest]) -> Contest:
         """Returns the contest about the plain mean over independent datasets; the fewest degrees of freedom count."""
         count, first = len(contests), contests[0].apart.weights
-        alone, apart = [one.alone for one in contests], [one.apart for one in contests]
-        df = min(one.df for one in apart)
-        covariance = sum((one.covariance for one in apart), np.zeros((first.shape[1],) * 2)) / count**2
-        between = np.sqrt(sum((one.errors**2 for one in apart), np.zeros(len(first)))) / count
-        own = BoundedMeanTest.mean(alone, df)
-        return cls(own, ContrastTest(first, own.means, covariance, between, df))
+        alone, apart = [contest.alone for contest in contests], [contest.apart for contest in contests]
+        df = min(contest.df for contest in apart)
+        covariance = sum((contest.covariance for contest in apart), np.zeros((first.shape[1],) * 2)) / count**2
+        between = np.sqrt(sum((contest.errors**2 for contest in apart), np.zeros(len(first)))) / count
+        mean = BoundedMeanTest.mean(alone, df)
+        return cls(mean, ContrastTest(first, mean.means, covariance, between, df))
 
     @property
     def values(self) -> Array:
@@ -264,10 +264,10 @@ def _best_exchange(
         leaving = single[inside] - 2.0 * among.sum(axis=1)
         entering = single[outside] + 2.0 * shared.sum(axis=0)
         sums = total - means[inside][:, None] + means[outside]
-        found = bounds(sums, variance + leaving[:, None] + entering - 2.0 * shared)
-        if not float(found.max()) > best + _TIE:
+        exchanged = bounds(sums, variance + leaving[:, None] + entering - 2.0 * shared)
+        if not float(exchanged.max()) > best + _TIE:
             return best
-        leaves, enters = np.unravel_index(int(found.argmax()), found.shape)
+        leaves, enters = np.unravel_index(int(exchanged.argmax()), exchanged.shape)
         inside[leaves], outside[enters] = outside[enters], inside[leaves]
 
 

@@ -88,7 +88,7 @@ def excess_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Ar
     tail = _saddlepoint_tail(excess, n, *shares)
     rare = n * np.minimum(*shares) < 1.0
     if rare.any():
-        tail[rare] = _summed_tail(*(one[rare] for one in (excess, n, *shares)))
+        tail[rare] = _summed_tail(*(array[rare] for array in (excess, n, *shares)))
     certain: Array = np.where(excess <= -n, 1.0, np.where(excess >= n, shares[0] ** n, tail))
     return certain.clip(0.0, 1.0)
 
@@ -115,7 +115,7 @@ def _saddlepoint_tail(excess: Array, n: Array, harmful_share: Array, helpful_sha
 
 def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
     """Sums over the counts of the rarer flip, one column each; what lies beyond the largest count that is looked at is added."""
-    excess, n, up, down = (one[:, None] for one in (excess, n, harmful_share, helpful_share))
+    excess, n, up, down = (array[:, None] for array in (excess, n, harmful_share, helpful_share))
     rare, other, few = np.minimum(up, down), np.maximum(up, down), np.arange(_MOST + 1.0)
     left = n - few
     fits = left >= 0.0
@@ -130,7 +130,7 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
     harmful_side = np.broadcast_to(up > down, inside.shape)
     met = np.where(harmful_side, least <= 0.0, least > 0.0).astype(np.float64)
     for integral, where in ((special.betainc, inside & harmful_side), (special.betaincc, inside & ~harmful_side)):
-        met[where] = integral(*(one[where] for one in np.broadcast_arrays(*sides)))
+        met[where] = integral(*(array[where] for array in np.broadcast_arrays(*sides)))
     unseen: Array = (1.0 - chances.sum(axis=1)).clip(min=0.0)
     tail: Array = unseen + (chances * met).sum(axis=1)
     return tail
@@ -262,7 +262,9 @@ class TangoTest:
     @classmethod
     def join(cls, tests: Sequence[TangoTest]) -> TangoTest:
         """Returns one test about the drops of several, in their order: much faster than each one; the fewest df count for all."""
-        harmful, helpful, n = (np.concatenate(one) for one in zip(*((t.harmful, t.helpful, t.n) for t in tests), strict=True))
+        harmful, helpful, n = (
+            np.concatenate(arrays) for arrays in zip(*((t.harmful, t.helpful, t.n) for t in tests), strict=True)
+        )
         return cls(harmful, helpful, n, min(test.df for test in tests))
 
     def lower(self, tail: float) -> Array:

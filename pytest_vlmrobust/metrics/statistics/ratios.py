@@ -184,14 +184,16 @@ class _RatioTest:
         directions = np.stack([np.cos(angles), -np.sin(angles)])
         directions /= np.abs(directions).max(axis=0)
         values = (self.pairs @ directions).T
-        plain, clustered = (np.einsum("im,ij,jm->m", directions, one, directions) for one in (self.plain, self.clustered))
+        plain, clustered = (
+            np.einsum("im,ij,jm->m", directions, covariance, directions) for covariance in (self.plain, self.clustered)
+        )
         means = _mean(self.counts, values)
         distance = np.maximum(means - values.min(axis=1), values.max(axis=1) - means)
         counts = self.counts / self.clusters.guarded_effects(plain, clustered, distance)[:, None]
         scores = sign * restricted_score(counts, values)
-        found = scores > critical_value(tail)
-        found[found] = restricted_tail(counts[found], values[found]) <= tail
-        return found
+        rejected = scores > critical_value(tail)
+        rejected[rejected] = restricted_tail(counts[rejected], values[rejected]) <= tail
+        return rejected
 
 
 def score_ratio_interval(
@@ -256,9 +258,9 @@ def _first_rejected(rejected: Callable[[Array], NDArray[np.bool_]], start: float
     """Returns where the first rejected angle from ``start`` to ``end`` begins; None when none is rejected."""
     for _ in range(_ROUNDS):
         angles = np.linspace(start, end, _ANGLES)
-        found = np.flatnonzero(rejected(angles))
-        if not found.size:
+        indices = np.flatnonzero(rejected(angles))
+        if not indices.size:
             return None
-        first = max(int(found[0]), 1)
+        first = max(int(indices[0]), 1)
         start, end = float(angles[first - 1]), float(angles[first])
     return start

@@ -226,12 +226,12 @@ def _section(section: Section, gallery: Gallery, width: int) -> Box:
 
 def _row(row: Row, layout: Layout, gallery: Gallery, width: int) -> Box:
     tiles = [_tile(tile, row, layout, gallery) for tile in row.tiles]
-    own = width if layout is not Layout.TILES else min(width, len(tiles) * (gallery.tile + GAP) - GAP)
+    row_width = width if layout is not Layout.TILES else min(width, len(tiles) * (gallery.tile + GAP) - GAP)
     return stack_boxes(
         [
-            text(row.name, NAME, own, INK),
-            text(row.about, CAPTION, own, FAINT),
-            flow_boxes(tiles, own, GAP, bottom=layout is Layout.SIZES),
+            text(row.name, NAME, row_width, INK),
+            text(row.about, CAPTION, row_width, FAINT),
+            flow_boxes(tiles, row_width, GAP, bottom=layout is Layout.SIZES),
         ],
         GAP // 2,
     )

@@ -50,11 +50,11 @@ def ssim(image: Image, clean: Image) -> float:
         ValueError: the shapes differ.
     """
     _same_shape(image, clean)
-    one, other = (luma(picture).astype(np.float32) for picture in (image, clean))
-    mean, other_mean = _window_mean(one), _window_mean(other)
-    variance = _window_mean(one * one) - mean * mean
-    other_variance = _window_mean(other * other) - other_mean * other_mean
-    covariance = _window_mean(one * other) - mean * other_mean
+    plane, other_plane = (luma(picture).astype(np.float32) for picture in (image, clean))
+    mean, other_mean = _window_mean(plane), _window_mean(other_plane)
+    variance = _window_mean(plane * plane) - mean * mean
+    other_variance = _window_mean(other_plane * other_plane) - other_mean * other_mean
+    covariance = _window_mean(plane * other_plane) - mean * other_mean
     likeness = (2.0 * mean * other_mean + C1) * (2.0 * covariance + C2)
     likeness /= (mean * mean + other_mean * other_mean + C1) * (variance + other_variance + C2)
     return float(_inside(likeness).mean())

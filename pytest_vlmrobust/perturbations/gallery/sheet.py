@@ -53,8 +53,8 @@ def read_picture(path: Path) -> Source:
     import PIL.Image
 
     if not path.is_file():
-        found = "a directory" if path.is_dir() else "no such file"
-        raise ImageError(f"{path}: {found}. Expected a picture in a format that Pillow reads, such as PNG, JPEG or WebP")
+        problem = "a directory" if path.is_dir() else "no such file"
+        raise ImageError(f"{path}: {problem}. Expected a picture in a format that Pillow reads, such as PNG, JPEG or WebP")
     try:
         with warnings.catch_warnings():
             # of a suspiciously large picture Pillow only warns, and would go on to fill the memory
@@ -209,25 +209,25 @@ def _workers(image: Image) -> int:
 
 def _tile(renderer: Renderer, *, clean: Image, seed: int, width: int) -> Tile:
     setting = str(renderer.setting)
-    about = functools.partial(Tile, setting, _parameters(setting), _version(setting), flags=_flags(setting))
+    tile_of = functools.partial(Tile, setting, _parameters(setting), _version(setting), flags=_flags(setting))
     try:
         rendering = renderer.render(clean, seed=seed)
     except VlmRobustError as refusal:
-        return about(notes=(f"not shown: {refusal}",))
+        return tile_of(notes=(f"not shown: {refusal}",))
     notes = tuple(note.removeprefix(f"{setting}: ") for note in rendering.notes)
-    about = functools.partial(about, notes=notes)
+    tile_of = functools.partial(tile_of, notes=notes)
     if rendering.image.ndim == 4:
-        return about(size=rendering.image.shape[1:3], pictures=_views(rendering.image, width))
-    return _compare_tile(about, rendering.image, clean, layout(setting), width)
+        return tile_of(size=rendering.image.shape[1:3], pictures=_views(rendering.image, width))
+    return _compare_tile(tile_of, rendering.image, clean, layout(setting), width)
 
 
-def _compare_tile(about: functools.partial[Tile], image: Image, clean: Image, drawn: Layout, width: int) -> Tile:
+def _compare_tile(tile_of: functools.partial[Tile], image: Image, clean: Image, drawn: Layout, width: int) -> Tile:
     same = resize_picture(image, *clean.shape[:2])
     if drawn is Layout.SIZES:
         picture, detail = shrink_picture(image, min(1.0, 2 * width / max(image.shape[:2]))), None
     else:
         picture, detail = fit_picture(image, width, 2 * width), _centre(image, width // 2)
-    return about(size=image.shape[:2], pictures=(picture,), detail=detail, psnr=psnr(same, clean), ssim=ssim(same, clean))
+    return tile_of(size=image.shape[:2], pictures=(picture,), detail=detail, psnr=psnr(same, clean), ssim=ssim(same, clean))
 
 
 def _views(views: Image, width: int) -> tuple[Image, ...]:
@@ -252,16 +252,16 @@ def _centre(image: Image, side: int) -> Image | None:
 
 
 def _sections(tiles: Sequence[Tile]) -> tuple[Section, ...]:
-    found: dict[tuple[Layout, str], dict[str, list[Tile]]] = {}
+    rows_by_section: dict[tuple[Layout, str], dict[str, list[Tile]]] = {}
     for tile in tiles:
         steps = Setting.parse(tile.setting).steps
         heading = info(tile.setting).category if len(steps) == 1 else COMPOSED
-        rows = found.setdefault((layout(tile.setting), heading), {})
+        rows = rows_by_section.setdefault((layout(tile.setting), heading), {})
         rows.setdefault(Setting(steps).name, []).append(tile)
     return tuple(
         Section(heading, drawn, tuple(Row(name, _about(tiles[0].setting), tuple(tiles)) for name, tiles in rows.items()))
         for drawn in Layout
-        for (its, heading), rows in found.items()
+        for (its, heading), rows in rows_by_section.items()
         if its is drawn
     )
 
@@ -281,9 +281,9 @@ def _version(setting: str) -> str:
 
 
 def _flags(setting: str) -> tuple[str, ...]:
-    about = info(setting)
-    changed = f"changes the answer about {', '.join(sorted(about.label_changing))}" if about.label_changing else ""
-    return tuple(flag for flag in ("random" if about.stochastic else "", changed) if flag)
+    setting_info = info(setting)
+    changed = f"changes the answer about {', '.join(sorted(setting_info.label_changing))}" if setting_info.label_changing else ""
+    return tuple(flag for flag in ("random" if setting_info.stochastic else "", changed) if flag)
 
 
 # The words of a gallery: the same in every format.

@@ -54,11 +54,11 @@ def show(
         raise UsageError(f"{out}: is the picture to be shown, and would be overwritten. Choose another file")
     temporary = _reserve_file(out)
     try:
-        made = gallery(source, chosen, seed=seed, tile=tile)
-        _write(temporary, out, write(made))
+        result = gallery(source, chosen, seed=seed, tile=tile)
+        _write(temporary, out, write(result))
     finally:
         temporary.unlink(missing_ok=True)
-    return made
+    return result
 
 
 def _format(out: Path) -> Callable[[Gallery], bytes]:
