@@ -1,4 +1,4 @@
-"""Boxes: overlap of predicted and true ones, what was not found, and which eye is which.
+"""Overlap of predicted and true boxes, missing boxes, and swapped eyes.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.2 (task 3) and its published evaluation code.
 """
@@ -45,19 +45,19 @@ class Overlap(NamedTuple):
     """How well the boxes of N attributes were found."""
 
     mean_iou: float
-    """Mean intersection over union with 0 for each attribute without a box: what to gate."""
+    """Mean intersection over union with 0 for each attribute without a box: the value for gates."""
     coverage: float
     """Share of the attributes for which a box was given."""
     mean_iou_of_found: float
-    """The same mean over these alone, as the published code has it for faces: it rewards giving no box."""
+    """The mean over attributes with a box, as the published code has it for faces: it rewards giving no box."""
 
 
 def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overlap:
     """Averages the overlap of predicted with true boxes; an attribute that was not found counts 0.
 
     Args:
-        predicted: a box for each of N attributes, None where the model gave none. One turned inside out covers nothing: it counts
-            as given, with an overlap of 0.
+        predicted: a box for each of N attributes, None where the model gave none. A box with corners in the wrong order has no
+            area: it counts as given, with an overlap of 0.
         truth: the N true boxes, in the same coordinate system.
 
     Returns:
@@ -83,7 +83,7 @@ def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overl
 def match_eyes(predicted: tuple[Box | None, Box | None], truth: tuple[Box, Box]) -> tuple[Box | None, Box | None]:
     """Puts the two predicted eyes into the order that overlaps most with the true ones: left and right may be swapped.
 
-    "Left" is the viewer's or the person's; the published code forgives either reading, if both eyes are given.
+    "Left" may be the viewer's or the person's; the published code accepts both if both eyes are given.
 
     Args:
         predicted: the boxes that the model calls left and right, None where it gave none.
@@ -112,7 +112,7 @@ def _overlap(predicted: Box, true: Box) -> float:
 
 
 def _predicted_box(predicted: Box) -> boxes.Box:
-    """Returns a predicted box, which may be turned inside out: it then covers nothing."""
+    """Returns a predicted box. Its corners may be in the wrong order: it then has no area."""
     values = np.asarray(predicted, dtype=np.float64)
     inside_out = values.shape == (4,) and np.isfinite(values).all() and (values[:2] > values[2:]).any()
     return _four(values) if inside_out else _box(predicted, "box")
@@ -132,10 +132,9 @@ def _four(values: Scores) -> boxes.Box:
     return x1, y1, x2, y2
 
 
-# What the prompt alone is worth: how well the boxes in it predict the boxes that are asked for
-#
-# The place of the nose says about where the mouth is, and how large. A fixed rule that never looks at the picture has that
-# overlap. How good such a rule can be is found by least squares from the other samples, each left out in turn.
+# Prompt leakage: how well the boxes in the prompt predict the requested boxes
+# The place of the nose roughly predicts the place and size of the mouth. A fixed rule can use this without looking at the
+# picture. Least squares on the other samples, each left out in turn, measure how good such a rule can be.
 
 
 _RIDGE = 1.0
@@ -145,21 +144,21 @@ _Array = NDArray[np.float64]
 
 
 def told_overlap(told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], groups: Sequence[str] | None = None) -> Scores:
-    """Mean overlap of the asked boxes with what the told ones foretell, by the best linear rule that other samples give.
+    """Mean overlap of the requested boxes with the best linear prediction from the boxes in the prompt.
 
     Each coordinate of an asked box is a constant plus a linear function of all told ones, by ridge regression on the samples of
-    all other groups. With few of them it shrinks to a box that stays where it is, the mean box, or to one that moves along with
-    the top left corner of what is told: the rule with the larger mean overlap counts. Predictions are cut to the picture; two
+    all other groups. With few samples it shrinks to the mean box, either at a fixed place or moving with the top left corner of
+    the told boxes: the rule with the larger mean overlap counts. Predictions are cut to the picture; two
     eyes are swapped where that overlaps more.
 
     Args:
-        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the picture; NaN where a sample is not told it.
+        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the picture; NaN where a sample's prompt lacks it.
             A point is a box without extent.
-        asked: name to the true boxes of what is asked for, shape (N, 4), in the same coordinates; NaN where it is not asked for.
-        groups: what N samples are of: a sample is foretold from other groups alone. None when all are independent.
+        asked: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN where not requested.
+        groups: source image of each of N samples: predictions for a sample use other groups only. None when all are independent.
 
     Returns:
-        Shape (N,), fractions in [0, 1]; 0 where no other group is asked the same, NaN where nothing is asked for.
+        Shape (N,), fractions in [0, 1]; 0 where no other group has the same request, NaN without a request.
 
     Raises:
         ValueError: unequal numbers of samples, or boxes of another shape.
@@ -190,7 +189,7 @@ def _box_arrays(boxes: Mapping[str, ArrayLike], noun: str) -> dict[str, _Array]:
 
 
 def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
-    """Returns standardised places and extents and a constant, shape (N, F), and the top left corner of all, twice, (N, 4)."""
+    """Returns standardised places, extents and a constant, shape (N, F), and the top left corner of all boxes, twice, (N, 4)."""
     if not told or not samples:
         return np.ones((samples, 1)), np.zeros((samples, 4))
     boxes = np.stack([np.where(np.isnan(box), np.nanmean(box, axis=0), box) for box in told], axis=1)
@@ -202,7 +201,7 @@ def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
 
 
 def _predict_boxes(coordinates: _Array, truth: _Array, start: _Array, clusters: Clusters) -> _Array:
-    """Returns boxes, shape (N, 4), NaN where none is asked for: ``start`` plus what other clusters say, cut to the picture."""
+    """Returns boxes, shape (N, 4), NaN if not requested: ``start`` plus the prediction of other clusters, cut to the picture."""
     predicted = np.full(truth.shape, np.nan)
     rows = np.flatnonzero(~np.isnan(truth).any(axis=1))
     among = clusters.within(rows)
@@ -221,7 +220,7 @@ def _predict_boxes(coordinates: _Array, truth: _Array, start: _Array, clusters: 
 
 
 def _overlaps(foretold: Mapping[str, _Array], truth: Mapping[str, _Array]) -> Scores:
-    """Returns the mean overlap over what is asked of each sample, shape (N,)."""
+    """Returns the mean overlap over the requested boxes of each sample, shape (N,)."""
     each = {name: _pair_overlaps(foretold[name], true) for name, true in truth.items()}
     if {LEFT_EYE, RIGHT_EYE} <= set(each):
         turned = _pair_overlaps(foretold[RIGHT_EYE], truth[LEFT_EYE]), _pair_overlaps(foretold[LEFT_EYE], truth[RIGHT_EYE])

@@ -1,4 +1,4 @@
-"""Summaries by category: of the questions (what is asked), and of the perturbations (what is done to the image)."""
+"""Summaries by category of questions and by category of perturbations."""
 
 from __future__ import annotations
 

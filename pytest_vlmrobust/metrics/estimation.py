@@ -1,4 +1,4 @@
-"""estimate: a registered metric applied to a table of scores, with everything known about the value."""
+"""estimate: applies a registered metric to a table of scores, and returns the value with its interval and validity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
     """Computes a registered metric from a table of scores, with its interval, sample size, validity and reason.
 
     Args:
-        name: a registered metric, or the record of one that need not be.
+        name: a registered metric, or a record, which need not be registered.
         table: scores of N samples.
         setting: the setting of the cell for a metric of scope ``"cell"``; None for one of scope ``"sweep"``.
         confidence: two-sided level of the interval in (0, 1): each bound of 0.90 is a one-sided 95 % bound.
@@ -102,14 +102,14 @@ def _bounds(record: Metric, table: ScoreTable, setting: str | None, confidence: 
 
 
 def _settings_note(table: ScoreTable) -> str:
-    """Returns over how many settings a value was taken of which no full number is published."""
+    """Returns the number of settings behind a value, for metrics without a published number of settings."""
     if set(table.by_setting) == {CLEAN_NAME}:
         return "on original pictures"
     return f"over {len(table.by_setting)} setting{'s' if len(table.by_setting) > 1 else ''}"
 
 
 def _coverage_note(record: Metric, table: ScoreTable) -> str:
-    """Returns over how much of the published quantity the value was taken, or an empty string when over exactly that."""
+    """Returns how much of the published settings the value covers, or an empty string when it covers exactly those."""
     if Needs.PERTURBED_BY_SETTING not in record.needs:
         return ""
     if record.coverage is None:
@@ -121,7 +121,7 @@ def _coverage_note(record: Metric, table: ScoreTable) -> str:
     return f"over {count} of {full} {noun}" if count < full else f"over {count} {noun}, more than the {full} published ones"
 
 
-# What is known about a metric, in words: for the documentation and for the terminal.
+# Descriptions of metrics in words, for the documentation and the terminal.
 
 
 _SECTIONS = ("Args:", "Returns:", "Raises:", "Source:", ">>>")
@@ -141,7 +141,7 @@ Described: TypeAlias = Metric | FamilyProperty | Facts
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A metric in words: one sentence, its formula, what to beware of, and its facts with their titles."""
+    """A metric in words: one sentence, its formula, caveats, and facts with their titles."""
 
     name: str
     summary: str
@@ -194,7 +194,7 @@ def number(value: float) -> str:
 
 
 def _text_about(record: Described) -> str | None:
-    """Returns the text that says what a quantity is."""
+    """Returns the text that describes a quantity."""
     return record.about if isinstance(record, Facts) else record.function.__doc__
 
 

@@ -1,6 +1,6 @@
-"""What a family of models gains with its size: each property by name, with its interval.
+"""Properties of a family of models as it grows in size, by name, with their intervals.
 
-They belong to no table of one model, and stand beside the registered metrics: :data:`FAMILY_METRICS`.
+They need the scores of several models, so they are not registered metrics: see :data:`FAMILY_METRICS`.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 (scale consistency).
 """
@@ -37,8 +37,8 @@ FamilyScores: TypeAlias = Sequence[ArrayLike] | Scores
 def scale_gain(parameters: Sequence[float], scores: Sequence[float]) -> float:
     """Average gain per doubling of the number of parameters: the least-squares slope of the score over log2 of the size.
 
-    With two models it is their difference over the number of doublings between them. How the paper averages over more than two is
-    not said; the slope weighs each step by the doublings it spans.
+    With two models it is their difference over the number of doublings between them. The paper does not say how it averages over
+    more than two; the slope weighs each step by the doublings it spans.
 
     Args:
         parameters: number of parameters of each model of a family, in any unit and order.
@@ -163,7 +163,7 @@ def scale_consistency_interval(
 
 
 def _mean_slope(slopes: Scores, clusters: Clusters, confidence: float, *, binary: bool) -> Bounds:
-    """Bounds the mean of slopes in [-1, 1], of which 0/1 scores can have finitely many."""
+    """Bounds the mean of slopes in [-1, 1]; 0/1 scores can have finitely many different slopes."""
     if binary:
         possible = np.unique(np.append(slopes, (-1.0, 1.0)))
         ones = np.ones_like(slopes)

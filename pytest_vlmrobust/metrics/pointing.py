@@ -1,4 +1,4 @@
-"""Answers of the grid pointing game: a model that always points to the same cell, and how far wrong answers are off.
+"""Grid pointing game: models that always point to the same cell, and the distance of wrong answers.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
 """
@@ -27,7 +27,7 @@ Cell = tuple[int, int]
 
 
 def fixation_rate(answers: Sequence[Sequence[Hashable | None]]) -> float:
-    """Share of the items for which the answer is the same wherever the target stands: pointing without looking.
+    """Share of the items whose answer is the same for every position of the target: pointing without looking.
 
     Args:
         answers: for each of N items, the answers to its placements (one for each cell of the grid, at least two); None for one
@@ -88,7 +88,7 @@ def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridE
     return GridError(distance, len(distances), len(answers) - len(read))
 
 
-# The same with intervals, and how many of the boxes that were asked for were given
+# The same with intervals, and the share of requested boxes that were given
 
 
 def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0.90) -> Estimate:
@@ -131,7 +131,7 @@ def grid_distance(
     confidence: float = 0.90,
     source_images: Sequence[str] | None = None,
 ) -> Estimate:
-    """Estimates the distance of :func:`grid_error`, with Fieller's interval: how many answers are wrong is uncertain, too.
+    """Estimates the distance of :func:`grid_error`, with Fieller's interval: the number of wrong answers is uncertain, too.
 
     Args:
         answers: N cells ``(row, column)``, None for an answer that could not be read.
@@ -164,7 +164,7 @@ def grid_distance(
 
 
 def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None) -> Estimate:
-    """Estimates which share of the boxes that were asked for was given, right or wrong.
+    """Estimates the share of the requested boxes that were given, right or wrong.
 
     Args:
         given: shape (N,), the share of the boxes of each sample, in [0, 1].

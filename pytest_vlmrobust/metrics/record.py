@@ -1,4 +1,4 @@
-"""Metric: everything that is known about one metric, in one record."""
+"""Metric: the record with all facts about one metric."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Direction: TypeAlias = Literal[-1, 0, 1]
 
 
 class Circumstances(NamedTuple):
-    """What is known before anything is measured, and narrows what a metric can be; None where it is not known."""
+    """Facts known before the run that narrow the range of a metric; None where unknown."""
 
     attempts: int | None = None
     """Patches of a picture, n * n."""
@@ -38,17 +38,17 @@ Reach: TypeAlias = "Callable[[Circumstances], tuple[float, float]]"
 
 
 def loss_reach(circumstances: Circumstances) -> tuple[float, float]:
-    """Returns between what a loss of the clean accuracy A lies: A - 1, when all is right then, and A, when nothing is."""
+    """Returns the range of a loss of the clean accuracy A: from A - 1 (all right afterwards) to A (nothing right)."""
     return (-1.0, 1.0) if circumstances.clean is None else (circumstances.clean - 1.0, circumstances.clean)
 
 
 _JUDGED = (Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.ACCURACIES, Needs.RUNGS, Needs.CLEAN)
-"""Scores of the model that is judged: what a metric has of these first is what its better direction speaks about."""
+"""Scores of the judged model: the better direction of a metric is about the first of these that it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the published quantity is taken over, so that a part of it never passes for the whole.
+    """The settings of the published quantity, so that a value over fewer settings is never mistaken for it.
 
     ``select`` picks the settings that a metric uses; ``per`` is how many of them make one of the ``full`` things counted.
     """
@@ -98,8 +98,8 @@ class Metric:
     """Whether value, interval and gate are a function of each sample's best patch and the number of patches: a model need not be
     asked about further patches of a sample once one is right."""
     counts_settings: bool = False
-    """Whether it is the share of settings on one side of a line, which noise carries settings across: how many samples would
-    decide a bound on it is not known."""
+    """Whether it is the share of settings on one side of a threshold. Noise moves settings across it, so the number of samples
+    that decides a bound is unknown."""
     reach: Reach | None = field(default=None, repr=False)
     """Which values there can be under given circumstances; None where nothing is known beside ``bounds``."""
 
@@ -139,11 +139,11 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What reports, policies and docs read about a quantity that no registered formula gives: it needs more than scores."""
+    """Facts for reports, policies and docs about a quantity without a registered formula, because it needs more than scores."""
 
     name: str
     about: str
-    """What a docstring would say: one sentence, what to beware of, and paragraphs ``Formula: ...`` and ``Returns: ...``."""
+    """Text like a docstring: one sentence, caveats, and paragraphs ``Formula: ...`` and ``Returns: ...``."""
     reads: str
     """What it is computed from, in words."""
     unit: str = "fraction"
@@ -158,7 +158,7 @@ class Facts:
 
     @property
     def summary(self) -> str:
-        """The first sentence of what is said about it."""
+        """The first sentence of ``about``."""
         return self.about.strip().partition("\n")[0]
 
 

@@ -140,13 +140,14 @@ def metric(
         monotone: what it does when one score of an argument rises: 1 never falls, -1 never rises, 0 stays. ``better`` claims it
             for the scores of the judged model (under perturbation, where it reads such).
         not_monotone: arguments of which a rising score may move it either way, and why; takes back what ``better`` claims.
-        best_patch_is_enough: whether it depends on patches by each sample's best one, and their number, alone.
+        best_patch_is_enough: whether it depends only on each sample's best patch and the number of patches.
         counts_settings: whether it is the share of settings on one side of a line.
         reach: computes the lowest and the highest possible value from what is known before anything is measured.
         replace: take the place of a registered metric of that name.
 
     Raises:
-        UsageError: a parameter whose name says no need, a name that is taken or ambiguous, or nonsense in the record.
+        UsageError: the name of a parameter is not a need, the name of the metric is taken or ambiguous, or the record is
+        inconsistent.
 
     >>> from pytest_vlmrobust.metrics import metric
     >>> @metric(better="lower", bounds=(0.0, 1.0), name="error_rate_of_the_docs", replace=True)

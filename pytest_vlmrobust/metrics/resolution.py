@@ -1,9 +1,9 @@
-"""Metrics of the curve of accuracy over resolution, each with its interval before it.
+"""Metrics of the curve of accuracy over resolution; the interval of each stands before it.
 
 ACE adds up absolute steps, so that noise adds to it as well as change does; its two parts, net change and wobble, and the noise
 floor are ours. ACE is the largest of 2^(R-1) linear contrasts. A naive bootstrap fails here: on a flat curve its interval does
-not reach down to 0. How sums of steps are bounded instead, see :class:`StepTest`. For more than 16 resolutions the intervals of
-ACE, RCE and wobble are as wide as can be: they show nothing.
+not reach down to 0. See :class:`StepTest` for the bounds of sums of steps. For more than 16 resolutions the intervals of ACE, RCE
+and wobble are infinite.
 
 Source: Res-Bench, equations 2 to 5.
 """
@@ -95,7 +95,7 @@ def absolute_continuous_error_interval(table: ScoreTable, _setting: str | None, 
 
 
 def noise_alone(table: ScoreTable) -> str:
-    """Returns which ACE a flat curve would show on these samples."""
+    """Returns the ACE that a flat curve would show on these samples."""
     rungs = table.required(Needs.RUNGS)
     if table.clusters.count < 2 or rungs.shape[1] < 2:
         return ""
@@ -104,7 +104,7 @@ def noise_alone(table: ScoreTable) -> str:
 
 @curve_metric(reference="Res-Bench equation 4", interval=absolute_continuous_error_interval, note=noise_alone)
 def absolute_continuous_error(accuracies: Sequence[float]) -> float:
-    """ACE: how far accuracy moves in all from one resolution to the next, the sum of absolute steps.
+    """ACE: the total movement of accuracy over the resolutions, the sum of absolute steps.
 
     ``ACE = |net| + wobble``: its largest part is usually the rise from the lowest to the highest resolution
     (:func:`resolution_net`), and noise adds to it: on a flat curve it is all noise (:func:`resolution_noise_floor`). For
@@ -327,7 +327,7 @@ def largest_downward_step_interval(table: ScoreTable, _setting: str | None, conf
     interval=largest_downward_step_interval,
 )
 def largest_downward_step(accuracies: Sequence[float]) -> float:
-    """Largest loss of accuracy from one resolution to any higher one: how much a better image can cost.
+    """Largest loss of accuracy from one resolution to any higher one: the cost of a better image.
 
     Formula: ``max over k <= l of A_k - A_l, with A_k the accuracy at the k-th resolution``
 
@@ -488,5 +488,5 @@ def _slope(positions: NDArray[np.float64], curve: Scores) -> float:
 
 
 def _generator() -> np.random.Generator:
-    # a verdict must not depend on when it is asked for
+    # fixed, so that a verdict does not change when it is computed again
     return np.random.default_rng(_SEED)

@@ -1,4 +1,4 @@
-"""What a metric accepts: score arrays that belong to the same samples, checked in one place."""
+"""Checks score arrays: that they are valid and belong to the same samples."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def under_same_settings(
         perturbed_by_setting: setting to scores, shape (N,).
         others: the other scores, under at least these settings.
         name: what messages call the others.
-        whom: what is to be measured where one is lacking.
+        whom: what the message says to measure where a setting is missing.
 
     Raises:
         ValueError: the others lack a setting, unequal lengths, or what :func:`as_scores` refuses.

@@ -1,4 +1,4 @@
-"""Severity: how bad a drop is, and whether it grows with the level of the perturbation.
+"""Severity: tiers of drops, and whether drops grow with the level of the perturbation.
 
 Source: VLM-RobustBench, section 5.4 and appendix A.10.
 """
@@ -137,7 +137,7 @@ severity_metric = partial(metric, suite="corruptions", better="none", bounds=(0.
     not_monotone=dict.fromkeys((Needs.CLEAN, Needs.PERTURBED_BY_SETTING), "it says where the damage is, not how large it is"),
 )
 def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
-    """Share of the catastrophic settings that move or resample pixels: where the tail of the damage is.
+    """Share of the catastrophic settings that move or resample pixels.
 
     Those are upsample, downsample, elastic_transform, zoom_blur, rotate, shear, affine, perspective_transform and pixelate.
 

@@ -1,7 +1,7 @@
-"""SideBySide: the scores of several models on the same samples under the same settings, and what they say about each model.
+"""SideBySide: the scores of several models on the same samples under the same settings, and comparisons of the models.
 
-Every number here rests on the same answers for all models: where one model's inference failed, that sample counts for none of
-them under that setting. Without failed inferences the values and intervals are those of the registered metrics.
+Every number uses the same samples for all models: a sample whose inference failed for one model is left out for all of them under
+that setting. Without failed inferences the values and intervals are those of the registered metrics.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class SideBySide:
         return Means(len(settings) - accuracies.values, -accuracies.influences)
 
     def _means(self, scores: Scores, rows: Rows) -> Means:
-        """Returns the mean over some samples; each of these moves it as much more as there are fewer of them."""
+        """Returns the mean over some samples; with fewer samples, each has more influence on it."""
         counted = scores[:, rows].T
         values = counted.mean(axis=0)
         influences = np.zeros((self.samples, self.models))

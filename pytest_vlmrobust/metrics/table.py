@@ -63,7 +63,7 @@ class Needs(Enum):
     CHANCES = "chances"
     """Expected score of guessing of each sample, shape (N,)."""
     FLOORS = "floors"
-    """Score of each sample for whoever never looks: by a guess, or by the same answer to every question, shape (N,)."""
+    """Score of each sample without looking at the image: by a guess, or by the same answer to every question, shape (N,)."""
     WHOLE_ATTEMPTS = "whole_attempts"
     """Scores of as many attempts at the whole image as there are patches, shape (N, n*n): the first one and n*n - 1 more."""
 
@@ -76,8 +76,8 @@ class Needs(Enum):
     def optional(self) -> bool:
         """Whether a table without it is no mistake: not every dataset or run has it.
 
-        That is what samples are compared by, another way of asking the same questions, and inferences that no published protocol
-        makes.
+        These are labels that samples are compared by, the same questions asked in another way, and inferences that no published
+        protocol makes.
         """
         return self in LABELS | COMPANIONS or (self in BY_PATCH and self is not Needs.PATCHES)
 
@@ -85,11 +85,11 @@ class Needs(Enum):
 BY_PATCH = frozenset({Needs.PATCHES, Needs.WHOLE_ATTEMPTS})
 """Scores of as many attempts at each sample as there are patches, shape (N, n*n)."""
 LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE})
-"""What samples are compared by."""
+"""Labels that samples are compared by."""
 COMPANIONS = frozenset({Needs.UNHINTED_BY_SETTING, Needs.BASE_BY_SETTING})
 """Scores of the same samples asked in another way."""
 WITHOUT_SCORES = LABELS | {Needs.RESOLUTIONS}
-"""What metrics need that is no score."""
+"""Needs that are not scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +126,10 @@ class ScoreTable:
     chances: Scores | None = None
     """Expected score of guessing of each sample, shape (N,): 1 / number of options; None when it is ``chance`` for all."""
     floors: Scores | None = None
-    """Score of each sample for whoever never looks, by a guess or by the same answer to every question, shape (N,); None when
-    only guessing is known."""
+    """Score of each sample without looking at the image, by a guess or by the same answer to every question, shape (N,); None
+    when only guessing is known."""
     floor_note: str = ""
-    """What that is: ``always 'no' is right in 80 of 100 yes/no questions``."""
+    """How ``floors`` were reached: ``always 'no' is right in 80 of 100 yes/no questions``."""
     whole_attempts: Scores | None = None
     """Scores of M attempts at the whole image, shape (N, M), the first one among them; ``patches:n`` uses the first n*n."""
     baseline_by_setting: Mapping[str, Scores] | None = None
@@ -243,7 +243,7 @@ class ScoreTable:
         return getattr(self, "by_setting" if need is Needs.PERTURBED_BY_SETTING else need.value)
 
     def required(self, need: Needs, setting: str | None = None) -> Any:
-        """Returns what :meth:`argument` does, and never None.
+        """Returns the same as :meth:`argument`, but never None.
 
         Raises:
             UsageError: the table does not have it, or what :meth:`argument` refuses.

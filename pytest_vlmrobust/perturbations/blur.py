@@ -1,4 +1,4 @@
-"""Blur: light that strays on its way through lens, glass or time.
+"""Blur: by lens, by motion, by zoom or by glass.
 
 Every filter mirrors the picture at its border (without repeating the last pixel), so that no dark rim appears.
 """
@@ -114,8 +114,8 @@ def glass_blur(
 ) -> Image:
     """Shuffles pixels with their neighbours between two Gaussian blurs of ``sigma`` pixels.
 
-    ``sigma`` is no axis of severity here: the blur heals the shuffle, so the squared error *falls* from low to
-    high. The paper's drops fall in the same way (7.0, 5.6, 4.1 points for Qwen3-VL), which only a shuffle of constant strength
+    ``sigma`` does not order severity here: the blur smooths the shuffle, so the squared error *falls* from low to high. The
+    paper's drops fall in the same way (7.0, 5.6, 4.1 points for Qwen3-VL), which only a shuffle of constant strength
     explains; 4 pixels and 2 iterations are the usual defaults.
     """
     scattered = gaussian_blur(image, radius=sigma)

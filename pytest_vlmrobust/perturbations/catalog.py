@@ -1,4 +1,4 @@
-"""The catalogue: every built-in perturbation registered, and the named sets they form."""
+"""The catalogue: registers every built-in perturbation, and defines the named sets."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ FAMILIES = (
     *(blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary),
     *(patches, ladder, preprocessing, observatory, standins, extras),
 )
-"""The modules whose import registered what is built in."""
+"""The modules that register the built-in perturbations on import."""
 OFFERED_GRIDS = patches.GRIDS
-"""Grids of patches; whoever reads them here leaves everything registered in one order."""
+"""Grids of patches. Importing them from here keeps the order of registration fixed."""
 
 ROBUSTBENCH = (
     *("gaussian_blur", "motion_blur", "defocus_blur", "zoom_blur", "glass_blur"),
@@ -104,7 +104,7 @@ def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
     """Returns the record and the level of each step of a setting.
 
     Raises:
-        UnknownName: nothing is called what a step is called.
+        UnknownName: no perturbation has the name of a step.
         SettingError: a step has a level it should not have, or lacks one it needs; or another step follows one that cuts the
             picture into several.
     """
@@ -141,7 +141,7 @@ def _settings(perturbations: tuple[str, ...]) -> list[str]:
 def _illusions() -> tuple[str, ...]:
     """Returns the illusions that are registered, as those of a folder are, or where there are none their stand-ins.
 
-    Those of installed packages count once they are loaded: a broken package must not take this set with it.
+    Illusions of installed packages count once they are loaded, so that a broken package does not break this set.
     """
     return tuple(name for name in REGISTRY.loaded() if find(name).family == "illusion") or STANDINS
 
@@ -165,15 +165,15 @@ SPECIAL = {CLEAN_NAME: _special(CLEAN_NAME, _keep_pixels), NO_IMAGE_NAME: _speci
 """The two settings every evaluation has beside the perturbed ones."""
 
 
-# What a setting is, for reports, plans and keys.
+# Facts about a setting, for reports, plans and keys.
 
 
 @dataclass(frozen=True, slots=True)
 class SettingInfo:
     """The facts about one setting.
 
-    Of a composed setting, ``name``, ``family`` and ``category`` join those of its steps by ``+`` (each once), ``level`` and
-    ``version`` are ``None`` (see :func:`fingerprint` for each step's), and a flag holds if it holds for one step.
+    For a composed setting, ``name``, ``family`` and ``category`` join those of its steps by ``+`` (each once), ``level`` and
+    ``version`` are ``None`` (see :func:`fingerprint` for each step's), and a flag is set if any step sets it.
     """
 
     setting: str

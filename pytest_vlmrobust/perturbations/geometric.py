@@ -1,6 +1,6 @@
-"""Geometric: pixels keep their colours and move.
+"""Geometric: pixels move and keep their colours.
 
-The canvas keeps its size, what comes into view from outside is black (Pillow's fill), and sampling is bilinear. The paper counts
+The canvas keeps its size, areas from outside the picture are black (Pillow's fill), and sampling is bilinear. The paper counts
 noise, blur and the places of occlusions as varying by sample, not these; so angles are the same for every sample, and only
 ``perspective_transform`` and ``elastic_transform``, which are random by nature, draw.
 """

@@ -33,8 +33,8 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
     """Registers the illusions of a folder as a perturbation whose levels are the variants: ``illusion:origami``.
 
     Call it in ``conftest.py``. A picture is found by its decoded pixels, so the file names and formats of the dataset do not
-    matter; what comes before in a composed setting does. Nothing but file names is read until a setting is used, and then
-    all of ``FOLDER/original`` once, and of the illusions those that are asked for. The fingerprint of a setting has the digest
+    matter, but earlier steps of a composed setting do. Only file names are read until a setting is used. Then all of
+    ``FOLDER/original`` is read once, and each illusion when it is needed. The fingerprint of a setting has the digest
     of the originals and of the variant's files, as they are when it is first asked for.
 
     Args:
@@ -91,7 +91,7 @@ class IllusionFolder:
         self._digests: dict[str, str] = {}
 
     def picture(self, image: Image, variant: str) -> Image:
-        """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); of equal originals that of the first by name.
+        """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); the first by name for equal originals.
 
         Raises:
             ImageError: ``image`` is not among the originals, its variant is missing, or a file is not a picture.

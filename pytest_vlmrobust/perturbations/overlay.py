@@ -1,4 +1,4 @@
-"""Overlay: what people and programs put on pictures before they share them.
+"""Overlay: text, watermarks and borders that people and programs add to pictures.
 
 The paper gives the font size and nothing else: words, places, colours and opacities are ours. The typeface is the one that
 Pillow carries, so no font of the system is needed or used.
@@ -33,7 +33,8 @@ WHITE: Color = (255, 255, 255)
 def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Image:
     """Writes "SAMPLE TEXT" in white with a black outline, as captions of memes are, ``fontsize`` pixels high.
 
-    At a random place inside the picture: the words answer nothing, and no region is always spared. Words wider than the
+    The place inside the picture is random: the words are not related to a question, and no region is always free of them. Words
+    wider than the
     picture are centred and cut off. It adds words, so "what is written here" has another answer.
     """
     outline = max(1, fontsize // 16)
@@ -117,7 +118,7 @@ def _rotate_plane(plane: Plane, *, degrees: float) -> Plane:
 
 
 def _stamp(image: Image, colour: Color, opacity: Plane, top: int, left: int) -> Image:
-    """Returns ``image`` with ``colour`` laid over it where ``opacity``, put at (top, left), says; what sticks out is cut off."""
+    """Returns ``image`` with ``colour`` laid over it by ``opacity``, placed at (top, left); parts outside are cut off."""
     height, width = image.shape[:2]
     inside = np.ascontiguousarray(opacity[max(0, -top) : height - top, max(0, -left) : width - left])
     window = np.s_[max(0, top) : max(0, top) + inside.shape[0], max(0, left) : max(0, left) + inside.shape[1]]

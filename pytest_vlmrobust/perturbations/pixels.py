@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import MissingExtra, VlmRobustError
 
-# OpenCV, or a message that says how to get it.
+# Imports OpenCV, or raises an error that says how to install it.
 
 
 class BrokenOpenCV(MissingExtra):
@@ -112,7 +112,7 @@ def blend(image: Image, layer: NDArray[Any] | Color, opacity: Plane) -> Image:
 
 
 def _difference(image: Image, layer: NDArray[Any] | Color) -> NDArray[np.float32]:
-    """Returns ``layer - image``; whole rows of a colour at once, for arithmetic on three values at a time is slow."""
+    """Returns ``layer - image``; a colour is subtracted in whole rows, because arithmetic on three values at a time is slow."""
     difference = image.astype(np.float32, order="C")
     if isinstance(layer, tuple):
         rows = difference.reshape(len(image), -1)

@@ -1,4 +1,4 @@
-"""Preprocessing: a small picture made as large as a higher rung of the resolution ladder, with or without more to see.
+"""Preprocessing: enlarges a small picture to a higher rung of the resolution ladder, with or without new detail.
 
 Res-Bench, Table 3, asks what a low resolution takes away: information, or tokens. ``resolution:224+pad_white:448`` has the tokens
 of 448 pixels and the information of 224.
@@ -55,7 +55,7 @@ def upscale_lanczos(image: Image, *, long_edge: int) -> Image:
 def upscale_bicubic(image: Image, *, long_edge: int) -> Image:
     """Enlarges the picture until its long edge has ``long_edge`` pixels, by bicubic interpolation.
 
-    What the super-resolution of the paper is to be compared with: as many pixels, and nothing new in them.
+    The baseline for the paper's super-resolution: equally many pixels without new detail.
     """
     return _enlarge(image, long_edge, opencv().INTER_CUBIC)
 

@@ -176,7 +176,7 @@ def _origin(function: Callable[..., Any]) -> str:
 
 
 def _check_facts(name: str, levels: Mapping[str | None, Parameters], version: object) -> None:
-    """Refuses what could not be part of a fingerprint, which is JSON."""
+    """Refuses values that cannot be part of a fingerprint, which is JSON."""
     for parameters in levels.values():
         for key, value in parameters.items():
             if not isinstance(value, int | float | str):

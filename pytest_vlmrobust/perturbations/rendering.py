@@ -1,4 +1,4 @@
-"""From the name of a setting to a function from pixels to pixels, with its boundary checked."""
+"""Turns the name of a setting into a function from pixels to pixels, and checks its input and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_SIDE = 32_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rendering:
-    """A picture under a setting, and what the setting could not do to it."""
+    """A picture under a setting, with notes on what the setting could not do."""
 
     image: Image
     """uint8 RGB, shape (H, W, 3), or (V, H, W, 3) of a setting that cuts it into V views."""
@@ -65,7 +65,7 @@ class Renderer:
         return self.render(image, seed=seed).image
 
     def render(self, image: Image, *, seed: SupportsIndex) -> Rendering:
-        """Returns what calling it does, together with what it could not do to this picture.
+        """Returns the same picture as a call, with notes on what could not be done.
 
         Raises:
             TypeError, ImageError, UsageError: as the call.
@@ -158,7 +158,7 @@ def _own_copy(result: Any, before: Image, step: str, record: Corruption, level: 
 
 
 def _check_declared(result: Image, before: Image, step: str, record: Corruption, level: str | None) -> None:
-    """Refuses a result of another size or number than its record says; boxes in pixels and requests rely on it."""
+    """Refuses a result whose size or number differs from the record; boxes in pixels and requests rely on them."""
     if record.keeps_size and result.shape[-3:] != before.shape:
         raise UsageError(
             f"perturbation {step!r} returned a picture of {result.shape[-2]} x {result.shape[-3]} pixels for one of "
@@ -172,7 +172,7 @@ def _check_declared(result: Image, before: Image, step: str, record: Corruption,
         )
 
 
-# Pictures of any common kind to uint8 RGB.
+# Converts pictures of any common kind to uint8 RGB.
 
 
 HIGH_BIT_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N")

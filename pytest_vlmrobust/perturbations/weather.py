@@ -1,9 +1,9 @@
-"""Weather: something between the lens and the scene.
+"""Weather: fog, frost, snow, rain and dirt between the lens and the scene.
 
 The paper gives one intensity each and no algorithm. All textures are procedural (photographs of frost would bring their own
 licences), drawn anew for each sample, and scale with the picture: a unit is 1/400 of its size, at least a pixel, and counts
-are those of a whole picture of 400 units or more. No intensity hides the picture altogether: at mid and high no weather is
-among the published five most harmful corruptions of any model.
+are those of a whole picture of 400 units or more. No intensity hides the whole picture: at mid and high, no weather is among the
+published five most harmful corruptions of any model.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _streaks(rng: np.random.Generator, height: int, width: int, count: int, *, l
 
 
 def _drops(rng: np.random.Generator, height: int, width: int, share: float) -> Plane:
-    """Returns how many pixels deep each one lies in round drops, negative outside of all, shape (height, width).
+    """Returns the depth of each pixel in round drops, in pixels, negative outside of all drops, shape (height, width).
 
     They cover about a ``share`` of the picture. Radii are Pareto distributed, 1.2 to 26 units: many small drops, few large ones.
     """

@@ -28,10 +28,10 @@ _RUIN = -1.0 + 1e-12
 
 
 def log_factors(values: Array, mean: Array, ceiling: Array, grid: Array) -> Array:
-    """Returns by what the capital grows that bets against "the next value averages at least ``mean``".
+    """Returns the growth of a capital that bets against "the next value averages at least ``mean``".
 
-    Where that is impossible (``mean`` above ``ceiling``) the capital explodes, where it is sure it only falls: one-sided, unlike
-    capital processes for intervals.
+    Where the null is impossible (``mean`` above ``ceiling``) the capital explodes; where it is certain the capital only falls. It
+    is one-sided, unlike capital processes for intervals.
 
     Args:
         values: what was drawn, any shape.
@@ -68,7 +68,7 @@ class Betting:
     """The capital of many cells, each betting against its two nulls: that all N answers fail the gate, and that they pass it."""
 
     def __init__(self, limits: Sequence[Limit], *, population: bool, control: bool, grid: Sequence[float]) -> None:
-        """Starts every stake of ``grid`` with capital 1; ``control`` bets on what the clean answers leave unexplained."""
+        """Starts every stake of ``grid`` with capital 1; ``control`` bets on the part that clean answers do not explain."""
         stakes = np.asarray(grid, dtype=np.float64)
         if stakes.ndim != 1 or not stakes.size or not ((stakes > 0.0) & (stakes < 1.0)).all():
             raise ValueError(f"grid is {list(grid)!r}: expected at least one stake, each a fraction between 0 and 1")
@@ -168,7 +168,7 @@ class Drawn(NamedTuple):
 
 
 class Strata(NamedTuple):
-    """What is known before the first answer, arrays of shape (cells,)."""
+    """Counts known before the first answer, arrays of shape (cells,)."""
 
     right: Array
     """C, how many samples were right when clean."""
@@ -215,7 +215,7 @@ class Stratified:
         self._strata = Strata(right, size - right, np.array([limit.most for limit in limits]))
 
     def absorb(self, draws: Draws) -> None:
-        """Does nothing: the counts hold all that matters."""
+        """Does nothing: the counts are sufficient."""
 
     def logs(self, counts: Counts) -> tuple[Array, Array]:
         """Returns the natural logarithms of the e-values for PASS and for FAIL, shape (cells,) each."""
@@ -260,7 +260,7 @@ def _log_sequence(flips: Array, drawn: Array, total: Array, size: Array) -> Arra
 
 
 def _log_falling(size: Array, drawn: Array) -> Array:
-    """Returns the logarithm of size (size - 1) ... (size - drawn + 1), of anything where ``drawn`` exceeds ``size``."""
+    """Returns the logarithm of size (size - 1) ... (size - drawn + 1); arbitrary where ``drawn`` exceeds ``size``."""
     left = np.maximum(size - drawn, 0.0)
     logs: Array = special.gammaln(np.maximum(size, 0.0) + 1.0) - special.gammaln(left + 1.0)
     return logs

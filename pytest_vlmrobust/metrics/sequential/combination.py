@@ -1,4 +1,4 @@
-"""Gates over many cells: at which error rates the parts must be decided so that the whole keeps its own.
+"""Gates over many cells: the error rates of the cells that keep the error rate of the whole gate.
 
 A worst-case gate is an AND. It passes when each cell does, at the full error rate of each: to pass wrongly it must pass one
 certain bad cell wrongly (intersection-union test, R. Berger 1982). It fails on the average evidence over cells, which stays
@@ -29,12 +29,12 @@ PRIOR_WORST = (
     *("upsample:high", "elastic_transform:high", "zoom_blur:mid", "zoom_blur:high"),
     *("glass_blur:low", "solarize:high", "flip_v", "invert"),
 )
-"""Settings that cost most in published sweeps (VLM-RobustBench): where a breach is looked for first."""
+"""Settings that cost most in published sweeps (VLM-RobustBench): a failure is searched for here first."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """What an audit says about a gate over several cells."""
+    """The verdict of an audit on a gate over several cells."""
 
     outcome: Outcome
     """PASS, FAIL or INCONCLUSIVE."""
@@ -53,7 +53,7 @@ def uniform_weights(cells: int) -> Array:
 def prior_weights(settings: Sequence[str], worst: Iterable[str] = PRIOR_WORST) -> Array:
     """Returns weights that sum to 1: half on the settings among ``worst``, half on all; equal if none is.
 
-    They must be fixed before the run. Wrong ones cost inferences, never validity.
+    They must be fixed before the run. Bad weights cost inferences, but never validity.
 
     Args:
         settings: the sweep's settings as text, at least one.
@@ -201,9 +201,9 @@ def _require_weights(weights: Array, cells: int) -> None:
 Flags = NDArray[np.bool_]
 
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
-"""Shares of the N samples after which one looks."""
+"""Shares of the N samples at which the looks are."""
 BOUNDS = (5.63, 3.98, 3.25, 2.82, 2.52, 2.30, 2.13, 1.93, 1.78)
-"""What the statistic must reach at each look; 5 % one-sided over all of them."""
+"""Critical values of the statistic at each look; 5 % one-sided over all of them."""
 
 
 def look_sizes(samples: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""From a gate to one number: how large the sum of (reference - outcome) may be over the samples of a cell.
+"""Turns a gate into one number: the largest sum of (reference - outcome) over the samples of a cell that passes.
 
 The clean and the no-image run are known before any perturbed answer is, so drop, relative drop, RCE, accuracy, regression and
 PCRI gates all ask whether a sum of N differences, each known up to one answer, exceeds a known limit. Ratios disappear.

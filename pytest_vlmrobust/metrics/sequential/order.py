@@ -1,8 +1,8 @@
-"""In which order a cell's samples are asked: seeded, fixed before the run, and independent for each cell.
+"""The order of a cell's samples: seeded, fixed before the run, and independent for each cell.
 
-The order is the only randomness behind a dataset verdict. Cells with independent orders may be advanced under any schedule,
-however it looks at the evidence; cells that share an order must advance together, or one would peek at the samples that come
-next.
+The order is the only randomness behind a dataset verdict. Cells with independent orders may be advanced under any schedule, even
+one that uses the evidence. Cells that share an order must advance together, because one cell would otherwise reveal the next
+samples of another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PURPOSE = "order of an audit"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """A permutation of a cell's N samples, and what is random about it.
+    """A permutation of a cell's N samples, and its kind of randomness.
 
     ``uniform``: every permutation is equally likely. ``stratified``: every permutation within the samples of reference 1, and
     within those of reference 0, is. ``fixed``: nothing is, so only certainty can decide.
@@ -107,7 +107,7 @@ def right_first_order(reference: ArrayLike) -> Order:
     return Order(np.argsort(-np.asarray(reference, dtype=np.float64), kind="stable"), "fixed")
 
 
-# The fixed orders of many cells: what comes next, and the refusal of anything else.
+# The fixed orders of many cells: returns the next samples and refuses any others.
 
 
 Array = NDArray[np.float64]
@@ -132,7 +132,7 @@ class Batch:
 
 
 class Progress:
-    """How far each cell is in its order."""
+    """Progress of each cell in its order."""
 
     def __init__(self, orders: Sequence[Indices], labels: Sequence[str]) -> None:
         """Starts at the beginning of each order; ``labels`` name the cells in messages."""
@@ -216,7 +216,7 @@ class Progress:
         )
 
 
-# Which cells to advance next: a function of the evidence alone, so that a resumed run goes on the same way.
+# Chooses the next cells from the evidence alone, so that a resumed run continues in the same way.
 
 
 CELLS = 4

@@ -1,4 +1,4 @@
-"""Running sums of a cell: all that the evidence and the curtailment need to know about the answers so far."""
+"""Running sums over the answers of a cell, which the evidence and the curtailment need."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Draws(NamedTuple):
     rows: NDArray[np.intp]
     """Which cells, shape (rows,)."""
     before: Counts
-    """What was known before each draw."""
+    """Counts before each draw."""
     offset: Array
     """Known part of each difference: the sample's reference, or its offset in a claim about a distribution."""
     outcomes: Array
@@ -67,7 +67,7 @@ def bound_missing(outcomes: Array) -> tuple[Array, Array]:
 def running_sums(start: Array, reference: Array, outcomes: Array, filled: NDArray[np.bool_]) -> Array:
     """Returns the sums before each answer and, last, after all of them.
 
-    Sums are accumulated one answer after the other, so that however answers are split into batches the result is the same bits.
+    Sums are accumulated one answer after the other, so that any split into batches gives the same bits.
 
     Args:
         start: fields of :class:`Counts`, shape (6, cells).

@@ -1,4 +1,4 @@
-"""Curves of R means over the same samples: their variation, linear contrasts of their points, and what noise does to both."""
+"""Curves of R means over the same samples: their variation, linear contrasts of their points, and the effect of noise."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def variation(curves: Array) -> Array:
 
 
 def wobble(curves: Array) -> Array:
-    """Returns what of the variation is no net change: twice the smaller of all rises and all falls, shape (..., R) to (...)."""
+    """Returns the variation beyond the net change: twice the smaller of all rises and all falls, shape (..., R) to (...)."""
     steps = np.diff(curves, axis=-1)
     both: Array = 2.0 * np.minimum(steps.clip(min=0.0).sum(axis=-1), (-steps).clip(min=0.0).sum(axis=-1))
     return both
@@ -115,7 +115,7 @@ def falls(points: int) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContrastTest:
-    """What M linear contrasts of the R points of a curve show about the largest true one."""
+    """Test of the largest of M linear contrasts of the R points of a curve."""
 
     weights: Array
     """Shape (M, R)."""
@@ -176,7 +176,7 @@ class ContrastTest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTest:
-    """What the steps of a curve of R means show about the sum of their sizes, about all rises and about all falls.
+    """Test of the sum of absolute steps of a curve of R means, and of the sums of all rises and of all falls.
 
     *Below.* The sum of ``|step|`` is at least ``sum_k sign(a_k) b_k`` for any signs, also for those of other samples' steps
     ``a_k``. Averaged over all ways to take the signs from one half of the samples and the sizes from the other, a step d with
@@ -279,7 +279,7 @@ class StepTest:
 
     @property
     def _kept(self) -> float:
-        """What is left of variances and covariances of means with one more cluster, but for its own deviation."""
+        """Factor on variances and covariances of means with one more cluster, without the deviation of that cluster."""
         return max(self.count - 1.0, 1.0) / (self.count + 1.0)
 
     def _error(self, weights: Array) -> float:

@@ -1,4 +1,4 @@
-"""Differences between the means of groups of samples, which may share clusters."""
+"""Differences between the means of groups of samples that may share clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupMeans:
-    """The means of k groups of scores in [0, 1], and how they move together."""
+    """The means of k groups of scores in [0, 1], and their correlation."""
 
     names: tuple[Hashable, ...]
     """In order of appearance."""

@@ -73,13 +73,13 @@ _HALVINGS = 50
 
 
 class Ends(NamedTuple):
-    """Values that a further sample may have, each for all columns of a table or of shape (m,)."""
+    """Values of one more sample, each for all columns of a table or of shape (m,)."""
 
     smallest: float | Array
-    """That is expected of it at an error probability of 5 %."""
+    """The smallest value that is expected at an error probability of 5 %."""
     largest: float | Array
     least: float | Array | None = None
-    """The smallest that there can be; None where it is the smallest one."""
+    """The smallest possible value; None if it equals ``smallest``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,8 +198,8 @@ def expected_losses(losses: Array, most: float | Array = 1.0, largest: float = 1
 
     It may lose all. It may gain as much as any of the samples did, but at least a quarter of ``most``, and at most that. A lower
     bound, which argues that much is lost, is threatened by rare samples that gain; an upper one by rare samples that lose. The
-    ends differ because their risks do. Perturbations and new releases break samples, some of them under every setting, and
-    whoever relies on a PASS relies on that. A sample that gains 1 in a mean over 133 settings was wrong before and is right under
+    ends differ because their risks do. Perturbations and new releases break samples, some of them under every setting, and a PASS
+    has to be reliable against that. A sample that gains 1 in a mean over 133 settings was wrong before and is right under
     every one of them; where that happens, samples are seen that gain a part of it. With a full guard at this end, too, a small
     even regression is not shown: of 853 samples that lose 1.2 pp on average, with a standard deviation of 2.4 pp, more than 1 pp
     is shown in 3 % of runs, in 65 % with this guard and in 83 % without any.

@@ -1,4 +1,4 @@
-"""Many hypotheses at once: how many settings are bad, which models differ, and how large the largest mean is."""
+"""Tests of many hypotheses: how many settings are bad, which models differ, and how large the largest mean is."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contest:
-    """What samples show about the true values of M models, each alone and against each other.
+    """Tests of the true values of M models, alone and against each other.
 
     All models answered the same samples, and what one source image does to one of them it may do to all: the covariance of the M
     values is that of whole clusters. A rank follows from the ordered differences to all others. Their intervals hold together
@@ -120,7 +120,7 @@ class Contest:
 
         Args:
             confidence: two-sided level in (0, 1), of all statements together.
-            rng: draws the noise from which it is told how far chance alone carries the largest difference.
+            rng: draws the noise for the distribution of the largest difference by chance.
         """
         count = len(self.values)
         lows = np.full((count, count), -math.inf)
@@ -155,7 +155,7 @@ def _contrasts(models: int) -> Array:
     return contrasts
 
 
-# The largest of m means, its bias undone by cross-validation, and bounds of the mean of the largest few, whichever they are.
+# The largest of m means, with its bias removed by cross-validation, and bounds of the mean of the few largest.
 
 
 FOLDS = 5

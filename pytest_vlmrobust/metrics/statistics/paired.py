@@ -32,11 +32,11 @@ Array = NDArray[np.float64]
 _HALVINGS, _EXACT_HALVINGS = 50, 36
 """Of the interval [-1, 1]: an exact bound costs twenty times as much as Tango's, and is known to 1e-10."""
 _NEVER = 1e-30
-"""A chance that stands for 0 where one has to divide."""
+"""A probability that replaces 0 in divisions."""
 _EDGE = 1e-9
-"""How near to -1 and 1 the saddlepoint is looked for: at the ends themselves it is infinitely far."""
+"""Least distance from -1 and 1 at which the saddlepoint is computed: at -1 and 1 it is infinite."""
 _MOST = 12
-"""More flips than this happen once in 1e10 samples where one is expected."""
+"""If one flip is expected, more flips than this have a probability of about 1e-10."""
 _ROOT = math.sqrt(2.0 * math.pi)
 _CENTRE = 1e-4
 """Within so many standard deviations of the mean, the saddlepoint formula divides 0 by 0."""
@@ -235,7 +235,7 @@ class BoundTest(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TangoTest:
-    """What flips show about m true drops: the tails of their own distribution, at Tango's share of helpful flips.
+    """Test of m true drops by the tails of the distribution of flips, at Tango's share of helpful flips.
 
     Of independent samples no bound errs more often than it says, whatever the drop and the share of helpful flips, nor at a risk
     that 133 settings share: counted over all outcomes of 50, 200, 324 and 853 samples (``benchmarks/verdict_tails.py``). Tango's

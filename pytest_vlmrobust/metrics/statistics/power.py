@@ -1,4 +1,4 @@
-"""Power: how many samples decide a bound, and which drops a number of samples can tell apart.
+"""Power: the number of samples that decides a bound, and the drops that a number of samples can detect.
 
 All for paired 0/1 scores and the one-sided tests of Tango's score, by its normal approximation. The spread of a drop x with a
 helpful flip rate p01 is ``sd(x)^2 = x + 2 p01 - x^2`` (harmful flips p01 + x, helpful ones p01); a gain larger than p01 takes as

@@ -1,4 +1,4 @@
-"""Ratios of two means over the same samples, bounded by a linear contrast: no division by an uncertain number."""
+"""Ratios of two means over the same samples, bounded by a linear contrast, without dividing by an uncertain number."""
 
 from __future__ import annotations
 
@@ -166,7 +166,8 @@ def _tilted_moments(shares: Array, values: Array, tilt: Array) -> tuple[Array, A
 class _RatioTest:
     """The test of every ratio; ratios are angles ``atan(r)``, so that infinity is one of them.
 
-    Rejected is what both the score, compared with the normal quantile, and the tail call too rare. The score alone calls a ratio
+    A ratio is rejected if both the score, compared with the normal quantile, and the tail find it too rare. The score alone calls
+    a ratio
     too high up to 1.3 times as often as promised at 5 % and 2.9 times at 5 %/133; the tail alone is not exact where a kind of
     flip was never observed.
     """
@@ -230,7 +231,7 @@ def score_ratio_interval(
 def ratio_p_values(numerators: Array, denominator: Array, ratio: float) -> tuple[Array, Array]:
     """Returns p-values of "the ratio is at most ``ratio``" and "at least ``ratio``", for m numerators over one denominator.
 
-    At whose tail :func:`score_ratio_interval` ends at ``ratio``, for independent samples.
+    For independent samples, :func:`score_ratio_interval` at a tail of such a p-value ends at ``ratio``.
 
     Args:
         numerators: clean - perturbed, each -1, 0 or 1, shape (N, m).

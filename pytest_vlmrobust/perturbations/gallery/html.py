@@ -78,7 +78,7 @@ LOSSLESS = 101
 ACROSS = 3
 """Tiles side by side on a narrow screen."""
 FAINT = 30.0
-"""PSNR of a detail against the clean one above which it is compressed without loss."""
+"""A detail with a higher PSNR against the clean one is compressed without loss."""
 
 Encoded = dict[int, str]
 """``id`` of an array of pixels to its ``data:`` URL."""
@@ -191,7 +191,7 @@ def _encode_pictures(gallery: Gallery) -> Encoded:
 
 
 def _faint(detail: Image, clean: Image | None) -> bool:
-    """Returns whether what compression changes could be taken for the effect."""
+    """Returns whether changes by compression could be mistaken for the effect."""
     return clean is not None and clean.shape == detail.shape and FAINT < psnr(detail, clean) < math.inf
 
 

@@ -1,4 +1,4 @@
-"""A gallery as one PNG file, drawn by Pillow: what the page in HTML shows, without the details."""
+"""A gallery as one PNG file, drawn by Pillow: the content of the HTML page without the details."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import PIL.ImageFont
 
 
-# Boxes: pictures and text put beside and below each other, measured first and painted afterwards, by Pillow.
+# Boxes: layout of pictures and text side by side and below each other. They are measured first and painted afterwards.
 
 
 WHITE: Color = (255, 255, 255)

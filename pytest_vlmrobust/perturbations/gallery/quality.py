@@ -1,4 +1,4 @@
-"""How far a picture is from the clean one: PSNR and SSIM."""
+"""The distance of a picture from the clean one: PSNR and SSIM."""
 
 from __future__ import annotations
 

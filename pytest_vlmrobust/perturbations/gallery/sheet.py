@@ -1,4 +1,4 @@
-"""What a gallery shows: settings by category, each as a small picture and the facts about it."""
+"""The content of a gallery: settings by category, each as a small picture with facts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXIF_ORIENTATION = 0x0112
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A clean picture, what it is called, and what was done to the file to get it."""
+    """A clean picture, its name, and remarks on how the file was read."""
 
     name: str
     image: Image
@@ -48,7 +48,7 @@ def read_picture(path: Path) -> Source:
     """Returns the picture in a file of any format that Pillow reads: turned as its EXIF data says, the first frame of several.
 
     Raises:
-        ImageError: there is no such file, it is no picture, it is cut short, or it has more pixels than Pillow holds safe.
+        ImageError: the file does not exist, is not a picture, is truncated, or has more pixels than Pillow considers safe.
     """
     import PIL.Image
 
@@ -82,7 +82,7 @@ def _source(name: str, opened: PIL.Image.Image) -> Source:
 
 COMPOSED = "Compositions"
 PIXELS_AT_ONCE = 16_000_000
-"""Of all pictures that threads work on; each needs some fifty bytes per pixel."""
+"""Most pixels that all threads work on together; each needs about fifty bytes."""
 
 
 class Layout(Enum):
@@ -110,12 +110,12 @@ class Tile:
     detail: Image | None = None
     """The centre of the result, pixel by pixel; ``None`` where the picture shows it already."""
     psnr: float = math.nan
-    """In dB, against the clean picture, to whose size a result of another size is brought; NaN for views."""
+    """In dB, against the clean picture; a result of another size is resized first; NaN for views."""
     ssim: float = math.nan
     flags: tuple[str, ...] = ()
-    """What is declared about the setting: "random", "changes the answer about colour"."""
+    """Declared facts about the setting: "random", "changes the answer about colour"."""
     notes: tuple[str, ...] = ()
-    """What could not be done to this picture, or why there is no result."""
+    """Limits of the setting on this picture, or why there is no result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -286,7 +286,7 @@ def _flags(setting: str) -> tuple[str, ...]:
     return tuple(flag for flag in ("random" if setting_info.stochastic else "", changed) if flag)
 
 
-# The words of a gallery: the same in every format.
+# The text of a gallery, the same in every format.
 
 
 LEGEND = (
@@ -307,12 +307,12 @@ ABOUT_SHEETS = {
 
 
 def title(gallery: Gallery) -> str:
-    """Returns what the page is called."""
+    """Returns the title of the page."""
     return f"{printable(gallery.source.name)} under {quantity(gallery.count, 'setting')}"
 
 
 def header(gallery: Gallery) -> Iterator[str]:
-    """Yields what is known about the clean picture, and what the pixels of all others depend on."""
+    """Yields facts about the clean picture, and the versions and the seed that decide all other pixels."""
     yield pixels(gallery.clean)
     yield from gallery.source.remarks
     yield f"seed {gallery.seed}"

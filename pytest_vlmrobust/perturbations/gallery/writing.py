@@ -18,7 +18,7 @@ DEFAULT_SETS = ("robustbench", "patches", "resolution", "observatory_id", "obser
 FORMATS: dict[str, Callable[[Gallery], bytes]] = {".html": html.page, ".png": png.page}
 TILE = 200
 TILES = range(64, 401)
-"""Offered widths of a tile in pixels: captions need the lower end, memory and file size the upper."""
+"""Allowed widths of a tile in pixels: captions limit the lower end, memory and file size the upper."""
 
 
 def show(
@@ -70,7 +70,7 @@ def _format(out: Path) -> Callable[[Gallery], bytes]:
 def _choose_settings(sets: Sequence[str], settings: Sequence[str]) -> list[str]:
     chosen = [setting for name in sets for setting in names(name)]
     for setting in settings:
-        get(setting)  # misspelt names are refused before anything is read
+        get(setting)  # refuses misspelt names before anything is read
         chosen.append(setting)
     if not chosen:
         raise UsageError(f"nothing to show: {', '.join(map(repr, sets))} has no settings yet")
@@ -78,7 +78,7 @@ def _choose_settings(sets: Sequence[str], settings: Sequence[str]) -> list[str]:
 
 
 def _reserve_file(out: Path) -> Path:
-    """Returns an empty file beside ``out``, so that what cannot be written is known before the work is done."""
+    """Returns an empty file beside ``out``, so that an unwritable path fails before the work is done."""
     if out.is_dir():
         raise UsageError(f"{out}: is a directory. Expected the name of a file to write")
     temporary = out.with_name(f".{uuid.uuid4().hex}{out.suffix}")

@@ -1,4 +1,4 @@
-"""Super-resolution by a checkpoint of the user's own: small pictures enlarged by a network that invents the detail."""
+"""Super-resolution by a checkpoint of your own: a network enlarges small pictures and invents the detail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FEATURE = "super-resolution"
 EXTRA = "super-resolution"
 NOISY = ("AuraSR",)
-"""Architectures that draw from torch's global random numbers, so that no run gives the bytes of another."""
+"""Architectures that draw from torch's global random numbers, so that no two runs give the same bytes."""
 SUFFIXES = (".safetensors", ".pth", ".ckpt", ".pt")
 
 
@@ -93,7 +93,7 @@ def _tensors(path: Path) -> Mapping[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """Returns what is wrong, without the advice of torch to run what is in the file."""
+    """Returns the problem without torch's advice to run the code in the file."""
     text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
     return re.split(r"\. |\n", text.strip())[0]
 
@@ -107,7 +107,7 @@ def _recognise(spandrel: Any, weights: Mapping[str, Any], path: Path) -> Any:
             f"{path} is no network that spandrel {spandrel.__version__} knows: {len(weights)} entries, beginning with {first}. "
             "Expected the weights of a super-resolution network such as ESRGAN, SwinIR, DAT or SPAN"
         ) from error
-    except Exception as error:  # it was taken for an architecture that it is not
+    except Exception as error:  # it was mistaken for another architecture
         raise ModelError(
             f"{path} looks like a network that spandrel {spandrel.__version__} knows, and cannot be loaded as one "
             f"({type(error).__name__}: {' '.join(str(error).split())}). Download it again, in full"
@@ -181,7 +181,7 @@ def super_resolution(
     def enlarge(image: Image, *, long_edge: int) -> Image:
         """Enlarges the picture by a super-resolution network until its long edge has ``long_edge`` pixels.
 
-        The network is applied again until that size is reached; what is too much is shrunk by averaging areas.
+        The network is applied until that size is reached; a larger result is shrunk by averaging areas.
         """
         return upscaler(image, long_edge)
 

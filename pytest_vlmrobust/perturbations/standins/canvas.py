@@ -1,4 +1,4 @@
-"""What the stand-ins share: the tone they keep, the textures they lay, the colours they print in."""
+"""Shared by the stand-ins: the tone that they keep, their textures and their colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Landscapes: land, sky and cities that happen to look like the picture, by day and in the dark."""
+"""Landscapes: land, sky and cities that look like the picture, by day and in the dark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .canvas import (
     tone,
 )
 
-# Land: woods and deserts that happen to look like the picture.
+# Land: woods and deserts that look like the picture.
 
 
 WOODS: tuple[tuple[Color, ...], ...] = (
@@ -105,7 +105,7 @@ def _trunks(rng: np.random.Generator, height: int, width: int, leaf: float) -> P
     return silhouette
 
 
-# Sky: stars and clouds that happen to look like the picture.
+# Sky: stars and clouds that look like the picture.
 
 
 NIGHTS: tuple[tuple[Color, ...], ...] = (
@@ -194,7 +194,7 @@ def _billows(rng: np.random.Generator, height: int, width: int, size: float) -> 
     return stretch(total)
 
 
-# Light: pictures in the dark, made of the little light there is.
+# Light: dark pictures with little light.
 
 
 ROOMS: tuple[tuple[Color, ...], ...] = (
