@@ -39,8 +39,8 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
 
     Raises:
         UnknownName: no metric has that name.
-        UsageError: a setting for a sweep metric, none for a cell metric, one that the table lacks, or a metric whose function
-            does not return a built-in float.
+        UsageError: a setting for a sweep metric, no setting for a cell metric, a setting that the table lacks, or a metric whose
+            function does not return a built-in float.
         ValueError: ``confidence`` outside (0, 1).
     """
     record = name if isinstance(name, Metric) else REGISTRY.get(name)

@@ -165,9 +165,8 @@ def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
     """Patch Context Robustness Index: 1 - (score of the best patch of each sample) / (score of the whole image).
 
     Below 0 the best patch does better than the whole image, which the paper reads as distraction. A value below 0 is not enough
-    to show distraction: n*n attempts beat one even for a model that guesses, and one that needs the whole image can have a raw
-    index below 0.
-    See :func:`pcri_neutral` for what luck gives and :func:`pcri_excess` for what is left.
+    to show distraction: n*n attempts beat one even for a model that guesses, and a model that needs the whole image can have a
+    raw index below 0. See :func:`pcri_neutral` for the part of luck and :func:`pcri_excess` for the rest.
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(whole_i)``
 

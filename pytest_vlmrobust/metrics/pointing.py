@@ -30,8 +30,8 @@ def fixation_rate(answers: Sequence[Sequence[Hashable | None]]) -> float:
     """Share of the items whose answer is the same for every position of the target: pointing without looking.
 
     Args:
-        answers: for each of N items, the answers to its placements (one for each cell of the grid, at least two); None for one
-            that could not be read.
+        answers: for each of N items, the answers to its placements (one for each cell of the grid, at least two); None for an
+            unreadable answer.
 
     Returns:
         A fraction in [0, 1]; an item with an unreadable answer is not fixated. NaN without items. Guessing anew each time gives
@@ -98,7 +98,7 @@ def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0
     placements, the easier it is to answer them alike.
 
     Args:
-        answers: for each of N items, the answers to its placements; None for one that could not be read.
+        answers: for each of N items, the answers to its placements; None for an unreadable answer.
         confidence: two-sided level in (0, 1).
 
     Returns:
@@ -140,8 +140,8 @@ def grid_distance(
         source_images: source image of each sample; None when all samples are independent.
 
     Returns:
-        An :class:`Estimate` in cells, at least 1, over the wrong readable answers, of which ``n`` is the number; NaN with a
-        reason when there are none.
+        An :class:`Estimate` in cells, at least 1, over the wrong readable answers, ``n`` of them; NaN with a reason when there
+        are none.
 
     Raises:
         ValueError: unequal lengths, or a level outside (0, 1).
@@ -199,7 +199,7 @@ def _why(missing: int, samples: int) -> str:
 
 
 def _off(answer: Cell | None, target: Cell) -> float:
-    """Returns by how many cells an answer misses its target, 0 for one that could not be read."""
+    """Returns by how many cells an answer misses its target, 0 for an unreadable answer."""
     return 0.0 if answer is None else float(abs(answer[0] - target[0]) + abs(answer[1] - target[1]))
 
 

@@ -93,7 +93,7 @@ class Metric:
     monotone: Mapping[Needs, Direction] = field(default_factory=dict, hash=False)
     """What the value does when one score of an argument rises."""
     not_monotone: Mapping[Needs, str] = field(default_factory=dict, hash=False)
-    """Arguments of which a rising score may move the value either way, and why."""
+    """Arguments whose rising scores may move the value either way, and why."""
     best_patch_is_enough: bool = False
     """Whether value, interval and gate are a function of each sample's best patch and the number of patches: a model need not be
     asked about further patches of a sample once one is right."""
@@ -116,8 +116,8 @@ class Metric:
     def directions(self) -> Mapping[Needs, Direction]:
         """What the value does when one score of an argument rises: as declared, and as ``better`` claims.
 
-        A metric of which lower is better must not rise, and one of which higher is better must not fall, when the judged model
-        answers one question better, under a perturbation where the metric reads such scores; ``not_monotone`` takes that back.
+        If lower is better the metric must not rise, and if higher is better it must not fall, when the judged model answers one
+        question better (under a perturbation, if the metric reads such scores); ``not_monotone`` makes exceptions.
         """
         return _direction_of_better(self) | dict(self.monotone)
 

@@ -139,7 +139,7 @@ def metric(
         blind: its value when the questions score as much without their images.
         monotone: what it does when one score of an argument rises: 1 never falls, -1 never rises, 0 stays. ``better`` claims it
             for the scores of the judged model (under perturbation, where it reads such).
-        not_monotone: arguments of which a rising score may move it either way, and why; takes back what ``better`` claims.
+        not_monotone: arguments whose rising scores may move it either way, and why; these are exceptions to ``better``.
         best_patch_is_enough: whether it depends only on each sample's best patch and the number of patches.
         counts_settings: whether it is the share of settings on one side of a line.
         reach: computes the lowest and the highest possible value from what is known before anything is measured.

@@ -105,8 +105,8 @@ def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
 
     Raises:
         UnknownName: no perturbation has the name of a step.
-        SettingError: a step has a level it should not have, or lacks one it needs; or another step follows one that cuts the
-            picture into several.
+        SettingError: a step has a wrong level or lacks a level; or another step follows a step that cuts the picture into
+            several.
     """
     steps = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
     for record, level in steps:

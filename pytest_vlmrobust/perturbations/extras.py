@@ -107,5 +107,5 @@ def glass_shuffle(image: Image, rng: np.random.Generator, *, delta: int) -> Imag
 
 @corruption(family="geometric", low={"alpha": 30}, mid={"alpha": 80}, high={"alpha": 180}, stochastic=True, source=SOURCE)
 def elastic_transform_10(image: Image, rng: np.random.Generator, *, alpha: float) -> Image:
-    """Works like ``elastic_transform`` with a field smoothed over 10 pixels, not 5: wider waves and under half the displacement."""
+    """Works like ``elastic_transform`` with a field smoothed over 10 pixels, not 5: wider waves, under half the displacement."""
     return elastic_transform(image, rng, alpha=alpha, sigma=10.0)

@@ -167,7 +167,7 @@ def circular(answers: Sequence[Answered]) -> ValueAndParts:
 def mme(answers: Sequence[Answered]) -> ValueAndParts:
     """Sum over the sub-tasks (categories) of accuracy and acc+, each in percent: up to 200 for each, 2800 for all fourteen.
 
-    Fu et al. 2023, "MME": acc+ is the share of images of which all questions are answered rightly. Parts: ``acc`` and
+    Fu et al. 2023, "MME": acc+ is the share of images whose questions are all answered rightly. Parts: ``acc`` and
     ``acc_plus``, the two sums; ``perception`` (up to 2000) and ``cognition`` (up to 800), NaN where a sub-task is missing; and
     the sum of each sub-task. Questions of one image share the key ``image``, or else the group.
     """

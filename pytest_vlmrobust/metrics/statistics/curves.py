@@ -40,7 +40,7 @@ DRAWS = 2000
 _BLOCK = 200
 _HALVINGS = 60
 _PART = 0.9
-"""Of the error, what each of two bounds gets of which the larger counts: benchmarks/verdict_curves.py counts their errors."""
+"""Share of the error for each of two bounds, of which the larger counts: benchmarks/verdict_curves.py counts their errors."""
 _ROUNDING = 1e-15
 """Variances below this are float rounding: that of the rarest event among a million samples is 1e-12."""
 
@@ -258,7 +258,7 @@ class StepTest:
         return float(((b + np.sqrt(np.maximum(b * b - a * c, 0.0))) / a).max())
 
     def _below(self, tail: float, net: float) -> list[tuple[float, Array, float]]:
-        """Returns value, weights of the R points and tail of every bound, of which the largest counts."""
+        """Returns value, weights of the R points and tail of every bound; the largest bound counts."""
         steps = _steps(len(self.means))
         ends = steps.sum(axis=0)
         change = float(ends @ self.means)

@@ -187,7 +187,7 @@ def layout(setting: str) -> Layout:
 
 
 def fit_picture(image: Image, width: int, height: int) -> Image:
-    """Returns ``image`` reduced to fit ``width`` x ``height``; one that is smaller is enlarged by whole pixels, if at all."""
+    """Returns ``image`` reduced to fit ``width`` x ``height``; a smaller one is enlarged by whole factors only."""
     scale: float = min(width / image.shape[1], height / image.shape[0])
     if scale >= 1.0:
         return image.repeat(int(scale), axis=0).repeat(int(scale), axis=1)

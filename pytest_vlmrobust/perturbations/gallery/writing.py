@@ -34,7 +34,7 @@ def show(
 
     Args:
         picture: a file that Pillow reads.
-        out: the file to write, ``.html`` or ``.png``; one that exists is replaced.
+        out: the file to write, ``.html`` or ``.png``; an existing file is replaced.
         sets: names of sets of settings; without sets and settings, :data:`DEFAULT_SETS`.
         settings: further settings, also composed ones.
         seed: of every random perturbation.

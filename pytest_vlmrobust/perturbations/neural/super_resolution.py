@@ -52,8 +52,8 @@ def load_upscaler(path: Path, *, device: str, dtype: str) -> Any:
 
     Raises:
         MissingExtra: spandrel is not installed, or cannot be imported.
-        ModelError: the file cannot be read safely, is no network that spandrel knows, is one that does something else than
-            enlarge a single RGB picture, or does not work with ``device`` and ``dtype``.
+        ModelError: the file cannot be read safely, is not a network that spandrel knows, does something else than enlarge a
+            single RGB picture, or does not work with ``device`` and ``dtype``.
     """
     import torch
 

@@ -348,7 +348,7 @@ def _cast(ids: Labels, per_row: int, right: Plane, left: Plane, heights: Table) 
     """Returns what each line of sight meets first, as three times the number of the column plus the face.
 
     Seen from the ground up, a line rises from a column, passes over one beside it, and over the one diagonally in front. It meets
-    the side of a column that is as high as the line is where it leaves it, and the top of one that is lower.
+    the side of a column that is as high as the line is where it leaves it, and the top of a lower column.
 
     Args:
         ids: the number of the column under the foot of each line.

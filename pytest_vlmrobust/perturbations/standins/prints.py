@@ -228,7 +228,7 @@ def standin_oil_paint(image: Image, rng: np.random.Generator) -> Image:
 def _strokes(rng: np.random.Generator, light: Plane, brush: float) -> NDArray[np.float32]:
     """Returns the tone and the height of the paint, the latter with a deviation of 1, shape (H, W, 2).
 
-    Both are averaged along the flow over some six widths of the brush, by two steps of which the second is three times as long.
+    Both are averaged along the flow over some six widths of the brush, by two steps; the second is three times as long.
     """
     cv2 = opencv()
     height, width = light.shape
