@@ -1,20 +1,20 @@
 """Robustness metrics: scores in, a number out.
 
 The registry holds one record for each metric that a gate can judge; :func:`estimate` applies one to a :class:`ScoreTable` and
-adds interval, sample size, validity and reason. In each module a metric is one screen: its interval, its gate or note, and below
-them the formula, whose decorator names them.
+adds interval, sample size, validity and reason. Each module lists for a metric first its interval, then its gate or note, then
+the formula with the decorator that names them.
 
-What holds for every metric is said here once:
+These rules hold for every metric:
 
 - A formula is a pure function that returns a built-in float. Its docstring gives the unit and the range of the value.
-- Its arguments are scores of the same N samples in the same order, numbers in [0, 1]; NaN marks a missing one. Each member of
-  :class:`Needs` says which scores and of which shape: most are arrays of shape (N,), or a mapping from setting to such arrays.
+- Its arguments are scores of the same N samples in the same order, numbers in [0, 1]; NaN marks a missing score. Each member of
+  :class:`Needs` gives the scores and their shape: most are arrays of shape (N,), or a mapping from setting to such arrays.
 - It raises ``ValueError`` for unequal lengths, a score outside [0, 1] or an array of another shape. "What every metric refuses"
-  means these.
+  refers to these errors.
 - It is NaN, and never 0, without samples, where a score is missing, and where it is undefined.
-- Its interval has a two-sided level: each bound of a 0.90 interval is a one-sided 95 % bound, which is what a gate compares with
-  its threshold. No score is missing, and N > 0, when it is computed. Samples of one group count as one observation. Student's t
-  is "guarded" where each bound is taken as though one more sample argued against it: see :mod:`.statistics.means`.
+- Its interval has a two-sided level: each bound of a 0.90 interval is a one-sided 95 % bound, which a gate compares with its
+  threshold. It is computed only when N > 0 and no score is missing. Samples of one group count as one observation. "Guarded"
+  Student's t adds one more sample against each bound: see :mod:`.statistics.means`.
 """
 
 from __future__ import annotations

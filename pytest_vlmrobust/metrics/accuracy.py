@@ -1,4 +1,4 @@
-"""Metrics of one setting against the clean scores of the same samples, and what can be scored without looking.
+"""Metrics of one setting against the clean scores of the same samples, and the score of never looking at the image.
 
 Source of the formulas: VLM-RobustBench, section 3.1 and appendix A.12.
 """
@@ -20,7 +20,7 @@ from pytest_vlmrobust.core.words import points
 
 from .record import loss_reach
 from .registry import metric
-from .scores import ROUNDING, Scores, as_scores, mean, paired
+from .scores import ROUNDING, Scores, as_scores, mean, pair_scores
 from .statistics.clusters import Clusters
 from .statistics.means import expected_gain, guarded_ratio_interval
 from .statistics.paired import drop_interval, mean_interval
@@ -31,10 +31,10 @@ from .table import Needs, ScoreTable
 Bounds = tuple[float, float]
 
 SMALLEST_MARGIN = 0.01
-"""Smallest difference that counts as one: 1 percentage point (PCRI and RCI, section 3: delta)."""
+"""Smallest relevant difference: 1 percentage point (PCRI and RCI, section 3: delta)."""
 
 _MOST_GUESSES = 16
-"""Values of a blind score up to which they are guesses among a few options; graded scores have more."""
+"""Scores without image with at most this many values are guesses among a few options; graded scores have more."""
 
 share_metric = partial(metric, bounds=(0.0, 1.0))
 flip_metric = partial(share_metric, perfect=0.0, unchanged=0.0)
@@ -118,7 +118,7 @@ def accuracy_drop(clean: ArrayLike, perturbed: ArrayLike) -> float:
     >>> accuracy_drop([1, 1, 1, 0], [1, 0, 0, 1])
     0.25
     """
-    before, after = paired(clean=clean, perturbed=perturbed)
+    before, after = pair_scores(clean=clean, perturbed=perturbed)
     return mean(before - after)
 
 
@@ -142,7 +142,7 @@ def flip_rates(clean: ArrayLike, perturbed: ArrayLike) -> FlipRates:
     >>> flip_rates([1, 1, 1, 0], [1, 0, 0, 1])
     FlipRates(harmful=0.5, helpful=0.25)
     """
-    before, after = paired(clean=clean, perturbed=perturbed)
+    before, after = pair_scores(clean=clean, perturbed=perturbed)
     loss = before - after
     return FlipRates(mean(loss.clip(min=0.0)), mean((-loss).clip(min=0.0)))
 
@@ -191,11 +191,10 @@ def helpful_flip_rate(clean: ArrayLike, perturbed: ArrayLike) -> float:
     return flip_rates(clean, perturbed).helpful
 
 
-# What pictures are worth, and shares of it, where answers without the pictures are right, wrong or guesses
-#
-# A refusal to answer without the picture counts what a guess does: 1/4, 1/2. Student's t is no help there when nearly all answers
-# with pictures are right: with 100 samples the upper bound of a share then lies below the truth in up to 17 % of runs instead of
-# 5 %, which passes what should not. So guesses join 0 and 1 among the values that one score can have, and the score test stays.
+# The visual gain, and shares of it, where answers without the pictures are right, wrong or guesses
+# A refusal to answer without the picture counts as a guess: 1/4, 1/2. Student's t fails there when nearly all answers with
+# pictures are right: with 100 samples the upper bound of a share then lies below the truth in up to 17 % of runs instead of 5 %,
+# so a gate passes too often. The score test therefore takes guesses, besides 0 and 1, as possible values of a score.
 
 
 def interval_of_gain(clean: Scores, blind: Scores, clusters: Clusters, confidence: float) -> tuple[float, float]:
@@ -214,13 +213,13 @@ def interval_of_gain(clean: Scores, blind: Scores, clusters: Clusters, confidenc
     if not is_binary(clean) or is_binary(blind) or len(values) > _MOST_GUESSES:
         low, high = drop_interval(blind, clean, clusters, confidence)  # a gain is the loss of the other
         return -high, -low
-    support = np.array([(seen - one, 1.0) for seen in (0.0, 1.0) for one in values])
+    support = np.array([(seen - guess, 1.0) for seen in (0.0, 1.0) for guess in values])
     low, high = score_ratio_interval(clean - blind, np.ones(len(clean)), clusters, confidence, np.unique(support, axis=0))
     return max(low, -1.0), min(high, 1.0)
 
 
 def accuracy_above_chance_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the gain over not looking, as the visual gain: what would be said blindly counts as known."""
+    """Bounds the gain over not looking like the visual gain; the score without looking counts as known."""
     return interval_of_gain(table.clean, table.required(Needs.FLOORS), table.clusters, confidence)
 
 
@@ -231,9 +230,9 @@ def accuracy_above_chance_interval(table: ScoreTable, _setting: str | None, conf
     monotone={Needs.CLEAN: 1, Needs.FLOORS: -1},
 )
 def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
-    """How much more is right than whoever never looks gets right: by a guess, or by the same answer to every question.
+    """Accuracy gained over never looking at the image: over guessing, or over the same answer to every question.
 
-    For each kind of answer the better of the two counts: 1/k or the commonest letter among k options, a half or the majority on
+    For each kind of question the better of the two counts: 1/k or the commonest letter among k options, a half or the majority on
     yes/no, the commonest answer to open questions with its own score.
 
     Formula: ``mean(clean - floors)``
@@ -244,7 +243,7 @@ def accuracy_above_chance(clean: ArrayLike, floors: ArrayLike) -> float:
     >>> accuracy_above_chance([1, 1, 1, 0], [1, 0, 0, 0])
     0.5
     """
-    seen, unseen = paired(clean=clean, floors=floors)
+    seen, unseen = pair_scores(clean=clean, floors=floors)
     return mean(seen - unseen)
 
 
@@ -261,10 +260,10 @@ def visual_gain_interval(table: ScoreTable, _setting: str | None, confidence: fl
     monotone={Needs.CLEAN: 1, Needs.NO_IMAGE: -1},
 )
 def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
-    """What the images are worth: accuracy(clean) - accuracy(no image).
+    """Accuracy that the images add: accuracy(clean) - accuracy(no image).
 
-    In a gate, an answer without the image that cannot be read counts as a guess: 1 / number of options, or what the answer that
-    is right most often would get, where that is more.
+    In a gate, an unparsable answer without the image counts as a guess: 1 / number of options, or the score of the most frequent
+    right answer where that is higher.
 
     Formula: ``mean(clean - no_image)``
 
@@ -274,12 +273,12 @@ def visual_gain(clean: ArrayLike, no_image: ArrayLike) -> float:
     >>> visual_gain([1, 1, 1, 0], [1, 0, 0, 0])
     0.5
     """
-    before, blind = paired(clean=clean, no_image=no_image)
+    before, blind = pair_scores(clean=clean, no_image=no_image)
     return mean(before - blind)
 
 
 def visual_gain_is_real(table: ScoreTable, _setting: str | None) -> str:
-    """Returns why a share of the visual gain means nothing, or an empty string."""
+    """Returns why a share of the visual gain is meaningless, or an empty string."""
     if table.no_image is None:
         return "there are no scores without images: the visual gain is unknown"
     gain = table.clean - table.no_image
@@ -293,7 +292,7 @@ def visual_gain_is_real(table: ScoreTable, _setting: str | None) -> str:
 
 
 def smallest_difference(table: ScoreTable, values: Scores) -> float:
-    """Returns what the mean of ``values``, (N,), has to exceed: the larger of 1 percentage point and 2 standard errors."""
+    """Returns the smallest relevant mean of ``values``, (N,): the larger of 1 percentage point and 2 standard errors."""
     return max(SMALLEST_MARGIN, 2.0 * math.sqrt(float(table.clusters.variances(values[:, None])[0])))
 
 
@@ -303,9 +302,9 @@ def interval_of_gain_share(
     """Bounds mean(clean - perturbed) / mean(clean - blind), known to have a positive denominator.
 
     By the score test of the linear contrast for 0/1 scores, blind guesses among them. For graded scores, and means over several
-    settings, by guarded Student's t: one more sample that loses all and needs no picture argues against the upper end, one that
-    gains as much as :func:`expected_gain` says against the lower one. Without it, and 3 % of samples lost under nine tenths of
-    the settings, the upper end errs two to three times as often as it says.
+    settings, by guarded Student's t: the guard of the upper end is one more sample that loses everything and needs no picture,
+    that of the lower end a sample that gains as much as :func:`expected_gain` says. Without a guard, when 3 % of samples are lost
+    under nine tenths of the settings, the upper end errs two to three times as often as it says.
 
     Args:
         clean: shape (N,) with N > 0, each in [0, 1].
@@ -324,12 +323,12 @@ def interval_of_gain_share(
         parts = np.stack([losses, clean - blind], axis=1)
         return guarded_ratio_interval(parts, clusters, confidence, against_low=gained, against_high=(1.0, 0.0))
     cases = itertools.product((0.0, 1.0), (0.0, 1.0), values)
-    support = np.unique(np.array([(seen - then, seen - one) for seen, then, one in cases]), axis=0)
+    support = np.unique(np.array([(seen - then, seen - guess) for seen, then, guess in cases]), axis=0)
     return score_ratio_interval(clean - perturbed, clean - blind, clusters, confidence, support)
 
 
 def _values(blind: Scores) -> list[float]:
-    """Returns the values that a blind score can have: those that are there, wrong and right."""
+    """Returns the values that a score without image can have: 0, 1 and the values that occur."""
     return sorted({0.0, 1.0, *blind.tolist()})
 
 
@@ -344,9 +343,9 @@ def relative_corruption_error_interval(table: ScoreTable, setting: str | None, c
 
 GAIN_MOVES = {
     Needs.CLEAN: "it changes the drop and the visual gain alike, and their ratio either way",
-    Needs.NO_IMAGE: "it lowers the visual gain, of which a loss and a gain then make up more",
+    Needs.NO_IMAGE: "it lowers the visual gain, so that the same loss or gain is a larger share of it",
 }
-"""Why shares of the visual gain are not monotone in what the gain is made of."""
+"""Why shares of the visual gain are not monotone in the scores that make up the gain."""
 
 
 @metric(
@@ -366,8 +365,8 @@ GAIN_MOVES = {
 def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: ArrayLike) -> float:
     """Share of the visual gain that a perturbation destroys: accuracy drop / visual gain.
 
-    The smaller the visual gain, the more noise there is in shares of it. In a gate, an answer without the image that cannot be
-    read counts as a guess. Not to be confused with Res-Bench's :func:`relative_continuous_error`.
+    The smaller the visual gain, the more noise there is in shares of it. In a gate, an unparsable answer without the image counts
+    as a guess. Not to be confused with Res-Bench's :func:`relative_continuous_error`.
 
     Formula: ``mean(clean - perturbed) / mean(clean - no_image)``
 
@@ -378,12 +377,12 @@ def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: 
     >>> relative_corruption_error([1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0])
     0.5
     """
-    before, after, blind = paired(clean=clean, perturbed=perturbed, no_image=no_image)
+    before, after, blind = pair_scores(clean=clean, perturbed=perturbed, no_image=no_image)
     gain = float((before - blind).sum())
     return float((before - after).sum()) / gain if gain > ROUNDING else math.nan
 
 
-# Chance: what can be scored without looking, by guessing or by the same answer to every question, by kind of task
+# Chance: the score of never looking at the image, by guessing or by the same answer to every question, by kind of task
 
 
 TASKS = ("choice", "yes_no", "open")
@@ -392,9 +391,10 @@ TASKS = ("choice", "yes_no", "open")
 def chance_floor(task: str, options: int = 0, targets: Sequence[Hashable] = ()) -> float:
     """Returns the score that guessing gives: 1/k of k options, 0.5 for yes/no, 0 for open questions.
 
-    With ``targets`` the floor is at least the share of the commonest right answer, which a model reaches that always says the
-    same: the majority on yes/no and open questions (RCI, PCRI), and the commonest letter of a choice (ours: whoever always says A
-    has not looked either). For a consensus score (VQA) the majority answer has a score of its own: see :func:`unseeing`.
+    With ``targets`` the floor is at least the share of the commonest right answer, because a model that always gives this answer
+    reaches it: the majority on yes/no and open questions (RCI, PCRI), and the commonest letter of a choice (ours: always
+    answering A is not looking either). For a consensus score (VQA) the majority answer has a score of its own: see
+    :func:`unseeing`.
 
     Args:
         task: ``"choice"``, ``"yes_no"`` or ``"open"``.
@@ -422,12 +422,12 @@ def chance_floor(task: str, options: int = 0, targets: Sequence[Hashable] = ()) 
 
 
 class Unseeing(NamedTuple):
-    """What can be scored without looking: by a guess, or by one answer to every question."""
+    """The best score without looking: by a guess, or by one answer to every question."""
 
     scores: Scores
-    """Of each sample, shape (N,)."""
+    """Score of each sample, shape (N,)."""
     answer: str
-    """The answer that is given throughout; empty for a guess."""
+    """The answer that is given to every question; empty for a guess."""
 
 
 def unseeing(guesses: ArrayLike, answers: Mapping[str, ArrayLike]) -> Unseeing:
@@ -443,14 +443,14 @@ def unseeing(guesses: ArrayLike, answers: Mapping[str, ArrayLike]) -> Unseeing:
     Raises:
         ValueError: unequal lengths, or a score outside [0, 1].
 
-    Source: RCI appendix A.2 and PCRI appendix A.2 for the majority; which answers are tried is the caller's.
+    Source: RCI appendix A.2 and PCRI appendix A.2 for the majority; the caller chooses which answers are tried.
 
     >>> unseeing([0.5, 0.5, 0.5], {"no": [1, 1, 0], "yes": [0, 0, 1]}).answer
     'no'
     """
-    best = Unseeing(paired(guesses=guesses)[0], "")
+    best = Unseeing(pair_scores(guesses=guesses)[0], "")
     for answer, scores in answers.items():
-        values = paired(guesses=best.scores, scores=scores)[1]
+        values = pair_scores(guesses=best.scores, scores=scores)[1]
         if mean(values) > mean(best.scores) + ROUNDING:
             best = Unseeing(values, answer)
     return best

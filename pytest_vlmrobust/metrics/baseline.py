@@ -1,4 +1,4 @@
-"""Regression against an earlier run on the same samples: paired sample by sample, far sharper than two accuracies."""
+"""Regression against an earlier run on the same samples; paired samples give much narrower intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from .accuracy import Bounds
 from .registry import metric
-from .scores import BySetting, mean, paired, per_sample, require_equal_lengths, under_same_settings
+from .scores import BySetting, mean, pair_scores, per_sample, require_equal_lengths, under_same_settings
 from .statistics.means import BoundedMeanTest
 from .statistics.paired import drop_interval, interval_of
 from .table import Needs, ScoreTable
@@ -43,15 +43,15 @@ def baseline_drop(baseline: ArrayLike, perturbed: ArrayLike) -> float:
     >>> baseline_drop([1, 1, 1, 0], [1, 0, 0, 1])
     0.25
     """
-    then, now = paired(baseline=baseline, perturbed=perturbed)
+    then, now = pair_scores(baseline=baseline, perturbed=perturbed)
     return mean(then - now)
 
 
 def drop_increase_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
     """Bounds the growth of a drop since an earlier run by guarded Student's t over the samples' own differences of differences.
 
-    The guard is a sample that lost 1, as one does whose answer flips in a single one of the four measurements. Twice that is
-    possible and takes two opposite flips of one sample, which does not happen without many samples that flip once.
+    The guard is a sample that lost 1: its answer flips in one of the four measurements. A loss of 2 needs two opposite flips of
+    one sample, which does not happen unless many samples flip once.
     """
     now = table.clean - table.required(Needs.PERTURBED, setting)
     then = table.required(Needs.BASELINE_CLEAN) - table.required(Needs.BASELINE, setting)
@@ -66,7 +66,7 @@ def drop_increase_interval(table: ScoreTable, setting: str | None, confidence: f
     monotone={Needs.CLEAN: 1, Needs.PERTURBED: -1, Needs.BASELINE_CLEAN: -1, Needs.BASELINE: 1},
 )
 def drop_increase(clean: ArrayLike, perturbed: ArrayLike, baseline_clean: ArrayLike, baseline: ArrayLike) -> float:
-    """By how much the drop has grown since an earlier run: whether robustness regressed beyond what clean accuracy did.
+    """Growth of the drop since an earlier run: whether robustness regressed more than clean accuracy.
 
     Formula: ``mean((clean - perturbed) - (baseline_clean - baseline))``
 
@@ -76,7 +76,7 @@ def drop_increase(clean: ArrayLike, perturbed: ArrayLike, baseline_clean: ArrayL
     >>> drop_increase(clean=[1, 1], perturbed=[0, 0], baseline_clean=[1, 1], baseline=[1, 0])
     0.5
     """
-    arrays = paired(clean=clean, perturbed=perturbed, baseline_clean=baseline_clean, baseline=baseline)
+    arrays = pair_scores(clean=clean, perturbed=perturbed, baseline_clean=baseline_clean, baseline=baseline)
     now, then = arrays[0] - arrays[1], arrays[2] - arrays[3]
     return mean(now - then)
 
@@ -98,8 +98,9 @@ def mean_baseline_drop(perturbed_by_setting: BySetting, baseline_by_setting: ByS
 
     A mean over many settings varies less between samples than the score under one of them, so that a small loss that is spread
     evenly shows: of 853 samples that lose 1.2 pp on average, with a standard deviation of 2.4 pp, more than 1 pp is shown in two
-    of three runs. That nothing was lost is shown no better by many settings than by one: samples that are lost under all of them
-    may be rare, and n samples without a loss leave 2.6 / n open. To pass ``<= 1 pp`` takes 265 samples that lose nothing.
+    of three runs. Many settings show no better than one setting that nothing was lost: samples that are lost under all of them
+    may be rare, and n samples without a loss leave an upper bound of 2.6 / n. To pass ``<= 1 pp`` takes 265 samples that lose
+    nothing.
 
     Formula: ``mean over settings s of mean(baseline_s - perturbed_s)``
 
@@ -117,7 +118,7 @@ def mean_baseline_drop(perturbed_by_setting: BySetting, baseline_by_setting: ByS
 
 
 class ChangedSamples(NamedTuple):
-    """Which samples changed since an earlier run; ``unknown`` are those without a score in one of the two."""
+    """Samples that changed since an earlier run; those in ``unknown`` lack a score in one of the two runs."""
 
     broken: tuple[str, ...]
     fixed: tuple[str, ...]
@@ -138,7 +139,7 @@ def changed_samples(ids: Sequence[str], baseline: ArrayLike, current: ArrayLike)
     >>> changed_samples(["a", "b", "c"], [1, 0, 1], [0, 1, 1])
     ChangedSamples(broken=('a',), fixed=('b',), unknown=())
     """
-    then, now = paired(baseline=baseline, current=current)
+    then, now = pair_scores(baseline=baseline, current=current)
     require_equal_lengths({"baseline": len(then), "ids": len(ids)})
     lost = then - now
     chosen = [np.flatnonzero(kind).tolist() for kind in (lost > 0, lost < 0, np.isnan(lost))]

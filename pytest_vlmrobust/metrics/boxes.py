@@ -1,4 +1,4 @@
-"""Boxes: overlap of predicted and true ones, what was not found, and which eye is which.
+"""Overlap of predicted and true boxes, missing boxes, and swapped eyes.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.2 (task 3) and its published evaluation code.
 """
@@ -45,19 +45,19 @@ class Overlap(NamedTuple):
     """How well the boxes of N attributes were found."""
 
     mean_iou: float
-    """Mean intersection over union with 0 for each attribute without a box: what to gate."""
+    """Mean intersection over union with 0 for each attribute without a box: the value for gates."""
     coverage: float
     """Share of the attributes for which a box was given."""
     mean_iou_of_found: float
-    """The same mean over these alone, as the published code has it for faces: it rewards giving no box."""
+    """The mean over attributes with a box, as the published code has it for faces: it rewards giving no box."""
 
 
 def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overlap:
     """Averages the overlap of predicted with true boxes; an attribute that was not found counts 0.
 
     Args:
-        predicted: a box for each of N attributes, None where the model gave none. One turned inside out covers nothing: it counts
-            as given, with an overlap of 0.
+        predicted: a box for each of N attributes, None where the model gave none. A box with corners in the wrong order has no
+            area: it counts as given, with an overlap of 0.
         truth: the N true boxes, in the same coordinate system.
 
     Returns:
@@ -74,16 +74,16 @@ def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overl
     """
     if len(predicted) != len(truth):
         raise ValueError(f"{len(predicted)} predicted and {len(truth)} true boxes: expected one, or None, for each true box")
-    found = [(box, true) for box, true in zip(predicted, truth, strict=True) if box is not None]
-    overlaps = np.array([_overlap(box, true) for box, true in found])
-    padded = np.concatenate([overlaps, np.zeros(len(truth) - len(found))])
-    return Overlap(mean(padded), len(found) / len(truth) if truth else math.nan, mean(overlaps))
+    pairs = [(box, true) for box, true in zip(predicted, truth, strict=True) if box is not None]
+    overlaps = np.array([_overlap(box, true) for box, true in pairs])
+    padded = np.concatenate([overlaps, np.zeros(len(truth) - len(pairs))])
+    return Overlap(mean(padded), len(pairs) / len(truth) if truth else math.nan, mean(overlaps))
 
 
 def match_eyes(predicted: tuple[Box | None, Box | None], truth: tuple[Box, Box]) -> tuple[Box | None, Box | None]:
     """Puts the two predicted eyes into the order that overlaps most with the true ones: left and right may be swapped.
 
-    "Left" is the viewer's or the person's; the published code forgives either reading, if both eyes are given.
+    "Left" may be the viewer's or the person's; the published code accepts both if both eyes are given.
 
     Args:
         predicted: the boxes that the model calls left and right, None where it gave none.
@@ -103,16 +103,16 @@ def match_eyes(predicted: tuple[Box | None, Box | None], truth: tuple[Box, Box])
     first, second = predicted
     if first is None or second is None:
         return predicted
-    given, true = (_given(first), _given(second)), (_box(truth[0], "other"), _box(truth[1], "other"))
+    given, true = (_predicted_box(first), _predicted_box(second)), (_box(truth[0], "other"), _box(truth[1], "other"))
     return (second, first) if boxes.swapped(given, true) else predicted
 
 
 def _overlap(predicted: Box, true: Box) -> float:
-    return boxes.overlap(_given(predicted), _box(true, "other"))
+    return boxes.overlap(_predicted_box(predicted), _box(true, "other"))
 
 
-def _given(predicted: Box) -> boxes.Box:
-    """Returns a predicted box, which may be turned inside out: it then covers nothing."""
+def _predicted_box(predicted: Box) -> boxes.Box:
+    """Returns a predicted box. Its corners may be in the wrong order: it then has no area."""
     values = np.asarray(predicted, dtype=np.float64)
     inside_out = values.shape == (4,) and np.isfinite(values).all() and (values[:2] > values[2:]).any()
     return _four(values) if inside_out else _box(predicted, "box")
@@ -132,10 +132,9 @@ def _four(values: Scores) -> boxes.Box:
     return x1, y1, x2, y2
 
 
-# What the prompt alone is worth: how well the boxes in it predict the boxes that are asked for
-#
-# The place of the nose says about where the mouth is, and how large. A fixed rule that never looks at the picture has that
-# overlap. How good such a rule can be is found by least squares from the other samples, each left out in turn.
+# Prompt leakage: how well the boxes in the prompt predict the requested boxes
+# The place of the nose roughly predicts the place and size of the mouth. A fixed rule can use this without looking at the
+# picture. Least squares on the other samples, each left out in turn, measure how good such a rule can be.
 
 
 _RIDGE = 1.0
@@ -145,21 +144,21 @@ _Array = NDArray[np.float64]
 
 
 def told_overlap(told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], groups: Sequence[str] | None = None) -> Scores:
-    """Mean overlap of the asked boxes with what the told ones foretell, by the best linear rule that other samples give.
+    """Mean overlap of the requested boxes with the best linear prediction from the boxes in the prompt.
 
     Each coordinate of an asked box is a constant plus a linear function of all told ones, by ridge regression on the samples of
-    all other groups. With few of them it shrinks to a box that stays where it is, the mean box, or to one that moves along with
-    the top left corner of what is told: the rule with the larger mean overlap counts. Predictions are cut to the picture; two
+    all other groups. With few samples it shrinks to the mean box, either at a fixed place or moving with the top left corner of
+    the told boxes: the rule with the larger mean overlap counts. Predictions are cut to the picture; two
     eyes are swapped where that overlaps more.
 
     Args:
-        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the picture; NaN where a sample is not told it.
+        told: name to boxes, shape (N, 4), ``(x1, y1, x2, y2)`` as fractions of the picture; NaN where a sample's prompt lacks it.
             A point is a box without extent.
-        asked: name to the true boxes of what is asked for, shape (N, 4), in the same coordinates; NaN where it is not asked for.
-        groups: what N samples are of: a sample is foretold from other groups alone. None when all are independent.
+        asked: name to the true boxes of the requested attributes, shape (N, 4), in the same coordinates; NaN where not requested.
+        groups: source image of each of N samples: predictions for a sample use other groups only. None when all are independent.
 
     Returns:
-        Shape (N,), fractions in [0, 1]; 0 where no other group is asked the same, NaN where nothing is asked for.
+        Shape (N,), fractions in [0, 1]; 0 where no other group has the same request, NaN without a request.
 
     Raises:
         ValueError: unequal numbers of samples, or boxes of another shape.
@@ -169,19 +168,19 @@ def told_overlap(told: Mapping[str, ArrayLike], asked: Mapping[str, ArrayLike], 
     >>> told_overlap({"corner": corners + shifts}, {"word": boxes + shifts}).round(6).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    given, truth = _checked(told, "told"), _checked(asked, "asked")
+    given, truth = _box_arrays(told, "told"), _box_arrays(asked, "asked")
     require_equal_lengths({name: len(boxes) for name, boxes in {**given, **truth}.items()})
     samples = len(next(iter(truth.values()), ()))
     clusters = clusters_of(groups, samples)
     coordinates, corner = _coordinates(list(given.values()), samples)
     still, moving = (
-        _overlaps({name: _foretold(coordinates, true, start, clusters) for name, true in truth.items()}, truth)
+        _overlaps({name: _predict_boxes(coordinates, true, start, clusters) for name, true in truth.items()}, truth)
         for start in (np.zeros_like(corner), corner)
     )
     return still if float(np.nansum(still)) >= float(np.nansum(moving)) else moving
 
 
-def _checked(boxes: Mapping[str, ArrayLike], noun: str) -> dict[str, _Array]:
+def _box_arrays(boxes: Mapping[str, ArrayLike], noun: str) -> dict[str, _Array]:
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in sorted(boxes.items())}
     for name, array in arrays.items():
         if array.ndim != 2 or array.shape[1] != 4:
@@ -190,10 +189,10 @@ def _checked(boxes: Mapping[str, ArrayLike], noun: str) -> dict[str, _Array]:
 
 
 def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
-    """Returns standardised places and extents and a constant, shape (N, F), and the top left corner of all, twice, (N, 4)."""
+    """Returns standardised places, extents and a constant, shape (N, F), and the top left corner of all boxes, twice, (N, 4)."""
     if not told or not samples:
         return np.ones((samples, 1)), np.zeros((samples, 4))
-    boxes = np.stack([np.where(np.isnan(one), np.nanmean(one, axis=0), one) for one in told], axis=1)
+    boxes = np.stack([np.where(np.isnan(box), np.nanmean(box, axis=0), box) for box in told], axis=1)
     corner = np.tile(boxes[:, :, :2].min(axis=1), 2)
     boxes[:, :, 2:] -= boxes[:, :, :2]
     values = boxes.reshape(samples, -1)
@@ -201,41 +200,43 @@ def _coordinates(told: Sequence[_Array], samples: int) -> tuple[_Array, _Array]:
     return np.c_[(values - values.mean(axis=0)) / values.std(axis=0), np.ones(samples)], corner
 
 
-def _foretold(coordinates: _Array, truth: _Array, start: _Array, clusters: Clusters) -> _Array:
-    """Returns boxes, shape (N, 4), NaN where none is asked for: ``start`` plus what other clusters say, cut to the picture."""
-    found = np.full(truth.shape, np.nan)
+def _predict_boxes(coordinates: _Array, truth: _Array, start: _Array, clusters: Clusters) -> _Array:
+    """Returns boxes, shape (N, 4), NaN if not requested: ``start`` plus the prediction of other clusters, cut to the picture."""
+    predicted = np.full(truth.shape, np.nan)
     rows = np.flatnonzero(~np.isnan(truth).any(axis=1))
     among = clusters.within(rows)
     if among.count < 2:
-        found[rows] = 0.0
-        return found
+        predicted[rows] = 0.0
+        return predicted
     inputs, wanted = coordinates[rows], (truth - start)[rows]
     squares, moments = among.sums(inputs[:, :, None] * inputs[:, None, :]), among.sums(inputs[:, :, None] * wanted[:, None, :])
     penalty = np.diag([*[_RIDGE] * (inputs.shape[1] - 1), 0.0])
     slopes = np.linalg.solve(squares.sum(axis=0) - squares + penalty, moments.sum(axis=0) - moments)
-    own = slopes if among.independent else slopes[among.codes]  # sums over clusters of one are in the order of the samples
-    found[rows] = np.clip(start[rows] + np.einsum("nf,nfk->nk", inputs, own), 0.0, 1.0)
-    return found
+    sample_slopes = (
+        slopes if among.independent else slopes[among.codes]
+    )  # sums over clusters of one are in the order of the samples
+    predicted[rows] = np.clip(start[rows] + np.einsum("nf,nfk->nk", inputs, sample_slopes), 0.0, 1.0)
+    return predicted
 
 
 def _overlaps(foretold: Mapping[str, _Array], truth: Mapping[str, _Array]) -> Scores:
-    """Returns the mean overlap over what is asked of each sample, shape (N,)."""
-    each = {name: _shared(foretold[name], true) for name, true in truth.items()}
+    """Returns the mean overlap over the requested boxes of each sample, shape (N,)."""
+    each = {name: _pair_overlaps(foretold[name], true) for name, true in truth.items()}
     if {LEFT_EYE, RIGHT_EYE} <= set(each):
-        turned = _shared(foretold[RIGHT_EYE], truth[LEFT_EYE]), _shared(foretold[LEFT_EYE], truth[RIGHT_EYE])
+        turned = _pair_overlaps(foretold[RIGHT_EYE], truth[LEFT_EYE]), _pair_overlaps(foretold[LEFT_EYE], truth[RIGHT_EYE])
         better = turned[0] + turned[1] > each[LEFT_EYE] + each[RIGHT_EYE]
         each |= {name: np.where(better, other, each[name]) for name, other in zip((LEFT_EYE, RIGHT_EYE), turned, strict=True)}
-    found = np.array(list(each.values()))
-    count = (~np.isnan(found)).sum(axis=0)
-    overlaps: Scores = np.divide(np.nansum(found, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
-    return overlaps
+    by_attribute = np.array(list(each.values()))
+    count = (~np.isnan(by_attribute)).sum(axis=0)
+    means: Scores = np.divide(np.nansum(by_attribute, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
+    return means
 
 
-def _shared(boxes: _Array, others: _Array) -> Scores:
+def _pair_overlaps(boxes: _Array, others: _Array) -> Scores:
     """Returns ``core.boxes.overlap`` of each pair of rows, shape (N,); ``others`` have an area, or are NaN."""
     sides = np.maximum(np.minimum(boxes[:, 2:], others[:, 2:]) - np.maximum(boxes[:, :2], others[:, :2]), 0.0)
     shared = sides.prod(axis=1)
-    covered = sum((one[:, 2:] - one[:, :2]).prod(axis=1) for one in (boxes, others)) - shared
+    covered = sum((corners[:, 2:] - corners[:, :2]).prod(axis=1) for corners in (boxes, others)) - shared
     inside_out = (boxes[:, :2] > boxes[:, 2:]).any(axis=1)
     overlap: Scores = np.where(inside_out, 0.0, np.minimum(shared / covered, 1.0))
     return overlap

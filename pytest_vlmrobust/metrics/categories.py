@@ -1,4 +1,4 @@
-"""Summaries by category: of the questions (what is asked), and of the perturbations (what is done to the image)."""
+"""Summaries by category of questions and by category of perturbations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.words import first_few
 
 from .corruption import corruption_errors, mean_drop, types
 from .estimation import estimate
-from .scores import BySetting, against_clean, parsed, require_equal_lengths
+from .scores import BySetting, against_clean, parse_setting, require_equal_lengths
 from .table import ScoreTable
 
 T = TypeVar("T")
@@ -45,11 +45,11 @@ def category_sensitivity(clean: ArrayLike, perturbed_by_setting: BySetting, cate
     require_equal_lengths({"clean": len(before), "categories": len(categories)})
     names = np.asarray(categories, dtype=np.str_)
     chosen = {name: names == name for name in dict.fromkeys(categories)}
-    found = {
+    mean_drops = {
         name: mean_drop(before[kept], {setting: scores[kept] for setting, scores in after.items()})
         for name, kept in chosen.items()
     }
-    return dict(sorted(found.items(), key=lambda item: math.inf if math.isnan(item[1]) else -item[1]))
+    return dict(sorted(mean_drops.items(), key=lambda item: math.inf if math.isnan(item[1]) else -item[1]))
 
 
 def drop_by_category(
@@ -95,11 +95,11 @@ def corruption_error_by_category(
     Source: VLM-RobustBench table 28.
     """
     errors = corruption_errors(perturbed_by_setting, reference_by_setting)
-    settings = {str(parsed(key)): None for key in perturbed_by_setting}
-    of_type = {name: list(_by_category(dict.fromkeys(one), category_of_setting)) for name, one in types(settings).items()}
-    if split := [f"{name} ({' and '.join(found)})" for name, found in of_type.items() if len(found) > 1]:
+    settings = {str(parse_setting(key)): None for key in perturbed_by_setting}
+    of_type = {name: list(_by_category(dict.fromkeys(levels), category_of_setting)) for name, levels in types(settings).items()}
+    if split := [f"{name} ({' and '.join(categories)})" for name, categories in of_type.items() if len(categories) > 1]:
         raise ValueError(f"the levels of {first_few(split)} are in different categories: a perturbation has one")
-    grouped = _by_category(errors, {name: found[0] for name, found in of_type.items()})
+    grouped = _by_category(errors, {name: categories[0] for name, categories in of_type.items()})
     return {category: sum(part.values()) / len(part) for category, part in grouped.items()}
 
 
@@ -134,7 +134,7 @@ def estimates_by_category(
 def _by_category(by_key: Mapping[str, T], category_of: Mapping[str, str]) -> dict[str, dict[str, T]]:
     if missing := [key for key in by_key if key not in category_of]:
         raise ValueError(f"category_of_setting lacks {first_few(missing)}: give each setting its category")
-    found: dict[str, dict[str, T]] = {}
+    parts: dict[str, dict[str, T]] = {}
     for key, value in by_key.items():
-        found.setdefault(category_of[key], {})[key] = value
-    return found
+        parts.setdefault(category_of[key], {})[key] = value
+    return parts

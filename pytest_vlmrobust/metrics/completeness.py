@@ -1,4 +1,4 @@
-"""What a metric reads from a table of scores, and what of it is missing."""
+"""The arrays that a metric reads from a table of scores, and which of them are missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_vlmrobust.core.words import first_few
 
 from .record import Metric
 from .registry import REGISTRY, names
-from .scores import Scores, SettingLike, parsed
+from .scores import Scores, SettingLike, parse_setting
 from .table import LABELS, Needs, ScoreTable
 
 # Fragments of the sentences in an estimate's reason.
@@ -40,19 +40,19 @@ _OTHERS = {
     Needs.UNHINTED_BY_SETTING: ("unhinted", "without the hint, nothing was measured under"),
     Needs.BASE_BY_SETTING: ("base", "the model without thinking was not measured under"),
 }
-"""Other scores of the same samples by setting: how messages call them, and what is said where a setting is missing."""
+"""Other scores of the same samples by setting: their name in messages, and the message for a missing setting."""
 
 
 def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str | None = None) -> list[str]:
-    """Returns the metrics of one setting, or of the whole sweep, for which a table has everything that is optional.
+    """Returns the metrics of one setting, or of the whole sweep, whose optional needs a table meets.
 
-    What is optional is what not every dataset or run has: see :attr:`Needs.optional`. A gap between positions or groups of
-    people is left out unless at least two of them are known. Whether anything else is missing, :func:`estimate` says.
+    Needs are optional if not every dataset or run has them: see :attr:`Needs.optional`. A gap between positions or groups of
+    people is left out unless at least two of them are known. :func:`estimate` reports anything else that is missing.
 
     Args:
         table: scores of N samples.
-        setting: of metrics of one setting; None for those of the sweep.
-        suite: the suite whose metrics are meant, those of every suite among them; None for all metrics.
+        setting: the setting, for metrics of one setting; None for those of the sweep.
+        suite: returns the metrics of this suite and those of every suite; None for all metrics.
 
     Returns:
         Names of metrics, in the order of :func:`names`.
@@ -64,13 +64,13 @@ def applicable(table: ScoreTable, setting: SettingLike | None = None, suite: str
     >>> [name for name in applicable(table, "fog:low", "observatory") if name.endswith("gap")]
     ['position_gap']
     """
-    key = None if setting is None else str(parsed(setting))
+    key = None if setting is None else str(parse_setting(setting))
     named = names("sweep" if key is None else "cell", suite)
     return [name for name in named if all(_offers(table, need, key) for need in REGISTRY.get(name).needs if need.optional)]
 
 
 def labelled_samples(record: Metric, table: ScoreTable) -> int:
-    """Returns how many samples have a name in everything that a metric compares them by."""
+    """Returns how many samples have all labels (position, group of people) that a metric compares."""
     labels = [table.argument(need, None) for need in record.needs if need in LABELS]
     return sum(all(row) for row in zip(*labels, strict=True)) if labels else table.samples
 
@@ -143,7 +143,7 @@ def _has(table: ScoreTable, need: Needs, setting: str | None) -> bool:
 
 
 def _offers(table: ScoreTable, need: Needs, setting: str | None) -> bool:
-    """Whether a table has something optional: of what samples are compared by, at least two names."""
+    """Whether a table meets an optional need; labels need at least two different names."""
     argument = table.argument(need, setting)
     return argument is not None and (need not in LABELS or len(set(argument) - {""}) > 1)
 

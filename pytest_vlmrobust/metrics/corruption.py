@@ -1,6 +1,6 @@
-"""Summary metrics of a sweep over many settings, each with its interval before it.
+"""Summary metrics of a sweep over many settings; the interval of each stands before it.
 
-Source of the formulas: VLM-RobustBench, sections 3.1 and 4.3; what the text leaves open was recovered from its tables.
+Source of the formulas: VLM-RobustBench, sections 3.1 and 4.3; details that the text omits were recovered from its tables.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .scores import (
     against_clean,
     as_scores,
     drops,
-    parsed,
+    parse_setting,
     require_equal_lengths,
-    stacked,
+    stack_settings,
     under_same_settings,
 )
 from .statistics.clusters import one_sided
@@ -37,7 +37,7 @@ from .statistics.paired import BoundTest, drop_test, interval_of, largest_bounds
 from .statistics.proportions import is_binary
 from .table import Needs, ScoreTable
 
-# Drops at which VLM-RobustBench draws its lines, as fractions; recovered from its tables, which fit no other round numbers.
+# Thresholds of VLM-RobustBench on drops, as fractions; recovered from its tables, which fit no other round numbers.
 
 BENIGN = 0.01
 """Below it a drop is benign: 1 percentage point, absolute."""
@@ -49,25 +49,25 @@ SEVERE = 0.10
 """Above this share of the clean accuracy a drop is a severe failure."""
 
 _SEED = 0
-"""A verdict must not depend on when it is asked for."""
+"""Fixed, so that a verdict does not change when it is computed again."""
 _ENOUGH_FOR_FOLDS = 50
-"""From so many clusters on, a fifth of them says something about the setting that the others choose."""
+"""Least number of clusters for folds: a fifth of them then tells something about the setting that the others choose."""
 
 # Settings of a sweep
 
 
 def low_settings(settings: Iterable[str]) -> tuple[str, ...]:
     """Returns the settings at level ``low``."""
-    return tuple(setting for setting in settings if parsed(setting).level == LEVELS[0])
+    return tuple(setting for setting in settings if parse_setting(setting).level == LEVELS[0])
 
 
 def types(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Returns the settings of each perturbation, whatever its levels."""
-    found: dict[str, tuple[str, ...]] = {}
+    by_name: dict[str, tuple[str, ...]] = {}
     for setting in settings:
-        name = parsed(setting).name
-        found[name] = (*found.get(name, ()), setting)
-    return found
+        name = parse_setting(setting).name
+        by_name[name] = (*by_name.get(name, ()), setting)
+    return by_name
 
 
 ALL_SETTINGS = Coverage("settings", 133)
@@ -90,7 +90,7 @@ low_metric = partial(drop_metric, coverage=LOW_SETTINGS, validity="at least one 
 def mean_drop_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the mean drop by guarded Student's t over the samples' own mean drops.
 
-    The upper end allows for one more sample that loses everything, the lower one for one that gains as much as others did.
+    The upper end allows for one more sample that loses everything, the lower end for a sample that gains as much as others did.
     """
     return _interval_of_mean_drop(table, tuple(table.by_setting), confidence)
 
@@ -117,9 +117,9 @@ def mean_drop_at_low_interval(table: ScoreTable, _setting: str | None, confidenc
     interval=mean_drop_at_low_interval,
 )
 def mean_drop_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
-    """Mean accuracy drop over the settings at level low: what small disturbances cost.
+    """Mean accuracy drop over the settings at level low: the cost of small disturbances.
 
-    A share of settings below a line, as `benign_at_low`, jumps with every setting that crosses it; a mean has no line to cross,
+    A share of settings below a line, as `benign_at_low`, jumps with every setting that crosses it; a mean has no such threshold,
     and its interval decides with a few hundred samples.
 
     Formula: ``mean over settings s at level low of drop(s), with drop(s) = mean(clean - perturbed_s)``
@@ -159,10 +159,10 @@ def worst_tenth_drop_interval(table: ScoreTable, _setting: str | None, confidenc
     interval=worst_tenth_drop_interval,
 )
 def worst_tenth_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
-    """Mean of the largest tenth of the drops: how bad it gets, without a line that a setting may or may not cross.
+    """Mean of the largest tenth of the drops: a worst case without a threshold that single settings may cross.
 
-    Of m settings those are the m/10 worst ones, rounded up: 14 of 133. Chosen by the samples that also measure them, they come
-    out too large on average, as `worst_case_drop` does, though less so; the interval is not.
+    Of m settings these are the m/10 worst, rounded up: 14 of 133. The same samples choose and measure them, so the value is too
+    large on average, like `worst_case_drop` but less so; the interval allows for this.
 
     Formula: ``mean of the ceil(m / 10) largest drop(s) over m settings s, with drop(s) = mean(clean - perturbed_s)``
 
@@ -191,8 +191,8 @@ def worst_setting(table: ScoreTable) -> str:
 def worst_case_drop(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Largest accuracy drop over all settings.
 
-    The largest of many noisy drops is too large on average (the winner's curse), the more so the fewer samples there are. Its
-    interval is not, and its note gives a cross-validated value.
+    The largest of many noisy drops is too large on average (the winner's curse), most of all with few samples. Its interval
+    allows for this, and its note gives a cross-validated value.
 
     Formula: ``max over settings s of drop(s), with drop(s) = mean(clean - perturbed_s)``
 
@@ -255,7 +255,8 @@ def benign_at_low_interval(table: ScoreTable, _setting: str | None, confidence: 
 def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     """Share of the settings at level low that cost less than 1 percentage point, gains included.
 
-    Of a few hundred samples 1 percentage point is a handful of answers: noise alone carries settings across the line, either way.
+    With a few hundred samples, 1 percentage point is a handful of answers: noise alone moves settings across the threshold, in
+    both directions.
 
     Formula: ``share of the settings s at level low with drop(s) < 0.01, with drop(s) = mean(clean - perturbed_s)``
 
@@ -272,8 +273,8 @@ def benign_at_low(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
 def severe_failure_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
     """Bounds the share of settings that cost more than a tenth of the clean accuracy, by partial conjunction of their tests.
 
-    For 0/1 scores the clean accuracy is taken as measured: samples that were right when clean are the ones that can flip, so that
-    its own error would narrow the interval, not widen it.
+    For 0/1 scores the clean accuracy is taken as measured: only samples that were right when clean can flip, so its error would
+    narrow the interval, not widen it.
     """
     tail, matrix = one_sided(confidence), table.matrix()
     if is_binary(table.clean, matrix):
@@ -290,7 +291,7 @@ def severe_failure_rate_interval(table: ScoreTable, _setting: str | None, confid
 def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relative: float = SEVERE) -> float:
     """Share of the settings that cost more than a tenth of the clean accuracy.
 
-    The comparison is strict, and made on sums of scores so that no rounding decides.
+    The comparison is strict, and on sums of scores so that rounding does not matter.
 
     Formula: ``share of the settings s with drop(s) > 0.10 mean(clean), with drop(s) = mean(clean - perturbed_s)``
 
@@ -303,7 +304,7 @@ def severe_failure_rate(clean: ArrayLike, perturbed_by_setting: BySetting, relat
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    losses = drops(before, stacked(after, len(before)))
+    losses = drops(before, stack_settings(after, len(before)))
     return _share(losses * len(before) > relative * before.sum() + ROUNDING, losses)
 
 
@@ -342,7 +343,7 @@ def mean_harmful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    return _mean((before[:, None] - stacked(after, len(before))).clip(min=0.0))
+    return _mean((before[:, None] - stack_settings(after, len(before))).clip(min=0.0))
 
 
 def mean_helpful_flip_rate_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
@@ -365,11 +366,11 @@ def mean_helpful_flip_rate(clean: ArrayLike, perturbed_by_setting: BySetting) ->
         A fraction in [0, 1]; NaN for no settings, no samples or a missing score.
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    return _mean((stacked(after, len(before)) - before[:, None]).clip(min=0.0))
+    return _mean((stack_settings(after, len(before)) - before[:, None]).clip(min=0.0))
 
 
 def mean_relative_corruption_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean drop relative to the visual gain by guarded Student's t; a side is infinite where it is not shown to be."""
+    """Bounds the mean drop relative to the visual gain by guarded Student's t; a side is infinite where the gain may be 0."""
     blind = table.required(Needs.NO_IMAGE)
     return interval_of_gain_share(table.clean, table.matrix().mean(axis=1), blind, table.clusters, confidence)
 
@@ -388,8 +389,8 @@ def mean_relative_corruption_error_interval(table: ScoreTable, _setting: str | N
 def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySetting, no_image: ArrayLike) -> float:
     """Mean over all settings of the share of the visual gain that they destroy.
 
-    The smaller the visual gain, the more noise there is in shares of it. In a gate, an answer without the image that cannot be
-    read counts as a guess.
+    The smaller the visual gain, the more noise there is in shares of it. In a gate, an unparsable answer without the image counts
+    as a guess.
 
     Formula: ``mean over settings s of mean(clean - perturbed_s) / mean(clean - no_image)``
 
@@ -403,22 +404,22 @@ def mean_relative_corruption_error(clean: ArrayLike, perturbed_by_setting: BySet
     gain = float((before - blind).sum())
     if not gain > ROUNDING:
         return math.nan
-    return _mean(drops(before, stacked(after, len(before))) * len(before) / gain)
+    return _mean(drops(before, stack_settings(after, len(before))) * len(before) / gain)
 
 
 def mean_corruption_error_interval(table: ScoreTable, _setting: str | None, confidence: float) -> Bounds:
-    """Bounds the mean corruption error; the reference model's errors on the same samples are uncertain as well.
+    """Bounds the mean corruption error, with the uncertainty of the reference model's errors on the same samples.
 
     Each sample's influence on a ratio of sums E/R is (e - (E/R) r) / mean(r); influences add up over perturbations. By guarded
-    Student's t: a further sample may be wrong under all settings where the reference model is right; or the other way round, as
-    far as such samples were seen, and at least a quarter of the way.
+    Student's t: a further sample may be wrong under all settings where the reference model is right; or, against the lower end,
+    the other way round, as far as such samples were seen, and at least a quarter of that.
     """
     reference, influence, value = table.reference_by_setting or {}, np.zeros(table.samples), 0.0
     worst, best = 0.0, 0.0
     kinds = types(table.by_setting)
     for settings in kinds.values():
         ours = (1.0 - table.matrix(settings)).sum(axis=1)
-        theirs = (1.0 - stacked({name: reference[name] for name in settings}, table.samples)).sum(axis=1)
+        theirs = (1.0 - stack_settings({name: reference[name] for name in settings}, table.samples)).sum(axis=1)
         ratio = float(ours.sum() / theirs.sum())
         influence += (ours - ratio * theirs) / float(theirs.mean()) / len(kinds)
         value += ratio / len(kinds)
@@ -434,7 +435,7 @@ def reference_makes_errors(table: ScoreTable, _setting: str | None) -> str:
     perfect = [
         name
         for name, settings in types(table.by_setting).items()
-        if not sum(float((1.0 - reference[one]).sum()) for one in settings if one in reference) > ROUNDING
+        if not sum(float((1.0 - reference[setting]).sum()) for setting in settings if setting in reference) > ROUNDING
     ]
     return f"the reference model makes no error under {first_few(perfect)}: the ratio is undefined" if perfect else ""
 
@@ -453,7 +454,7 @@ def mean_corruption_error(perturbed_by_setting: BySetting, reference_by_setting:
     """Errors relative to a reference model: per perturbation summed over its levels, then the plain mean over perturbations.
 
     Two values can be compared only if reference model, samples and settings are the same. Where the reference is the model
-    without the image, an answer of it that cannot be read counts as a guess.
+    without the image, its unparsable answers count as guesses.
 
     Formula: ``mean over perturbations f of [sum_l mean(1 - perturbed_fl)] / [sum_l mean(1 - reference_fl)], over levels l``
 
@@ -484,12 +485,12 @@ def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: ByS
     >>> corruption_errors({"fog:low": [1, 1], "fog:high": [1, 0]}, {"fog:low": [1, 1], "fog:high": [0, 0]})
     {'fog': 0.5}
     """
-    own, reference = under_same_settings(
+    perturbed, reference = under_same_settings(
         perturbed_by_setting, reference_by_setting, "reference_by_setting", "the reference model"
     )
     ratios = {}
-    for name, settings in types(own).items():
-        ours = sum(float((1.0 - own[setting]).sum()) for setting in settings)
+    for name, settings in types(perturbed).items():
+        ours = sum(float((1.0 - perturbed[setting]).sum()) for setting in settings)
         theirs = sum(float((1.0 - reference[setting]).sum()) for setting in settings)
         ratios[name] = ours / theirs if theirs > ROUNDING else math.nan
     return ratios
@@ -497,7 +498,7 @@ def corruption_errors(perturbed_by_setting: BySetting, reference_by_setting: ByS
 
 def _losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
     before, after = against_clean(clean, perturbed_by_setting)
-    return drops(before, stacked(after, len(before)))
+    return drops(before, stack_settings(after, len(before)))
 
 
 def _low_losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
@@ -507,7 +508,7 @@ def _low_losses(clean: ArrayLike, perturbed_by_setting: BySetting) -> Scores:
         raise ValueError(
             f"none of the {len(after)} settings is at level low: this metric is about settings such as 'glass_blur:low' only"
         )
-    return drops(before, stacked({setting: after[setting] for setting in low}, len(before)))
+    return drops(before, stack_settings({setting: after[setting] for setting in low}, len(before)))
 
 
 def _mean(values: Scores) -> float:

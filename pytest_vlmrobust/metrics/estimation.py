@@ -1,4 +1,4 @@
-"""estimate: a registered metric applied to a table of scores, with everything known about the value."""
+"""estimate: applies a registered metric to a table of scores, and returns the value with its interval and validity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .completeness import arrays_read, complete_samples, labelled_samples, what_
 from .families import FamilyProperty
 from .record import Facts, Metric
 from .registry import REGISTRY
-from .scores import SettingLike, parsed
+from .scores import SettingLike, parse_setting
 from .statistics.clusters import one_sided
 from .table import Needs, ScoreTable
 
@@ -26,7 +26,7 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
     """Computes a registered metric from a table of scores, with its interval, sample size, validity and reason.
 
     Args:
-        name: a registered metric, or the record of one that need not be.
+        name: a registered metric, or a record, which need not be registered.
         table: scores of N samples.
         setting: the setting of the cell for a metric of scope ``"cell"``; None for one of scope ``"sweep"``.
         confidence: two-sided level of the interval in (0, 1): each bound of 0.90 is a one-sided 95 % bound.
@@ -39,8 +39,8 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
 
     Raises:
         UnknownName: no metric has that name.
-        UsageError: a setting for a sweep metric, none for a cell metric, one that the table lacks, or a metric whose function
-            does not return a built-in float.
+        UsageError: a setting for a sweep metric, no setting for a cell metric, a setting that the table lacks, or a metric whose
+            function does not return a built-in float.
         ValueError: ``confidence`` outside (0, 1).
     """
     record = name if isinstance(name, Metric) else REGISTRY.get(name)
@@ -68,7 +68,7 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
         high,
         math.nan if math.isnan(low) else confidence,
         valid=not refusal,
-        reason="; ".join(part for part in (refusal, undefined, note, _covered(record, table)) if part),
+        reason="; ".join(part for part in (refusal, undefined, note, _coverage_note(record, table)) if part),
         counts_settings=record.counts_settings,
         at=at,
     )
@@ -79,7 +79,7 @@ def _checked_setting(record: Metric, setting: SettingLike | None) -> str | None:
         raise UsageError(f"{record.name} is a metric of a whole sweep, not of the setting {str(setting)!r}: leave setting out")
     if record.scope == "cell" and setting is None:
         raise UsageError(f"{record.name} is a metric of one setting: pass setting=, for example 'glass_blur:low'")
-    return None if setting is None else str(parsed(setting))
+    return None if setting is None else str(parse_setting(setting))
 
 
 def _value(record: Metric, table: ScoreTable, setting: str | None) -> float:
@@ -101,19 +101,19 @@ def _bounds(record: Metric, table: ScoreTable, setting: str | None, confidence: 
     return min(max(low, smallest), largest), max(min(high, largest), smallest)
 
 
-def _counted(table: ScoreTable) -> str:
-    """Returns over how many settings a value was taken of which no full number is published."""
+def _settings_note(table: ScoreTable) -> str:
+    """Returns the number of settings behind a value, for metrics without a published number of settings."""
     if set(table.by_setting) == {CLEAN_NAME}:
         return "on original pictures"
     return f"over {len(table.by_setting)} setting{'s' if len(table.by_setting) > 1 else ''}"
 
 
-def _covered(record: Metric, table: ScoreTable) -> str:
-    """Returns over how much of the published quantity the value was taken, or an empty string when over exactly that."""
+def _coverage_note(record: Metric, table: ScoreTable) -> str:
+    """Returns how much of the published settings the value covers, or an empty string when it covers exactly those."""
     if Needs.PERTURBED_BY_SETTING not in record.needs:
         return ""
     if record.coverage is None:
-        return _counted(table)
+        return _settings_note(table)
     count = record.coverage.count(table.by_setting)
     full, noun = record.coverage.full, record.coverage.noun
     if count == full:
@@ -121,7 +121,7 @@ def _covered(record: Metric, table: ScoreTable) -> str:
     return f"over {count} of {full} {noun}" if count < full else f"over {count} {noun}, more than the {full} published ones"
 
 
-# What is known about a metric, in words: for the documentation and for the terminal.
+# Descriptions of metrics in words, for the documentation and the terminal.
 
 
 _SECTIONS = ("Args:", "Returns:", "Raises:", "Source:", ">>>")
@@ -141,7 +141,7 @@ Described: TypeAlias = Metric | FamilyProperty | Facts
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A metric in words: one sentence, its formula, what to beware of, and its facts with their titles."""
+    """A metric in words: one sentence, its formula, caveats, and facts with their titles."""
 
     name: str
     summary: str
@@ -158,8 +158,8 @@ class Description:
         for caveat in self.caveats:
             lines += [*textwrap.wrap(caveat, width), ""]
         column = max(len(title) for title, _ in self.facts) + 2
-        for title, said in self.facts:
-            lines += textwrap.wrap(said, width, initial_indent=f"{title:<{column}}", subsequent_indent=" " * column)
+        for title, fact in self.facts:
+            lines += textwrap.wrap(fact, width, initial_indent=f"{title:<{column}}", subsequent_indent=" " * column)
         return "\n".join(lines)
 
 
@@ -170,12 +170,12 @@ def describe(record: Described) -> Description:
     >>> describe(metrics.get("accuracy_drop")).formula
     'mean(clean - perturbed)'
     """
-    paragraphs = _paragraphs(_about(record))
+    paragraphs = _paragraphs(_text_about(record))
     sections = ("Formula", *(section.rstrip(":") for section in _SECTIONS))
     formula = next((part.removeprefix(_FORMULA).strip() for part in paragraphs if part.startswith(_FORMULA)), "")
     caveats = [part for part in paragraphs[1:] if not part.startswith(sections)]
     summary = paragraphs[0] if paragraphs else ""
-    return Description(record.name, summary, formula.replace("`", ""), tuple(caveats), _stated(record))
+    return Description(record.name, summary, formula.replace("`", ""), tuple(caveats), _titled_facts(record))
 
 
 def plain(text: str) -> str:
@@ -193,12 +193,12 @@ def number(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:g}".replace("inf", "∞")
 
 
-def _about(record: Described) -> str | None:
-    """Returns the text that says what a quantity is."""
+def _text_about(record: Described) -> str | None:
+    """Returns the text that describes a quantity."""
     return record.about if isinstance(record, Facts) else record.function.__doc__
 
 
-def _stated(record: Described) -> tuple[tuple[str, str], ...]:
+def _titled_facts(record: Described) -> tuple[tuple[str, str], ...]:
     facts = _facts(record) if isinstance(record, Metric) else _opening_facts(record) | _common_facts(record)
     return tuple((title, text) for title, text in facts.items() if text)
 
@@ -234,9 +234,9 @@ def _facts(record: Metric) -> dict[str, str]:
         **_common_facts(record),
         "taken over": f"{record.coverage.full} {record.coverage.noun}, as published" if record.coverage else "",
         "one better score": _moves(record),
-        "perfect model": _claimed(record.perfect),
-        "nothing changes": _claimed(record.unchanged),
-        "no visual gain": _claimed(record.blind),
+        "perfect model": _declared_value(record.perfect),
+        "nothing changes": _declared_value(record.unchanged),
+        "no visual gain": _declared_value(record.blind),
     }
 
 
@@ -245,27 +245,27 @@ def _interval(record: Described) -> str:
         return "none: a rule judges its value (`judge: point`), which speaks about the samples at hand alone"
     if isinstance(record.interval, str):
         return record.interval
-    said = (part for part in _paragraphs(record.interval.__doc__) if not part.startswith(_SECTIONS))
-    return " ".join(said) or "its own"
+    sentences = (part for part in _paragraphs(record.interval.__doc__) if not part.startswith(_SECTIONS))
+    return " ".join(sentences) or "its own"
 
 
 def _moves(record: Metric) -> str:
     by_direction: dict[str, list[Needs]] = {}
     for need, direction in sorted(record.directions.items(), key=lambda item: record.needs.index(item[0])):
         by_direction.setdefault(_MOVES[direction], []).append(need)
-    parts = [f"{moves} {_listed(needs)}" for moves, needs in by_direction.items()]
+    parts = [f"{moves} {_list_needs(needs)}" for moves, needs in by_direction.items()]
     by_reason: dict[str, list[Needs]] = {}
     for need, why in record.not_monotone.items():
         by_reason.setdefault(why, []).append(need)
-    parts += [f"moves either way with {_listed(needs)} ({why})" for why, needs in by_reason.items()]
+    parts += [f"moves either way with {_list_needs(needs)} ({why})" for why, needs in by_reason.items()]
     return "; ".join(parts)
 
 
-def _listed(needs: list[Needs]) -> str:
+def _list_needs(needs: list[Needs]) -> str:
     return " and ".join(f"`{need.value}`" for need in needs)
 
 
-def _claimed(value: float | None) -> str:
+def _declared_value(value: float | None) -> str:
     return "" if value is None else number(value)
 
 
@@ -276,5 +276,5 @@ def _paragraphs(doc: str | None) -> list[str]:
 
 def _section(record: Described, header: str) -> str:
     """Returns one section of the text about a quantity, without its header."""
-    found = [part for part in _paragraphs(_about(record)) if part.startswith(header)]
-    return found[0].removeprefix(header).strip() if found else ""
+    sections = [part for part in _paragraphs(_text_about(record)) if part.startswith(header)]
+    return sections[0].removeprefix(header).strip() if sections else ""

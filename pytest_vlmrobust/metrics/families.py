@@ -1,6 +1,6 @@
-"""What a family of models gains with its size: each property by name, with its interval.
+"""Properties of a family of models as it grows in size, by name, with their intervals.
 
-They belong to no table of one model, and stand beside the registered metrics: :data:`FAMILY_METRICS`.
+They need the scores of several models, so they are not registered metrics: see :data:`FAMILY_METRICS`.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 (scale consistency).
 """
@@ -21,7 +21,7 @@ from pytest_vlmrobust.core.words import first_few, points
 
 from .accuracy import Bounds
 from .record import Better
-from .scores import ROUNDING, Scores, clusters_of, mean, paired
+from .scores import ROUNDING, Scores, clusters_of, mean, pair_scores
 from .statistics.clusters import Clusters, one_sided
 from .statistics.curves import slope_weights
 from .statistics.means import BoundedMeanTest
@@ -37,8 +37,8 @@ FamilyScores: TypeAlias = Sequence[ArrayLike] | Scores
 def scale_gain(parameters: Sequence[float], scores: Sequence[float]) -> float:
     """Average gain per doubling of the number of parameters: the least-squares slope of the score over log2 of the size.
 
-    With two models it is their difference over the number of doublings between them. How the paper averages over more than two is
-    not said; the slope weighs each step by the doublings it spans.
+    With two models it is their difference over the number of doublings between them. The paper does not say how it averages over
+    more than two; the slope weighs each step by the doublings it spans.
 
     Args:
         parameters: number of parameters of each model of a family, in any unit and order.
@@ -163,11 +163,11 @@ def scale_consistency_interval(
 
 
 def _mean_slope(slopes: Scores, clusters: Clusters, confidence: float, *, binary: bool) -> Bounds:
-    """Bounds the mean of slopes in [-1, 1], of which 0/1 scores can have finitely many."""
+    """Bounds the mean of slopes in [-1, 1]; 0/1 scores can have finitely many different slopes."""
     if binary:
         possible = np.unique(np.append(slopes, (-1.0, 1.0)))
-        one = np.ones_like(slopes)
-        return score_ratio_interval(slopes, one, clusters, confidence, np.stack([possible, np.ones_like(possible)], axis=1))
+        ones = np.ones_like(slopes)
+        return score_ratio_interval(slopes, ones, clusters, confidence, np.stack([possible, np.ones_like(possible)], axis=1))
     return interval_of(BoundedMeanTest.of(slopes[:, None], clusters, -1.0, 1.0), confidence)
 
 
@@ -181,8 +181,8 @@ def _comparable(scores: Scores) -> bool:
 
 def _scored_family(parameters: Sequence[float], scores_by_model: FamilyScores) -> tuple[Scores, Scores]:
     """Returns the sizes (models,) and the scores (models, N)."""
-    scores = paired(**{f"scores_by_model[{model}]": own for model, own in enumerate(scores_by_model)})
-    sizes, _ = _family(parameters, [mean(own) for own in scores])
+    scores = pair_scores(**{f"scores_by_model[{model}]": model_scores for model, model_scores in enumerate(scores_by_model)})
+    sizes, _ = _family(parameters, [mean(model_scores) for model_scores in scores])
     return sizes, np.array(scores).reshape(len(scores), -1)
 
 
@@ -248,14 +248,14 @@ class FamilyProperty:
             ValueError: unequal lengths, a size that is no positive number, or a level or a score out of range.
         """
         one_sided(confidence)
-        models = paired(**{f"scores[{model}]": own for model, own in enumerate(scores)})
+        models = pair_scores(**{f"scores[{model}]": model_scores for model, model_scores in enumerate(scores)})
         samples = models[0].size if models else 0
         if not samples:
             return Estimate(math.nan, 0, reason="no samples")
         complete = samples - int(np.isnan(models).any(axis=0).sum())
         if complete < samples:
             return Estimate(math.nan, complete, reason=f"scores of {samples - complete} of {samples} samples are missing")
-        means = [float(own.mean()) for own in models]
+        means = [float(model_scores.mean()) for model_scores in models]
         value = self.function(parameters, means)
         if math.isnan(value):
             return Estimate(value, samples, reason=f"undefined: needs {self.validity}")
@@ -270,7 +270,7 @@ class FamilyProperty:
 def _losses(parameters: Sequence[float], means: Sequence[float]) -> str:
     """Returns which steps to the next larger model lose how much, or an empty string."""
     ordered = sorted(zip(parameters, means, strict=True))
-    steps = [(one - other, size, larger) for (size, one), (larger, other) in itertools.pairwise(ordered)]
+    steps = [(score - next_score, size, larger) for (size, score), (larger, next_score) in itertools.pairwise(ordered)]
     lost = [f"{points(loss)} from {size:g} to {larger:g}" for loss, size, larger in steps if loss > ROUNDING]
     return f"loses {first_few(lost)}" if lost else ""
 

@@ -1,8 +1,8 @@
-"""What luck does to PCRI and RCI, and companions of the raw index that it does less to.
+"""The effect of luck on PCRI and RCI, and companions of the raw index that remove part of it.
 
 The best of n*n patches is the best of n*n attempts: a model that guesses, or that sees no more in a patch than in the whole
-image, has a raw index below 0. These functions say how far below, and take it out. The formulas are ours; the papers (PCRI,
-arXiv 2509.23879; RCI, arXiv 2509.23673) report the raw index alone.
+image, has a raw index below 0. These functions compute how far below, and remove it. The formulas are ours; the papers (PCRI,
+arXiv 2509.23879; RCI, arXiv 2509.23673) report only the raw index.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from numpy.typing import ArrayLike
 from .accuracy import Bounds
 from .patches import (
     best,
+    chance_of_no_luck,
     index_of,
     index_reach,
     interval_of_index,
     lowest_whole,
     neutral_index,
     patch_metric,
-    unlucky,
     whole_and_patches,
 )
 from .record import Circumstances
-from .scores import ROUNDING, Scores, paired, require_equal_lengths
+from .scores import ROUNDING, Scores, pair_scores, require_equal_lengths
 from .statistics.means import guarded_ratio_interval
 from .table import Needs, ScoreTable
 
@@ -55,7 +55,7 @@ def pcri_chance(options: ArrayLike, attempts: int) -> float:
 def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> float:
     """PCRI of a model to which the rest of the image is indifferent: 1 - [1 - (1 - P) (1 - 1/k)^(m-1)] / P.
 
-    Such a model knows from the best patch exactly what it knows from the whole image, and guesses the rest anew for each patch.
+    Such a model knows from the best patch exactly what it knows from the whole image, and guesses the rest again for each patch.
     ``[pcri_neutral, 0]`` is the luck envelope: a raw index inside it is no evidence of distraction. It is 0 when the same
     question gets the same guess in every view.
 
@@ -76,7 +76,7 @@ def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> f
     (-0.145, -0.225)
     """
     chances = _chances(options, attempts)
-    whole = paired(whole_score=np.atleast_1d(np.asarray(whole_score)))[0]
+    whole = pair_scores(whole_score=np.atleast_1d(np.asarray(whole_score)))[0]
     if len(whole) > 1 and len(chances) > 1:
         require_equal_lengths({"whole_score": len(whole), "options": len(chances)})
     full, guesses = np.broadcast_arrays(whole, chances)
@@ -94,12 +94,12 @@ def _chances(options: ArrayLike, attempts: int) -> Scores:
 
 
 def excess_contrast(whole: Scores, patches: Scores, chances: Scores) -> Scores:
-    """Returns, for each sample, by how much its best patch fails more often than luck alone would let it, shape (N,).
+    """Returns, for each sample, the failures of its best patch in excess of those that luck allows, shape (N,).
 
     ``(1 - max_j A_ij) - (1 - 1/k_i)^(m-1) (1 - whole_i)``: its mean is 0 for a model that knows from the best patch what it knows
     from the whole image and guesses the rest, positive where the whole is needed, negative where it distracts.
     """
-    luck: Scores = unlucky(chances, patches.shape[1]) * (1.0 - whole)
+    luck: Scores = chance_of_no_luck(chances, patches.shape[1]) * (1.0 - whole)
     contrast: Scores = (1.0 - best(patches)) - luck
     return contrast
 
@@ -109,21 +109,26 @@ def excess_interval(table: ScoreTable, setting: str | None, confidence: float) -
     chances = table.required(Needs.CHANCES, setting)
     patches = table.required(Needs.PATCHES, setting)
     parts = np.stack([excess_contrast(table.clean, patches, chances), table.clean], axis=1)
-    luckiest = -float(unlucky(chances, patches.shape[1]).max())
+    luckiest = -float(chance_of_no_luck(chances, patches.shape[1]).max())
     return guarded_ratio_interval(parts, table.clusters, confidence, against_low=(luckiest, 0.0), against_high=(1.0, 1.0))
 
 
-def excess_reach(about: Circumstances) -> tuple[float, float]:
-    """Returns between what the index less luck lies: ``-u (1 - P) / P`` to ``(1 - u (1 - P)) / P``, u = (1 - 1/k)^(m - 1).
+def excess_reach(circumstances: Circumstances) -> tuple[float, float]:
+    """Returns the range of the index less luck: ``-u (1 - P) / P`` to ``(1 - u (1 - P)) / P``, u = (1 - 1/k)^(m - 1).
 
-    All best patches right, and none, for a full-image score P, k options and m patches. Where k or m is unknown, u is 1, as for
+    The ends are those where all best patches are right, and where none is, for a full-image score P, k options and m patches.
+    Where k or m is unknown, u is 1, as for
     open questions; where P is unknown, see :func:`index_reach`.
 
     >>> [round(end, 3) for end in excess_reach(Circumstances(attempts=9, options=2, clean=0.6))]
     [-0.003, 1.664]
     """
-    whole = lowest_whole(about)
-    luck = 1.0 if about.options is None or about.attempts is None else (1.0 - 1.0 / about.options) ** (about.attempts - 1)
+    whole = lowest_whole(circumstances)
+    luck = (
+        1.0
+        if circumstances.options is None or circumstances.attempts is None
+        else (1.0 - 1.0 / circumstances.options) ** (circumstances.attempts - 1)
+    )
     return -luck * (1.0 - whole) / whole, (1.0 - luck * (1.0 - whole)) / whole
 
 
@@ -133,7 +138,7 @@ def excess_reach(about: Circumstances) -> tuple[float, float]:
     reference="PCRI equation 1, less the value that luck alone gives (our companion)",
     interval=excess_interval,
     monotone={Needs.PATCHES: -1, Needs.CHANCES: 1},
-    not_monotone={Needs.CLEAN: "it raises the score and the luck that is taken out"},
+    not_monotone={Needs.CLEAN: "it raises the score and the luck that is removed"},
     reach=excess_reach,
 )
 def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> float:
@@ -155,7 +160,7 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
     0.167
     """
     full, views = whole_and_patches(whole, patches=patches)
-    guesses = paired(whole=full, chances=chances)[1]
+    guesses = pair_scores(whole=full, chances=chances)[1]
     total = float(full.sum())
     if total <= ROUNDING or not views.shape[1]:
         return math.nan
@@ -163,7 +168,7 @@ def pcri_excess(whole: ArrayLike, patches: ArrayLike, chances: ArrayLike) -> flo
 
 
 def matched_interval(table: ScoreTable, setting: str | None, confidence: float) -> Bounds:
-    """Bounds the index against the best of as many attempts at the whole image, up to what guessing anew for each would leave.
+    """Bounds the index against the best of equally many attempts at the whole image, and allows for new guesses on each attempt.
 
     A model that sticks to its guess when the image is shifted shows less luck in its attempts than it has on patches. The upper
     bound allows for it: where guesses, made anew for each attempt, would have been right more often than the attempts were, it is
@@ -175,7 +180,7 @@ def matched_interval(table: ScoreTable, setting: str | None, confidence: float) 
     chances = table.chance_of_each()
     if chances is None:
         return low, high
-    guessed = 1.0 - unlucky(chances, attempts.shape[1]) * (1.0 - table.clean)
+    guessed = 1.0 - chance_of_no_luck(chances, attempts.shape[1]) * (1.0 - table.clean)
     hidden = float(guessed.mean()) > float(best(attempts).mean())
     return low, max(high, interval_of_index(table, patches, guessed, confidence)[1]) if hidden else high
 
@@ -192,12 +197,12 @@ def pcri_matched(whole: ArrayLike, patches: ArrayLike, whole_attempts: ArrayLike
     """PCRI with equal luck on both sides: the best of n*n patches against the best of n*n attempts at the whole image.
 
     Exactly 0 in expectation for a model that guesses and for one to which the rest of the image is indifferent, of the right sign
-    otherwise, and nearer to 0 than the truth. It takes out as much luck as the attempts have: they are the image shifted a little
-    (``attempts:n``), with the question and the order of its options as they are. A model that sticks to its answer when the image
+    otherwise, and nearer to 0 than the truth. It removes as much luck as the attempts have: they are the image shifted a little
+    (``attempts:n``), with an unchanged question and order of options. A model that sticks to its answer when the image
     is shifted, and not when it sees another patch, has the luck of patches left in the value, which then errs towards
-    "distracted". As far as that luck is one of guesses the interval allows for it, so that such a model is undecided; a note says
-    how many samples differ between attempts. Where most samples are right in some attempt little can be lost: the value is at
-    least ``1 - 1 / P`` for a share P of samples with a right attempt.
+    "distracted". The interval allows for luck by guessing, so that such a model is undecided; a note says how many samples differ
+    between attempts. Where most samples are right in some attempt the value cannot be far below 0: it is at least ``1 - 1 / P``
+    for a share P of samples with a right attempt.
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(max_j attempts_ij)``
 

@@ -1,4 +1,4 @@
-"""Metrics of identity matching, grid pointing, attribute localisation and comparison of groups, each with its interval before it.
+"""Metrics of identity matching, grid pointing, attribute localisation and group comparison, with their intervals.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3.
 """
@@ -18,29 +18,30 @@ from pytest_vlmrobust.core.words import quantity
 from .accuracy import Bounds, interval_of_gain
 from .corruption import mean_drop, mean_drop_interval
 from .registry import metric
-from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, paired
+from .scores import ROUNDING, BySetting, Scores, against_clean, as_scores, clusters_of, mean, pair_scores
 from .statistics.clusters import one_sided
 from .statistics.groups import GroupMeans, largest_gap_interval
 from .statistics.means import expected_gain, guarded_ratio_interval
 from .table import Needs, ScoreTable
 
 PROMPT_MARGIN = 0.05
-"""How much more than the foretold overlap shows a look, 5 percentage points: the best rule that was found for telling boxes from
-the prompt, of any form and fitted to any number of other pictures, overlaps by 3 more than a linear one fitted to the samples."""
+"""Margin above the overlap predicted from the prompt, 5 percentage points. A model above it must have looked at the picture: the
+best rule that was found for predicting boxes from the prompt, of any form and fitted to any number of other pictures, overlaps by
+3 points more than a linear rule fitted to the samples."""
 _TAIL = 0.05
-"""Error probability of showing that a model does a task which it does not do."""
+"""Error probability of the claim that a model does a task."""
 UNKNOWN = ""
-"""The position or group of people of a sample that gaps leave out."""
+"""Label of an unknown position or group of people: gaps leave such samples out."""
 
-# Whether a model does the task at all. Where it does not, what it loses or favours says nothing
+# Whether a model does the task at all. If it does not, its losses and gaps mean nothing
 
 
 def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:
-    """Returns why a model is not shown to do a task at all, or an empty string: what it then loses or favours says nothing.
+    """Returns why a model is not shown to do a task at all, or an empty string. If it does not, its losses and gaps mean nothing.
 
-    The one-sided 95 % bound of its gain over asking without the pictures has to be above 0. That is no low hurdle where boxes are
-    asked for: without the picture, those of the context can be copied. A missing score counts against the model, and where all
-    of them are missing nothing is said about it.
+    The one-sided 95 % bound of its gain over asking without the pictures has to be above 0. This is a real hurdle for boxes:
+    without the picture, a model can still copy the boxes of the context. A missing score counts against the model; if all scores
+    are missing, the result is unknown.
     """
     if table.no_image is None or not table.samples or np.isnan(table.no_image).all():
         return "there are no scores without the pictures: whether the task is done at all cannot be told"
@@ -48,14 +49,14 @@ def does_the_task(table: ScoreTable, _setting: str | None = None) -> str:
 
 
 def exceeds_the_prompt(table: ScoreTable, told: Scores) -> str:
-    """Returns why a model is not shown to look where boxes are asked for, or an empty string.
+    """Returns why a model is not shown to look at the picture when boxes are requested, or an empty string.
 
-    The one-sided 95 % bound of its gain over what the prompt tells has to be above ``PROMPT_MARGIN``: who refuses to answer
-    without the pictures may still answer from the prompt with them. A missing score counts against the model.
+    The one-sided 95 % bound of its gain over predictions from the prompt has to be above ``PROMPT_MARGIN``: a model that refuses
+    to answer without the pictures may still answer from the prompt with them. A missing score counts against the model.
 
     Args:
         table: scores of N samples with the pictures, N > 0.
-        told: shape (N,), what can be had from the prompt alone, see :func:`told_overlap`.
+        told: shape (N,), the overlap of predictions from the prompt alone, see :func:`told_overlap`.
     """
     return _not_above(table, told, PROMPT_MARGIN, "from what the prompt tells alone")
 
@@ -69,8 +70,8 @@ def _not_above(table: ScoreTable, other: Scores, margin: float, whence: str) -> 
         return ""
     lost = int(np.isnan(table.clean).sum() + np.isnan(other).sum())
     against = f", {quantity(lost, 'missing score counts', 'missing scores count')} against the model" if lost else ""
-    found = f"{seen.mean():.2f} with the pictures, {guessed.mean():.2f} {whence}, n={table.samples}"
-    return f"not shown to do the task: {found}{against}"
+    scores = f"{seen.mean():.2f} with the pictures, {guessed.mean():.2f} {whence}, n={table.samples}"
+    return f"not shown to do the task: {scores}{against}"
 
 
 # Robustness of matching and pointing
@@ -137,7 +138,7 @@ def identity_drop_by_split(clean: ArrayLike, perturbed_by_setting: BySetting, sp
 
 
 GAP_MOVES = "it narrows the gap in the weakest group and widens it in the strongest"
-"""Why gaps are not monotone in what they compare."""
+"""Why gaps are not monotone in the scores that they compare."""
 
 
 def interval_of_gap(table: ScoreTable, scores: Scores, need: Needs, confidence: float) -> Bounds:
@@ -155,7 +156,7 @@ def position_gap_interval(table: ScoreTable, setting: str | None, confidence: fl
 
 def unknown_positions(table: ScoreTable) -> str:
     """Returns how many samples a gap leaves out because their position is unknown."""
-    return _left_out(table.positions, "position")
+    return _left_out_note(table.positions, "position")
 
 
 gap_metric = partial(metric, suite="observatory", better="lower", bounds=(0.0, 1.0), perfect=0.0, gate=does_the_task)
@@ -200,7 +201,7 @@ def group_gap_interval(table: ScoreTable, setting: str | None, confidence: float
 
 def unknown_people(table: ScoreTable) -> str:
     """Returns how many samples a gap leaves out because their group of people is unknown."""
-    return _left_out(table.people, "group of people")
+    return _left_out_note(table.people, "group of people")
 
 
 people_metric = partial(
@@ -330,16 +331,16 @@ def _require_one_label_each(scores: Scores, labels: Sequence[Hashable], name: st
         raise ValueError(f"scores has {len(scores)} values and {name} has {len(labels)}: expected one for each sample")
 
 
-def _left_out(names: Sequence[str] | None, noun: str) -> str:
+def _left_out_note(names: Sequence[str] | None, noun: str) -> str:
     unknown = sum(not name for name in names or ())
     return f"left out {unknown} of {len(names or ())} samples of unknown {noun}" if unknown else ""
 
 
-# What localisation keeps under a perturbation
+# The share of localisation that survives a perturbation
 
 
 def interval_of_kept_share(table: ScoreTable, after: Scores, confidence: float) -> Bounds:
-    """Bounds mean(after) / mean(clean) by guarded Student's t: a further sample may lose all, or gain as much as others did."""
+    """Bounds mean(after) / mean(clean) by guarded Student's t: one more sample may lose all, or gain as much as others did."""
     gained = expected_gain(table.clean - after, confidence)
     parts = np.stack([after, table.clean], axis=1)
     low, high = guarded_ratio_interval(parts, table.clusters, confidence, against_low=(0.0, 1.0), against_high=(gained, 0.0))
@@ -390,12 +391,12 @@ def transfer_retention(perturbed_iou: ArrayLike, original_iou: ArrayLike) -> flo
     >>> transfer_retention([0.4, 0.2], [0.8, 0.4])
     0.5
     """
-    after, before = paired(perturbed_iou=perturbed_iou, original_iou=original_iou)
+    after, before = pair_scores(perturbed_iou=perturbed_iou, original_iou=original_iou)
     total = float(before.sum())
     return float(after.sum()) / total if total > ROUNDING else math.nan
 
 
-# How well people did the tasks, for reference lines in reports
+# Human performance on the tasks, for reference lines in reports
 #
 # Source: The Perceptual Observatory (arXiv 2512.15949), section 5.8: 100 samples of each of its two datasets, two annotators. The
 # numbers belong to its pictures (celebrities and rendered words), not to those of a run, and judge nothing.
@@ -426,7 +427,8 @@ def human_reference(task: str) -> HumanReference | None:
     There is no number of its own for localisation with one hint, and none for larger grids.
 
     Args:
-        task: ``"matching"``, ``"pointing"``, ``"guided_published"`` or any other: moved queries, for one, nobody was shown.
+        task: ``"matching"``, ``"pointing"``, ``"guided_published"`` or any other: people were not tested on moved queries, for
+        example.
 
     >>> human_reference("guided_published").value
     0.81

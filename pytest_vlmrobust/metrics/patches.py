@@ -1,7 +1,7 @@
-"""PCRI and RCI: the whole image compared with its best patch, and what the index says about a dataset.
+"""PCRI and RCI compare the whole image with its best patch; read as properties of a model and of a dataset.
 
-Every index is a ratio of means over the same samples, so its bounds come from linear contrasts. Samples that are right on the
-whole image alone, or on a patch alone, are few: each bound is guarded by one more of the kind that argues against it.
+Every index is a ratio of means over the same samples, so its bounds come from linear contrasts. Few samples are right only on the
+whole image, or only on a patch, so each bound is guarded by one more such sample against it.
 
 Sources: PCRI (arXiv 2509.23879) and RCI (arXiv 2509.23673), which read the same quantity as a property of the model and of the
 dataset.
@@ -58,13 +58,13 @@ def best(attempts: Scores) -> Scores:
 
 
 def index_of(attempted: Scores, whole: Scores) -> float:
-    """Returns 1 - mean(attempted) / mean(whole), each of shape (N,); NaN where nothing of the whole is right."""
+    """Returns 1 - mean(attempted) / mean(whole), each of shape (N,); NaN where no answer to a whole image is right."""
     total = float(whole.sum())
     return 1.0 - float(attempted.sum()) / total if total > ROUNDING else math.nan
 
 
 def interval_of_index(table: ScoreTable, attempted: Scores, whole: Scores, confidence: float) -> Bounds:
-    """Bounds 1 - attempted / whole; a sample right on a patch alone argues for less, one right on the whole alone for more."""
+    """Bounds 1 - attempted / whole; the guards are a sample right only on a patch and a sample right only on the whole image."""
     parts = np.stack([whole - attempted, whole], axis=1)
     return guarded_ratio_interval(parts, table.clusters, confidence, against_low=(-1.0, 0.0), against_high=(1.0, 1.0))
 
@@ -77,8 +77,8 @@ def index_interval(table: ScoreTable, setting: str | None, confidence: float) ->
     return interval_of_index(table, best(table.required(Needs.PATCHES, setting)), table.clean, confidence)
 
 
-def index_reach(about: Circumstances) -> tuple[float, float]:
-    """Returns between what 1 - best patch / whole lies: all best patches right, and none.
+def index_reach(circumstances: Circumstances) -> tuple[float, float]:
+    """Returns the range of 1 - best patch / whole: from all best patches right to none right.
 
     ``1 - 1/P`` to 1 for a full-image score P; with as many attempts at the whole image P is at least that of the first one. Where
     P is unknown, it is that of the smallest score for which the index is defined: chance and a percentage point.
@@ -86,17 +86,17 @@ def index_reach(about: Circumstances) -> tuple[float, float]:
     >>> [round(end, 3) for end in index_reach(Circumstances(clean=0.8))]
     [-0.25, 1.0]
     """
-    return 1.0 - 1.0 / lowest_whole(about), 1.0
+    return 1.0 - 1.0 / lowest_whole(circumstances), 1.0
 
 
-def lowest_whole(about: Circumstances) -> float:
+def lowest_whole(circumstances: Circumstances) -> float:
     """Returns the full-image score, or the smallest one for which indices of patches are defined."""
-    chance = 1.0 / about.options if about.options else 0.0
-    return about.clean if about.clean is not None else min(chance + SMALLEST_MARGIN, 1.0)
+    chance = 1.0 / circumstances.options if circumstances.options else 0.0
+    return circumstances.clean if circumstances.clean is not None else min(chance + SMALLEST_MARGIN, 1.0)
 
 
 def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
-    """Returns why the full-image score is no basis for a comparison with patches, or an empty string.
+    """Returns why the full-image score cannot be compared with patches, or an empty string.
 
     Chance is the larger of what guessing gives and what the same answer to every question gives, where the targets are known.
 
@@ -116,7 +116,7 @@ def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
     )
 
 
-def unlucky(chances: Scores, attempts: int) -> Scores:
+def chance_of_no_luck(chances: Scores, attempts: int) -> Scores:
     """Returns the probability that all of ``attempts`` - 1 further guesses fail, too: (1 - 1/k)^(m - 1)."""
     missed: Scores = (1.0 - chances) ** (attempts - 1)
     return missed
@@ -124,18 +124,18 @@ def unlucky(chances: Scores, attempts: int) -> Scores:
 
 def neutral_index(whole: Scores, chances: Scores, attempts: int) -> float:
     """Returns the index of a model to which the rest of the image is indifferent, see :func:`luck.pcri_neutral`."""
-    return index_of(1.0 - (1.0 - whole) * unlucky(chances, attempts), whole)
+    return index_of(1.0 - (1.0 - whole) * chance_of_no_luck(chances, attempts), whole)
 
 
 def luck_envelope(table: ScoreTable) -> str:
-    """Returns which raw indices luck alone explains, for each grid of patches; an empty string when that is unknown."""
+    """Returns the raw indices that luck alone explains, for each grid of patches; an empty string when they are unknown."""
     chances = table.chance_of_each()
     if chances is None:
         return ""
     sizes = {setting: patches.shape[1] for setting, patches in (table.patches_by_setting or {}).items() if patches.shape[1]}
     ends = {setting: neutral_index(table.clean, chances, attempts) for setting, attempts in sizes.items()}
-    said = [f"{end:.3f} to 0 ({setting})" for setting, end in ends.items() if not math.isnan(end)]
-    return f"luck alone gives {', '.join(said)}" if said else ""
+    envelopes = [f"{end:.3f} to 0 ({setting})" for setting, end in ends.items() if not math.isnan(end)]
+    return f"luck alone gives {', '.join(envelopes)}" if envelopes else ""
 
 
 patch_metric = partial(
@@ -164,9 +164,9 @@ raw_metric = partial(
 def pcri(whole: ArrayLike, patches: ArrayLike) -> float:
     """Patch Context Robustness Index: 1 - (score of the best patch of each sample) / (score of the whole image).
 
-    Below 0 the best patch does better than the whole image, which the paper reads as distraction. A value below 0 alone shows
-    none: n*n attempts beat one even for a model that guesses, and one that needs the whole image can have a raw index below 0.
-    See :func:`pcri_neutral` for what luck gives and :func:`pcri_excess` for what is left.
+    Below 0 the best patch does better than the whole image, which the paper reads as distraction. A value below 0 is not enough
+    to show distraction: n*n attempts beat one even for a model that guesses, and a model that needs the whole image can have a
+    raw index below 0. See :func:`pcri_neutral` for the part of luck and :func:`pcri_excess` for the rest.
 
     Formula: ``1 - mean_i(max_j patches_ij) / mean_i(whole_i)``
 
@@ -193,7 +193,7 @@ def rci(whole: ArrayLike, patches: ArrayLike) -> float:
     return pcri(whole, patches)
 
 
-# The index of a dataset: its band, where right answers come from, metrics of the whole corpus, agreement between models
+# The index of a dataset: its band, the patches that give right answers, corpus metrics, agreement between models
 
 
 RCI_BANDS = ("strong local", "moderate local", "balanced", "moderate global", "strong global")
@@ -327,7 +327,7 @@ class Correlation(NamedTuple):
 def rci_correlation(first: Mapping[str, float], second: Mapping[str, float]) -> Correlation:
     """Correlates the indices that two reference models give to the same datasets.
 
-    A high value says that the index ranks datasets alike whichever model reads it. Luck does so, too: it depends on the number of
+    A high value says that the index ranks datasets alike for both models. Luck has the same effect: it depends on the number of
     options, which all models share.
 
     Args:

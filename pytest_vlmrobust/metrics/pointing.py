@@ -1,4 +1,4 @@
-"""Answers of the grid pointing game: a model that always points to the same cell, and how far wrong answers are off.
+"""Grid pointing game: models that always point to the same cell, and the distance of wrong answers.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.3 and its published evaluation code.
 """
@@ -27,11 +27,11 @@ Cell = tuple[int, int]
 
 
 def fixation_rate(answers: Sequence[Sequence[Hashable | None]]) -> float:
-    """Share of the items for which the answer is the same wherever the target stands: pointing without looking.
+    """Share of the items whose answer is the same for every position of the target: pointing without looking.
 
     Args:
-        answers: for each of N items, the answers to its placements (one for each cell of the grid, at least two); None for one
-            that could not be read.
+        answers: for each of N items, the answers to its placements (one for each cell of the grid, at least two); None for an
+            unreadable answer.
 
     Returns:
         A fraction in [0, 1]; an item with an unreadable answer is not fixated. NaN without items. Guessing anew each time gives
@@ -88,7 +88,7 @@ def grid_error(answers: Sequence[Cell | None], targets: Sequence[Cell]) -> GridE
     return GridError(distance, len(distances), len(answers) - len(read))
 
 
-# The same with intervals, and how many of the boxes that were asked for were given
+# The same with intervals, and the share of requested boxes that were given
 
 
 def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0.90) -> Estimate:
@@ -98,7 +98,7 @@ def fixation(answers: Sequence[Sequence[Hashable | None]], confidence: float = 0
     placements, the easier it is to answer them alike.
 
     Args:
-        answers: for each of N items, the answers to its placements; None for one that could not be read.
+        answers: for each of N items, the answers to its placements; None for an unreadable answer.
         confidence: two-sided level in (0, 1).
 
     Returns:
@@ -131,7 +131,7 @@ def grid_distance(
     confidence: float = 0.90,
     source_images: Sequence[str] | None = None,
 ) -> Estimate:
-    """Estimates the distance of :func:`grid_error`, with Fieller's interval: how many answers are wrong is uncertain, too.
+    """Estimates the distance of :func:`grid_error`, with Fieller's interval: the number of wrong answers is uncertain, too.
 
     Args:
         answers: N cells ``(row, column)``, None for an answer that could not be read.
@@ -140,8 +140,8 @@ def grid_distance(
         source_images: source image of each sample; None when all samples are independent.
 
     Returns:
-        An :class:`Estimate` in cells, at least 1, over the wrong readable answers, of which ``n`` is the number; NaN with a
-        reason when there are none.
+        An :class:`Estimate` in cells, at least 1, over the wrong readable answers, ``n`` of them; NaN with a reason when there
+        are none.
 
     Raises:
         ValueError: unequal lengths, or a level outside (0, 1).
@@ -150,9 +150,9 @@ def grid_distance(
     1.5
     """
     one_sided(confidence)
-    found, clusters = grid_error(answers, targets), clusters_of(source_images, len(answers))
-    reason = f"{found.unread} of {len(answers)} answers could not be read" if found.unread else ""
-    if not found.wrong:
+    error, clusters = grid_error(answers, targets), clusters_of(source_images, len(answers))
+    reason = f"{error.unread} of {len(answers)} answers could not be read" if error.unread else ""
+    if not error.wrong:
         return Estimate(math.nan, 0, reason="; ".join(part for part in ("no readable answer is wrong", reason) if part))
     off = np.array([_off(answer, target) for answer, target in zip(answers, targets, strict=True)])
 
@@ -160,11 +160,11 @@ def grid_distance(
         low, high = ratio_interval(off, (off > 0.0).astype(np.float64), clusters, level)
         return max(low, 1.0), high
 
-    return _estimate(found.distance, found.wrong, at, confidence, reason)
+    return _estimate(error.distance, error.wrong, at, confidence, reason)
 
 
 def coverage(given: ArrayLike, confidence: float = 0.90, source_images: Sequence[str] | None = None) -> Estimate:
-    """Estimates which share of the boxes that were asked for was given, right or wrong.
+    """Estimates the share of the requested boxes that were given, right or wrong.
 
     Args:
         given: shape (N,), the share of the boxes of each sample, in [0, 1].
@@ -199,7 +199,7 @@ def _why(missing: int, samples: int) -> str:
 
 
 def _off(answer: Cell | None, target: Cell) -> float:
-    """Returns by how many cells an answer misses its target, 0 for one that could not be read."""
+    """Returns by how many cells an answer misses its target, 0 for an unreadable answer."""
     return 0.0 if answer is None else float(abs(answer[0] - target[0]) + abs(answer[1] - target[1]))
 
 

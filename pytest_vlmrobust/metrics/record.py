@@ -1,4 +1,4 @@
-"""Metric: everything that is known about one metric, in one record."""
+"""Metric: the record with all facts about one metric."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Direction: TypeAlias = Literal[-1, 0, 1]
 
 
 class Circumstances(NamedTuple):
-    """What is known before anything is measured, and narrows what a metric can be; None where it is not known."""
+    """Facts known before the run that narrow the range of a metric; None where unknown."""
 
     attempts: int | None = None
     """Patches of a picture, n * n."""
@@ -37,18 +37,18 @@ Reach: TypeAlias = "Callable[[Circumstances], tuple[float, float]]"
 """``circumstances -> the lowest and the highest value that any outcome gives``."""
 
 
-def loss_reach(about: Circumstances) -> tuple[float, float]:
-    """Returns between what a loss of the clean accuracy A lies: A - 1, when all is right then, and A, when nothing is."""
-    return (-1.0, 1.0) if about.clean is None else (about.clean - 1.0, about.clean)
+def loss_reach(circumstances: Circumstances) -> tuple[float, float]:
+    """Returns the range of a loss of the clean accuracy A: from A - 1 (all right afterwards) to A (nothing right)."""
+    return (-1.0, 1.0) if circumstances.clean is None else (circumstances.clean - 1.0, circumstances.clean)
 
 
 _JUDGED = (Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.ACCURACIES, Needs.RUNGS, Needs.CLEAN)
-"""Scores of the model that is judged: what a metric has of these first is what its better direction speaks about."""
+"""Scores of the judged model: the better direction of a metric is about the first of these that it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the published quantity is taken over, so that a part of it never passes for the whole.
+    """The settings of the published quantity, so that a value over fewer settings is never mistaken for it.
 
     ``select`` picks the settings that a metric uses; ``per`` is how many of them make one of the ``full`` things counted.
     """
@@ -93,13 +93,13 @@ class Metric:
     monotone: Mapping[Needs, Direction] = field(default_factory=dict, hash=False)
     """What the value does when one score of an argument rises."""
     not_monotone: Mapping[Needs, str] = field(default_factory=dict, hash=False)
-    """Arguments of which a rising score may move the value either way, and why."""
+    """Arguments whose rising scores may move the value either way, and why."""
     best_patch_is_enough: bool = False
     """Whether value, interval and gate are a function of each sample's best patch and the number of patches: a model need not be
     asked about further patches of a sample once one is right."""
     counts_settings: bool = False
-    """Whether it is the share of settings on one side of a line, which noise carries settings across: how many samples would
-    decide a bound on it is not known."""
+    """Whether it is the share of settings on one side of a threshold. Noise moves settings across it, so the number of samples
+    that decides a bound is unknown."""
     reach: Reach | None = field(default=None, repr=False)
     """Which values there can be under given circumstances; None where nothing is known beside ``bounds``."""
 
@@ -107,7 +107,7 @@ class Metric:
         if self.better not in ("lower", "higher", "none"):
             raise UsageError(f"metric {self.name!r}: better is {self.better!r}, expected 'lower', 'higher' or 'none'")
         if not self.needs:
-            raise UsageError(f"metric {self.name!r} needs nothing: list at least one of {_spelled(tuple(Needs))}")
+            raise UsageError(f"metric {self.name!r} needs nothing: list at least one of {_list_needs(tuple(Needs))}")
         if not self.bounds[0] < self.bounds[1]:
             raise UsageError(f"metric {self.name!r}: bounds are {self.bounds}, expected (low, high) with low < high")
         _check_directions(self)
@@ -116,10 +116,10 @@ class Metric:
     def directions(self) -> Mapping[Needs, Direction]:
         """What the value does when one score of an argument rises: as declared, and as ``better`` claims.
 
-        A metric of which lower is better must not rise, and one of which higher is better must not fall, when the judged model
-        answers one question better, under a perturbation where the metric reads such scores; ``not_monotone`` takes that back.
+        If lower is better the metric must not rise, and if higher is better it must not fall, when the judged model answers one
+        question better (under a perturbation, if the metric reads such scores); ``not_monotone`` makes exceptions.
         """
-        return _implied(self) | dict(self.monotone)
+        return _direction_of_better(self) | dict(self.monotone)
 
     def reaches(self, circumstances: Circumstances) -> tuple[float, float]:
         """Returns the lowest and the highest value that any outcome gives under some circumstances."""
@@ -139,11 +139,11 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What reports, policies and docs read about a quantity that no registered formula gives: it needs more than scores."""
+    """Facts for reports, policies and docs about a quantity without a registered formula, because it needs more than scores."""
 
     name: str
     about: str
-    """What a docstring would say: one sentence, what to beware of, and paragraphs ``Formula: ...`` and ``Returns: ...``."""
+    """Text like a docstring: one sentence, caveats, and paragraphs ``Formula: ...`` and ``Returns: ...``."""
     reads: str
     """What it is computed from, in words."""
     unit: str = "fraction"
@@ -158,15 +158,15 @@ class Facts:
 
     @property
     def summary(self) -> str:
-        """The first sentence of what is said about it."""
+        """The first sentence of ``about``."""
         return self.about.strip().partition("\n")[0]
 
 
-def _spelled(needs: Sequence[Needs]) -> str:
+def _list_needs(needs: Sequence[Needs]) -> str:
     return ", ".join(f"Needs.{need.name}" for need in needs)
 
 
-def _implied(metric: Metric) -> dict[Needs, Direction]:
+def _direction_of_better(metric: Metric) -> dict[Needs, Direction]:
     """Returns the direction that ``better`` claims."""
     judged = next((need for need in _JUDGED if need in metric.needs), None)
     if metric.better == "none" or judged is None or judged in metric.not_monotone:
@@ -183,7 +183,7 @@ def _check_directions(metric: Metric) -> None:
     for need, direction in metric.monotone.items():
         if direction not in (-1, 0, 1):
             raise UsageError(f"metric {metric.name!r}: monotone has {direction!r} for {need.value}, expected 1, 0 or -1")
-        if direction * _implied(metric).get(need, 0) < 0:
+        if direction * _direction_of_better(metric).get(need, 0) < 0:
             raise UsageError(
                 f"metric {metric.name!r}: {metric.better} is better, and monotone says that a better score in {need.value} "
                 "makes it worse. Change one of the two"

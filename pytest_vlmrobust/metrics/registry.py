@@ -51,13 +51,13 @@ class MetricRegistry(Registry[Metric]):
         """
         if name in AMBIGUOUS:
             raise UnknownName("metric", name, AMBIGUOUS[name], more=ambiguous_message(name))
-        found: object = super().get(name)
-        if isinstance(found, Metric):
-            return found
-        record = self.of_function(found) if callable(found) else None
+        registered: object = super().get(name)
+        if isinstance(registered, Metric):
+            return registered
+        record = self.of_function(registered) if callable(registered) else None
         if record is None:
             raise UsageError(
-                f"metric {name!r} of an installed package is a {type(found).__name__}, expected a function decorated with "
+                f"metric {name!r} of an installed package is a {type(registered).__name__}, expected a function decorated with "
                 "@pytest_vlmrobust.metrics.metric, or a Metric"
             )
         return super().add(name, record, replace=True)
@@ -139,14 +139,15 @@ def metric(
         blind: its value when the questions score as much without their images.
         monotone: what it does when one score of an argument rises: 1 never falls, -1 never rises, 0 stays. ``better`` claims it
             for the scores of the judged model (under perturbation, where it reads such).
-        not_monotone: arguments of which a rising score may move it either way, and why; takes back what ``better`` claims.
-        best_patch_is_enough: whether it depends on patches by each sample's best one, and their number, alone.
+        not_monotone: arguments whose rising scores may move it either way, and why; these are exceptions to ``better``.
+        best_patch_is_enough: whether it depends only on each sample's best patch and the number of patches.
         counts_settings: whether it is the share of settings on one side of a line.
         reach: computes the lowest and the highest possible value from what is known before anything is measured.
         replace: take the place of a registered metric of that name.
 
     Raises:
-        UsageError: a parameter whose name says no need, a name that is taken or ambiguous, or nonsense in the record.
+        UsageError: the name of a parameter is not a need, the name of the metric is taken or ambiguous, or the record is
+        inconsistent.
 
     >>> from pytest_vlmrobust.metrics import metric
     >>> @metric(better="lower", bounds=(0.0, 1.0), name="error_rate_of_the_docs", replace=True)

@@ -1,9 +1,9 @@
-"""Metrics of the curve of accuracy over resolution, each with its interval before it.
+"""Metrics of the curve of accuracy over resolution; the interval of each stands before it.
 
 ACE adds up absolute steps, so that noise adds to it as well as change does; its two parts, net change and wobble, and the noise
 floor are ours. ACE is the largest of 2^(R-1) linear contrasts. A naive bootstrap fails here: on a flat curve its interval does
-not reach down to 0. How sums of steps are bounded instead, see :class:`StepTest`. For more than 16 resolutions the intervals of
-ACE, RCE and wobble are as wide as can be: they show nothing.
+not reach down to 0. See :class:`StepTest` for the bounds of sums of steps. For more than 16 resolutions the intervals of ACE, RCE
+and wobble are infinite.
 
 Source: Res-Bench, equations 2 to 5.
 """
@@ -95,7 +95,7 @@ def absolute_continuous_error_interval(table: ScoreTable, _setting: str | None, 
 
 
 def noise_alone(table: ScoreTable) -> str:
-    """Returns which ACE a flat curve would show on these samples."""
+    """Returns the ACE that a flat curve would show on these samples."""
     rungs = table.required(Needs.RUNGS)
     if table.clusters.count < 2 or rungs.shape[1] < 2:
         return ""
@@ -104,7 +104,7 @@ def noise_alone(table: ScoreTable) -> str:
 
 @curve_metric(reference="Res-Bench equation 4", interval=absolute_continuous_error_interval, note=noise_alone)
 def absolute_continuous_error(accuracies: Sequence[float]) -> float:
-    """ACE: how far accuracy moves in all from one resolution to the next, the sum of absolute steps.
+    """ACE: the total movement of accuracy over the resolutions, the sum of absolute steps.
 
     ``ACE = |net| + wobble``: its largest part is usually the rise from the lowest to the highest resolution
     (:func:`resolution_net`), and noise adds to it: on a flat curve it is all noise (:func:`resolution_noise_floor`). For
@@ -233,7 +233,7 @@ def wobble_of_noise(table: ScoreTable) -> str:
     rungs = table.required(Needs.RUNGS)
     if table.clusters.count < 2 or rungs.shape[1] < 2:
         return ""
-    drawn = simulated_wobbles(rungs, table.clusters, _seeded(), NULL_DRAWS)
+    drawn = simulated_wobbles(rungs, table.clusters, _generator(), NULL_DRAWS)
     p = exceedance(drawn, float(wobble(rungs.mean(axis=0))))
     return f"sampling noise alone would give up to {float(np.quantile(drawn, 0.95)):.3f} (95 %) on a monotone curve, p={p:.3f}"
 
@@ -284,14 +284,14 @@ def wobble_p_value(
     """
     if draws < 1:
         raise ValueError(f"draws is {draws!r}: expected at least 1")
-    known = _known(rungs, groups)
+    known = _complete_rungs(rungs, groups)
     if known is None:
         return math.nan
     points, clusters = known
     return exceedance(simulated_wobbles(points, clusters, generator, draws), float(wobble(points.mean(axis=0))))
 
 
-def _known(rungs: ArrayLike, groups: Sequence[str] | None) -> tuple[Scores, Clusters] | None:
+def _complete_rungs(rungs: ArrayLike, groups: Sequence[str] | None) -> tuple[Scores, Clusters] | None:
     """Returns the scores and their clusters, or None when they are too few or one is missing."""
     points = as_scores(rungs, "rungs", axes=2)
     clusters = clusters_of(groups, len(points))
@@ -314,8 +314,8 @@ def largest_downward_step_interval(table: ScoreTable, _setting: str | None, conf
     tests = [drop_test(rungs[:, lower], rungs[:, lower + 1 :], table.clusters) for lower in columns[:-1]]
     flips = [test for test in tests if isinstance(test, TangoTest)]
     if len(flips) == len(tests) > 1:
-        tests = [TangoTest.joined(flips)]  # much faster
-    share = ContrastTest.of(rungs, falls(len(columns)), table.clusters).share(tail, _seeded())
+        tests = [TangoTest.join(flips)]  # much faster
+    share = ContrastTest.of(rungs, falls(len(columns)), table.clusters).share(tail, _generator())
     low = max(float(test.lower(share).max()) for test in tests)
     high = max(float(test.upper(tail).max()) for test in tests)
     return max(low, 0.0), max(high, 0.0)
@@ -327,7 +327,7 @@ def largest_downward_step_interval(table: ScoreTable, _setting: str | None, conf
     interval=largest_downward_step_interval,
 )
 def largest_downward_step(accuracies: Sequence[float]) -> float:
-    """Largest loss of accuracy from one resolution to any higher one: how much a better image can cost.
+    """Largest loss of accuracy from one resolution to any higher one: the cost of a better image.
 
     Formula: ``max over k <= l of A_k - A_l, with A_k the accuracy at the k-th resolution``
 
@@ -487,6 +487,6 @@ def _slope(positions: NDArray[np.float64], curve: Scores) -> float:
     return float(slope_weights(positions) @ curve)
 
 
-def _seeded() -> np.random.Generator:
-    # a verdict must not depend on when it is asked for
+def _generator() -> np.random.Generator:
+    # fixed, so that a verdict does not change when it is computed again
     return np.random.default_rng(_SEED)

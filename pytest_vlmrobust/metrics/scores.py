@@ -1,4 +1,4 @@
-"""What a metric accepts: score arrays that belong to the same samples, checked in one place."""
+"""Checks score arrays: that they are valid and belong to the same samples."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def as_scores(values: ArrayLike, name: str, *, axes: int = 1) -> Scores:
     return scores
 
 
-def paired(**arrays: ArrayLike) -> tuple[Scores, ...]:
+def pair_scores(**arrays: ArrayLike) -> tuple[Scores, ...]:
     """Returns each named array as float64, shape (N,), all of one length.
 
     Raises:
@@ -77,11 +77,11 @@ def by_setting(mapping: BySetting, name: str = "perturbed_by_setting") -> dict[s
     """
     checked: dict[str, Scores] = {}
     for key, values in mapping.items():
-        setting = str(parsed(key))
+        setting = str(parse_setting(key))
         if setting in checked:
             raise ValueError(f"{name}: the setting {setting!r} is given twice, as text and as Setting. Give it once")
-        checked[setting] = as_scores(values, named(name, setting))
-    require_equal_lengths({named(name, setting): len(values) for setting, values in checked.items()})
+        checked[setting] = as_scores(values, name_scores(name, setting))
+    require_equal_lengths({name_scores(name, setting): len(values) for setting, values in checked.items()})
     return checked
 
 
@@ -93,7 +93,7 @@ def against_clean(clean: ArrayLike, perturbed_by_setting: BySetting) -> tuple[Sc
     """
     before, after = as_scores(clean, "clean"), by_setting(perturbed_by_setting)
     for setting, values in after.items():
-        require_equal_lengths({"clean": len(before), named("perturbed_by_setting", setting): len(values)})
+        require_equal_lengths({"clean": len(before), name_scores("perturbed_by_setting", setting): len(values)})
     return before, after
 
 
@@ -106,17 +106,17 @@ def under_same_settings(
         perturbed_by_setting: setting to scores, shape (N,).
         others: the other scores, under at least these settings.
         name: what messages call the others.
-        whom: what is to be measured where one is lacking.
+        whom: what the message says to measure where a setting is missing.
 
     Raises:
         ValueError: the others lack a setting, unequal lengths, or what :func:`as_scores` refuses.
     """
-    own, other = by_setting(perturbed_by_setting), by_setting(others, name)
-    if missing := [setting for setting in own if setting not in other]:
+    perturbed, other = by_setting(perturbed_by_setting), by_setting(others, name)
+    if missing := [setting for setting in perturbed if setting not in other]:
         raise ValueError(f"{name} lacks {', '.join(missing[:5])}: measure {whom} under the same settings")
-    for setting, scores in own.items():
-        require_equal_lengths({setting: len(scores), named(name, setting): len(other[setting])})
-    return own, {setting: other[setting] for setting in own}
+    for setting, scores in perturbed.items():
+        require_equal_lengths({setting: len(scores), name_scores(name, setting): len(other[setting])})
+    return perturbed, {setting: other[setting] for setting in perturbed}
 
 
 def per_sample(scores: Mapping[str, Scores]) -> Scores:
@@ -125,7 +125,7 @@ def per_sample(scores: Mapping[str, Scores]) -> Scores:
     return averages
 
 
-def parsed(setting: SettingLike) -> Setting:
+def parse_setting(setting: SettingLike) -> Setting:
     """Returns a setting given as itself or as text.
 
     Raises:
@@ -134,12 +134,12 @@ def parsed(setting: SettingLike) -> Setting:
     return setting if isinstance(setting, Setting) else Setting.parse(setting)
 
 
-def named(mapping: str, setting: str) -> str:
+def name_scores(mapping: str, setting: str) -> str:
     """Returns how messages call the scores of one setting."""
     return f"{mapping}[{setting!r}]"
 
 
-def stacked(scores: Mapping[str, Scores], samples: int) -> Scores:
+def stack_settings(scores: Mapping[str, Scores], samples: int) -> Scores:
     """Returns the scores of m settings side by side, shape (``samples``, m)."""
     return np.stack(list(scores.values()), axis=1) if scores else np.zeros((samples, 0))
 

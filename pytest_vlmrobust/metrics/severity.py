@@ -1,4 +1,4 @@
-"""Severity: how bad a drop is, and whether it grows with the level of the perturbation.
+"""Severity: tiers of drops, and whether drops grow with the level of the perturbation.
 
 Source: VLM-RobustBench, section 5.4 and appendix A.10.
 """
@@ -19,7 +19,7 @@ from pytest_vlmrobust.core.words import first_few
 from .corruption import ALL_SETTINGS, BENIGN, CATASTROPHIC, MILD, low_settings
 from .record import Coverage
 from .registry import metric
-from .scores import ROUNDING, BySetting, against_clean, drops, parsed, stacked
+from .scores import ROUNDING, BySetting, against_clean, drops, parse_setting, stack_settings
 from .table import Needs, ScoreTable
 
 _DECIMALS = 12
@@ -106,7 +106,7 @@ def tier_shares(clean: ArrayLike, perturbed_by_setting: BySetting) -> TierShares
     Source: VLM-RobustBench table 19 (table 18 counts positive as benign).
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    losses = drops(before, stacked(after, len(before)))
+    losses = drops(before, stack_settings(after, len(before)))
     if not losses.size or np.isnan(losses).any():
         return TierShares(*[math.nan] * len(TIERS))
     tiers = [robustness_tier(float(loss)) for loss in losses]
@@ -122,7 +122,7 @@ SPATIAL_TYPES = (
 
 def spatial_settings(settings: Iterable[str]) -> tuple[str, ...]:
     """Returns the settings of the nine spatial and resampling perturbations."""
-    return tuple(setting for setting in settings if parsed(setting).name in SPATIAL_TYPES)
+    return tuple(setting for setting in settings if parse_setting(setting).name in SPATIAL_TYPES)
 
 
 severity_metric = partial(metric, suite="corruptions", better="none", bounds=(0.0, 1.0))
@@ -137,7 +137,7 @@ severity_metric = partial(metric, suite="corruptions", better="none", bounds=(0.
     not_monotone=dict.fromkeys((Needs.CLEAN, Needs.PERTURBED_BY_SETTING), "it says where the damage is, not how large it is"),
 )
 def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
-    """Share of the catastrophic settings that move or resample pixels: where the tail of the damage is.
+    """Share of the catastrophic settings that move or resample pixels.
 
     Those are upsample, downsample, elastic_transform, zoom_blur, rotate, shear, affine, perspective_transform and pixelate.
 
@@ -151,7 +151,7 @@ def tail_share(clean: ArrayLike, perturbed_by_setting: BySetting) -> float:
     0.5
     """
     before, after = against_clean(clean, perturbed_by_setting)
-    losses = drops(before, stacked(after, len(before)))
+    losses = drops(before, stack_settings(after, len(before)))
     if np.isnan(losses).any():
         return math.nan
     tail = [setting for setting, loss in zip(after, losses, strict=True) if loss > CATASTROPHIC + ROUNDING]
@@ -207,13 +207,13 @@ def severity_correlation(drops: Sequence[float]) -> float:
 def triples(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Returns, for each perturbation present at all three levels, its settings in the order low, mid, high."""
     present = set(settings)
-    found = {}
+    by_name = {}
     for low in low_settings(sorted(present)):
-        name = parsed(low).name
+        name = parse_setting(low).name
         wanted = tuple(f"{name}:{level}" for level in LEVELS)
         if present.issuperset(wanted):
-            found[name] = wanted
-    return found
+            by_name[name] = wanted
+    return by_name
 
 
 def _in_triples(settings: Iterable[str]) -> tuple[str, ...]:
@@ -293,10 +293,12 @@ def _triple(drops: Sequence[float]) -> tuple[float, float, float]:
 
 def _triples_of_drops(clean: ArrayLike, perturbed_by_setting: BySetting) -> list[list[float]]:
     before, after = against_clean(clean, perturbed_by_setting)
-    found = triples(after)
-    if not found:
+    by_name = triples(after)
+    if not by_name:
         raise ValueError(
             f"none of the perturbations behind the {len(after)} settings is there at all three levels low, mid and high: "
             "add the missing levels, for example 'fog:low', 'fog:mid' and 'fog:high'"
         )
-    return [drops(before, stacked({name: after[name] for name in triple}, len(before))).tolist() for triple in found.values()]
+    return [
+        drops(before, stack_settings({name: after[name] for name in triple}, len(before))).tolist() for triple in by_name.values()
+    ]

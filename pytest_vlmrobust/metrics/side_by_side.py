@@ -1,7 +1,7 @@
-"""SideBySide: the scores of several models on the same samples under the same settings, and what they say about each model.
+"""SideBySide: the scores of several models on the same samples under the same settings, and comparisons of the models.
 
-Every number here rests on the same answers for all models: where one model's inference failed, that sample counts for none of
-them under that setting. Without failed inferences the values and intervals are those of the registered metrics.
+Every number uses the same samples for all models: a sample whose inference failed for one model is left out for all of them under
+that setting. Without failed inferences the values and intervals are those of the registered metrics.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .corruption import types
-from .scores import ROUNDING, Scores, as_scores, named, require_equal_lengths
+from .scores import ROUNDING, Scores, as_scores, name_scores, require_equal_lengths
 from .statistics.clusters import Clusters
 from .statistics.means import Ends, expected_losses
 from .statistics.multiple import Contest
@@ -57,10 +57,10 @@ class SideBySide:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "clean", as_scores(self.clean, "clean", axes=2))
-        checked = {name: as_scores(scores, named("by_setting", name), axes=2) for name, scores in self.by_setting.items()}
+        checked = {name: as_scores(scores, name_scores("by_setting", name), axes=2) for name, scores in self.by_setting.items()}
         object.__setattr__(self, "by_setting", checked)
         for axis, noun in enumerate(("models", "samples")):
-            sizes = {named("by_setting", name): scores.shape[axis] for name, scores in checked.items()}
+            sizes = {name_scores("by_setting", name): scores.shape[axis] for name, scores in checked.items()}
             require_equal_lengths({f"clean ({noun})": self.clean.shape[axis], **sizes})
         object.__setattr__(self, "clusters", Clusters.of(self.groups, self.samples))
 
@@ -74,29 +74,29 @@ class SideBySide:
         """How many samples there are, N."""
         return int(self.clean.shape[1])
 
-    def kept(self, setting: str = "") -> Rows:
+    def complete_samples(self, setting: str = "") -> Rows:
         """Returns which samples count under a setting: those that every model has a score for, there and clean; shape (N,)."""
         scores = [self.clean, self.by_setting[setting]] if setting else [self.clean]
         return np.array(~np.isnan(np.concatenate(scores)).any(axis=0))
 
-    def counted(self) -> tuple[str, ...]:
+    def settings_with_samples(self) -> tuple[str, ...]:
         """Returns the settings under which at least one sample counts."""
-        return tuple(name for name in self.by_setting if self.kept(name).any())
+        return tuple(name for name in self.by_setting if self.complete_samples(name).any())
 
-    def failed(self) -> list[int]:
+    def failed_inferences(self) -> list[int]:
         """Returns how many inferences of each model failed, clean and under all settings."""
         scores = [self.clean, *self.by_setting.values()]
-        return [int(sum(np.isnan(one[model]).sum() for one in scores)) for model in range(self.models)]
+        return [int(sum(np.isnan(matrix[model]).sum() for matrix in scores)) for model in range(self.models)]
 
     def clean_table(self, model: int) -> ScoreTable:
         """Returns one model's clean scores of the samples that count."""
-        rows = self.kept()
+        rows = self.complete_samples()
         groups = None if self.groups is None else [name for name, kept in zip(self.groups, rows, strict=True) if kept]
         return ScoreTable(self.clean[model, rows], groups=groups)
 
     def clean_accuracy(self) -> Contest:
         """Mean clean score; needs a sample that counts."""
-        return self._contest(self._means(self.clean, self.kept()), Ends(0.0, 1.0), ("",))
+        return self._contest(self._means(self.clean, self.complete_samples()), Ends(0.0, 1.0), ("",))
 
     def mean_accuracy(self, settings: Sequence[str]) -> Contest:
         """Mean score under each setting, averaged over at least one that counts."""
@@ -104,7 +104,7 @@ class SideBySide:
 
     def mean_drop(self, settings: Sequence[str]) -> Contest:
         """Mean drop from clean to each setting, averaged over at least one that counts: the metric ``mean_drop``."""
-        drops = [self._means(self.clean - self.by_setting[name], self.kept(name)) for name in settings]
+        drops = [self._means(self.clean - self.by_setting[name], self.complete_samples(name)) for name in settings]
         average = self._average(drops)
         return self._contest(average, expected_losses(average.values + average.influences), settings)
 
@@ -115,10 +115,10 @@ class SideBySide:
         """
         kinds = types(settings).values()
         errors = [self._errors(levels) for levels in kinds]
-        ratios = [self._ratio(one, reference) for one in errors]
+        ratios = [self._ratio(part, reference) for part in errors]
         average = self._average(ratios)
-        weights = [len(levels) / float(one.values[reference]) / len(kinds) for levels, one in zip(kinds, errors, strict=True)]
-        best = np.sum([weight * one.values for weight, one in zip(weights, ratios, strict=True)], axis=0)
+        weights = [len(levels) / float(part.values[reference]) / len(kinds) for levels, part in zip(kinds, errors, strict=True)]
+        best = np.sum([weight * part.values for weight, part in zip(weights, ratios, strict=True)], axis=0)
         expected = expected_losses(average.influences, best)
         ends = Ends(average.values + expected.smallest, average.values + sum(weights), average.values - best)
         return Contest.of(average.values, average.influences, self.clusters, ends)
@@ -130,30 +130,30 @@ class SideBySide:
 
     def drops(self, settings: Sequence[str], model: int) -> dict[str, float]:
         """Returns the drop of one model under each setting that counts."""
-        lost = {name: (self.clean - self.by_setting[name])[model, self.kept(name)] for name in settings}
+        lost = {name: (self.clean - self.by_setting[name])[model, self.complete_samples(name)] for name in settings}
         return {name: float(values.mean()) for name, values in lost.items()}
 
     def drop_tests(self, settings: Sequence[str], model: int) -> list[BoundTest]:
         """Returns tests that together are about the drops of one model under settings that count."""
         by_rows: dict[bytes, list[str]] = {}
         for name in settings:
-            by_rows.setdefault(self.kept(name).tobytes(), []).append(name)
+            by_rows.setdefault(self.complete_samples(name).tobytes(), []).append(name)
         tests = [self._drop_test(names, model) for names in by_rows.values()]
         binary = [test for test in tests if isinstance(test, TangoTest)]
         graded = [test for test in tests if not isinstance(test, TangoTest)]
-        return [*([TangoTest.joined(binary)] if binary else []), *graded]
+        return [*([TangoTest.join(binary)] if binary else []), *graded]
 
     def _drop_test(self, settings: Sequence[str], model: int) -> BoundTest:
-        rows = np.flatnonzero(self.kept(settings[0]))
+        rows = np.flatnonzero(self.complete_samples(settings[0]))
         perturbed = np.stack([self.by_setting[name][model, rows] for name in settings], axis=1)
         return drop_test(self.clean[model, rows], perturbed, self.clusters.within(rows))
 
     def _contest(self, means: Means, ends: Ends, settings: Sequence[str]) -> Contest:
-        counted = float(np.mean([self.kept(name).mean() for name in settings]))
+        counted = float(np.mean([self.complete_samples(name).mean() for name in settings]))
         return Contest.of(means.values, means.influences, self.clusters, ends, counted)
 
     def _accuracy(self, setting: str) -> Means:
-        return self._means(self.by_setting[setting], self.kept(setting))
+        return self._means(self.by_setting[setting], self.complete_samples(setting))
 
     def _errors(self, settings: Sequence[str]) -> Means:
         """Returns one minus the accuracy, summed over settings."""
@@ -161,7 +161,7 @@ class SideBySide:
         return Means(len(settings) - accuracies.values, -accuracies.influences)
 
     def _means(self, scores: Scores, rows: Rows) -> Means:
-        """Returns the mean over some samples; each of these moves it as much more as there are fewer of them."""
+        """Returns the mean over some samples; with fewer samples, each has more influence on it."""
         counted = scores[:, rows].T
         values = counted.mean(axis=0)
         influences = np.zeros((self.samples, self.models))

@@ -28,7 +28,7 @@ from .observatory import (
     transfer_retention,
 )
 from .registry import metric
-from .scores import BySetting, by_setting, clusters_of, mean, paired, per_sample, under_same_settings
+from .scores import BySetting, by_setting, clusters_of, mean, pair_scores, per_sample, under_same_settings
 from .statistics.clusters import one_sided
 from .statistics.paired import drop_interval, mean_interval
 from .table import Needs, ScoreTable
@@ -263,7 +263,7 @@ def gain_interval(
     (0.013, 0.0409)
     """
     one_sided(confidence)
-    new, old = paired(after=after, before=before)
+    new, old = pair_scores(after=after, before=before)
     if not new.size or np.isnan(new.sum() + old.sum()):
         return math.nan, math.nan
     low, high = drop_interval(old, new, clusters_of(source_images, new.size), confidence)  # of the loss

@@ -12,7 +12,7 @@ import numpy as np
 from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 
-from .scores import Scores, as_scores, by_setting, mean, named, parsed, require_equal_lengths, stacked
+from .scores import Scores, as_scores, by_setting, mean, name_scores, parse_setting, require_equal_lengths, stack_settings
 from .statistics.clusters import Clusters
 
 RESOLUTION = "resolution"
@@ -63,7 +63,7 @@ class Needs(Enum):
     CHANCES = "chances"
     """Expected score of guessing of each sample, shape (N,)."""
     FLOORS = "floors"
-    """Score of each sample for whoever never looks: by a guess, or by the same answer to every question, shape (N,)."""
+    """Score of each sample without looking at the image: by a guess, or by the same answer to every question, shape (N,)."""
     WHOLE_ATTEMPTS = "whole_attempts"
     """Scores of as many attempts at the whole image as there are patches, shape (N, n*n): the first one and n*n - 1 more."""
 
@@ -76,8 +76,8 @@ class Needs(Enum):
     def optional(self) -> bool:
         """Whether a table without it is no mistake: not every dataset or run has it.
 
-        That is what samples are compared by, another way of asking the same questions, and inferences that no published protocol
-        makes.
+        These are labels that samples are compared by, the same questions asked in another way, and inferences that no published
+        protocol makes.
         """
         return self in LABELS | COMPANIONS or (self in BY_PATCH and self is not Needs.PATCHES)
 
@@ -85,11 +85,11 @@ class Needs(Enum):
 BY_PATCH = frozenset({Needs.PATCHES, Needs.WHOLE_ATTEMPTS})
 """Scores of as many attempts at each sample as there are patches, shape (N, n*n)."""
 LABELS = frozenset({Needs.POSITIONS, Needs.PEOPLE})
-"""What samples are compared by."""
+"""Labels that samples are compared by."""
 COMPANIONS = frozenset({Needs.UNHINTED_BY_SETTING, Needs.BASE_BY_SETTING})
 """Scores of the same samples asked in another way."""
 WITHOUT_SCORES = LABELS | {Needs.RESOLUTIONS}
-"""What metrics need that is no score."""
+"""Needs that are not scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +126,10 @@ class ScoreTable:
     chances: Scores | None = None
     """Expected score of guessing of each sample, shape (N,): 1 / number of options; None when it is ``chance`` for all."""
     floors: Scores | None = None
-    """Score of each sample for whoever never looks, by a guess or by the same answer to every question, shape (N,); None when
-    only guessing is known."""
+    """Score of each sample without looking at the image, by a guess or by the same answer to every question, shape (N,); None
+    when only guessing is known."""
     floor_note: str = ""
-    """What that is: ``always 'no' is right in 80 of 100 yes/no questions``."""
+    """How ``floors`` were reached: ``always 'no' is right in 80 of 100 yes/no questions``."""
     whole_attempts: Scores | None = None
     """Scores of M attempts at the whole image, shape (N, M), the first one among them; ``patches:n`` uses the first n*n."""
     baseline_by_setting: Mapping[str, Scores] | None = None
@@ -153,7 +153,7 @@ class ScoreTable:
                 checked[name] = by_setting(others, name)
         if self.patches_by_setting is not None:
             checked["patches_by_setting"] = {
-                str(parsed(key)): as_scores(values, named("patches_by_setting", str(key)), axes=2)
+                str(parse_setting(key)): as_scores(values, name_scores("patches_by_setting", str(key)), axes=2)
                 for key, values in self.patches_by_setting.items()
             }
         if self.whole_attempts is not None:
@@ -210,17 +210,19 @@ class ScoreTable:
 
     def expected_floor(self) -> float | None:
         """Returns the best mean score without looking: by guessing, or by the same answer throughout; None when unknown."""
-        known = [one for one in (self.expected_chance(), None if self.floors is None else mean(self.floors)) if one is not None]
+        known = [
+            level for level in (self.expected_chance(), None if self.floors is None else mean(self.floors)) if level is not None
+        ]
         return max(known, default=None)
 
     def matrix(self, settings: Sequence[str] | None = None) -> Scores:
         """Returns the scores under m settings side by side, shape (N, m); all settings by default."""
         chosen = self.by_setting if settings is None else {setting: self.by_setting[setting] for setting in settings}
-        return stacked(chosen, self.samples)
+        return stack_settings(chosen, self.samples)
 
     def resolutions(self) -> list[tuple[int, str]]:
         """Returns (long edge in pixels, setting) of every ``resolution:`` setting, ascending."""
-        steps = {setting: parsed(setting) for setting in self.by_setting}
+        steps = {setting: parse_setting(setting) for setting in self.by_setting}
         edges = {name: step.level for name, step in steps.items() if step.name == RESOLUTION and step.level is not None}
         return sorted((int(level), name) for name, level in edges.items() if level.isdigit())
 
@@ -241,16 +243,16 @@ class ScoreTable:
         return getattr(self, "by_setting" if need is Needs.PERTURBED_BY_SETTING else need.value)
 
     def required(self, need: Needs, setting: str | None = None) -> Any:
-        """Returns what :meth:`argument` does, and never None.
+        """Returns the same as :meth:`argument`, but never None.
 
         Raises:
             UsageError: the table does not have it, or what :meth:`argument` refuses.
         """
-        found = self.argument(need, setting)
-        if found is None:
+        argument = self.argument(need, setting)
+        if argument is None:
             where = f" of {setting!r}" if need.of_one_setting else ""
             raise UsageError(f"the table has no {need.value!r}{where}: measure it, and pass it to ScoreTable")
-        return found
+        return argument
 
     def arrays(self) -> Iterator[tuple[str, Scores]]:
         """Yields every array of scores with the name that messages use."""

@@ -1,4 +1,4 @@
-"""Binary: transforms without a severity."""
+"""Binary: transforms without severity levels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXACT = 1 << 24
 
 @corruption(family="binary", changes=["left_right", "position"], source="VLM-RobustBench C.5")
 def flip_h(image: Image) -> Image:
-    """Mirrors left and right. Writing is mirrored too; it is harder to read, and its words stay what they are."""
+    """Mirrors left and right. Writing is mirrored too: it is harder to read, but its words stay the same."""
     flipped: Image = opencv().flip(image, 1)
     return flipped
 

@@ -1,4 +1,4 @@
-"""Blur: light that strays on its way through lens, glass or time.
+"""Blur: by lens, by motion, by zoom or by glass.
 
 Every filter mirrors the picture at its border (without repeating the last pixel), so that no dark rim appears.
 """
@@ -54,9 +54,9 @@ def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
     """
     angle = rng.uniform(0.0, np.pi)
     if ksize <= DIRECT:
-        return _filtered(image, line_kernel(ksize, angle))
+        return _filter(image, line_kernel(ksize, angle))
     half = (ksize + 1) / 2  # two halves of a line, end to end
-    return _filtered(_filtered(image, line_kernel(half, angle)), line_kernel(half, angle, points=2))
+    return _filter(_filter(image, line_kernel(half, angle)), line_kernel(half, angle, points=2))
 
 
 @corruption(
@@ -68,7 +68,7 @@ def motion_blur(image: Image, rng: np.random.Generator, *, ksize: int) -> Image:
 )
 def defocus_blur(image: Image, *, radius: float) -> Image:
     """Averages over a disk of ``radius`` pixels, as a lens that is out of focus does."""
-    return _filtered(image, disk_kernel(radius))
+    return _filter(image, disk_kernel(radius))
 
 
 @corruption(
@@ -114,17 +114,17 @@ def glass_blur(
 ) -> Image:
     """Shuffles pixels with their neighbours between two Gaussian blurs of ``sigma`` pixels.
 
-    ``sigma`` is no axis of severity here: the blur heals the shuffle, so the squared error *falls* from low to
-    high. The paper's drops fall in the same way (7.0, 5.6, 4.1 points for Qwen3-VL), which only a shuffle of constant strength
+    ``sigma`` does not order severity here: the blur smooths the shuffle, so the squared error *falls* from low to high. The
+    paper's drops fall in the same way (7.0, 5.6, 4.1 points for Qwen3-VL), which only a shuffle of constant strength
     explains; 4 pixels and 2 iterations are the usual defaults.
     """
     scattered = gaussian_blur(image, radius=sigma)
     for _ in range(iterations):
-        scattered = shuffled(scattered, rng, delta=delta)
+        scattered = shuffle_pixels(scattered, rng, delta=delta)
     return gaussian_blur(scattered, radius=sigma)
 
 
-def shuffled(image: Image, rng: np.random.Generator, *, delta: int) -> Image:
+def shuffle_pixels(image: Image, rng: np.random.Generator, *, delta: int) -> Image:
     """Returns ``image`` with every pixel replaced by a random one nearby, mirroring at the border.
 
     Common implementations visit pixels one by one and copy from an offset in [-delta, delta), in place, so that a colour is
@@ -156,14 +156,14 @@ def line_kernel(length: float, angle: float, *, points: int | None = None) -> Ke
     pixels = np.arange(2 * middle + 1)
     weight_x = np.clip(1 - np.abs(x[:, None] - pixels), 0, None)
     weight_y = np.clip(1 - np.abs(y[:, None] - pixels), 0, None)
-    return _normalised(np.einsum("ty,tx->yx", weight_y, weight_x))
+    return _normalise(np.einsum("ty,tx->yx", weight_y, weight_x))
 
 
 def disk_kernel(radius: float) -> Kernel:
     """Returns an averaging kernel over a disk of ``radius`` pixels with an edge one pixel soft."""
     reach = int(np.ceil(radius))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
-    return _normalised(np.clip(radius + 0.5 - np.hypot(x, y), 0.0, 1.0))
+    return _normalise(np.clip(radius + 0.5 - np.hypot(x, y), 0.0, 1.0))
 
 
 def _rims(length: int, zooms: NDArray[np.float64]) -> list[int]:
@@ -171,12 +171,12 @@ def _rims(length: int, zooms: NDArray[np.float64]) -> list[int]:
     return [int(rim) for rim in np.rint(length * zooms / 2)]
 
 
-def _normalised(weights: NDArray[np.float64]) -> Kernel:
+def _normalise(weights: NDArray[np.float64]) -> Kernel:
     kernel: Kernel = (weights / weights.sum()).astype(np.float32)
     return kernel
 
 
-def _filtered(image: Image, kernel: Kernel) -> Image:
+def _filter(image: Image, kernel: Kernel) -> Image:
     cv2 = opencv()
     result: Image = cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT_101)
     return result

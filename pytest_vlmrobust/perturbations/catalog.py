@@ -1,4 +1,4 @@
-"""The catalogue: every built-in perturbation registered, and the named sets they form."""
+"""The catalogue: registers every built-in perturbation, and defines the named sets."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ FAMILIES = (
     *(blur, noise, weather, digital, geometric, tone, occlusion, resolution, overlay, binary),
     *(patches, ladder, preprocessing, observatory, standins, extras),
 )
-"""The modules whose import registered what is built in."""
+"""The modules that register the built-in perturbations on import."""
 OFFERED_GRIDS = patches.GRIDS
-"""Grids of patches; whoever reads them here leaves everything registered in one order."""
+"""Grids of patches. Importing them from here keeps the order of registration fixed."""
 
 ROBUSTBENCH = (
     *("gaussian_blur", "motion_blur", "defocus_blur", "zoom_blur", "glass_blur"),
@@ -104,17 +104,17 @@ def records(setting: Setting) -> list[tuple[Corruption, str | None]]:
     """Returns the record and the level of each step of a setting.
 
     Raises:
-        UnknownName: nothing is called what a step is called.
-        SettingError: a step has a level it should not have, or lacks one it needs; or another step follows one that cuts the
-            picture into several.
+        UnknownName: no perturbation has the name of a step.
+        SettingError: a step has a wrong level or lacks a level; or another step follows a step that cuts the picture into
+            several.
     """
-    found = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
-    for record, level in found:
+    steps = [(SPECIAL.get(step.name) or find(step.name), step.level) for step in setting.steps]
+    for record, level in steps:
         record.parameters(level)
-    for (record, _), step in zip(found[:-1], setting.steps, strict=False):
+    for (record, _), step in zip(steps[:-1], setting.steps, strict=False):
         if record.views:
             raise SettingError(f"setting {str(setting)!r}: {str(step)!r} makes several pictures of one. Put it last")
-    return found
+    return steps
 
 
 def without_image(_image: object = None) -> NoReturn:
@@ -129,7 +129,7 @@ def without_image(_image: object = None) -> NoReturn:
     )
 
 
-def _unchanged(image: Image) -> Image:
+def _keep_pixels(image: Image) -> Image:
     """Keeps every pixel."""
     return image
 
@@ -141,7 +141,7 @@ def _settings(perturbations: tuple[str, ...]) -> list[str]:
 def _illusions() -> tuple[str, ...]:
     """Returns the illusions that are registered, as those of a folder are, or where there are none their stand-ins.
 
-    Those of installed packages count once they are loaded: a broken package must not take this set with it.
+    Illusions of installed packages count once they are loaded, so that a broken package does not break this set.
     """
     return tuple(name for name in REGISTRY.loaded() if find(name).family == "illusion") or STANDINS
 
@@ -161,19 +161,19 @@ def _special(name: str, function: Callable[..., Image]) -> Corruption:
     )
 
 
-SPECIAL = {CLEAN_NAME: _special(CLEAN_NAME, _unchanged), NO_IMAGE_NAME: _special(NO_IMAGE_NAME, without_image)}
+SPECIAL = {CLEAN_NAME: _special(CLEAN_NAME, _keep_pixels), NO_IMAGE_NAME: _special(NO_IMAGE_NAME, without_image)}
 """The two settings every evaluation has beside the perturbed ones."""
 
 
-# What a setting is, for reports, plans and keys.
+# Facts about a setting, for reports, plans and keys.
 
 
 @dataclass(frozen=True, slots=True)
 class SettingInfo:
     """The facts about one setting.
 
-    Of a composed setting, ``name``, ``family`` and ``category`` join those of its steps by ``+`` (each once), ``level`` and
-    ``version`` are ``None`` (see :func:`fingerprint` for each step's), and a flag holds if it holds for one step.
+    For a composed setting, ``name``, ``family`` and ``category`` join those of its steps by ``+`` (each once), ``level`` and
+    ``version`` are ``None`` (see :func:`fingerprint` for each step's), and a flag is set if any step sets it.
     """
 
     setting: str
@@ -201,14 +201,14 @@ def info(setting: str | Setting) -> SettingInfo:
     >>> info("flip_h").label_changing == {"left_right", "position"}
     True
     """
-    parsed = _parsed(setting)
+    parsed = _parse(setting)
     steps = records(parsed)
     alone = len(steps) == 1
     return SettingInfo(
         setting=str(parsed),
         name=parsed.name,
-        family=_joined([record.family for record, _ in steps]),
-        category=_joined([record.category for record, _ in steps]),
+        family=_join([record.family for record, _ in steps]),
+        category=_join([record.category for record, _ in steps]),
         level=parsed.level,
         version=steps[0][0].version if alone else None,
         stochastic=any(record.stochastic for record, _ in steps),
@@ -233,13 +233,13 @@ def fingerprint(setting: str | Setting) -> list[dict[str, Any]]:
     """
     return [
         {"name": record.name, "level": level, "params": dict(record.facts_at(level)), "version": record.version}
-        for record, level in records(_parsed(setting))
+        for record, level in records(_parse(setting))
     ]
 
 
-def _parsed(setting: str | Setting) -> Setting:
+def _parse(setting: str | Setting) -> Setting:
     return Setting.parse(setting) if isinstance(setting, str) else setting
 
 
-def _joined(words: list[str]) -> str:
+def _join(words: list[str]) -> str:
     return "+".join(dict.fromkeys(words))

@@ -1,4 +1,4 @@
-"""Digital: what storing a picture in few bytes does to it."""
+"""Digital: effects of storing a picture in few bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Other readings of what the papers leave open; they belong to no set of a paper.
+"""Other interpretations of details that the papers omit; they belong to no set of a paper.
 
-A published perturbation keeps one meaning. Where its name or parameter has a second plausible one, that one has a name here.
+A published perturbation has one meaning. A second plausible meaning of its name or parameter has its own name here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SOURCE = "pytest-vlmrobust"
 def true_upsample(image: Image, *, scale: float) -> Image:
     """Enlarges by ``scale`` (bicubic) and shrinks back by averaging areas: interpolation without cropping.
 
-    What the name ``upsample`` promises: nothing leaves the picture. The scale is no axis of severity, for the loss is small
-    at any scale.
+    As the name ``upsample`` suggests, nothing leaves the picture. The scale does not order severity, because the loss is small at
+    any scale.
     """
     cv2 = opencv()
     height, width = image.shape[:2]
@@ -55,7 +55,7 @@ def shrink(image: Image, *, scale: float) -> Image:
     source=SOURCE,
 )
 def resolution_lanczos(image: Image, *, long_edge: int) -> Image:
-    """Is ``resolution`` by Pillow's Lanczos filter, which many loaders use, and which keeps edges crisper than averaging."""
+    """Works like ``resolution`` with Pillow's Lanczos filter, which many loaders use; edges stay crisper than with averaging."""
     import PIL.Image
 
     height, width = image.shape[:2]
@@ -101,11 +101,11 @@ def area_occlusion(image: Image, *, area: float) -> Image:
 
 @corruption(family="blur", low={"delta": 1}, mid={"delta": 3}, high={"delta": 6}, stochastic=True, source=SOURCE)
 def glass_shuffle(image: Image, rng: np.random.Generator, *, delta: int) -> Image:
-    """Is ``glass_blur`` with a constant blur of 0.7 pixels and a shuffle that grows, so that its levels do order severity."""
+    """Works like ``glass_blur`` with a constant blur of 0.7 pixels and a growing shuffle, so that its levels order severity."""
     return glass_blur(image, rng, sigma=0.7, delta=delta)
 
 
 @corruption(family="geometric", low={"alpha": 30}, mid={"alpha": 80}, high={"alpha": 180}, stochastic=True, source=SOURCE)
 def elastic_transform_10(image: Image, rng: np.random.Generator, *, alpha: float) -> Image:
-    """Is ``elastic_transform`` with a field smoothed over 10 pixels, not 5: wider waves, with less than half the displacement."""
+    """Works like ``elastic_transform`` with a field smoothed over 10 pixels, not 5: wider waves, under half the displacement."""
     return elastic_transform(image, rng, alpha=alpha, sigma=10.0)

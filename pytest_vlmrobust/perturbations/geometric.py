@@ -1,6 +1,6 @@
-"""Geometric: pixels keep their colours and move.
+"""Geometric: pixels move and keep their colours.
 
-The canvas keeps its size, what comes into view from outside is black (Pillow's fill), and sampling is bilinear. The paper counts
+The canvas keeps its size, areas from outside the picture are black (Pillow's fill), and sampling is bilinear. The paper counts
 noise, blur and the places of occlusions as varying by sample, not these; so angles are the same for every sample, and only
 ``perspective_transform`` and ``elastic_transform``, which are random by nature, draw.
 """
@@ -31,7 +31,7 @@ def rotate(image: Image, *, degrees: float) -> Image:
     The paper gives no direction; this is the positive one of Pillow and OpenCV. Questions about left, right, up and down keep
     their answers up to 30 degrees, so no change of label is declared.
     """
-    return _turned(image, degrees, scale=1.0)
+    return _turn(image, degrees, scale=1.0)
 
 
 @corruption(
@@ -48,7 +48,7 @@ def shear(image: Image, *, degrees: float) -> Image:
     """
     slant = math.tan(math.radians(degrees))
     middle = (image.shape[0] - 1) / 2
-    return _warped(image, np.array([[1.0, slant, -slant * middle], [0.0, 1.0, 0.0]]))
+    return _warp(image, np.array([[1.0, slant, -slant * middle], [0.0, 1.0, 0.0]]))
 
 
 @corruption(
@@ -64,7 +64,7 @@ def affine(image: Image, *, degrees: float) -> Image:
     The paper says "rotation+scale" and lists the angle alone. Shrinking (to 0.95, 0.85, 0.70) keeps in view most of what
     :func:`rotate` turns out of the canvas, so that the two measure different things.
     """
-    return _turned(image, degrees, scale=1.0 - degrees / 100.0)
+    return _turn(image, degrees, scale=1.0 - degrees / 100.0)
 
 
 @corruption(
@@ -120,12 +120,12 @@ def elastic_transform(image: Image, rng: np.random.Generator, *, alpha: float, s
     return bent
 
 
-def _turned(image: Image, degrees: float, *, scale: float) -> Image:
+def _turn(image: Image, degrees: float, *, scale: float) -> Image:
     height, width = image.shape[:2]
-    return _warped(image, opencv().getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, scale))
+    return _warp(image, opencv().getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, scale))
 
 
-def _warped(image: Image, matrix: NDArray[np.float64]) -> Image:
+def _warp(image: Image, matrix: NDArray[np.float64]) -> Image:
     cv2 = opencv()
     height, width = image.shape[:2]
     warped: Image = cv2.warpAffine(image, matrix, (width, height), flags=cv2.INTER_LINEAR)

@@ -33,8 +33,8 @@ def illusions(folder: str | Path, *, name: str = "illusion", replace: bool = Fal
     """Registers the illusions of a folder as a perturbation whose levels are the variants: ``illusion:origami``.
 
     Call it in ``conftest.py``. A picture is found by its decoded pixels, so the file names and formats of the dataset do not
-    matter; what comes before in a composed setting does. Nothing but file names is read until a setting is used, and then
-    all of ``FOLDER/original`` once, and of the illusions those that are asked for. The fingerprint of a setting has the digest
+    matter, but earlier steps of a composed setting do. Only file names are read until a setting is used. Then all of
+    ``FOLDER/original`` is read once, and each illusion when it is needed. The fingerprint of a setting has the digest
     of the originals and of the variant's files, as they are when it is first asked for.
 
     Args:
@@ -91,20 +91,20 @@ class IllusionFolder:
         self._digests: dict[str, str] = {}
 
     def picture(self, image: Image, variant: str) -> Image:
-        """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); of equal originals that of the first by name.
+        """Returns the stored variant of ``image``, uint8 RGB, shape (h, w, 3); the first by name for equal originals.
 
         Raises:
             ImageError: ``image`` is not among the originals, its variant is missing, or a file is not a picture.
         """
-        found = self._name_of(pixels_digest(image))
-        if found is None:
+        name = self._name_of(pixels_digest(image))
+        if name is None:
             self._refuse(image, variant)
-        if found not in self.variants[variant]:
+        if name not in self.variants[variant]:
             raise ImageError(
-                f"{self._name}:{variant}: {self.folder / variant} has no file for the original {self._originals[found].name!r}. "
-                f"Expected {found}.png there; perturbations.generate_folder makes what is missing"
+                f"{self._name}:{variant}: {self.folder / variant} has no file for the original {self._originals[name].name!r}. "
+                f"Expected {name}.png there; perturbations.generate_folder makes what is missing"
             )
-        return decoded(self.variants[variant][found], f"{self._name}:{variant}")
+        return decode_picture(self.variants[variant][name], f"{self._name}:{variant}")
 
     def digest(self, variant: str) -> str:
         """Returns the SHA-256 over the names and bytes of the originals and of a variant's files, hashed once.
@@ -118,14 +118,14 @@ class IllusionFolder:
 
     def _part(self, part: str, files: Iterable[Path]) -> str:
         if part not in self._digests:
-            self._digests[part] = fingerprint({file.name: _hashed(file, f"{self._name}:{part}") for file in files})
+            self._digests[part] = fingerprint({file.name: _hash_file(file, f"{self._name}:{part}") for file in files})
         return self._digests[part]
 
     def _name_of(self, digest: str) -> str | None:
         with self._lock:
             if self._names is None:
                 files = reversed(self._originals.items())
-                self._names = {pixels_digest(decoded(file, self._name)): name for name, file in files}
+                self._names = {pixels_digest(decode_picture(file, self._name)): name for name, file in files}
             return self._names.get(digest)
 
     def _refuse(self, image: Image, variant: str) -> NoReturn:
@@ -142,7 +142,7 @@ def stored_file(part: Path, name: str) -> Path | None:
     return next((file for file in candidates if file.is_file()), None)
 
 
-def decoded(file: Path, where: str) -> Image:
+def decode_picture(file: Path, where: str) -> Image:
     """Returns the pixels of a file, uint8 RGB, shape (H, W, 3); ``where`` begins the message.
 
     Raises:
@@ -201,7 +201,7 @@ def _pictures(part: Path) -> dict[str, Path]:
     return pictures
 
 
-def _hashed(file: Path, setting: str) -> str:
+def _hash_file(file: Path, setting: str) -> str:
     try:
         return file_digest(file)
     except OSError as error:

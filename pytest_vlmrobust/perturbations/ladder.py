@@ -35,10 +35,10 @@ def resolution(image: Image, *, long_edge: int) -> Image:
     height, width = image.shape[:2]
     if max(height, width) <= long_edge:
         return image
-    return shrunk(image, long_edge)
+    return shrink_to_edge(image, long_edge)
 
 
-def shrunk(image: Image, long_edge: int) -> Image:
+def shrink_to_edge(image: Image, long_edge: int) -> Image:
     """Returns ``image`` with a shorter long edge, each new pixel the average of the area it covers."""
     cv2 = opencv()
     height, width = image.shape[:2]

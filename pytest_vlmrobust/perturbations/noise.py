@@ -1,4 +1,4 @@
-"""Noise: every pixel, or some of them, off by chance."""
+"""Noise: random errors in all pixels or in some of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .pixels import Image, opencv
 from .registry import corruption
 
 _SHOT_BITS = 14
-"""A probability is exact to two to the minus so many; with two more, the table of shot noise outgrows the caches."""
+"""Probabilities are exact to two to the minus this many bits; with two more, the table of shot noise outgrows the caches."""
 
 
 @corruption(

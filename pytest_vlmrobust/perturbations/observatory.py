@@ -78,7 +78,7 @@ def observatory_chromatic_aberration(image: Image, rng: np.random.Generator) -> 
     cv2 = opencv()
     of_red, of_blue = (rng.choice([-1.0, 1.0]) * rng.uniform(0.0, (0.2, 0.1), (2, 2))).tolist()
     red, green, blue = cv2.split(image)
-    merged: Image = cv2.merge([_distorted(red, *of_red), green, _distorted(blue, *of_blue)])
+    merged: Image = cv2.merge([_distort(red, *of_red), green, _distort(blue, *of_blue)])
     return merged
 
 
@@ -103,7 +103,7 @@ def observatory_iso_noise(image: Image, rng: np.random.Generator) -> Image:
     result = image.copy()
     if struck.size:
         pixels = result.reshape(-1, 3)
-        pixels[struck] = _lightened(pixels[struck], hits[struck] * intensity)
+        pixels[struck] = _lighten(pixels[struck], hits[struck] * intensity)
     return result
 
 
@@ -181,7 +181,7 @@ def observatory_glass_blur(image: Image, rng: np.random.Generator) -> Image:
     pixels of three end up with a colour from the opposite offset, and the rim is left out. Here every pixel copies one, at such
     an offset or at its opposite, as likely: the same distance, without a drift, up to the border, which is mirrored.
     """
-    scattered = _scattered(blur.gaussian_blur(image, radius=0.3), rng, delta=2)
+    scattered = _scatter(blur.gaussian_blur(image, radius=0.3), rng, delta=2)
     return blur.gaussian_blur(scattered, radius=0.3)
 
 
@@ -218,7 +218,7 @@ def observatory_gaussian_noise(image: Image, rng: np.random.Generator) -> Image:
     return noise.gaussian_noise(image, rng, std=rng.uniform(0.05, 0.1))
 
 
-def _distorted(channel: NDArray[np.uint8], primary: float, secondary: float) -> NDArray[np.uint8]:
+def _distort(channel: NDArray[np.uint8], primary: float, secondary: float) -> NDArray[np.uint8]:
     """Returns ``channel`` with each value taken from ``1 + primary r^2 + secondary r^4`` times its place, from the centre."""
     cv2 = opencv()
     height, width = channel.shape
@@ -256,7 +256,7 @@ def _lightness(image: Image) -> Plane:
     return mean
 
 
-def _lightened(pixels: NDArray[np.uint8], share: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
+def _lighten(pixels: NDArray[np.uint8], share: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
     """Returns ``pixels``, shape (N, 3), with their lightness moved to white by ``share``, their hue and saturation as they were.
 
     At constant saturation the distances of the channels from the lightness L grow as ``255 - |2 L - 255|`` does.
@@ -269,7 +269,7 @@ def _lightened(pixels: NDArray[np.uint8], share: NDArray[np.floating[Any]]) -> N
     return to_uint8((after[:, None] + growth[:, None] * (values - before[:, None])).astype(np.float32))
 
 
-def _scattered(image: Image, rng: np.random.Generator, *, delta: int) -> Image:
+def _scatter(image: Image, rng: np.random.Generator, *, delta: int) -> Image:
     """Returns ``image`` with each pixel taken from an offset in [-delta, delta) or its opposite, in each axis, by chance.
 
     An offset or its opposite, each with probability 1/2, is distributed as the offset plus 0 or 1. The border is mirrored.

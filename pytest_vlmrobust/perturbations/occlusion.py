@@ -1,6 +1,6 @@
-"""Occlusion: part of the picture is painted black, the default of the usual libraries; the paper names no colour.
+"""Occlusion: paints part of the picture black, the default of the usual libraries; the paper does not name a colour.
 
-What is hidden cannot be seen or counted, so questions about whether something is there may change their answer.
+Hidden things cannot be seen or counted, so the answers to questions about presence may change.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ GRID_CELLS = 8
 def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     """Hides one rectangle with a share ``ratio`` of the area ("area blocked"), at a random place.
 
-    Number and shape are not published: one, for the paper speaks of an area blocked, with a shape relative to the picture's drawn
-    log-evenly between 1:2 and 2:1, so that it is no strip.
+    Number and shape are not published. One rectangle, because the paper speaks of an area blocked; its shape relative to the
+    picture's is drawn log-evenly between 1:2 and 2:1, so that it is not a strip.
     """
     height, width = image.shape[:2]
     stretch = math.sqrt(2.0 ** rng.uniform(-1.0, 1.0))
@@ -52,13 +52,13 @@ def random_occlusion(image: Image, rng: np.random.Generator, *, ratio: float) ->
 def grid_mask(image: Image, rng: np.random.Generator, *, ratio: float) -> Image:
     """Hides a share ``ratio`` of the area by a grid of squares, eight to the shorter side, at a random offset.
 
-    The paper says "grid density"; the number of squares is ours. Only what is smaller than a square disappears altogether.
+    The paper says "grid density"; the number of squares is ours. Only things smaller than a square disappear completely.
     """
     height, width = image.shape[:2]
     period = min(height, width) / GRID_CELLS
     down, across = rng.uniform(0.0, period, 2)
-    rows = _striped(height, period, down, math.sqrt(ratio))
-    columns = _striped(width, period, across, math.sqrt(ratio))
+    rows = _stripes(height, period, down, math.sqrt(ratio))
+    columns = _stripes(width, period, across, math.sqrt(ratio))
     kept = np.where(np.repeat(columns, 3), np.uint8(0), np.uint8(255))
     result = image.copy()
     for start, end in np.flatnonzero(np.diff(rows, prepend=False, append=False)).reshape(-1, 2).tolist():
@@ -87,6 +87,6 @@ def center_occlusion(image: Image, *, ratio: float) -> Image:
     return result
 
 
-def _striped(length: int, period: float, offset: float, share: float) -> NDArray[np.bool_]:
+def _stripes(length: int, period: float, offset: float, share: float) -> NDArray[np.bool_]:
     """Returns which positions lie within ``share`` of each period, which need not be a whole number of pixels."""
     return (np.arange(length) + offset) % period < share * period

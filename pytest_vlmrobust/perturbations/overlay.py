@@ -1,4 +1,4 @@
-"""Overlay: what people and programs put on pictures before they share them.
+"""Overlay: text, watermarks and borders that people and programs add to pictures.
 
 The paper gives the font size and nothing else: words, places, colours and opacities are ours. The typeface is the one that
 Pillow carries, so no font of the system is needed or used.
@@ -33,14 +33,15 @@ WHITE: Color = (255, 255, 255)
 def text_overlay(image: Image, rng: np.random.Generator, *, fontsize: int) -> Image:
     """Writes "SAMPLE TEXT" in white with a black outline, as captions of memes are, ``fontsize`` pixels high.
 
-    At a random place inside the picture: the words answer nothing, and no region is always spared. Words wider than the
+    The place inside the picture is random: the words are not related to a question, and no region is always free of them. Words
+    wider than the
     picture are centred and cut off. It adds words, so "what is written here" has another answer.
     """
     outline = max(1, fontsize // 16)
     letters, around = _letters(TEXT, fontsize, outline, 0), _letters(TEXT, fontsize, outline, outline)
     spare = image.shape[0] - letters.shape[0], image.shape[1] - letters.shape[1]
     top, left = (int(rng.integers(0, room, endpoint=True)) if room > 0 else room // 2 for room in spare)
-    return _stamped(_stamped(image, BLACK, around, top, left), WHITE, letters, top, left)
+    return _stamp(_stamp(image, BLACK, around, top, left), WHITE, letters, top, left)
 
 
 @corruption(
@@ -59,11 +60,11 @@ def watermark(image: Image, *, fontsize: int) -> Image:
     half transparent, so that what lies under it can still be made out.
     """
     edge = max(1, fontsize // 24)
-    letters = _rising(_letters(WATERMARK, fontsize, edge, 0), degrees=30.0)
-    edges = np.maximum(_rising(_letters(WATERMARK, fontsize, edge, edge), degrees=30.0) - letters, 0.0)
+    letters = _rotate_plane(_letters(WATERMARK, fontsize, edge, 0), degrees=30.0)
+    edges = np.maximum(_rotate_plane(_letters(WATERMARK, fontsize, edge, edge), degrees=30.0) - letters, 0.0)
     top, left = (image.shape[0] - letters.shape[0]) // 2, (image.shape[1] - letters.shape[1]) // 2
     half = np.float32(0.5)
-    return _stamped(_stamped(image, BLACK, half * edges, top, left), WHITE, half * letters, top, left)
+    return _stamp(_stamp(image, BLACK, half * edges, top, left), WHITE, half * letters, top, left)
 
 
 @corruption(
@@ -105,7 +106,7 @@ def _letters(text: str, size: int, margin: int, stroke: int) -> Plane:
     return coverage
 
 
-def _rising(plane: Plane, *, degrees: float) -> Plane:
+def _rotate_plane(plane: Plane, *, degrees: float) -> Plane:
     """Returns ``plane`` turned counter-clockwise on a canvas that is just large enough."""
     cv2 = opencv()
     height, width = plane.shape
@@ -116,8 +117,8 @@ def _rising(plane: Plane, *, degrees: float) -> Plane:
     return turned
 
 
-def _stamped(image: Image, colour: Color, opacity: Plane, top: int, left: int) -> Image:
-    """Returns ``image`` with ``colour`` laid over it where ``opacity``, put at (top, left), says; what sticks out is cut off."""
+def _stamp(image: Image, colour: Color, opacity: Plane, top: int, left: int) -> Image:
+    """Returns ``image`` with ``colour`` laid over it by ``opacity``, placed at (top, left); parts outside are cut off."""
     height, width = image.shape[:2]
     inside = np.ascontiguousarray(opacity[max(0, -top) : height - top, max(0, -left) : width - left])
     window = np.s_[max(0, top) : max(0, top) + inside.shape[0], max(0, left) : max(0, left) + inside.shape[1]]

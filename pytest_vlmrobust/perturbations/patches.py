@@ -1,4 +1,4 @@
-"""Patches: the picture cut into a grid, each part to be seen alone; and as many attempts at the whole picture."""
+"""Patches: cuts the picture into a grid of separate parts; attempts: shows the whole picture equally often."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHIFTS = (
     *((-2, -2), (0, 2), (2, 0), (2, 2), (0, -2), (-2, 0), (-2, 2)),
     *((2, -2), (-2, -1), (1, 2), (2, 1), (-1, -2), (-2, 1), (1, -2), (2, -1), (-1, 2)),
 )
-"""Where the attempts at a picture are shifted to, in steps down and to the right; each grid takes the first n * n of them."""
+"""Shifts of the attempts, in steps down and to the right; each grid takes the first n * n of them."""
 STEPS = 64
 """A step of a shift is this part of the shorter side: at 448 pixels 7, half of the 14-pixel patch of many vision encoders."""
 
@@ -65,9 +65,10 @@ def patches(image: Image, *, n: int) -> Image:
 def attempts(image: Image, *, n: int) -> Image:
     """Shows the whole picture ``n`` x ``n`` times, shape (n * n, H, W, 3): as it is, then shifted by a few pixels each time.
 
-    The best of n * n patches is the best of n * n attempts; these are as many at the whole picture, with which ``pcri_matched``
-    compares. A shift is 1 or 2 steps up, down, left or right, a step being a 64th of the shorter side and at least 1 pixel; what
-    enters at an edge repeats it. So no more than a 32nd of the picture leaves at a side, while pixels fall into other cells of
+    The best of n * n patches is the best of n * n attempts; ``pcri_matched`` compares it with these equally many attempts at the
+    whole picture. A shift is 1 or 2 steps up, down, left or right, a step being a 64th of the shorter side and at least 1 pixel;
+    an edge that enters the picture repeats the border pixels. So no more than a 32nd of the picture leaves at a side, while
+    pixels fall into other cells of
     the vision encoder. The first attempts of a larger grid are those of a smaller one, so that they are inferred once.
     """
     height, width = image.shape[:2]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pytest_vlmrobust.core.errors import MissingExtra, VlmRobustError
 
-# OpenCV, or a message that says how to get it.
+# Imports OpenCV, or raises an error that says how to install it.
 
 
 class BrokenOpenCV(MissingExtra):
@@ -104,15 +104,15 @@ def three(plane: Plane) -> NDArray[np.float32]:
 def blend(image: Image, layer: NDArray[Any] | Color, opacity: Plane) -> Image:
     """Returns ``layer`` laid over ``image`` with an opacity in [0, 1] per pixel."""
     cv2 = opencv()
-    mixed = _beyond(image, layer)
+    mixed = _difference(image, layer)
     mixed *= three(opacity)
     mixed = cv2.accumulate(image, mixed)
     rounded: Image = cv2.convertScaleAbs(mixed)  # nothing between two colours is negative
     return rounded
 
 
-def _beyond(image: Image, layer: NDArray[Any] | Color) -> NDArray[np.float32]:
-    """Returns ``layer - image``; whole rows of a colour at once, for arithmetic on three values at a time is slow."""
+def _difference(image: Image, layer: NDArray[Any] | Color) -> NDArray[np.float32]:
+    """Returns ``layer - image``; a colour is subtracted in whole rows, because arithmetic on three values at a time is slow."""
     difference = image.astype(np.float32, order="C")
     if isinstance(layer, tuple):
         rows = difference.reshape(len(image), -1)
@@ -151,10 +151,10 @@ def smooth_noise(
         grid = rng.random((max(1, round(height / size)), max(1, round(width / size))), dtype=np.float32)
         grid *= decay**octave
         total = cv2.add(grid, cv2.resize(total, grid.shape[::-1], interpolation=cv2.INTER_CUBIC))
-    return stretched(cv2.resize(total, (width, height), interpolation=cv2.INTER_CUBIC))
+    return stretch(cv2.resize(total, (width, height), interpolation=cv2.INTER_CUBIC))
 
 
-def stretched(field: Plane) -> Plane:
+def stretch(field: Plane) -> Plane:
     """Returns ``field`` moved and scaled to [0, 1]; 0.5 everywhere when it is constant."""
     low, high = float(field.min()), float(field.max())
     if high <= low:

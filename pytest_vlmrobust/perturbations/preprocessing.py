@@ -1,4 +1,4 @@
-"""Preprocessing: a small picture made as large as a higher rung of the resolution ladder, with or without more to see.
+"""Preprocessing: enlarges a small picture to a higher rung of the resolution ladder, with or without new detail.
 
 Res-Bench, Table 3, asks what a low resolution takes away: information, or tokens. ``resolution:224+pad_white:448`` has the tokens
 of 448 pixels and the information of 224.
@@ -30,7 +30,7 @@ def pad_white(image: Image, *, long_edge: int) -> Image:
     An odd pixel of margin goes to the bottom or right. The paper's text says both "white-padding" and "zero-value pixels":
     :func:`pad_zero` is the other reading.
     """
-    return _padded(image, long_edge, WHITE)
+    return _pad(image, long_edge, WHITE)
 
 
 @corruption(
@@ -38,7 +38,7 @@ def pad_white(image: Image, *, long_edge: int) -> Image:
 )
 def pad_zero(image: Image, *, long_edge: int) -> Image:
     """Puts the picture in the middle of a black canvas of its own shape whose long edge has ``long_edge`` pixels."""
-    return _padded(image, long_edge, BLACK)
+    return _pad(image, long_edge, BLACK)
 
 
 @corruption(
@@ -46,7 +46,7 @@ def pad_zero(image: Image, *, long_edge: int) -> Image:
 )
 def upscale_lanczos(image: Image, *, long_edge: int) -> Image:
     """Enlarges the picture until its long edge has ``long_edge`` pixels, by Lanczos interpolation over 8 x 8 pixels."""
-    return _enlarged(image, long_edge, opencv().INTER_LANCZOS4)
+    return _enlarge(image, long_edge, opencv().INTER_LANCZOS4)
 
 
 @corruption(
@@ -55,12 +55,12 @@ def upscale_lanczos(image: Image, *, long_edge: int) -> Image:
 def upscale_bicubic(image: Image, *, long_edge: int) -> Image:
     """Enlarges the picture until its long edge has ``long_edge`` pixels, by bicubic interpolation.
 
-    What the super-resolution of the paper is to be compared with: as many pixels, and nothing new in them.
+    The baseline for the paper's super-resolution: equally many pixels without new detail.
     """
-    return _enlarged(image, long_edge, opencv().INTER_CUBIC)
+    return _enlarge(image, long_edge, opencv().INTER_CUBIC)
 
 
-def _padded(image: Image, long_edge: int, colour: Color) -> Image:
+def _pad(image: Image, long_edge: int, colour: Color) -> Image:
     height, width = image.shape[:2]
     if large_already(height, width, long_edge=long_edge):
         return image
@@ -72,7 +72,7 @@ def _padded(image: Image, long_edge: int, colour: Color) -> Image:
     return padded
 
 
-def _enlarged(image: Image, long_edge: int, interpolation: int) -> Image:
+def _enlarge(image: Image, long_edge: int, interpolation: int) -> Image:
     height, width = image.shape[:2]
     if large_already(height, width, long_edge=long_edge):
         return image

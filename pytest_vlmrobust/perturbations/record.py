@@ -1,4 +1,4 @@
-"""Corruption: everything that is known about one perturbation, in one frozen record."""
+"""Corruption: the frozen record with all facts about one perturbation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Parameters = Mapping[str, int | float | str]
 
 CHANGES = ("colour", "count", "left_right", "position", "presence", "text", "up_down")
-"""What a perturbation may alter about the right answer, not only about how hard it is to see:
+"""Aspects of the right answer that a perturbation may change:
 
 ``colour`` the colour of things; ``count`` how many are in view; ``left_right`` and ``up_down`` their order along an axis;
 ``position`` where they are in the picture; ``presence`` whether they are in view at all; ``text`` which words can be read.
@@ -155,5 +155,7 @@ class Corruption:
         if self.numbered:
             span = f"{self.numbered.lowest} to {self.numbered.highest} {self.numbered.noun}"
             offered = f"'{self.name}:N' with a whole number N from {span}, such as {self.settings()[0]!r}"
-        found = f"setting {self.name!r} lacks a level" if level is None else f"setting '{self.name}:{level}': no level {level!r}"
-        return f"{found}. Expected {offered}"
+        problem = (
+            f"setting {self.name!r} lacks a level" if level is None else f"setting '{self.name}:{level}': no level {level!r}"
+        )
+        return f"{problem}. Expected {offered}"

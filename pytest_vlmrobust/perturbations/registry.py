@@ -76,18 +76,18 @@ def corruption(
     severities = {"low": low, "mid": mid, "high": high}
 
     def register(function: F) -> F:
-        called = _name(function, name)
-        found = _levels(called, severities, levels)
-        _check_name(called, replace=replace)
-        _check_signature(called, function, found, stochastic=stochastic)
-        _check_facts(called, found, version)
+        label = _name(function, name)
+        by_level = _levels(label, severities, levels)
+        _check_name(label, replace=replace)
+        _check_signature(label, function, by_level, stochastic=stochastic)
+        _check_facts(label, by_level, version)
         record = Corruption(
-            name=called,
+            name=label,
             family=family,
             category=category or CATEGORIES.get(family, family.capitalize()),
             function=function,
-            levels=found,
-            changes=_changes(called, changes, found),
+            levels=by_level,
+            changes=_changes(label, changes, by_level),
             stochastic=stochastic,
             version=version,
             source=source,
@@ -97,8 +97,8 @@ def corruption(
             note=note,
             depends_on=depends_on,
         )
-        REGISTRY.add(called, record, replace=replace, origin=_origin(function))
-        vars(function).setdefault(_RECORDS, {})[called] = record
+        REGISTRY.add(label, record, replace=replace, origin=_origin(function))
+        vars(function).setdefault(_RECORDS, {})[label] = record
         return function
 
     return register
@@ -132,8 +132,8 @@ def _levels(
     elif stated and len(stated) < len(severities):
         missing = ", ".join(level for level in severities if level not in stated)
         raise UsageError(f"perturbation {name!r} lacks {missing}. Give low, mid and high, or none of them for a binary one")
-    found: dict[str | None, Parameters] = {level: MappingProxyType(dict(values)) for level, values in stated.items()}
-    return MappingProxyType(found or {None: MappingProxyType({})})
+    by_level: dict[str | None, Parameters] = {level: MappingProxyType(dict(values)) for level, values in stated.items()}
+    return MappingProxyType(by_level or {None: MappingProxyType({})})
 
 
 def _named_levels(name: str, stated: Mapping[str, Parameters], named: Mapping[str, Parameters]) -> dict[str, Parameters]:
@@ -176,7 +176,7 @@ def _origin(function: Callable[..., Any]) -> str:
 
 
 def _check_facts(name: str, levels: Mapping[str | None, Parameters], version: object) -> None:
-    """Refuses what could not be part of a fingerprint, which is JSON."""
+    """Refuses values that cannot be part of a fingerprint, which is JSON."""
     for parameters in levels.values():
         for key, value in parameters.items():
             if not isinstance(value, int | float | str):
@@ -204,10 +204,10 @@ def _check_signature(name: str, function: F, levels: Mapping[str | None, Paramet
 
 def _changes(name: str, changes: Changes, levels: Mapping[str | None, Parameters]) -> Mapping[str | None, frozenset[str]]:
     by_level: Mapping[Any, Iterable[str]] = changes if isinstance(changes, Mapping) else dict.fromkeys(levels, tuple(changes))
-    found = {level: frozenset(by_level.get(level, ())) for level in levels}
-    unknown = sorted({*by_level} - {*levels}, key=str) or sorted(frozenset().union(*found.values()) - {*CHANGES})
+    checked = {level: frozenset(by_level.get(level, ())) for level in levels}
+    unknown = sorted({*by_level} - {*levels}, key=str) or sorted(frozenset().union(*checked.values()) - {*CHANGES})
     if unknown:
         raise UsageError(
             f"perturbation {name!r}: changes names {unknown[0]!r}. Expected tags among {', '.join(CHANGES)}, by level or for all"
         )
-    return MappingProxyType(found)
+    return MappingProxyType(checked)

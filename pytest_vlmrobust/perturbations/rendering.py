@@ -1,4 +1,4 @@
-"""From the name of a setting to a function from pixels to pixels, with its boundary checked."""
+"""Turns the name of a setting into a function from pixels to pixels, and checks its input and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_SIDE = 32_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rendering:
-    """A picture under a setting, and what the setting could not do to it."""
+    """A picture under a setting, with notes on what the setting could not do."""
 
     image: Image
     """uint8 RGB, shape (H, W, 3), or (V, H, W, 3) of a setting that cuts it into V views."""
@@ -65,7 +65,7 @@ class Renderer:
         return self.render(image, seed=seed).image
 
     def render(self, image: Image, *, seed: SupportsIndex) -> Rendering:
-        """Returns what calling it does, together with what it could not do to this picture.
+        """Returns the same picture as a call, with notes on what could not be done.
 
         Raises:
             TypeError, ImageError, UsageError: as the call.
@@ -79,7 +79,7 @@ class Renderer:
             note = record.note_at(level, *result.shape[:2])
             notes += [f"{step}: {note}"] if note else []
             changed = record.apply(_read_only(result), partial(rng_for, number, step, *occurrence), level)
-            result = _own(changed, result, step, record, level)
+            result = _own_copy(changed, result, step, record, level)
         return Rendering(result, tuple(notes))
 
     def __reduce__(self) -> tuple[Callable[[str], Renderer], tuple[str]]:
@@ -117,13 +117,13 @@ def _read_only(image: Image) -> Image:
 
 def _check(image: Any, setting: Setting) -> None:
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
-        found = (
+        given = (
             f"an array of {image.dtype}"
             if isinstance(image, np.ndarray)
             else f"{type(image).__module__}.{type(image).__qualname__}"
         )
         raise TypeError(
-            f"{setting}: got {found}. Expected a uint8 array of shape (H, W, 3), RGB; perturbations.as_rgb(image) makes one"
+            f"{setting}: got {given}. Expected a uint8 array of shape (H, W, 3), RGB; perturbations.as_rgb(image) makes one"
         )
     if image.ndim != 3 or image.shape[2] != 3:
         raise ImageError(
@@ -135,7 +135,7 @@ def _check(image: Any, setting: Setting) -> None:
         )
 
 
-def _own(result: Any, before: Image, step: str, record: Corruption, level: str | None) -> Image:
+def _own_copy(result: Any, before: Image, step: str, record: Corruption, level: str | None) -> Image:
     """Returns ``result`` as an array that the caller may keep and change."""
     several = record.views is not None
     fits = (
@@ -146,10 +146,10 @@ def _own(result: Any, before: Image, step: str, record: Corruption, level: str |
         and result.size > 0
     )
     if not fits:
-        found = f"{result.dtype} of shape {result.shape}" if isinstance(result, np.ndarray) else type(result).__qualname__
+        given = f"{result.dtype} of shape {result.shape}" if isinstance(result, np.ndarray) else type(result).__qualname__
         shape = "(V, H, W, 3)" if several else "(H, W, 3)"
         raise UsageError(
-            f"perturbation {step!r} returned {found}. Expected uint8 of shape {shape}; round, clip and convert in the function"
+            f"perturbation {step!r} returned {given}. Expected uint8 of shape {shape}; round, clip and convert in the function"
         )
     kept: Image = result
     _check_declared(kept, before, step, record, level)
@@ -158,7 +158,7 @@ def _own(result: Any, before: Image, step: str, record: Corruption, level: str |
 
 
 def _check_declared(result: Image, before: Image, step: str, record: Corruption, level: str | None) -> None:
-    """Refuses a result of another size or number than its record says; boxes in pixels and requests rely on it."""
+    """Refuses a result whose size or number differs from the record; boxes in pixels and requests rely on them."""
     if record.keeps_size and result.shape[-3:] != before.shape:
         raise UsageError(
             f"perturbation {step!r} returned a picture of {result.shape[-2]} x {result.shape[-3]} pixels for one of "
@@ -172,7 +172,7 @@ def _check_declared(result: Image, before: Image, step: str, record: Corruption,
         )
 
 
-# Pictures of any common kind to uint8 RGB.
+# Converts pictures of any common kind to uint8 RGB.
 
 
 HIGH_BIT_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N")

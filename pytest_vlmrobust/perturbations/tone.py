@@ -1,4 +1,4 @@
-"""Tone: how bright, how contrasty and how colourful; no pixel moves.
+"""Tone: brightness, contrast and colour; no pixel moves.
 
 Factors work as in Pillow's ``ImageEnhance``: 0 gives black, flat grey or greyscale, 1 keeps the picture, more exaggerates.
 """

@@ -1,9 +1,9 @@
-"""Weather: something between the lens and the scene.
+"""Weather: fog, frost, snow, rain and dirt between the lens and the scene.
 
 The paper gives one intensity each and no algorithm. All textures are procedural (photographs of frost would bring their own
 licences), drawn anew for each sample, and scale with the picture: a unit is 1/400 of its size, at least a pixel, and counts
-are those of a whole picture of 400 units or more. No intensity hides the picture altogether: at mid and high no weather is
-among the published five most harmful corruptions of any model.
+are those of a whole picture of 400 units or more. No intensity hides the whole picture: at mid and high, no weather is among the
+published five most harmful corruptions of any model.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def snow(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     opacity = np.zeros((height, width), np.float32)
     for size, share, strength in ((1.0, 0.6, 1.0), (2.0, 0.3, 0.9), (4.5, 0.1, 0.75)):
         flakes = _streaks(rng, height, width, round(8_000 * intensity * share), length=0.8 * size * unit, angle=angle)
-        layer = _drawn(flakes, height, width, thickness=max(1, round(size * unit)))
+        layer = _draw_segments(flakes, height, width, thickness=max(1, round(size * unit)))
         blurred = cv2.GaussianBlur(layer, (0, 0), 0.35 * size * unit)
         blurred *= strength
         np.maximum(opacity, blurred, out=opacity)
@@ -119,7 +119,7 @@ def rain(image: Image, rng: np.random.Generator, *, intensity: float) -> Image:
     opacity = np.zeros((height, width), np.float32)
     for length, strength in ((10.0, 0.4), (18.0, 0.6), (28.0, 0.8)):
         drops = _streaks(rng, height, width, round(1_000 * intensity), length=length * unit, angle=angle)
-        layer = _drawn(drops, height, width, thickness=max(1, round(length / 32 * unit)), parts=FADING)
+        layer = _draw_segments(drops, height, width, thickness=max(1, round(length / 32 * unit)), parts=FADING)
         layer *= strength
         np.maximum(opacity, layer, out=opacity)
     return blend(dim, DROP, cv2.GaussianBlur(opacity, (0, 0), max(0.3, 0.22 * unit)))
@@ -159,7 +159,7 @@ def _streaks(rng: np.random.Generator, height: int, width: int, count: int, *, l
 
 
 def _drops(rng: np.random.Generator, height: int, width: int, share: float) -> Plane:
-    """Returns how many pixels deep each one lies in round drops, negative outside of all, shape (height, width).
+    """Returns the depth of each pixel in round drops, in pixels, negative outside of all drops, shape (height, width).
 
     They cover about a ``share`` of the picture. Radii are Pareto distributed, 1.2 to 26 units: many small drops, few large ones.
     """
@@ -167,9 +167,9 @@ def _drops(rng: np.random.Generator, height: int, width: int, share: float) -> P
     radii = np.minimum(1.2 + 1.6 * rng.pareto(1.35, 6_000), 26.0)
     wanted = -np.log1p(-share) * 400.0**2 * scene_share(height, width)
     radii = radii[: max(1, int(np.searchsorted(np.cumsum(np.pi * radii**2), wanted)))]
-    places = _fixed(rng.uniform((0, 0), (width, height), (len(radii), 2))).tolist()
+    places = _to_fixed_point(rng.uniform((0, 0), (width, height), (len(radii), 2))).tolist()
     outside = np.full((height, width), 255, np.uint8)
-    for place, radius in zip(places, _fixed(radii * scene_unit(height, width)).tolist(), strict=True):
+    for place, radius in zip(places, _to_fixed_point(radii * scene_unit(height, width)).tolist(), strict=True):
         cv2.circle(outside, place, radius, 0, cv2.FILLED, cv2.LINE_AA, SUBPIXEL_BITS)
     depth: Plane = cv2.distanceTransform(~outside, cv2.DIST_L2, 5) - cv2.distanceTransform(outside, cv2.DIST_L2, 5)
     return depth
@@ -193,7 +193,7 @@ def _ferns(rng: np.random.Generator, height: int, width: int) -> Plane:
     unit = scene_unit(tall, wide)
     stems = _stems(rng, tall, wide, unit)
     distance, nearest = _nearest(stems, tall, wide)
-    fibres = _combed(smooth_noise(rng, tall, wide, cell=0.8 * unit), *_leaning(stems, nearest), unit)
+    fibres = _comb(smooth_noise(rng, tall, wide, cell=0.8 * unit), *_leaning_direction(stems, nearest), unit)
     distance *= np.float32(1.0 / unit)
     ferns = np.maximum(0.9 * np.clip(1.3 - distance, 0.0, 1.0), fibres * (0.3 + 0.7 * np.exp(distance / -9.0)))
     enlarged: Plane = opencv().resize(ferns, (width, height), interpolation=opencv().INTER_LINEAR)
@@ -225,7 +225,7 @@ def _nearest(segments: Segments, height: int, width: int) -> tuple[Plane, NDArra
     return distance, of_label.take(labels)
 
 
-def _leaning(segments: Segments, nearest: NDArray[np.int32]) -> tuple[Plane, Plane]:
+def _leaning_direction(segments: Segments, nearest: NDArray[np.int32]) -> tuple[Plane, Plane]:
     """Returns the direction, x and y, that leans by 0.8 radians away from the nearest segment, on the side of each pixel."""
     height, width = nearest.shape
     start = segments[:, 0].astype(np.float32)
@@ -238,7 +238,7 @@ def _leaning(segments: Segments, nearest: NDArray[np.int32]) -> tuple[Plane, Pla
     return np.float32(np.cos(0.8)) * x - turn * y, turn * x + np.float32(np.cos(0.8)) * y
 
 
-def _combed(field: Plane, x: Plane, y: Plane, unit: float) -> Plane:
+def _comb(field: Plane, x: Plane, y: Plane, unit: float) -> Plane:
     """Returns ``field`` averaged over about 14 units against the direction (x, y) of each pixel, with its contrast restored.
 
     Each of four passes doubles the length: line integral convolution (Cabral & Leedom 1993), as if directions were constant.
@@ -259,7 +259,7 @@ def _direction(angles: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
 
 
-def _drawn(
+def _draw_segments(
     segments: Segments, height: int, width: int, *, thickness: int, parts: Sequence[tuple[float, int]] = ((1.0, 255),)
 ) -> Plane:
     """Returns how bright anti-aliased segments make each pixel, in [0, 1], shape (height, width).
@@ -270,13 +270,13 @@ def _drawn(
     canvas = np.zeros((height, width), np.uint8)
     middles = segments.mean(axis=1, keepdims=True)
     for share, bright in parts:
-        ends = list(_fixed(middles + share * (segments - middles)))
+        ends = list(_to_fixed_point(middles + share * (segments - middles)))
         cv2.polylines(canvas, ends, isClosed=False, color=bright, thickness=thickness, lineType=cv2.LINE_AA, shift=SUBPIXEL_BITS)
     brightness = canvas.astype(np.float32)
     brightness *= np.float32(1 / 255)
     return brightness
 
 
-def _fixed(coordinates: NDArray[np.float64]) -> NDArray[np.int32]:
+def _to_fixed_point(coordinates: NDArray[np.float64]) -> NDArray[np.int32]:
     """Returns coordinates in the fixed-point numbers that OpenCV draws by."""
     return np.rint(coordinates * (1 << SUBPIXEL_BITS)).astype(np.int32)

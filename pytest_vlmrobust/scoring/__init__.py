@@ -1,6 +1,6 @@
-"""Scoring: reading an answer from what a model wrote, by named rules, and comparing it with the target.
+"""Scoring reads the answer in a model's text by named rules, and compares it with the target.
 
-Unparsed is not wrong and wrong is not an error: see ``core.prediction.Score``.
+"Unparsed", "wrong" and "error" are three different things: see ``core.prediction.Score``.
 """
 
 from . import caption_corpus, corpus  # noqa: F401 -- they register their corpus metrics

@@ -1,4 +1,4 @@
-"""Where an answer is announced, taken back or corrected, and the short phrases that are the whole of an answer."""
+"""Where a text announces, retracts or corrects an answer, and short phrases that are a whole answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .extraction import CHANGE, HEDGE, WORD, Outcome, Stop, any_of, is_negated, 
 from .options import Options
 from .text import bare, strip_ends
 
-# A short phrase that is the whole of an answer, or stands where an answer is announced: "B", "(B) dog", "a dog", "A or B".
+# A short phrase that is a whole answer, or follows an announcement: "B", "(B) dog", "a dog", "A or B".
 
 
 LONGEST_PHRASE = 240
@@ -41,13 +41,13 @@ _RUN = re.compile(r"\W*([A-Z])((?:\s*[.)]+\s*\(?[A-Z])+)\W*")
 
 
 def bare_letter(phrase: str, options: Options) -> str | None:
-    """Returns the letter that is all of ``phrase``, in either case, whatever quotes and brackets surround it."""
+    """Returns the letter if ``phrase`` holds nothing else but quotes and brackets; upper or lower case."""
     letter = strip_ends(phrase)
     return letter.upper() if len(letter) == 1 and letter.upper() in options.letters else None
 
 
 def several_letters(phrase: str, options: Options) -> bool:
-    """Says whether ``phrase`` begins with more than one letter: "A or B", "A, maybe B", "A.B.C". One denied does not count."""
+    """Says whether ``phrase`` begins with several letters: "A or B", "A, maybe B", "A.B.C". A denied letter does not count."""
     if _is_run(phrase, options):
         return True
     match = _LIST.match(phrase)
@@ -58,7 +58,7 @@ def several_letters(phrase: str, options: Options) -> bool:
 
 
 def _is_run(phrase: str, options: Options) -> bool:
-    """Says whether ``phrase`` is letters and full stops alone, and not a letter with the letter that is its text."""
+    """Says whether ``phrase`` has only letters and full stops, and is not an option's letter followed by its own text."""
     match = _RUN.fullmatch(phrase)
     if not match or options.exact(match[2]) == match[1]:
         return False
@@ -67,11 +67,11 @@ def _is_run(phrase: str, options: Options) -> bool:
 
 
 def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> Outcome:
-    """Returns the letter that ``phrase`` begins with, when it is set off as one or followed by its own text.
+    """Returns the letter that ``phrase`` begins with, when punctuation sets it off, or its own text follows.
 
     "B. dog", "(B) dog", "B dog", "B because …", "B, since …", "option B"; in lower case only "b." and "b)". "A dog" may be an
     article or a letter and is a stop when ``dog`` is another option; "A dog is running" is no letter. Where a letter is
-    ``expected``, "B here" is one too (not A and I, which are words).
+    ``expected``, "B here" counts too (but not A and I, which are words).
     """
     match = _HEAD.match(phrase)
     if not match or match["letter"].upper() not in options.letters or several_letters(phrase, options):
@@ -94,7 +94,7 @@ def _before_words(letter: str, tail: str, options: Options, *, expected: bool) -
 
 
 def read_phrase(phrase: str, options: Options, *, expected: bool = False) -> Outcome:
-    """Returns what an announced answer says: a letter, an option's text, or the text of one option at its beginning."""
+    """Returns the announced answer: a letter, an option's text, or the text of one option at the beginning."""
     line = phrase.strip().partition("\n")[0][:LONGEST_PHRASE]
     letter = bare_letter(phrase, options) or bare_letter(line, options)
     if letter:
@@ -185,7 +185,7 @@ CONCLUSION = re.compile(
 """A word that draws a conclusion."""
 
 MOST_TRIED = 20
-"""Announcements that are tried, from the last one back."""
+"""How many announcements are tried, from the last one back."""
 _PAUSES = " \n,:=→⇒>-"
 _HEDGE = re.compile(HEDGE)
 _RIVAL = re.compile(rf"{LETTER}\)?[\s,.;?(]*(?:\b(?:or|and|but)\b[\s,]*)?(?:(?:more|most|quite|very) )?$")
@@ -196,14 +196,14 @@ _END_OF_SENTENCE = re.compile(r"[.!?](?:\s|$)")
 def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options: Options, *, expected: bool) -> Outcome:
     """Returns what the last readable phrase after ``pattern`` says; a phrase runs to the end of its line, or its sentence.
 
-    An announcement that is denied ("I don't think it is B") announces nothing.
+    A denied announcement ("I don't think it is B") does not count.
 
     Args:
-        pattern: what announces; searched in ``lowered``.
+        pattern: matches an announcement; searched in ``lowered``.
         text: the text.
         lowered: the same in lower case, character by character.
         options: the options.
-        expected: whether a letter after ``pattern`` is one although other words follow.
+        expected: whether a letter after ``pattern`` counts although other words follow.
     """
     for match in reversed(list(pattern.finditer(lowered))[-MOST_TRIED:]):
         words_end = match.start() + len(match[0].rstrip(_PAUSES))
@@ -217,7 +217,7 @@ def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options
 
 
 def _has_rival(text: str, lowered: str, start: int, outcome: Outcome, options: Options) -> bool:
-    """Says whether what ``start`` announces is but another possibility: the "maybe C" of "B or maybe C"."""
+    """Says whether the announcement at ``start`` only adds a possibility: the "maybe C" of "B or maybe C"."""
     if not _HEDGE.match(lowered, start):
         return False
     rival = _RIVAL.search(text, max(0, start - _RIVAL_REACH), start)
@@ -232,11 +232,11 @@ def _phrases(text: str, start: int) -> Iterator[str]:
         yield sentence
 
 
-# What a model takes back is no answer: of "A? No, B" and "not A but B", only "B" is left to be read.
+# A retracted letter does not count as an answer: of "A? No, B" and "not A but B", only "B" is read.
 
 
 _CORRECTION_REACH = 120
-"""Characters before a change of mind in which the letter that it takes back is looked for."""
+"""Characters before a change of mind that are searched for the retracted letter."""
 _MOST_CHANGES = 20
 _ASKED = "吗嗎呢? "
 
@@ -263,24 +263,24 @@ _SETTLED = re.compile(
 
 
 def without_corrected(text: str, options: Options) -> str:
-    """Returns ``text`` without a letter that is taken back for another, and without the words that do so.
+    """Returns ``text`` without retracted letters, and without the words that retract them.
 
     "The answer is A? No, B." becomes "The answer is B."; so do "A - wait, B", "A. cat. Actually, B. dog", "A. Let me
     check. It's B" and "not A but B". The
-    letter taken back may have its own text behind it; the other must be settled on: "A. No, B is wrong" stays.
+    retracted letter may be followed by its own text. The new letter must be final: "A. No, B is wrong" stays.
     """
     last_turns = deque(_TURN.finditer(text.lower()), maxlen=_MOST_CHANGES)
     turns = [(_taken_back(text, match.start(), options), match.start("letter")) for match in last_turns]
     contrasts = [(match.start(), match.end()) for match in _NOT_BUT.finditer(text) if match[1] in options.letters]
     kept_from = len(text)
     for start, end in sorted(turns + contrasts)[-_MOST_CHANGES:][::-1]:
-        if start >= 0 and end <= kept_from and _settled(text, end, options):
+        if start >= 0 and end <= kept_from and _is_settled(text, end, options):
             text, kept_from = text[:start] + text[end:], start
     return text
 
 
 def _taken_back(text: str, turn: int, options: Options) -> int:
-    """Returns where the letter stands that the change of mind at ``turn`` takes back; -1 for none."""
+    """Returns the position of the letter that the change of mind at ``turn`` retracts; -1 for none."""
     for match in _LETTER.finditer(text, max(0, turn - _CORRECTION_REACH), turn):
         letter, between = match[1], bare(text[match.end() : turn].rstrip(" -")).rstrip(_ASKED)
         if letter in options.letters and not (between and letter not in options.whole.get(between, ())):
@@ -289,8 +289,8 @@ def _taken_back(text: str, turn: int, options: Options) -> int:
     return -1
 
 
-def _settled(text: str, position: int, options: Options) -> bool:
-    """Says whether the letter at ``position`` is an option, not denied, and all that is said, or said with its own text."""
+def _is_settled(text: str, position: int, options: Options) -> bool:
+    """Says whether the letter at ``position`` is final: an option, not denied, with nothing or its own text behind it."""
     letter, rest = text[position], text[position : position + _CORRECTION_REACH]
     if letter not in options.letters or is_negated(rest, 0, 1):
         return False

@@ -1,6 +1,6 @@
-"""Boxes in the forms in which models write them: which numbers were said of which attribute.
+"""Boxes in the forms in which models write them: which numbers belong to which attribute.
 
-What the numbers mean is said elsewhere, by the space that a model speaks: a reading is the same in every space.
+The box space of a model decides what the numbers mean. Reading is the same in every space.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .extraction import Stop
 from .json_answers import read_json
 
 LARGEST = 1e6
-"""A greater number is no coordinate that anybody meant."""
+"""Larger numbers are not read as coordinates."""
 
 _CORNERS: Final = (
     ("x1", "y1", "x2", "y2"),
@@ -30,7 +30,7 @@ _EXTENTS: Final = (("x", "y", "width", "height"), ("x", "y", "w", "h"))
 _POINTS: Final = ("topleft", "bottomright")
 _POSITIONS: Final = range(4)
 _LONGEST_TEXT = 120
-"""Characters of a text that is one box, at most."""
+"""Most characters of a text that is one box."""
 _TAG = re.compile(r"</?(?:b?box)>|<\|box_(?:start|end)\|>", re.IGNORECASE)
 _UNIT = re.compile(r"(?<=\d)\s*(%|)(?:px|pixels)?(?![\w%])")
 _BETWEEN = re.compile(r"[\s,;:=()\[\]{}]+")
@@ -44,7 +44,7 @@ _LINK = (
     r"(?:[^\w<]|_|(?<![^\W_])(?:is|are|at|lies|located|box|bbox|bounding|coordinates|position|"
     r"around|about|approximately|roughly|seen|found|visible|below|above|beside|it|json)(?![^\W_]))*"
 )
-"""What may stand between the name of an attribute and its box."""
+"""Text that may stand between the name of an attribute and its box."""
 _DENIED = re.compile(r"(?<!\w)(?:not?|neither|nor|without|never)(?!\w)|n't(?!\w)", re.IGNORECASE)
 
 
@@ -54,40 +54,40 @@ class RawBox:
 
     numbers: Box
     percent: bool = False
-    """They are percentages of the picture's sides, whatever the space."""
+    """The numbers are percentages of the picture's sides, in any space."""
     named: bool = False
-    """Each was called by its name, so that they are (x1, y1, x2, y2) whatever the order of the space."""
+    """Each number was given by name, so they are (x1, y1, x2, y2) in any order of the space."""
 
     def pixels(self, space: BoxSpace, size: tuple[int, int]) -> Box:
-        """Returns the box in pixels of a picture of ``size`` (width, height), said by a model that speaks ``space``."""
+        """Returns the box in pixels of a picture of ``size`` (width, height), from a model that answers in ``space``."""
         spoken = BoxSpace("percent", 100.0, 100.0, space.order) if self.percent else space
         return (dataclasses.replace(spoken, order="xy") if self.named else spoken).read(self.numbers, size)
 
 
 Statement: TypeAlias = RawBox | Stop | None
-"""What was said of one attribute: its box, that it has none, or something that is not one box."""
+"""The reading of one attribute: its box, None for "no box", or a stop for anything that is not one box."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The attributes that are asked for, and how their names are recognised."""
+    """The requested attributes, and the patterns that recognise their names."""
 
     attributes: tuple[str, ...]
     spellings: Mapping[str, str]
-    """A name without blanks, hyphens, underscores and case, to its attribute."""
+    """A name in lower case without blanks, hyphens and underscores, to its attribute."""
     announced: re.Pattern[str]
     """The name of an attribute (``name``) at the end of a text, in ``<ref>`` or followed by nothing but link words."""
     mentioned: re.Pattern[str]
     """The name of an attribute (``name``) anywhere."""
     coupled: re.Pattern[str]
-    """The name of an attribute that the end of a text couples with the one that follows: ``the left eye and the``."""
+    """The name of an attribute that the end of a text joins to the next name: ``the left eye and the``."""
     following: re.Pattern[str]
-    """The name of an attribute (``name``) at the beginning of a text, said of what stands before: ``is the left eye,``."""
+    """The name of an attribute (``name``) at the beginning of a text, about the box before it: ``is the left eye,``."""
 
     @classmethod
     def of(cls, attributes: Collection[str]) -> Asked:
-        """Returns how ``attributes`` are recognised."""
-        return _asked(tuple(attributes))
+        """Returns the patterns for ``attributes``; the same attributes are compiled once."""
+        return _compile_names(tuple(attributes))
 
     def attribute(self, name: str) -> str | None:
         """Returns the attribute that ``name`` is a spelling of: ``Left Eye``, ``left-eye``, ``leftEye``, ``left_eye_bbox``."""
@@ -97,7 +97,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An object or a list that a text shows, and the text before it."""
+    """An object or a list in a text, and the text before it."""
 
     value: Any
     before: str
@@ -108,53 +108,53 @@ Statements: TypeAlias = dict[str, Statement]
 
 def by_attribute(shown: Shown, asked: Asked) -> Statements:
     """``{"left_eye": {"x1": 10, …}}``, ``{"Left Eye": [10, 20, 30, 40]}``, ``{"nose": {"bbox": […]}}``, at any depth."""
-    said = [(asked.attribute(key), member) for key, member in _members(shown.value, asked)]
-    return _collected((attribute, box_in(member)) for attribute, member in said if attribute)
+    members = [(asked.attribute(key), member) for key, member in _members(shown.value, asked)]
+    return _merge_statements((attribute, box_in(member)) for attribute, member in members if attribute)
 
 
-def labelled(shown: Shown, asked: Asked) -> Statements:
+def labelled_boxes(shown: Shown, asked: Asked) -> Statements:
     """``[{"label": "left eye", "bbox_2d": [10, 20, 30, 40]}, …]``; also ``attribute``, ``name``, and other names of the box."""
-    entries = [entry for entry in _nested(shown.value) if isinstance(entry, dict)]
+    entries = [entry for entry in _walk(shown.value) if isinstance(entry, dict)]
     labels = ((_label(entry, asked), entry) for entry in entries)
-    return _collected((label, box_in(entry)) for label, entry in labels if label)
+    return _merge_statements((label, box_in(entry)) for label, entry in labels if label)
 
 
 def ref_box(shown: Shown, asked: Asked) -> Statements:
     """``<ref>left eye</ref><box>[[10, 20, 30, 40]]</box>``."""
-    return _announced(shown, asked, tagged=True)
+    return _statement_after_name(shown, asked, tagged=True)
 
 
-def named(shown: Shown, asked: Asked) -> Statements:
+def named_boxes(shown: Shown, asked: Asked) -> Statements:
     """``Left eye: [10, 20, 30, 40]``, ``the nose is at (10, 20, 30, 40)``, ``left eye(10,20),(30,40)``."""
-    return _announced(shown, asked, tagged=False)
+    return _statement_after_name(shown, asked, tagged=False)
 
 
 def bare(shown: Shown, asked: Asked) -> Statements:
-    """``[10, 20, 30, 40]`` where one attribute is asked for and no box has its name: the only box, whatever it is called."""
+    """``[10, 20, 30, 40]`` where one attribute is requested and no box has its name: the only box, under any name."""
     if len(asked.attributes) > 1:
         return {}
-    boxes = {box for value in _nested(shown.value) if isinstance(box := box_in(value), RawBox)}
+    boxes = {box for value in _walk(shown.value) if isinstance(box := box_in(value), RawBox)}
     return {asked.attributes[0]: boxes.pop() if len(boxes) == 1 else Stop.AMBIGUOUS} if boxes else {}
 
 
 def none_found(shown: Shown, asked: Asked) -> Statements:
-    """``[]``, ``{}``, ``{"final_answer": []}``: the model says that it found nothing."""
+    """``[]``, ``{}``, ``{"final_answer": []}``: the model found nothing."""
     members = list(shown.value.values()) if isinstance(shown.value, dict) else []
     empty = not shown.value or any(member in ([], {}) for member in members)
     full = any(isinstance(member, list | dict) and member for member in members)
-    stands_alone = not shown.before[-1:].isalnum()  # as the braces of \boxed{} do not
+    stands_alone = not shown.before[-1:].isalnum()  # the braces of \boxed{} do not stand alone
     return dict.fromkeys(asked.attributes) if empty and not full and stands_alone else {}
 
 
 def named_after(shown: Shown, after: str, asked: Asked) -> re.Match[str] | None:
-    """Returns the name that stands right ``after`` a box that was not read: the next box does not have it."""
+    """Returns the name right ``after`` a box that was not read. That name does not belong to the next box."""
     return asked.following.match(after) if isinstance(box_in(shown.value), RawBox) else None
 
 
 def unread_attributes(shown: Shown, statements: Statements, asked: Asked) -> frozenset[str]:
-    """Returns the attributes of which boxes are shown that no rule could tell: several at once, or after unknown words."""
+    """Returns the attributes whose boxes no rule could read: several at once, or after unknown words."""
     if Stop.AMBIGUOUS in statements.values():
-        return frozenset(name for name, said in statements.items() if said is Stop.AMBIGUOUS)
+        return frozenset(name for name, statement in statements.items() if statement is Stop.AMBIGUOUS)
     if statements or not isinstance(box_in(shown.value), RawBox) or _DENIED.search(shown.before):
         return frozenset()
     names = (asked.attribute(match["name"]) for match in asked.mentioned.finditer(shown.before))
@@ -162,9 +162,9 @@ def unread_attributes(shown: Shown, statements: Statements, asked: Asked) -> fro
 
 
 def box_in(value: Any) -> Statement:
-    """Returns the box that ``value`` is or holds, None where it says that there is none."""
+    """Returns the box that ``value`` is or holds; None where it says that there is no box."""
     if isinstance(value, str):
-        inside = _unquoted(_TAG.sub(" ", value))
+        inside = _parse_whole(_TAG.sub(" ", value))
         return None if value.strip().casefold() in _NOTHING else _box_of_text(value) if inside is None else box_in(inside)
     if value is None or value in ([], {}):
         return None
@@ -179,14 +179,14 @@ def _box_of_mapping(members: Mapping[str, Any]) -> Statement:
             return _raw([members[name] for name in names], is_named=True)
     for names in _EXTENTS:
         if members.keys() >= set(names):
-            return _extended(_raw([members[name] for name in names], is_named=True))
+            return _box_of_extents(_raw([members[name] for name in names], is_named=True))
     if members.keys() >= set(_POINTS):
         return box_in([members[name] for name in _POINTS])
     return next((box_in(members[name]) for name in _BOX_KEYS if name in members), Stop.NONE)
 
 
 def _box_of_text(text: str) -> Statement:
-    """Returns the box that is all of a text: ``10%, 60%, 40%, 90%``, ``10 60 40 90``, ``(10,60),(40,90)``, ``x1=10, …``."""
+    """Returns the box if a text is only that: ``10%, 60%, 40%, 90%``, ``10 60 40 90``, ``(10,60),(40,90)``, ``x1=10, …``."""
     if len(text) > _LONGEST_TEXT:
         return Stop.NONE
     parts = [part for part in _BETWEEN.split(_UNIT.sub(r"\1", _TAG.sub(" ", text))) if part]
@@ -195,7 +195,7 @@ def _box_of_text(text: str) -> Statement:
     return _raw(parts) if len(parts) == len(_POSITIONS) else Stop.NONE
 
 
-def _extended(box: Statement) -> Statement:
+def _box_of_extents(box: Statement) -> Statement:
     if not isinstance(box, RawBox):
         return box
     x, y, width, height = box.numbers
@@ -226,7 +226,7 @@ def _raw(values: Sequence[Any], *, is_named: bool = False) -> Statement:
 
 
 def _coordinate(value: Any) -> tuple[float, bool] | None:
-    """Returns a number and whether it is a percentage; None for what is no coordinate."""
+    """Returns a number and whether it is a percentage; None for anything that is not a coordinate."""
     percent = ""
     if isinstance(value, str):
         match = _COORDINATE.fullmatch(value.strip())
@@ -239,8 +239,8 @@ def _coordinate(value: Any) -> tuple[float, bool] | None:
 
 
 def _members(value: Any, asked: Asked) -> Iterator[tuple[str, Any]]:
-    """Yields the members of every object in ``value``, but not those inside what is said of an attribute."""
-    whole = _unquoted(value) if isinstance(value, str) else value
+    """Yields the members of every object in ``value``, but does not descend into the value of an attribute."""
+    whole = _parse_whole(value) if isinstance(value, str) else value
     if isinstance(whole, list):
         for item in whole:
             yield from _members(item, asked)
@@ -251,28 +251,28 @@ def _members(value: Any, asked: Asked) -> Iterator[tuple[str, Any]]:
                 yield from _members(member, asked)
 
 
-def _nested(value: Any) -> Iterator[Any]:
+def _walk(value: Any) -> Iterator[Any]:
     """Yields ``value`` and every object and list in it."""
-    whole = _unquoted(value) if isinstance(value, str) else value
+    whole = _parse_whole(value) if isinstance(value, str) else value
     if isinstance(whole, list | dict):
         yield whole
         for member in whole.values() if isinstance(whole, dict) else whole:
-            yield from _nested(member)
+            yield from _walk(member)
 
 
-def _unquoted(text: str) -> Any:
-    """Returns the object or list that is all of ``text``, as where JSON was put into a string; None for any other text."""
-    found = read_json(text.strip()).values if text.lstrip()[:1] in tuple("[{") else ()
-    return found[0].value if found and (found[0].start, found[0].end) == (0, len(text.strip())) else None
+def _parse_whole(text: str) -> Any:
+    """Returns the object or list if ``text`` is nothing else (JSON in a string); None for any other text."""
+    values = read_json(text.strip()).values if text.lstrip()[:1] in tuple("[{") else ()
+    return values[0].value if values and (values[0].start, values[0].end) == (0, len(text.strip())) else None
 
 
 def _label(entry: Mapping[str, Any], asked: Asked) -> str | None:
     spelled = {_bare(key): member for key, member in entry.items()}
     labels = (spelled.get(key) for key in _LABEL_KEYS)
-    return next((found for label in labels if isinstance(label, str) and (found := asked.attribute(label))), None)
+    return next((attribute for label in labels if isinstance(label, str) and (attribute := asked.attribute(label))), None)
 
 
-def _announced(shown: Shown, asked: Asked, *, tagged: bool) -> Statements:
+def _statement_after_name(shown: Shown, asked: Asked, *, tagged: bool) -> Statements:
     statement = box_in(shown.value)
     match = asked.announced.search(shown.before) if statement is not Stop.NONE else None
     if not match or bool(match["tag"]) is not tagged or asked.coupled.search(shown.before, 0, match.start()):
@@ -281,13 +281,13 @@ def _announced(shown: Shown, asked: Asked, *, tagged: bool) -> Statements:
     return {attribute: statement} if attribute else {}
 
 
-def _collected(pairs: Iterator[tuple[str, Statement]]) -> Statements:
-    """Returns one statement for each attribute; a stop where two differ."""
-    found: Statements = {}
+def _merge_statements(pairs: Iterator[tuple[str, Statement]]) -> Statements:
+    """Returns one statement for each attribute; a stop where two statements differ."""
+    statements: Statements = {}
     for attribute, statement in pairs:
-        same = attribute not in found or found[attribute] == statement
-        found[attribute] = statement if same else Stop.AMBIGUOUS
-    return found
+        same = attribute not in statements or statements[attribute] == statement
+        statements[attribute] = statement if same else Stop.AMBIGUOUS
+    return statements
 
 
 def _bare(name: str) -> str:
@@ -296,7 +296,7 @@ def _bare(name: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _asked(attributes: tuple[str, ...]) -> Asked:
+def _compile_names(attributes: tuple[str, ...]) -> Asked:
     words = (re.split(r"[\W_]+", attribute) for attribute in attributes)
     names = "|".join(r"[\s_-]?".join(map(re.escape, parts)) for parts in words)
     announced = rf"(?:(?P<tag><ref>)\s*(?:the\s)?|(?<![^\W_]))(?P<name>{names})(?:(?(tag)\s*</ref>\s*<box>\s*|{_LINK}))\Z"

@@ -12,11 +12,11 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import MissingExtra
 
-from .corpus import CORPUS_METRICS, Answered, failed, known, mean
+from .corpus import CORPUS_METRICS, Answered, has_failed, mean, without_failed
 from .grading import targets
 from .open_answers import caption_words, rouge_l
 
-# CIDEr-D: how much a caption says of what people agree on, rare words counting more.
+# CIDEr-D: how well a caption matches the captions that people agree on. Rare words count more.
 #
 # Vedantam et al. 2015, "CIDEr: Consensus-based Image Description Evaluation". Written here because the packages on the index
 # that have it bring 100 MB of Java (pycocoevalcap, last released in 2020) or pin numpy and transformers to versions before
@@ -25,7 +25,7 @@ from .open_answers import caption_words, rouge_l
 
 LONGEST_GRAM = 4
 SIGMA = 6.0
-"""Words by which lengths may differ before the penalty bites."""
+"""Standard deviation of the length penalty, in words."""
 
 Gram = tuple[str, ...]
 
@@ -40,14 +40,14 @@ class Caption:
 
 @dataclass(frozen=True, slots=True)
 class Rarity:
-    """How rare a gram is in the references: log(images / images whose references have it), which is at least one."""
+    """How rare a gram is in the references: log(images / images whose references have it), with at least one such image."""
 
     images: int
     seen: Mapping[Gram, int]
 
     @classmethod
     def of(cls, references: Sequence[Sequence[Sequence[str]]]) -> Rarity:
-        """Returns the rarities in ``references``, the captions of each image."""
+        """Counts rarities in ``references``, the captions of each image."""
         of_images = ({gram for words in captions for gram in _grams(words)} for captions in references)
         return cls(len(references), Counter(chain.from_iterable(of_images)))
 
@@ -63,7 +63,7 @@ def cider_d(candidates: Sequence[Sequence[str]], references: Sequence[Sequence[S
     """Returns CIDEr-D of each candidate, in [0, 10], given the words of each and those of the references of each.
 
     Equation 4 of the paper: 10 times the mean over n = 1 … 4 and the references of the clipped cosine of the tf-idf
-    vectors times exp(-(l - l')² / 2 · 6²), l being words. NaN for fewer than two images, of which no word is the rarer, and
+    vectors times exp(-(l - l')² / 2 · 6²), l being words. NaN for fewer than two images, where no word is rarer than another, and
     for an image without references.
 
     Raises:
@@ -77,54 +77,53 @@ def cider_d(candidates: Sequence[Sequence[str]], references: Sequence[Sequence[S
 
 
 def _consensus(candidate: Sequence[str], captions: Sequence[Sequence[str]], rarity: Rarity) -> float:
-    said = rarity.caption(candidate)
-    return 10 * math.fsum(_likeness(said, rarity.caption(words)) for words in captions) / len(captions)
+    caption = rarity.caption(candidate)
+    return 10 * math.fsum(_likeness(caption, rarity.caption(words)) for words in captions) / len(captions)
 
 
-def _likeness(said: Caption, reference: Caption) -> float:
+def _likeness(caption: Caption, reference: Caption) -> float:
     cosines = 0.0
-    for (vector, length), (other, other_length) in zip(said.vectors, reference.vectors, strict=True):
+    for (vector, length), (other, other_length) in zip(caption.vectors, reference.vectors, strict=True):
         if length and other_length:
             product = math.fsum(min(weight, other[gram]) * other[gram] for gram, weight in vector.items() if gram in other)
             cosines += product / (length * other_length)
-    return cosines / LONGEST_GRAM * math.exp(-((said.words - reference.words) ** 2) / (2 * SIGMA**2))
+    return cosines / LONGEST_GRAM * math.exp(-((caption.words - reference.words) ** 2) / (2 * SIGMA**2))
 
 
 def _grams(words: Sequence[str]) -> list[Gram]:
     return [tuple(words[start : start + size]) for size in range(1, LONGEST_GRAM + 1) for start in range(len(words) - size + 1)]
 
 
-Found = tuple[float, Mapping[str, float]]
+ValueAndParts = tuple[float, Mapping[str, float]]
 
 _ORDERS = (1, 2, 3, 4)
 
 
-def cider(answers: Sequence[Answered]) -> Found:
+def cider(answers: Sequence[Answered]) -> ValueAndParts:
     """Mean CIDEr-D of the captions, in [0, 10] (``cider_d``); NaN for fewer than two samples.
 
-    How rare a word is, is counted in the targets of all samples, those of failed inferences too: it does not depend on the
-    model.
+    Rarity is counted over the targets of all samples, also of failed inferences, so it does not depend on the model.
     """
     worth = cider_values(answers)
-    return mean(value for value, answer in zip(worth, answers, strict=True) if not failed(answer)), {}
+    return mean(value for value, answer in zip(worth, answers, strict=True) if not has_failed(answer)), {}
 
 
 def cider_values(answers: Sequence[Answered]) -> list[float]:
-    """Returns CIDEr-D of each caption, those of failed inferences included, which say nothing."""
-    return cider_d([_said(answer) for answer in answers], [_references(answer) for answer in answers])
+    """Returns CIDEr-D of each caption; a failed inference counts as an empty caption."""
+    return cider_d([_words_of(answer) for answer in answers], [_references(answer) for answer in answers])
 
 
-def rouge_l_mean(answers: Sequence[Answered]) -> Found:
+def rouge_l_mean(answers: Sequence[Answered]) -> ValueAndParts:
     """Mean ROUGE-L of the captions, in [0, 1] (``rouge_l``)."""
-    return mean(rouge_l_values(known(answers))), {}
+    return mean(rouge_l_values(without_failed(answers))), {}
 
 
 def rouge_l_values(answers: Sequence[Answered]) -> list[float]:
-    """Returns ROUGE-L of each caption, those of failed inferences included, which say nothing."""
-    return [rouge_l(_said(answer), _references(answer)) for answer in answers]
+    """Returns ROUGE-L of each caption; a failed inference counts as an empty caption."""
+    return [rouge_l(_words_of(answer), _references(answer)) for answer in answers]
 
 
-def bleu(answers: Sequence[Answered]) -> Found:
+def bleu(answers: Sequence[Answered]) -> ValueAndParts:
     """BLEU-4 of all captions, in [0, 1], by sacrebleu without smoothing; the parts are ``bleu_1`` to ``bleu_4``.
 
     Papineni et al. 2002, with the closest reference length.
@@ -133,10 +132,10 @@ def bleu(answers: Sequence[Answered]) -> Found:
         MissingExtra: sacrebleu is not installed.
     """
     scorer = _sacrebleu().metrics.BLEU
-    scored = known(answers)
+    scored = without_failed(answers)
     if not scored:
         return float("nan"), {}
-    counted = _counted(scored)
+    counted = _count_matches(scored)
     lengths = counted.sys_len, counted.ref_len
     parts = {
         f"bleu_{order}": scorer.compute_bleu(
@@ -149,28 +148,28 @@ def bleu(answers: Sequence[Answered]) -> Found:
 
 
 def bleu_counts(answers: Sequence[Answered]) -> list[list[float]]:
-    """Returns, for each caption whose inference did not fail, what BLEU adds up: ten numbers.
+    """Returns, for each caption whose inference did not fail, the ten counts that BLEU adds up.
 
-    These are the matching n-grams of each order, all of its n-grams of each order, its words, and those of the reference that is
-    closest in length.
+    These are the matching n-grams of each order, all n-grams of each order, the words of the caption, and the words of the
+    reference that is closest in length.
 
     Raises:
         MissingExtra: sacrebleu is not installed.
     """
-    counted = [_counted([answer]) for answer in known(answers)]
-    return [[*map(float, (*one.counts, *one.totals, one.sys_len, one.ref_len))] for one in counted]
+    counted = [_count_matches([answer]) for answer in without_failed(answers)]
+    return [[*map(float, (*counts.counts, *counts.totals, counts.sys_len, counts.ref_len))] for counts in counted]
 
 
-def _counted(answers: Sequence[Answered]) -> Any:
-    """Returns what sacrebleu counts in captions."""
-    said = [" ".join(_said(answer)) for answer in answers]
+def _count_matches(answers: Sequence[Answered]) -> Any:
+    """Returns the counts of sacrebleu for captions."""
+    captions = [" ".join(_words_of(answer)) for answer in answers]
     streams = zip_longest(*([" ".join(words) for words in _references(answer)] for answer in answers))
     scorer = _sacrebleu().metrics.BLEU(tokenize="none", force=True, smooth_method="none")
-    return scorer.corpus_score(said, [list(stream) for stream in streams])
+    return scorer.corpus_score(captions, [list(stream) for stream in streams])
 
 
-def _said(answer: Answered) -> list[str]:
-    """Returns the words of the caption as its scorer read it; none where it could not, or where the inference failed."""
+def _words_of(answer: Answered) -> list[str]:
+    """Returns the words of the caption that its scorer read; none for an unreadable answer or a failed inference."""
     return caption_words(answer.score.answer or "")
 
 

@@ -1,9 +1,9 @@
-r"""Which option did the model choose? A ladder of small rules; the first that can tell decides, and its name is kept.
+r"""Which option did the model choose? Small rules are tried in order; the first that finds an answer decides.
 
-Rules that read what is written as an answer come first ("The answer is B", ``\boxed{B}``); rules that read an answer from a
-description come last ("A dog is running in the park"). A mention that is denied ("not A", "C and D are wrong") is no
-answer, and two answers are none. Nothing is ever guessed. Where an option's text is itself a letter that names another
-option, the letter is what counts, since that is what the prompt asks for.
+Rules for explicit answers come first ("The answer is B", ``\boxed{B}``), rules that read an answer from a description come last
+("A dog is running in the park"). A denied mention ("not A", "C and D are wrong") does not count as an answer, and two different
+answers are ambiguous. The rules never guess. If an option's text is itself the letter of another option, the letter counts,
+because the prompt asks for a letter.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .text import answer_tag, boxed_content, final_words, plain_text, straighten
 from .yes_no import extract_yes_no
 
 MOST_WORDS = 40
-"""A longer text is a discussion: that it mentions one option's words does not make them its answer."""
+"""A longer text is a discussion: the words of one option in it are not an answer."""
 
 _VERDICT = re.compile(
     rf"{LETTER}[\"')\]]*(?:\s*\([^()\n]{{0,80}}\))?\s*(?:"
@@ -60,7 +60,7 @@ _CLOSING = re.compile(r"(?:^|[.,;:!?\n-])\s*\(?([A-Z])\)?[\s.!]*$")
 _BRACKETED = re.compile(r"[(\[\"']([A-Z])[)\]\"']")
 _NAMED = re.compile(rf"{any_of('option', 'choice', '选项')}\s?:?\s?[(\"']?([a-z])(?![{WORD}'])|([a-z])(?<![{WORD}][a-z])\s?选项")
 _GONE_THROUGH = re.compile(r"(?:^|[\n.;,] *)(?:[-*] *)?(?:[Oo]ption )?\(?([A-Z])(?:[:.)]|\)[:.]?) +(?=\w)")
-"""A letter that begins a line or a sentence and is set off from what is said about it."""
+"""A letter that begins a line or a sentence and is set off from the text about it."""
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
 _LETTERED = re.compile(rf"(?<![{WORD}])\(?([A-Z])(?:\s*[.):]+|\s*\()\s*")
 _BETWEEN_ECHOES = re.compile(rf"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?(?:{HEDGE}\b\s*)?\(?", re.IGNORECASE)
@@ -68,9 +68,9 @@ _BETWEEN_ECHOES = re.compile(rf"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?(?:{HEDGE}\b\
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the rules look at: the words as they came, and without markup and without a recital of the options; and its JSON."""
+    """Input of the rules: the raw text, the text without markup and without a recital of the options, and its JSON."""
 
-    said: str
+    raw: str
     text: str
     lowered: str
     options: Options
@@ -90,34 +90,34 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
     >>> extract_choice("A or B", {"A": "cat", "B": "dog"})
     Extraction(answer=None, rule='ambiguous')
     """
-    said = final_words(text)
-    if said is None:
+    reply = final_words(text)
+    if reply is None:
         return Extraction(None, "unfinished_thinking")
     prepared = Options.of(options)
-    said = _respelled(said, prepared)
-    shown = plain_text(said)
+    reply = _spell_like_options(reply, prepared)
+    shown = plain_text(reply)
     if not shown:
         return Extraction(None, "empty")
     rest = _without_recital(shown, prepared)
-    document = read_json(straighten(said)) if "{" in said else Document()
+    document = read_json(straighten(reply)) if "{" in reply else Document()
     kept = without_corrected(rest, prepared)
-    return apply_rules(CHOICE_RULES, Reading(said, kept, kept.lower(), prepared, document, recited=rest != shown))
+    return apply_rules(CHOICE_RULES, Reading(reply, kept, kept.lower(), prepared, document, recited=rest != shown))
 
 
-def _respelled(said: str, options: Options) -> str:
-    """Returns what was said with cells and pictures called as the options call them."""
+def _spell_like_options(reply: str, options: Options) -> str:
+    """Returns the reply with cells and pictures named as in the options."""
     if options.cells:
-        return with_cells(said)
-    return with_lettered_pictures(said) if options.pictures else said
+        return with_cells(reply)
+    return with_lettered_pictures(reply) if options.pictures else reply
 
 
 def _final_answer(reading: Reading) -> Outcome:
-    """``{"reasoning": …, "final_answer": "B"}``: what stands in the last one is the answer, readable or not."""
-    return _in_json(final_answer(straighten(reading.said), reading.document), reading.options)
+    """``{"reasoning": …, "final_answer": "B"}``: the content of the last one is the answer, readable or not."""
+    return _in_json(final_answer(straighten(reading.raw), reading.document), reading.options)
 
 
 def _json(reading: Reading) -> Outcome:
-    """``{"reasoning": …, "answer": "B"}``, ``choice`` or ``option``: the last object with more to say, readable or not."""
+    """``{"reasoning": …, "answer": "B"}``, ``choice`` or ``option``: the last object with further members, readable or not."""
     return _in_json(lesser_answer(reading.document), reading.options)
 
 
@@ -129,13 +129,13 @@ def _in_json(phrase: str | Stop | None, options: Options) -> Outcome:
 
 
 def _answer_tag(reading: Reading) -> Outcome:
-    """``<answer>B</answer>``: what stands in the last one is the answer, readable or not."""
-    return _only(answer_tag(reading.said), reading.options)
+    """``<answer>B</answer>``: the content of the last one is the answer, readable or not."""
+    return _only(answer_tag(reading.raw), reading.options)
 
 
-def _boxed(reading: Reading) -> Outcome:
-    r"""``\boxed{B}``: what stands in the last one is the answer, readable or not."""
-    return _only(boxed_content(reading.said), reading.options)
+def _boxed_answer(reading: Reading) -> Outcome:
+    r"""``\boxed{B}``: the content of the last one is the answer, readable or not."""
+    return _only(boxed_content(reading.raw), reading.options)
 
 
 def _only(content: str | None, options: Options) -> Outcome:
@@ -171,15 +171,15 @@ def _chosen(reading: Reading) -> Outcome:
 
 
 def _verdict(reading: Reading) -> Outcome:
-    """``B is correct``, ``option B is the best answer``: one letter so called."""
-    found = {match[1] for match in _VERDICT.finditer(reading.text) if not is_negated(reading.text, *match.span(1))}
-    return only_answer(found & reading.options.letters)
+    """``B is correct``, ``option B is the best answer``: the only such letter."""
+    letters = {match[1] for match in _VERDICT.finditer(reading.text) if not is_negated(reading.text, *match.span(1))}
+    return only_answer(letters & reading.options.letters)
 
 
 def _leading_letter(reading: Reading) -> Outcome:
     """``B. dog``, ``B because …``: the letter that begins the first or the last line; the two must not differ.
 
-    Not where options are gone through one after the other (``A: glasses. B: none.``): the first one is no answer then.
+    Not where the text goes through the options one by one (``A: glasses. B: none.``): the first letter is not an answer then.
     """
     if _goes_through(reading.text, reading.options):
         return None
@@ -192,7 +192,7 @@ def _leading_letter(reading: Reading) -> Outcome:
 
 
 def _goes_through(text: str, options: Options) -> bool:
-    """Says whether ``text`` begins with the first option and goes on with the next ones, in words that are not their own."""
+    """Says whether ``text`` goes through the options from the first one, in other words than theirs."""
     headed = [match for match in _GONE_THROUGH.finditer(text) if match[1] in options.letters]
     letters = list(dict.fromkeys(match[1] for match in headed))
     if len(letters) < 2 or letters != sorted(letters) or letters[0] != min(options.letters) or headed[0].start() > 0:
@@ -207,7 +207,7 @@ def _conclusion(reading: Reading) -> Outcome:
 
 def _bold(reading: Reading) -> Outcome:
     """``**B. dog**`` in a longer text: the only option set in bold type."""
-    spans = ("".join(groups) for groups in _BOLD.findall(reading.said)) if "**" in reading.said or "__" in reading.said else ()
+    spans = ("".join(groups) for groups in _BOLD.findall(reading.raw)) if "**" in reading.raw or "__" in reading.raw else ()
     outcomes = {read_phrase(plain_text(span), reading.options) for span in spans}
     return only_answer({outcome for outcome in outcomes if isinstance(outcome, str)})
 
@@ -267,7 +267,7 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
     "final_answer": _final_answer,
     "json": _json,
     "answer_tag": _answer_tag,
-    "boxed": _boxed,
+    "boxed": _boxed_answer,
     "letter": _letter,
     "text": _text,
     "last_line": _last_line,

@@ -1,4 +1,4 @@
-"""Metrics of a whole dataset that are not the mean of its samples' scores."""
+"""Metrics of a whole dataset that are not a mean of sample scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .grading import targets
 
 
 class Answered(NamedTuple):
-    """A sample, what the model said to it, and what that is worth."""
+    """A sample, the model's prediction and its score."""
 
     sample: Sample
     prediction: Prediction
@@ -25,10 +25,10 @@ class Answered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CorpusScore:
-    """The number that is published for a benchmark, and what it is made of; NaN where it is undefined, as for no samples.
+    """The published number of a benchmark and its parts; NaN where it is undefined, such as without samples.
 
-    Failed inferences say nothing: they are left out, a group of samples with one of them is left out as a whole, and
-    ``n_failed`` counts them. Unparsed answers are wrong ones.
+    Failed inferences are left out, with the whole group that they belong to, and ``n_failed`` counts them. Unparsed answers count
+    as wrong.
     """
 
     value: float
@@ -37,7 +37,7 @@ class CorpusScore:
     """Samples whose inference did not fail."""
     n_failed: int = 0
     n_unparsed: int = 0
-    """Of the n, those without a readable answer."""
+    """How many of the n have no readable answer."""
 
 
 CorpusMetric = Callable[[Sequence[Answered]], tuple[float, Mapping[str, float]]]
@@ -51,7 +51,7 @@ def corpus_score(name: str, samples: Sequence[Sample], predictions: Sequence[Pre
     """Returns the corpus metric called ``name`` of the answers to ``samples``, in the same order.
 
     Raises:
-        UnknownName: nothing is called so.
+        UnknownName: no metric has that name.
         UsageError: the three differ in length, or a sample lacks a key that the metric groups by.
         MissingExtra: the metric needs a package that is not installed.
     """
@@ -64,29 +64,29 @@ def corpus_score(name: str, samples: Sequence[Sample], predictions: Sequence[Pre
         )
     answers = [Answered(*each) for each in zip(samples, predictions, scores, strict=True)]
     value, parts = metric(answers)
-    n = sum(not failed(answer) for answer in answers)
+    n = sum(not has_failed(answer) for answer in answers)
     unparsed = sum(answer.score.state == "unparsed" for answer in answers)
     return CorpusScore(float(value), {part: float(number) for part, number in parts.items()}, n, len(answers) - n, unparsed)
 
 
-def failed(answer: Answered) -> bool:
-    """Says whether nothing is known of an answer, because its inference failed."""
+def has_failed(answer: Answered) -> bool:
+    """Says whether the inference of an answer failed."""
     return math.isnan(answer.score.value)
 
 
-def known(answers: Iterable[Answered]) -> list[Answered]:
+def without_failed(answers: Iterable[Answered]) -> list[Answered]:
     """Returns the answers whose inference did not fail."""
-    return [answer for answer in answers if not failed(answer)]
+    return [answer for answer in answers if not has_failed(answer)]
 
 
 def mean(values: Iterable[float]) -> float:
-    """Returns the mean; NaN of nothing."""
+    """Returns the mean; NaN without values."""
     numbers = list(values)
     return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
 
 def group_answers(answers: Iterable[Answered], name: Callable[[Sample], str]) -> dict[str, list[Answered]]:
-    """Returns the answers by the group of their sample, in the order of the first of each."""
+    """Returns the answers by the group of their sample, in the order of first appearance."""
     groups: dict[str, list[Answered]] = {}
     for answer in answers:
         groups.setdefault(name(answer.sample), []).append(answer)
@@ -94,8 +94,8 @@ def group_answers(answers: Iterable[Answered], name: Callable[[Sample], str]) ->
 
 
 def all_right(answers: Iterable[Answered], name: Callable[[Sample], str]) -> float:
-    """Returns the share of groups of which every answer is fully right; groups with a failed inference are left out."""
-    groups = [group for group in group_answers(answers, name).values() if not any(map(failed, group))]
+    """Returns the share of groups in which every answer is fully right; groups with a failed inference are left out."""
+    groups = [group for group in group_answers(answers, name).values() if not any(map(has_failed, group))]
     return mean(all(answer.score.value == 1 for answer in group) for group in groups)
 
 
@@ -106,12 +106,12 @@ def key(name: str) -> Callable[[Sample], str]:
         UsageError: when called with a sample that lacks it.
     """
 
-    def read(sample: Sample) -> str:
+    def read_key(sample: Sample) -> str:
         if name not in sample.keys:
-            raise UsageError(f"sample {sample.id!r} has no key {name!r} to group by; its keys: {_listed(sample.keys)}")
+            raise UsageError(f"sample {sample.id!r} has no key {name!r} to group by; its keys: {_list_keys(sample.keys)}")
         return sample.keys[name]
 
-    return read
+    return read_key
 
 
 def key_or_group(name: str) -> Callable[[Sample], str]:
@@ -121,23 +121,23 @@ def key_or_group(name: str) -> Callable[[Sample], str]:
         UsageError: when called with a sample that has neither.
     """
 
-    def read(sample: Sample) -> str:
-        found = sample.keys.get(name) or sample.group
-        if not found:
-            raise UsageError(f"sample {sample.id!r} has neither a key {name!r} nor a group; its keys: {_listed(sample.keys)}")
-        return found
+    def read_group(sample: Sample) -> str:
+        group = sample.keys.get(name) or sample.group
+        if not group:
+            raise UsageError(f"sample {sample.id!r} has neither a key {name!r} nor a group; its keys: {_list_keys(sample.keys)}")
+        return group
 
-    return read
+    return read_group
 
 
-def _listed(keys: Mapping[str, str]) -> str:
+def _list_keys(keys: Mapping[str, str]) -> str:
     return ", ".join(sorted(keys)) or "none"
 
 
 # Corpus metrics of answers that are right or wrong: what MME, HallusionBench, POPE, MMBench, AMBER and Res-Bench publish.
 
 
-Found = tuple[float, Mapping[str, float]]
+ValueAndParts = tuple[float, Mapping[str, float]]
 
 PERCEPTION: Final = (
     "existence", "count", "position", "color", "posters", "celebrity", "scene", "landmark", "artwork", "OCR",
@@ -145,18 +145,18 @@ PERCEPTION: Final = (
 COGNITION: Final = ("commonsense_reasoning", "numerical_calculation", "text_translation", "code_reasoning")
 
 
-def accuracy(answers: Sequence[Answered]) -> Found:
+def accuracy(answers: Sequence[Answered]) -> ValueAndParts:
     """Mean of the scores, in [0, 1]."""
     return _accuracy(answers), {}
 
 
-def category_accuracy(answers: Sequence[Answered]) -> Found:
+def category_accuracy(answers: Sequence[Answered]) -> ValueAndParts:
     """Mean over the categories of their accuracies, in [0, 1]; the parts are the accuracies (Res-Bench, AMBER)."""
     parts = {name: _accuracy(group) for name, group in group_answers(answers, _category).items()}
     return mean(parts.values()), parts
 
 
-def circular(answers: Sequence[Answered]) -> Found:
+def circular(answers: Sequence[Answered]) -> ValueAndParts:
     """Share of questions that are right in every order of their options, in [0, 1]; ``plain`` is the accuracy of the copies.
 
     Liu et al. 2023, "MMBench", CircularEval. Copies of one question share the key ``question``, or else the group.
@@ -164,10 +164,10 @@ def circular(answers: Sequence[Answered]) -> Found:
     return all_right(answers, key_or_group("question")), {"plain": _accuracy(answers)}
 
 
-def mme(answers: Sequence[Answered]) -> Found:
+def mme(answers: Sequence[Answered]) -> ValueAndParts:
     """Sum over the sub-tasks (categories) of accuracy and acc+, each in percent: up to 200 for each, 2800 for all fourteen.
 
-    Fu et al. 2023, "MME": acc+ is the share of images of which all questions are answered rightly. Parts: ``acc`` and
+    Fu et al. 2023, "MME": acc+ is the share of images whose questions are all answered rightly. Parts: ``acc`` and
     ``acc_plus``, the two sums; ``perception`` (up to 2000) and ``cognition`` (up to 800), NaN where a sub-task is missing; and
     the sum of each sub-task. Questions of one image share the key ``image``, or else the group.
     """
@@ -184,7 +184,7 @@ def mme(answers: Sequence[Answered]) -> Found:
     return _sum(both, by_task), parts | both
 
 
-def hallusion_bench(answers: Sequence[Answered]) -> Found:
+def hallusion_bench(answers: Sequence[Answered]) -> ValueAndParts:
     """Mean of aAcc, fAcc and qAcc, each in [0, 1] and a part.
 
     Guan et al. 2024, "HallusionBench": the shares of questions, of figures, and of questions asked of several figures that
@@ -198,13 +198,13 @@ def hallusion_bench(answers: Sequence[Answered]) -> Found:
     return mean(parts.values()), parts
 
 
-def pope_f1(answers: Sequence[Answered]) -> Found:
+def pope_f1(answers: Sequence[Answered]) -> ValueAndParts:
     """F1 of "yes", in [0, 1], with ``precision``, ``recall``, ``accuracy`` and ``yes_ratio`` (the share that said yes).
 
-    Li et al. 2023, "POPE". An unparsed answer is wrong whatever the target: it misses a yes, and counts against the precision
-    where "no" is right. VLMEvalKit takes it for a "no", so that a model may earn by not answering.
+    Li et al. 2023, "POPE". An unparsed answer is always wrong: it misses a yes, and lowers the precision where "no" is right.
+    VLMEvalKit counts it as a "no", which can reward a model for not answering.
     """
-    scored = known(answers)
+    scored = without_failed(answers)
     positive = [answer for answer in scored if wants_yes(answer.sample)]
     hits = math.fsum(answer.score.value for answer in positive)
     misses = len(positive) - hits
@@ -219,7 +219,7 @@ def pope_f1(answers: Sequence[Answered]) -> Found:
 
 
 def _accuracy(answers: Sequence[Answered]) -> float:
-    return mean(answer.score.value for answer in known(answers))
+    return mean(answer.score.value for answer in without_failed(answers))
 
 
 def _category(sample: Sample) -> str:

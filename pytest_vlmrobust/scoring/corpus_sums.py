@@ -1,7 +1,7 @@
-"""Corpus metrics as functions of sums: what their intervals are computed from.
+"""Corpus metrics as functions of sums, from which their intervals are computed.
 
-The number of a whole dataset is no mean of scores, but a function of a few sums over its samples, or over groups of them: F1 of
-the hits, misses and false alarms. Leaving some samples out then costs a subtraction and no second look at any answer.
+A corpus metric is not a mean of scores but a function of a few sums over samples, or over groups of samples: F1 is a function of
+hits, misses and false alarms. Leaving samples out is then a subtraction, and no answer is scored again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 
 from .caption_corpus import bleu_counts, cider_values, rouge_l_values
-from .corpus import Answered, failed, group_answers, key, key_or_group, wants_yes
+from .corpus import Answered, group_answers, has_failed, key, key_or_group, wants_yes
 
 Array = NDArray[np.float64]
 Value = Callable[[Array], Array]
@@ -36,19 +36,19 @@ class Sums:
     """The samples of each unit, by index."""
     value: Value
     worst: Array
-    """What the unit adds that does the most harm, shape (k,)."""
+    """The sums that the most harmful unit adds, shape (k,)."""
     best: Array
-    """What the unit adds that does the most good, shape (k,)."""
+    """The sums that the most helpful unit adds, shape (k,)."""
     highest: float = 1.0
     """The largest possible value; 0 is the smallest."""
 
 
 CORPUS_SUMS: Registry[Callable[[Sequence[Answered]], Sums]] = Registry("corpus metric with an interval")
-"""By the name of the corpus metric: its sums. A metric that has none here has no interval."""
+"""Corpus metric name to its sums. A metric without an entry has no interval."""
 
 
 def corpus_sums(name: str, samples: Sequence[Sample], predictions: Sequence[Prediction], scores: Sequence[Score]) -> Sums | None:
-    """Returns the corpus metric called ``name`` as a function of sums; ``None`` where it is not known as one, or without answers.
+    """Returns the corpus metric called ``name`` as a function of sums; ``None`` for a metric without sums, or without answers.
 
     Raises:
         UsageError: a sample lacks a key that the metric groups by.
@@ -56,8 +56,8 @@ def corpus_sums(name: str, samples: Sequence[Sample], predictions: Sequence[Pred
     """
     if name not in CORPUS_SUMS:
         return None
-    found = CORPUS_SUMS.get(name)([Answered(*each) for each in zip(samples, predictions, scores, strict=True)])
-    return found if len(found.rows) else None
+    sums = CORPUS_SUMS.get(name)([Answered(*each) for each in zip(samples, predictions, scores, strict=True)])
+    return sums if len(sums.rows) else None
 
 
 Unit = tuple[tuple[int, ...], list[float]]
@@ -65,18 +65,18 @@ Unit = tuple[tuple[int, ...], list[float]]
 
 def _by_sample(answers: Sequence[Answered]) -> list[Unit]:
     """Returns score and count of every sample whose inference did not fail."""
-    return [((index,), [answer.score.value, 1.0]) for index, answer in enumerate(answers) if not failed(answer)]
+    return [((index,), [answer.score.value, 1.0]) for index, answer in enumerate(answers) if not has_failed(answer)]
 
 
 def _by_group(answers: Sequence[Answered], name: Callable[[Sample], str]) -> list[Unit]:
-    """Returns whether all is right and the count of every group without a failed inference."""
+    """Returns, for every group without a failed inference, 1 if all its answers are right, else 0, and the count 1."""
     places: dict[str, list[int]] = {}
     for index, answer in enumerate(answers):
         places.setdefault(name(answer.sample), []).append(index)
     return [
-        (tuple(places[group]), [float(all(one.score.value == 1 for one in members)), 1.0])
+        (tuple(places[group]), [float(all(member.score.value == 1 for member in members)), 1.0])
         for group, members in group_answers(answers, name).items()
-        if not any(map(failed, members))
+        if not any(map(has_failed, members))
     ]
 
 
@@ -101,7 +101,9 @@ def _at(units: Iterable[Unit], start: int, width: int) -> list[Unit]:
 
 
 def _mean(values: Sequence[float], answers: Sequence[Answered], highest: float) -> Sums:
-    units = [((i,), [value, 1.0]) for i, (value, answer) in enumerate(zip(values, answers, strict=True)) if not failed(answer)]
+    units = [
+        ((i,), [value, 1.0]) for i, (value, answer) in enumerate(zip(values, answers, strict=True)) if not has_failed(answer)
+    ]
     return _sums(units, _ratio, [0.0, 1.0], [max((row[0] for _, row in units), default=0.0), 1.0], highest)
 
 
@@ -117,7 +119,7 @@ def circular(answers: Sequence[Answered]) -> Sums:
 
 def pope_f1(answers: Sequence[Answered]) -> Sums:
     """F1 of "yes": sums of hits, misses and false alarms."""
-    units = [((i,), _verdict(answer)) for i, answer in enumerate(answers) if not failed(answer)]
+    units = [((i,), _verdict(answer)) for i, answer in enumerate(answers) if not has_failed(answer)]
     return _sums(units, _f1, [0.0, 1.0, 0.0], [1.0, 0.0, 0.0])
 
 
@@ -150,7 +152,7 @@ def _categories(
 ) -> Sums:
     """Returns shares of each category by kind of unit, side by side.
 
-    The worst unit and the best one belong to the category in which one more wrong, or right, sample weighs most.
+    The worst and the best unit belong to the category where one more wrong, or right, sample changes the value most.
     """
     places: dict[str, list[int]] = {}
     for index, answer in enumerate(answers):
@@ -159,10 +161,10 @@ def _categories(
     width, units, tallies = step * len(places), list[Unit](), list[tuple[float, float]]()
     for position, indices in enumerate(places.values()):
         some = [answers[index] for index in indices]
-        found = [_at(kind(some), position * step + 2 * number, width) for number, kind in enumerate(kinds)]
-        units += [(tuple(indices[member] for member in members), row) for one in found for members, row in one]
-        right = sum(answer.score.value for answer in some if not failed(answer))
-        tallies.append((right, float(sum(not failed(answer) for answer in some))))
+        by_kind = [_at(kind(some), position * step + 2 * number, width) for number, kind in enumerate(kinds)]
+        units += [(tuple(indices[member] for member in members), row) for kind_units in by_kind for members, row in kind_units]
+        right = sum(answer.score.value for answer in some if not has_failed(answer))
+        tallies.append((right, float(sum(not has_failed(answer) for answer in some))))
     worst, best = np.zeros(width), np.zeros(width)
     harmed = _heaviest([right for right, _ in tallies], tallies) * step
     helped = _heaviest([count - right for right, count in tallies], tallies) * step
@@ -173,7 +175,7 @@ def _categories(
 
 
 def _heaviest(lost: Sequence[float], tallies: Sequence[tuple[float, float]]) -> int:
-    """Returns the category whose share moves most by one more sample; ``lost`` is what each has to lose, of its count."""
+    """Returns the category whose share one more sample changes most; ``lost`` is how much each category can lose."""
     weights = [amount / (count * (count + 1.0)) if count else 0.0 for amount, (_, count) in zip(lost, tallies, strict=True)]
     return max(range(len(weights)), key=weights.__getitem__, default=0)
 
@@ -186,7 +188,7 @@ def hallusion_bench(answers: Sequence[Answered]) -> Sums:
 
 
 def cider(answers: Sequence[Answered]) -> Sums:
-    """The mean CIDEr-D; how rare a word is stays what it is in all references."""
+    """The mean CIDEr-D; the rarity of words stays that of all references."""
     return _mean(cider_values(answers), answers, 10.0)
 
 
@@ -198,24 +200,24 @@ def rouge_l(answers: Sequence[Answered]) -> Sums:
 def bleu(answers: Sequence[Answered]) -> Sums:
     """BLEU-4: sums of matches and of n-grams of each order, of the lengths of captions and of their references."""
     counts = bleu_counts(answers)
-    units = [((i,), row) for (i, _), row in zip(_scored(answers), counts, strict=True)]
+    units = [((i,), row) for (i, _), row in zip(_enumerate_without_failed(answers), counts, strict=True)]
     usual = np.mean(counts, axis=0) if counts else np.zeros(10)
     none_right, all_right = usual.copy(), usual.copy()
     none_right[:4], all_right[:4], all_right[8] = 0.0, usual[4:8], usual[9]
     return _sums(units, _bleu, none_right.tolist(), all_right.tolist())
 
 
-def _scored(answers: Sequence[Answered]) -> list[tuple[int, Answered]]:
-    return [(index, answer) for index, answer in enumerate(answers) if not failed(answer)]
+def _enumerate_without_failed(answers: Sequence[Answered]) -> list[tuple[int, Answered]]:
+    return [(index, answer) for index, answer in enumerate(answers) if not has_failed(answer)]
 
 
 def _bleu(sums: Array) -> Array:
     precisions = _share(sums[..., :4], sums[..., 4:8])
-    said, wanted = sums[..., 8], sums[..., 9]
-    brevity = np.minimum(0.0, 1.0 - _share(wanted, said))
+    length, reference_length = sums[..., 8], sums[..., 9]
+    brevity = np.minimum(0.0, 1.0 - _share(reference_length, length))
     logs = np.log(precisions, out=np.full(precisions.shape, -np.inf), where=precisions > 0)
-    found: Array = np.exp(brevity + logs.mean(axis=-1))
-    return np.where(np.isnan(precisions).any(axis=-1), 0.0, found)  # captions of fewer than four words have no 4-gram
+    scores: Array = np.exp(brevity + logs.mean(axis=-1))
+    return np.where(np.isnan(precisions).any(axis=-1), 0.0, scores)  # captions of fewer than four words have no 4-gram
 
 
 for _metric in (accuracy, circular, pope_f1, category_accuracy, mme, hallusion_bench, cider, rouge_l, bleu):

@@ -1,4 +1,4 @@
-"""What a rule may say about a text."""
+"""Results of extraction rules, and the text patterns that several rules share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Extraction:
 
 
 class Stop(Enum):
-    """A rule's finding that the text has no single answer: no later rule is asked."""
+    """A rule found that the text has no single answer. Later rules are not tried."""
 
     AMBIGUOUS = "ambiguous"
     TRUNCATED = "truncated"
@@ -32,15 +32,15 @@ class Stop(Enum):
 
 
 Outcome = str | Stop | None
-"""An answer, a reason to stop, or None: this rule has nothing to say."""
+"""An answer, a reason to stop, or None when the rule does not apply."""
 
 T = TypeVar("T")
 Ladder = Mapping[str, Callable[[T], Outcome]]
-"""Rules by name, the most certain first; what each one reads is its docstring."""
+"""Rules by name, the most certain first. The docstring of a rule says what it reads."""
 
 
 def apply_rules(ladder: Ladder[T], reading: T) -> Extraction:
-    """Returns what the first rule that has something to say says."""
+    """Returns the result of the first rule that applies."""
     for name, rule in ladder.items():
         outcome = rule(reading)
         if isinstance(outcome, Stop):
@@ -51,7 +51,7 @@ def apply_rules(ladder: Ladder[T], reading: T) -> Extraction:
 
 
 def only_answer(answers: set[str]) -> Outcome:
-    """Returns the answer when there is exactly one, nothing for none, and a stop for several."""
+    """Returns the answer if there is exactly one, None for none, and a stop for several."""
     if len(answers) > 1:
         return Stop.AMBIGUOUS
     return next(iter(answers), None)
@@ -70,7 +70,7 @@ WORD = r"A-Za-z0-9_\u00c0-\u024f\u0370-\u04ff"
 HEDGE = (
     r"(?:(?:more|most|quite|very) )?(?:maybe|perhaps|possibly|probably|potentially|likely|alternatively|even|(?:could|might) be)"
 )
-"""Words with which a second answer is put beside the first: "B, or maybe C"."""
+"""Words that add a second answer to the first: "B, or maybe C"."""
 
 
 def any_of(*alternatives: str) -> str:
@@ -109,13 +109,13 @@ CHANGE = word(
     "checking again",
     "looking (?:again|closer|more closely)",
 )
-"""Words, in lower case, with which a change of mind begins; "no" is one too where an answer is a letter."""
+"""Lower-case words that begin a change of mind; where answers are letters, "no" does too."""
 
 QUESTION = r"(?:is|are|was|were|do|does|did|has|have|can|could|will|would|should|might)\s[^.!?\n]{1,200}\?"
-"""A question, in lower case, to which yes and no are answers."""
+"""A yes-or-no question, in lower case."""
 
 
-# Is a thing that is mentioned also meant? "not a cat", "C and D are wrong", "不是B".
+# Is a mention denied? "not a cat", "C and D are wrong", "不是B".
 
 
 _REACH = 80
@@ -138,7 +138,7 @@ _NEGATOR = re.compile(
     r"|\bwould have(?! to\b)",
     re.IGNORECASE,
 )
-"""What denies, doubts, or says what would be."""
+"""Words that deny, doubt, or state a condition."""
 _VERB = r"(?:is|are|was|were|does|do|did|can|could|would|has|have|seems?|looks?|appears?|must be)"
 _DENIAL = (
     r"(?:not|never|less|least|wrong|incorrect|false|untrue|impossible|irrelevant|unlikely|absent|missing|(?:ruled )?out"

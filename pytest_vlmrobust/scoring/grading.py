@@ -1,4 +1,4 @@
-"""From a text to a score: what all scorers share."""
+"""The steps from a text to a score that all scorers share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.sample import Sample
 from .extraction import Extraction, Ladder, Outcome, Stop, apply_rules, is_refusal
 from .text import NUMBER_WORDS, answer_tag, boxed_content, final_words, fold_case, plain_text, straighten
 
-# Which words of a free answer are the answer, and when two answers are the same.
+# Finds the answer in a free text, and normalises answers for comparison.
 
 
 _STATEMENT = re.compile(
@@ -37,45 +37,45 @@ def extract_open(text: str) -> Extraction:
     >>> extract_open("The sign is red. Answer: stop")
     Extraction(answer='stop', rule='statement')
     """
-    said = final_words(text)
-    if said is None:
+    reply = final_words(text)
+    if reply is None:
         return Extraction(None, "unfinished_thinking")
-    return apply_rules(OPEN_RULES, said) if plain_text(said) else Extraction(None, "empty")
+    return apply_rules(OPEN_RULES, reply) if plain_text(reply) else Extraction(None, "empty")
 
 
-def _answer_tag(said: str) -> Outcome:
-    """``<answer>red</answer>``: what stands in the last one."""
-    return _only(answer_tag(said))
+def _answer_tag(reply: str) -> Outcome:
+    """``<answer>red</answer>``: the content of the last one."""
+    return _only(answer_tag(reply))
 
 
-def _boxed(said: str) -> Outcome:
-    r"""``\boxed{42}``: what stands in the last one."""
-    return _only(boxed_content(said))
+def _boxed_answer(reply: str) -> Outcome:
+    r"""``\boxed{42}``: the content of the last one."""
+    return _only(boxed_content(reply))
 
 
 def _only(content: str | None) -> Outcome:
     return None if content is None else plain_text(content).strip("{} ") or Stop.NONE
 
 
-def _statement(said: str) -> Outcome:
+def _statement(reply: str) -> Outcome:
     """``The answer is red``, ``Answer: red``: the last one, to the end of its sentence or line."""
-    found = [match["answer"] or match["chinese"] for match in _STATEMENT.finditer(plain_text(said))]
-    return next((answer.strip() for answer in reversed(found) if answer and answer.strip()), None)
+    answers = [match["answer"] or match["chinese"] for match in _STATEMENT.finditer(plain_text(reply))]
+    return next((answer.strip() for answer in reversed(answers) if answer and answer.strip()), None)
 
 
-def _refusal(said: str) -> Outcome:
+def _refusal(reply: str) -> Outcome:
     """``I cannot tell``: no answer."""
-    return Stop.REFUSAL if is_refusal(plain_text(said).lower()) else None
+    return Stop.REFUSAL if is_refusal(plain_text(reply).lower()) else None
 
 
-def _whole(said: str) -> Outcome:
-    """Everything that was said."""
-    return plain_text(said)
+def _whole(reply: str) -> Outcome:
+    """The whole reply."""
+    return plain_text(reply)
 
 
 OPEN_RULES: Final[Ladder[str]] = {
     "answer_tag": _answer_tag,
-    "boxed": _boxed,
+    "boxed": _boxed_answer,
     "statement": _statement,
     "refusal": _refusal,
     "whole": _whole,
@@ -83,11 +83,11 @@ OPEN_RULES: Final[Ladder[str]] = {
 
 
 def normalised(answer: str) -> str:
-    """Returns the spelling under which answers are compared.
+    """Returns the spelling in which answers are compared.
 
     Compatibility-normalised and case folded; without punctuation, articles and line breaks (``U.S.A.`` is ``usa``); hyphens
     between letters are blanks; numbers from zero to twelve in digits; ``1,000``, ``3.0`` and ``.50`` as ``1000``, ``3`` and
-    ``0.5``. Signs, units, ``%`` and currency stay, since they are part of the answer. An answer of which nothing is left is
+    ``0.5``. Signs, units, ``%`` and currency stay, since they are part of the answer. If nothing would be left, the answer is
     kept as it is.
 
     >>> normalised("The T-shirts, two of them."), normalised("$1,000.50"), normalised("?!")
@@ -114,30 +114,30 @@ def targets(sample: Sample) -> tuple[str, ...]:
     Raises:
         UsageError: there is none.
     """
-    found = (sample.target,) if isinstance(sample.target, str) else sample.target
-    if not found:
+    accepted = (sample.target,) if isinstance(sample.target, str) else sample.target
+    if not accepted:
         raise UsageError(f"sample {sample.id!r} has no target; expected at least one accepted answer")
-    return found
+    return accepted
 
 
 def read_answer(sample: Sample, prediction: Prediction, extract: Callable[[str], Extraction] = extract_open) -> Extraction:
-    """Returns what ``extract`` reads; words of a refusal are an answer where a target says the like ("can't tell")."""
-    found = extract(prediction.text)
-    if found.rule == Stop.REFUSAL.value and any(is_refusal(fold_case(target)) for target in targets(sample)):
+    """Returns what ``extract`` reads; a refusal counts as an answer where a target is one too ("can't tell")."""
+    extraction = extract(prediction.text)
+    if extraction.rule == Stop.REFUSAL.value and any(is_refusal(fold_case(target)) for target in targets(sample)):
         return Extraction(plain_text(final_words(prediction.text) or ""), WHOLE)
-    return found
+    return extraction
 
 
-def grade(found: Extraction, prediction: Prediction, credit: Callable[[str], float]) -> Score:
-    """Returns the score of what was read: ``credit`` of the answer, in [0, 1], or unparsed where there is none."""
-    if found.answer is None:
-        return grade_unread(found.rule, prediction)
-    return Score(float(credit(found.answer)), found.rule, found.answer)
+def grade(extraction: Extraction, prediction: Prediction, credit: Callable[[str], float]) -> Score:
+    """Returns the score of an extraction: ``credit`` of the answer, in [0, 1], or unparsed without an answer."""
+    if extraction.answer is None:
+        return grade_unread(extraction.rule, prediction)
+    return Score(float(credit(extraction.answer)), extraction.rule, extraction.answer)
 
 
-def grade_best(found: Extraction, sample: Sample, prediction: Prediction, credit: Callable[[str, str], float]) -> Score:
-    """Returns the score of what was read against the target that it meets best; ``credit`` takes answer and target."""
-    return grade(found, prediction, lambda answer: max(credit(answer, target) for target in targets(sample)))
+def grade_best(extraction: Extraction, sample: Sample, prediction: Prediction, credit: Callable[[str, str], float]) -> Score:
+    """Returns the score of an extraction against the best matching target; ``credit`` takes answer and target."""
+    return grade(extraction, prediction, lambda answer: max(credit(answer, target) for target in targets(sample)))
 
 
 def grade_unread(rule: str, prediction: Prediction) -> Score:

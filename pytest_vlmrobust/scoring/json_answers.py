@@ -1,9 +1,9 @@
-"""JSON as models write it: anywhere in a text, in either quotes, as Python or as JavaScript, with commas too many.
+"""JSON as models write it: anywhere in a text, with single or double quotes, as Python or JavaScript, with extra commas.
 
-Read beyond JSON are: single quotes; quotes inside a string, as long as nothing after one makes it look like its end; ``None``,
+The reader also accepts single quotes; quotes inside a string, as long as nothing after one makes it look like its end; ``None``,
 ``True`` and other bare words; bare keys; tuples; ``12%``, which becomes the text ``"12%"``; trailing commas; comments to the end
-of a line. What cannot be read is passed over. A text is gone through once, from left to right, and what was looked at is not
-looked at again, so that the time is that of its length, whatever it says.
+of a line. It skips what it cannot read. It goes through a text once, from left to right, so the time is linear in the length of
+any text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from .extraction import Stop
 
 DEEPEST = 24
-"""Levels of nesting that are read; more are no answer."""
+"""Most levels of nesting that are read."""
 
 _START = re.compile(r"\{(?!\s*+\{)|\[")
 _SPACE = re.compile(r"(?:\s++|//[^\n]*+)*+")
@@ -29,13 +29,13 @@ _BARE_WORD = re.compile(r"[^\W\d][\w .\-]{0,60}?(?=\s*(?:[,}\])]|\Z))")
 _MEMBER = r"[{\[}\]\d+\-.]|[\"'][^\"'\n]{0,240}[\"']\s*+(?:\Z|[:,}\]])|\w[\w \-]{0,40}\s*+:|(?:[Tt]rue|[Ff]alse|[Nn]one|null)\b"
 _NEXT = rf"\s*+(?:\Z|[:}}\]]|,\s*+(?:\Z|{_MEMBER}))"
 _ENDS: Final = {quote: re.compile(rf"(?<!\\){quote}(?={_NEXT})") for quote in "\"'"}
-"""A quotation mark that ends a string: what follows goes on with the object or the list."""
+"""A quotation mark that ends a string: the object or list continues, or ends, after it."""
 _CONSTANTS: Final = {"null": None, "none": None, "true": True, "false": False}
 _CLOSING: Final = {"[": "]", "(": ")"}
 _BETWEEN_COPIES = re.compile(r"(?:[\W_]|json)*", re.IGNORECASE)
 
 
-class Found(NamedTuple):
+class JsonValue(NamedTuple):
     """An object or a list, and where in the text it stands."""
 
     value: Any
@@ -46,21 +46,21 @@ class Found(NamedTuple):
 class Document(NamedTuple):
     """Every outermost object and list of a text, in order."""
 
-    values: tuple[Found, ...] = ()
+    values: tuple[JsonValue, ...] = ()
     cut: int | None = None
-    """Where the one begins in the middle of which the text ends."""
+    """Position of an object or list that the end of the text cuts off."""
 
 
 def read_json(text: str) -> Document:
     """Returns the objects and lists of ``text``; never raises.
 
-    One that the text ends in the middle of is ``cut``, unless it is the beginning of a copy of the one right before: a model that
+    An object or list that the end of the text cuts off is ``cut``, unless it begins a copy of the previous one: a model that
     repeats itself until it is stopped has answered.
 
     >>> read_json("So: {'left_eye': (1, 2, 3, 4,), nose: None}").values[0].value
     {'left_eye': [1, 2, 3, 4], 'nose': None}
     """
-    reader, values, position = _Reader(text), list[Found](), 0
+    reader, values, position = _Reader(text), list[JsonValue](), 0
     while start := _START.search(text, position):
         try:
             value, position = reader.value(start.start(), 0)
@@ -70,7 +70,7 @@ def read_json(text: str) -> Document:
             copy = bool(values) and _is_copy(text, values[-1], start.start())
             return Document(tuple(values), None if copy else start.start())
         else:
-            values.append(Found(value, start.start(), position))
+            values.append(JsonValue(value, start.start(), position))
     return Document(tuple(values))
 
 
@@ -85,7 +85,7 @@ def read_value(text: str, position: int) -> Any:
 
 
 class _BrokenError(ValueError):
-    """What begins somewhere cannot be read, and ``position`` is as far as one can tell."""
+    """A value cannot be read; ``position`` is where reading stopped."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -96,7 +96,7 @@ class _CutError(EOFError):
     """The text ends in the middle of a value."""
 
 
-def _is_copy(text: str, before: Found, start: int) -> bool:
+def _is_copy(text: str, before: JsonValue, start: int) -> bool:
     rest = text[start:].rstrip()
     return _BETWEEN_COPIES.fullmatch(text, before.end, start) is not None and text[before.start : before.end].startswith(rest)
 
@@ -151,7 +151,7 @@ class _Reader:
     def _key(self, position: int) -> tuple[str, int]:
         quoted = _QUOTED_KEY.match(self._text, position)
         if quoted:
-            return _unescaped(quoted[2]), quoted.end()
+            return _unescape(quoted[2]), quoted.end()
         bare = _BARE_KEY.match(self._text, position)
         if bare:
             return bare[0], bare.end()
@@ -165,7 +165,7 @@ class _Reader:
         place = bisect_left(ends, position + 1)
         if place == len(ends):
             raise _CutError
-        return _unescaped(self._text[position + 1 : ends[place]]), ends[place] + 1
+        return _unescape(self._text[position + 1 : ends[place]]), ends[place] + 1
 
     def _bare(self, position: int) -> tuple[Any, int]:
         number = _NUMBER.match(self._text, position)
@@ -177,7 +177,7 @@ class _Reader:
         return _CONSTANTS.get(word[0].lower(), word[0]), word.end()
 
     def _start(self, position: int) -> int:
-        """Returns where something begins after blanks and comments; it is an end of the text that is refused."""
+        """Returns the position after blanks and comments; raises at the end of the text."""
         match = _SPACE.match(self._text, position)
         position = match.end() if match else position
         if position == len(self._text):
@@ -191,7 +191,7 @@ def _number(match: re.Match[str]) -> int | float | str:
     return int(match[0]) if match[0].lstrip("+-").isdecimal() else float(match[0])
 
 
-def _unescaped(content: str) -> str:
+def _unescape(content: str) -> str:
     if "\\" not in content:
         return content
     try:
@@ -204,48 +204,48 @@ def _unescaped(content: str) -> str:
 
 
 LESSER_KEYS: Final = ("answer", "choice", "option")
-"""Names of the answer that are also words of sentences: read in an object that says something else, too."""
+"""Names of the answer that are also ordinary words: read only in an object with further members."""
 
 _FINAL = re.compile(r"final(?:_answer[\"']?|[ -]?answer[\"'])\s*[:=]")
-"""Looked for in lower case; in words it needs a quotation mark, as "the final answer: B" is for other rules."""
+"""Searched in lower case. With a blank it needs a quotation mark: other rules read "the final answer: B"."""
 _OBJECT = re.compile(r"\{\s*[\"'][\w \-]{1,60}[\"']\s*:")
 _END_OF_PHRASE = re.compile(r"[,}\n]")
 
 
-def final_answer(said: str, document: Document) -> str | Stop | None:
-    """Returns the words of the last ``final_answer``; a stop where an object is cut off or it says several things.
+def final_answer(text: str, document: Document) -> str | Stop | None:
+    """Returns the words of the last ``final_answer``; a stop where an object is cut off or the answer has several values.
 
     Args:
-        said: what the model said, straightened.
+        text: what the model wrote, straightened.
         document: the objects and lists in it.
     """
-    if document.cut is not None and _OBJECT.match(said, document.cut):
+    if document.cut is not None and _OBJECT.match(text, document.cut):
         return Stop.TRUNCATED
-    found = list(_FINAL.finditer(said.lower()))
-    return _after(said, found[-1].end()) if found else None
+    matches = list(_FINAL.finditer(text.lower()))
+    return _after(text, matches[-1].end()) if matches else None
 
 
 def lesser_answer(document: Document) -> str | Stop | None:
     """Returns the words of the last ``answer``, ``choice`` or ``option`` of an object that has other members, too.
 
-    Of several outermost objects, also an ``answer`` that is all that one says, and a ``cell`` of any outermost object. A stop
-    where one object or list says several: it is about each option, and which one is chosen cannot be told.
+    With several outermost objects, an ``answer`` that is the only member counts too; a ``cell`` of an outermost object always
+    does. Returns a stop where one object or list has several answers: it discusses the options, and the choice is unknown.
     """
-    alone = {"answer", "cell"} if sum(isinstance(found.value, dict) for found in document.values) > 1 else {"cell"}
-    for found in reversed(document.values):
-        phrases = set(_lesser(found.value)) or _outermost(found.value, alone)
+    alone = {"answer", "cell"} if sum(isinstance(item.value, dict) for item in document.values) > 1 else {"cell"}
+    for item in reversed(document.values):
+        phrases = set(_lesser(item.value)) or _outermost(item.value, alone)
         if phrases:
             return phrases.pop() if len(phrases) == 1 else Stop.AMBIGUOUS
     return None
 
 
-def _after(said: str, position: int) -> str | Stop:
+def _after(text: str, position: int) -> str | Stop:
     try:
-        return _phrase(read_value(said, position))
+        return _phrase(read_value(text, position))
     except EOFError:
         return Stop.TRUNCATED
     except ValueError:  # words without quotes
-        return _END_OF_PHRASE.split(said[position:], maxsplit=1)[0]
+        return _END_OF_PHRASE.split(text[position:], maxsplit=1)[0]
 
 
 def _lesser(value: Any) -> Iterator[str | Stop]:

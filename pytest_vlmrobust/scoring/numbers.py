@@ -17,7 +17,7 @@ from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answ
 from .text import NUMBER_WORDS, final_words, fold_case, plain_text, straighten
 
 _LONGEST = 40
-"""Digits of a number; a longer run is no number anybody meant."""
+"""Most digits of a number; a longer run is not read."""
 
 _SCALES: Final = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _DIGITS = rf"(?:\d{{1,3}}(?:,\d{{3}}){{1,12}}(?!,?\d)|\d{{1,{_LONGEST}}})(?:\.\d{{1,{_LONGEST}}})?|\.\d{{1,{_LONGEST}}}"
@@ -45,7 +45,7 @@ class Number:
 
 
 def read_number(text: str) -> Number | None:
-    """Returns the number that is all of ``text``, with or without a unit; None when it says anything else.
+    """Returns the number if ``text`` is nothing else, with or without a unit; None for any other text.
 
     >>> read_number("$1,250.50").value, read_number("12 cm").unit, read_number("12 or 13")
     (Fraction(2501, 2), 'cm', None)
@@ -62,14 +62,14 @@ def read_number(text: str) -> Number | None:
 def numbers_in(text: str) -> list[Number]:
     """Returns the numbers that ``text`` mentions and does not deny, in order: not ``12`` of ``112``, ``1.12``, ``x^12``.
 
-    Number words count where no number is written in digits; ``one`` does not, it may be a pronoun.
+    Number words count only if there are no digits; ``one`` never counts, because it may be a pronoun.
     """
     line = straighten(text)
-    found = list(_NUMBER.finditer(line))
-    if found:
-        return [number for match in found if not is_negated(line, *match.span()) for number in [_number(match)] if number]
-    said = (match for match in _WORD.finditer(line) if not is_negated(line, *match.span()))
-    return [Number(_WORDS[match[0].lower()], match[0]) for match in said]
+    matches = list(_NUMBER.finditer(line))
+    if matches:
+        return [number for match in matches if not is_negated(line, *match.span()) for number in [_number(match)] if number]
+    words = (match for match in _WORD.finditer(line) if not is_negated(line, *match.span()))
+    return [Number(_WORDS[match[0].lower()], match[0]) for match in words]
 
 
 def _number(match: re.Match[str]) -> Number | None:
@@ -91,7 +91,7 @@ CONTAINED = "contained"
 _EITHER = re.compile(r"\d\W{0,3}\sor\s\W{0,3}\d", re.IGNORECASE)
 _SCIENTIFIC = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?[eE][+-]?[0-9]{1,2}")
 _SHORT = 60
-"""Characters of a text in which "12 or 13" is an answer and no part of a calculation."""
+"""Most characters of a text in which "12 or 13" is an answer and not part of a calculation."""
 
 _ANNOUNCED: Final = {name: OPEN_RULES[name] for name in ("answer_tag", "boxed", "statement")}
 
@@ -100,7 +100,8 @@ def relaxed_match(answer: str, target: str) -> bool:
     """Says whether ``answer`` is ``target``: numbers within five percent of the target, texts in their normalised spelling.
 
     Masry et al. 2022, "ChartQA", section 5.1, after Methani et al. 2020. A target of 0 is met by 0 only, and 5 km is not 5 m.
-    The published rule knows no years: 1960 is within five percent of 2010. Where one side has a percent sign, it may
+    The published rule makes no exception for years: 1960 is within five percent of 2010. Where one side has a percent sign, it
+    may
     stand for a division by 100 or for nothing; VLMEvalKit always divides, and reads no thousands separators.
 
     >>> relaxed_match("1,040", "1000"), relaxed_match("0.5", "50%"), relaxed_match("94", "100"), relaxed_match("Red", "red")
@@ -122,10 +123,10 @@ def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
 
     Where the targets are numbers and the answer is a sentence, its only number is read (rule ``only_number``).
     """
-    found = read_answer(sample, prediction)
-    if found.answer is not None and all(map(_value, targets(sample))):
-        found = _only_number(found.answer, found.rule)
-    return grade_best(found, sample, prediction, relaxed_match)
+    extraction = read_answer(sample, prediction)
+    if extraction.answer is not None and all(map(_value, targets(sample))):
+        extraction = _only_number(extraction.answer, extraction.rule)
+    return grade_best(extraction, sample, prediction, relaxed_match)
 
 
 def score_numeric(sample: Sample, prediction: Prediction) -> Score:
@@ -136,13 +137,13 @@ def score_numeric(sample: Sample, prediction: Prediction) -> Score:
     an answer is announced (answer_tag, boxed, statement) only that is searched. The rule is ``contained`` otherwise. An
     answer ``12 or 13`` is ambiguous.
     """
-    said = final_words(prediction.text)
-    if said is None:
+    reply = final_words(prediction.text)
+    if reply is None:
         return grade_unread("unfinished_thinking", prediction)
-    text = plain_text(said)
+    text = plain_text(reply)
     if not text:
         return grade_unread("empty", prediction)
-    for region in (apply_rules(_ANNOUNCED, said), Extraction(text, CONTAINED)):
+    for region in (apply_rules(_ANNOUNCED, reply), Extraction(text, CONTAINED)):
         where = region.answer or ""
         mention = _mention(where, targets(sample))
         if mention and len(where) <= _SHORT and _EITHER.search(where):
@@ -155,7 +156,7 @@ def score_numeric(sample: Sample, prediction: Prediction) -> Score:
 
 @lru_cache(maxsize=8192)
 def _value(text: str) -> Number | None:
-    """Returns ``text`` as a number, 1e3 too; 2010/11 is a season, not a fraction, on the axis of a chart."""
+    """Returns ``text`` as a number, also 1e3; None for 2010/11, which is a season on the axis of a chart."""
     if _SCIENTIFIC.fullmatch(text.strip()):
         return Number(Fraction(text.strip()), text.strip())
     number = read_number(text)
@@ -177,7 +178,7 @@ def _mention(text: str, wanted: Sequence[str]) -> tuple[str, bool] | None:
     numbers = [alone] if alone else numbers_in(text)
     for target in wanted:
         number = read_number(target)
-        if any(found.value == number.value for found in numbers) if number else _has_expression(text, target):
+        if any(mentioned.value == number.value for mentioned in numbers) if number else _has_expression(text, target):
             return target, True
     return (numbers[-1].text, False) if numbers else None
 

@@ -1,4 +1,4 @@
-"""Scorers of free answers: how many people agree with one, how near its letters are, how many of the words it has."""
+"""Scorers of free answers: agreement with people, edit distance to the target, share of the target's words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .extraction import Extraction, Ladder, apply_rules
 from .grading import OPEN_RULES, grade, grade_best, read_answer, targets
 from .text import NUMBER_WORDS, final_words, plain_text, straighten, strip_ends
 
-# VQA soft accuracy: an answer is as right as people agree with it.
+# VQA soft accuracy: the share of people who agree with an answer.
 #
 # Antol et al. 2015, "VQA: Visual Question Answering", with the normalisation of the official evaluation program, which
 # TextVQA and VizWiz use too.
@@ -44,7 +44,7 @@ _PERIOD = re.compile(r"\.(?!\d)")
 
 @lru_cache(maxsize=16384)
 def normalise_vqa(answer: str) -> str:
-    """Returns the spelling under which answers are compared.
+    """Returns the spelling in which answers are compared.
 
     Lower case; a punctuation mark that touches a blank is dropped, any other becomes a blank, and in an answer with a comma
     between digits (``1,000``) all are dropped; of full stops only those before a digit stay; number words up to ten, and
@@ -53,10 +53,10 @@ def normalise_vqa(answer: str) -> str:
     >>> vqa_normalised("The two dogs."), vqa_normalised("dont walk"), vqa_normalised("T-shirt"), vqa_normalised("1,000")
     ('2 dogs', "don't walk", 't shirt', '1000')
     """
-    said = text = " ".join(straighten(answer).split())
-    all_dropped = _COMMA_IN_NUMBER.search(said) is not None
-    for mark in set(_ANY_PUNCTUATION.findall(said)):
-        text = text.replace(mark, "" if all_dropped or f"{mark} " in said or f" {mark}" in said else " ")
+    line = text = " ".join(straighten(answer).split())
+    all_dropped = _COMMA_IN_NUMBER.search(line) is not None
+    for mark in set(_ANY_PUNCTUATION.findall(line)):
+        text = text.replace(mark, "" if all_dropped or f"{mark} " in line or f" {mark}" in line else " ")
     words = (_DIGITS.get(word, word) for word in _PERIOD.sub("", text).lower().split())
     return " ".join(_CONTRACTIONS.get(word.replace("'", ""), word) for word in words if word not in _ARTICLES)
 
@@ -64,8 +64,8 @@ def normalise_vqa(answer: str) -> str:
 def soft_accuracy(answer: str, references: Sequence[str]) -> float:
     """Returns the mean over all references of min(1, matches among the others / 3), in [0, 1].
 
-    With ten references: 0.3, 0.6, 0.9 and 1 for one, two, three and more matches. Of fewer than four references, where three
-    others do not exist, all others must match for full credit; a single one is compared with. (VLMEvalKit gives 0 to every
+    With ten references: 0.3, 0.6, 0.9 and 1 for one, two, three and more matches. With two or three references all others must
+    match for full credit; with a single reference the accuracy is 1 or 0. (VLMEvalKit gives 0 to every
     answer where there is one reference.)
 
     Raises:
@@ -87,24 +87,24 @@ def score_vqa_soft(sample: Sample, prediction: Prediction) -> Score:
     return grade(read_answer(sample, prediction), prediction, lambda answer: soft_accuracy(answer, targets(sample)))
 
 
-# How far two sequences are apart, and how much they share, in order; both by bits of whole numbers, column by column.
+# Edit distance and longest common subsequence of two sequences, by bit-parallel algorithms on Python integers.
 #
 # Hyyrö 2003, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances", and Hyyrö 2004, "Bit-parallel
 # LCS-length computation revisited": one step per element of the longer sequence instead of one per pair of elements.
 
 
-def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
-    """Returns the fewest insertions, deletions and substitutions that turn ``one`` into ``other``.
+def edit_distance(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
+    """Returns the fewest insertions, deletions and substitutions that turn ``first`` into ``second``.
 
     >>> edit_distance("kitten", "sitting")
     3
     """
-    if not one:
-        return len(other)
-    positions = _positions(one)
-    full, last = (1 << len(one)) - 1, 1 << (len(one) - 1)
-    up, down, distance = full, 0, len(one)
-    for element in other:
+    if not first:
+        return len(second)
+    positions = _positions(first)
+    full, last = (1 << len(first)) - 1, 1 << (len(first) - 1)
+    up, down, distance = full, 0, len(first)
+    for element in second:
         equal = positions.get(element, 0)
         diagonal = (((equal & up) + up) ^ up) | equal | down
         right_up, right_down = down | ~(diagonal | up), up & diagonal
@@ -115,19 +115,19 @@ def edit_distance(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
     return distance
 
 
-def common_subsequence(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
-    """Returns the length of the longest subsequence that both have.
+def common_subsequence(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
+    """Returns the length of the longest common subsequence.
 
     >>> common_subsequence("a man rides a horse".split(), "the man on a brown horse".split())
     3
     """
-    positions = _positions(one)
-    full = (1 << len(one)) - 1
+    positions = _positions(first)
+    full = (1 << len(first)) - 1
     unmatched = full
-    for element in other:
+    for element in second:
         shared = unmatched & positions.get(element, 0)
         unmatched = ((unmatched + shared) | (unmatched - shared)) & full
-    return len(one) - unmatched.bit_count()
+    return len(first) - unmatched.bit_count()
 
 
 def _positions(sequence: Sequence[Hashable]) -> dict[Hashable, int]:
@@ -137,11 +137,11 @@ def _positions(sequence: Sequence[Hashable]) -> dict[Hashable, int]:
     return positions
 
 
-# Scorers that give part of the credit: how near the letters are (ANLS), how many of the words were said (OCR recall).
+# Scorers that give partial credit: edit distance to the target (ANLS), share of the target's words (OCR recall).
 
 
 THRESHOLD = 0.5
-"""Normalised distances from here on earn nothing."""
+"""A normalised distance of this or more scores 0."""
 
 WHOLE_TEXT: Ladder[str] = {name: OPEN_RULES[name] for name in ("answer_tag", "boxed", "refusal", "whole")}
 
@@ -164,7 +164,7 @@ def similarity(answer: str, target: str) -> float:
 
 
 def word_recall(text: str, target: str) -> float:
-    """Returns the share of the words of ``target`` that ``text`` has, each as often as it is there, in [0, 1].
+    """Returns the share of the words of ``target`` that are in ``text``, counted with repetition, in [0, 1].
 
     Words end at blanks; case, and punctuation at their ends, do not count. 0 for a target without words.
 
@@ -176,11 +176,11 @@ def word_recall(text: str, target: str) -> float:
 
 
 def extract_text(text: str) -> Extraction:
-    """Returns all that was said, thinking and control tokens apart, or what stands in an answer tag or box; a refusal is none."""
-    said = final_words(text)
-    if said is None:
+    """Returns the reply without thinking and control tokens, or the content of an answer tag or box; a refusal has no answer."""
+    reply = final_words(text)
+    if reply is None:
         return Extraction(None, "unfinished_thinking")
-    return apply_rules(WHOLE_TEXT, said) if plain_text(said) else Extraction(None, "empty")
+    return apply_rules(WHOLE_TEXT, reply) if plain_text(reply) else Extraction(None, "empty")
 
 
 def score_anls(sample: Sample, prediction: Prediction) -> Score:
@@ -228,8 +228,8 @@ def caption_words(text: str) -> list[str]:
 def rouge_l(candidate: Words, references: Sequence[Words]) -> float:
     """Returns ROUGE-L, in [0, 1]: the F-measure of the longest common subsequence; 0 where nothing is common.
 
-    Lin 2004, "ROUGE", section 3, as the COCO caption evaluation computes it: (1 + b²) P R / (R + b² P) with b = 1.2, where P
-    is the largest share of the candidate's words that are common with a reference, and R the largest of a reference's.
+    Lin 2004, "ROUGE", section 3, as the COCO caption evaluation computes it: (1 + b²) P R / (R + b² P) with b = 1.2, where P is
+    the largest share of the candidate's words that are common with a reference, and R the largest share of a reference's words.
     """
     common = [(common_subsequence(candidate, reference), len(reference)) for reference in references]
     longest = max((length for length, _ in common), default=0)
@@ -241,7 +241,7 @@ def rouge_l(candidate: Words, references: Sequence[Words]) -> float:
 
 
 def score_rouge_l(sample: Sample, prediction: Prediction) -> Score:
-    """ROUGE-L of the caption against all targets (``rouge_l``): what a caption is worth without the rest of the dataset."""
+    """ROUGE-L of the caption against all targets (``rouge_l``); it does not depend on the rest of the dataset."""
 
     def credit(answer: str) -> float:
         return rouge_l(caption_words(answer), [caption_words(target) for target in targets(sample)])

@@ -1,4 +1,4 @@
-"""The options of a question, and where a text mentions them by their words."""
+"""The options of a question, and where a text mentions them in words."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pytest_vlmrobust.core.sample import IMAGE_MARK
 from .extraction import Outcome, Stop, is_negated, only_answer
 from .text import NUMBER_WORDS, bare, fold_case, strip_ends
 
-# Options that are numbers or measures: the 12 of "12:30" and of "at least 12" is another quantity, and "5cm" is "5 cm".
+# Options that are numbers or measures: 12 is not the quantity in "12:30" or "at least 12", and "5cm" is "5 cm".
 
 
 _REACH = 24
-"""Characters before and after a number that may make it another one."""
+"""Characters around a number that are checked for another quantity."""
 
 _WORDS = "|".join(NUMBER_WORDS)
 _NUMBER = re.compile(rf"\d[\d.,]*|{_WORDS}")
@@ -50,7 +50,7 @@ def spellings(words: str) -> tuple[str, ...]:
     return (f"{match[1]} {match[2]}", f"{match[1]}{match[2]}") if match else ()
 
 
-# Options that are cells of a grid or pictures have no words of their own: other ways to say them are put into one.
+# Options that are cells of a grid, or pictures, have no words. Different spellings of them are unified.
 
 
 _BRACKETED = re.compile(r"[\[(]\s*(\d{1,2})\s*[,;]\s*(\d{1,2})\s*[\])]")
@@ -66,20 +66,20 @@ _PICTURE = re.compile(r"\b(?:the\s)?(?:image|picture|photo|candidate)\s(?=\(?[A-
 
 def are_cells(texts: Iterable[str]) -> bool:
     """Says whether all options are cells of a grid: ``[0,1]``, ``(0, 1)``."""
-    found = list(texts)
-    return bool(found) and all(_BRACKETED.fullmatch(text.strip()) for text in found)
+    listed = list(texts)
+    return bool(listed) and all(_BRACKETED.fullmatch(text.strip()) for text in listed)
 
 
 def are_pictures(texts: Iterable[str]) -> bool:
     """Says whether all options are pictures, without a word."""
-    found = list(texts)
-    return bool(found) and all(text.strip() == IMAGE_MARK for text in found)
+    listed = list(texts)
+    return bool(listed) and all(text.strip() == IMAGE_MARK for text in listed)
 
 
 def with_cells(text: str) -> str:
-    """Returns ``text`` with every cell of a grid spelled ``[row,column]``; both are counted from 0 as the options are.
+    """Returns ``text`` with every cell of a grid spelled ``[row,column]``, counted from 0 as in the options.
 
-    Of an object in JSON, the members ``row`` and ``column`` become one, ``cell``.
+    The members ``row`` and ``column`` of a JSON object become one member, ``cell``.
 
     >>> with_cells("It is (0, 1), that is, row 0, column 1.")
     'It is [0,1], that is, [0,1].'
@@ -96,7 +96,7 @@ def with_lettered_pictures(text: str) -> str:
 
 _CAPITAL_A = re.compile(r"\W*A\s")
 _DECORATION = 80
-"""Characters of blanks, quotes and articles around a text that is an option's."""
+"""Most characters of blanks, quotes and articles around an option's text."""
 _NUMBERS: Final = dict(zip(NUMBER_WORDS, map(str, range(len(NUMBER_WORDS))), strict=True))
 _JOINED = "-'_"
 
@@ -115,17 +115,17 @@ class Options:
     cells: bool = False
     """All are cells of a grid, spelled ``[row,column]``."""
     pictures: bool = False
-    """All are pictures: there are no words to be mentioned."""
+    """All are pictures, so there are no words to mention."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
         """Returns the prepared options; the same options are prepared once."""
-        return _prepared(tuple(options.items()))
+        return _prepare(tuple(options.items()))
 
     def exact(self, text: str) -> Outcome:
         """Returns the letter of the option that ``text`` is, ignoring case, articles and punctuation at its ends.
 
-        Of options that differ in nothing else, the one that is spelled exactly so; failing that, a stop. ``A dog`` is a stop
+        Of options that differ only in these, the one with exactly that spelling; a stop if there is none. ``A dog`` is a stop
         where ``dog`` is not option A: its first word may be an article or a letter.
         """
         if len(text) > 2 * self.longest + _DECORATION:
@@ -165,10 +165,10 @@ class Options:
 
 
 @lru_cache(maxsize=4096)
-def _prepared(items: tuple[tuple[str, str], ...]) -> Options:
+def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
     texts = [text for _, text in items]
     cells, pictures = are_cells(texts), are_pictures(texts)
-    items = tuple((letter, _worded(text, cells=cells)) for letter, text in items)
+    items = tuple((letter, _words_of(text, cells=cells)) for letter, text in items)
     whole: dict[str, set[str]] = {}
     for letter, text in items:
         whole.setdefault(bare(text), set()).add(letter)
@@ -191,13 +191,13 @@ def _prepared(items: tuple[tuple[str, str], ...]) -> Options:
     )
 
 
-def _worded(text: str, *, cells: bool) -> str:
-    """Returns the words of an option: a picture in it has none."""
+def _words_of(text: str, *, cells: bool) -> str:
+    """Returns the words of an option, without its pictures."""
     return with_cells(text) if cells else text.replace(IMAGE_MARK, "")
 
 
 def _says_little(words: str) -> bool:
-    """Says whether ``words`` inside a sentence mean nothing: ``a`` and ``no`` come before nouns, ``one`` may be a pronoun."""
+    """Says whether ``words`` are too common to count inside a sentence: a single letter, ``no`` or ``one``."""
     return words in {"one", "no"} or (len(words) == 1 and words.isalpha() and words.isascii())
 
 

@@ -1,4 +1,4 @@
-"""A prediction against its target: which rule read it, and whether it is right."""
+"""Scorers compare a prediction with its target, and record which rule read it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .yes_no import extract_yes_no
 Scorer = Callable[[Sample, Prediction], Score]
 
 SCORERS: Registry[Scorer] = Registry("scorer", "scorers")
-"""Scorers by name; those of tasks are called as the task is."""
+"""Scorers by name; the scorer of a task has the task's name."""
 
 _END_OF_SENTENCE = " .,;:!?"
 
 
 def register(name: str, scorer: Scorer, *, replace: bool = False) -> Scorer:
-    """Registers ``scorer`` for samples whose ``scorer`` is this name, or whose ``task`` is and that name no scorer.
+    """Registers ``scorer`` for samples that name it, and for samples of the task with this name that name no scorer.
 
     Raises:
         UsageError: the name is taken and ``replace`` was not asked for.
@@ -45,7 +45,7 @@ def score(sample: Sample, prediction: Prediction) -> Score:
     """Returns the score of ``prediction``: NaN when the inference failed, 0 and unparsed when no answer can be read.
 
     Raises:
-        UnknownName: no scorer is called as ``sample.scorer`` or, where that is empty, ``sample.task``.
+        UnknownName: no scorer has the name ``sample.scorer`` or, where that is empty, ``sample.task``.
     """
     scorer = SCORERS.get(sample.scorer or sample.task)
     if prediction.finish_reason == "error":
@@ -57,18 +57,18 @@ def score_choice(sample: Sample, prediction: Prediction) -> Score:
     """1 for the right letter, read from the text or taken as the most probable one (rule ``letter_logits``)."""
     if prediction.method == LETTER_LOGITS:
         letter = prediction.text.strip()
-        found = Extraction(letter if letter in sample.options else None, LETTER_LOGITS)
+        extraction = Extraction(letter if letter in sample.options else None, LETTER_LOGITS)
     else:
-        found = extract_choice(prediction.text, sample.options)
-    return _equal(found, sample, prediction, str.casefold)
+        extraction = extract_choice(prediction.text, sample.options)
+    return _equal(extraction, sample, prediction, str.casefold)
 
 
 def score_yes_no(sample: Sample, prediction: Prediction) -> Score:
     """1 for the right one of yes and no, read from the text or taken as the more probable one (rule ``letter_logits``)."""
-    found = extract_yes_no(prediction.text)
+    extraction = extract_yes_no(prediction.text)
     if prediction.method == LETTER_LOGITS:
-        found = Extraction(found.answer, LETTER_LOGITS)
-    return _equal(found, sample, prediction, str.casefold)
+        extraction = Extraction(extraction.answer, LETTER_LOGITS)
+    return _equal(extraction, sample, prediction, str.casefold)
 
 
 def score_open(sample: Sample, prediction: Prediction) -> Score:
@@ -89,8 +89,8 @@ def _exact(answer: str) -> str:
     return line.rstrip(_END_OF_SENTENCE) or line
 
 
-def _equal(found: Extraction, sample: Sample, prediction: Prediction, spelling: Callable[[str], str]) -> Score:
-    return grade_best(found, sample, prediction, lambda answer, target: spelling(answer) == spelling(target))
+def _equal(extraction: Extraction, sample: Sample, prediction: Prediction, spelling: Callable[[str], str]) -> Score:
+    return grade_best(extraction, sample, prediction, lambda answer, target: spelling(answer) == spelling(target))
 
 
 register("choice", score_choice)
@@ -106,14 +106,14 @@ register("rouge_l", score_rouge_l)
 register("boxes", score_boxes)
 
 
-# Checking: whether what a dataset names to score it exists, before any model is asked.
+# Checks that the scorers and the corpus metric that a dataset names exist, before any model is asked.
 
 
 def check_scoring(dataset: str, corpus_metric: str, samples: Iterable[Sample]) -> None:
     """Looks up the corpus metric of a dataset, and the scorer of each of its samples.
 
     Raises:
-        UnknownName: one of them is not registered; names the dataset, and the first sample that asks for it.
+        UnknownName: a name is not registered; the message has the dataset and the first sample that uses the name.
     """
     if corpus_metric not in CORPUS_METRICS:
         raise UnknownName("corpus metric", corpus_metric, CORPUS_METRICS.names(), where=f"dataset {dataset!r}")

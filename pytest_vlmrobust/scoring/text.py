@@ -1,15 +1,14 @@
-"""Text as a model wrote it, made comparable: thinking and markup removed, spelling of letters and spaces unified."""
+"""Makes the text of a model comparable: removes thinking and markup, unifies letters and spaces."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-# What a model thinks before it answers, as each family of models marks it.
+# Thinking before the answer, as each family of models marks it.
 #
 # ``<think>…</think>`` of most; ``<|channel>thought…<channel|>``; ``◁think▷…◁/think▷`` of Kimi; ``[THINK]…[/THINK]`` of Magistral;
-# and the channels of harmony, of which only ``final`` is an answer, with their marks or, where a decoder dropped
-# these, without them.
+# and the channels of harmony, where only ``final`` is an answer, with or without their marks (a decoder may drop them).
 
 
 _NAME = r"(?i:(?:\w{1,9}:)?(?:think|thinking|thought|reasoning))"
@@ -26,10 +25,10 @@ _SIGN = re.compile(r"<|\u25c1|\[/?THINK|\Aanalysis|assistantfinal")
 
 
 def after_thinking(text: str) -> str | None:
-    """Returns what was said after thinking, without control tokens; None when thinking was begun and not ended.
+    """Returns the text after thinking, without control tokens; None when the text ends while thinking.
 
-    The opening mark may be missing, since some chat templates put it into the prompt. When nothing follows the thinking, what
-    preceded it is the answer.
+    The opening mark may be missing, since some chat templates put it into the prompt. When nothing follows the thinking, the text
+    before it is the answer.
     """
     if not _SIGN.search(text):
         return text
@@ -38,9 +37,9 @@ def after_thinking(text: str) -> str | None:
     after = text[closes[-1].end() :] if closes else text
     if opened and (not closes or _OPEN.search(after)):
         return None
-    said = _SPECIAL.sub(" ", after)
-    if said.strip() or not closes:
-        return said
+    remaining = _SPECIAL.sub(" ", after)
+    if remaining.strip() or not closes:
+        return remaining
     return _SPECIAL.sub(" ", text[: opened.start()]) if opened and opened.start() < closes[-1].start() else ""
 
 
@@ -64,33 +63,33 @@ _ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
 
 
 def final_words(text: str) -> str | None:
-    """Returns what was said after thinking, with full-width letters made plain, without control tokens.
+    """Returns the text after thinking, with full-width letters made plain, without control tokens.
 
-    None when thinking was begun and not ended (``after_thinking``).
+    None when the text ends while thinking (``after_thinking``).
     """
     return after_thinking(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
-def answer_tag(said: str) -> str | None:
+def answer_tag(text: str) -> str | None:
     """Returns the content of the last ``<answer>…</answer>``, closed or not; None where there is none."""
-    parts = _ANSWER_OPEN.split(said)
+    parts = _ANSWER_OPEN.split(text)
     return _ANSWER_CLOSE.split(parts[-1])[0] if len(parts) > 1 else None
 
 
-def boxed_content(said: str) -> str | None:
+def boxed_content(text: str) -> str | None:
     r"""Returns the content of the last ``\boxed{…}``, braces balanced; None where there is none."""
-    start = said.rfind("\\boxed{")
+    start = text.rfind("\\boxed{")
     if start < 0:
         return None
     depth, begin = 0, start + len("\\boxed{")
-    for position in range(begin, len(said)):
-        if said[position] == "{":
+    for position in range(begin, len(text)):
+        if text[position] == "{":
             depth += 1
-        elif said[position] == "}":
+        elif text[position] == "}":
             if not depth:
-                return said[begin:position]
+                return text[begin:position]
             depth -= 1
-    return said[begin:]
+    return text[begin:]
 
 
 def straighten(text: str) -> str:
@@ -98,9 +97,9 @@ def straighten(text: str) -> str:
     return text if text.isascii() else text.translate(_ONE_SPELLING)
 
 
-def plain_text(said: str) -> str:
-    """Returns ``said`` without emphasis marks, with straight quotes, and single blanks; line breaks stay."""
-    lines = _MATHS.sub(r"\1", _MARKUP.sub("", straighten(said))).split("\n")
+def plain_text(text: str) -> str:
+    """Returns ``text`` without emphasis marks, with straight quotes, and single blanks; line breaks stay."""
+    lines = _MATHS.sub(r"\1", _MARKUP.sub("", straighten(text))).split("\n")
     return "\n".join(" ".join(line.split()) for line in lines).strip()
 
 
@@ -110,7 +109,7 @@ def fold_case(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Returns what two equal answers share: case folded, without punctuation at its ends and without a leading article."""
+    """Returns ``text`` for comparison: case folded, without punctuation at its ends and without a leading article."""
     core = fold_case(text).strip(_ENDS)
     article = _ARTICLE.match(core)
     return core[article.end() :] if article else core

@@ -60,9 +60,9 @@ _DISSENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class YesNoReading:
-    """What the rules look at: the words as they came, and in lower case without markup."""
+    """Input of the rules: the raw text, and the text in lower case without markup."""
 
-    said: str
+    raw: str
     text: str
 
 
@@ -72,15 +72,15 @@ def extract_yes_no(text: str) -> Extraction:
     >>> extract_yes_no("There is no dog, so yes")
     Extraction(answer='yes', rule='closing')
     """
-    said = final_words(text)
-    if said is None:
+    reply = final_words(text)
+    if reply is None:
         return Extraction(None, "unfinished_thinking")
-    shown = _settled(plain_text(said).lower())
-    return apply_rules(YES_NO_RULES, YesNoReading(said, shown)) if shown else Extraction(None, "empty")
+    statement = _after_last_change(plain_text(reply).lower())
+    return apply_rules(YES_NO_RULES, YesNoReading(reply, statement)) if statement else Extraction(None, "empty")
 
 
-def _settled(text: str) -> str:
-    """Returns what is said after the question is repeated, and after the last change of mind: "Yes... Actually, no"."""
+def _after_last_change(text: str) -> str:
+    """Returns the text after a repeated question and after the last change of mind: "Yes... Actually, no"."""
     asked = _ASKED.match(text)
     start = asked.end() if asked else 0
     for turn in _TURN.finditer(text):
@@ -89,13 +89,13 @@ def _settled(text: str) -> str:
 
 
 def _answer_tag(reading: YesNoReading) -> Outcome:
-    """``<answer>yes</answer>``: what stands in the last one is the answer, readable or not."""
-    return _only(answer_tag(reading.said))
+    """``<answer>yes</answer>``: the content of the last one is the answer, readable or not."""
+    return _only(answer_tag(reading.raw))
 
 
-def _boxed(reading: YesNoReading) -> Outcome:
-    r"""``\boxed{yes}``: what stands in the last one is the answer, readable or not."""
-    return _only(boxed_content(reading.said))
+def _boxed_answer(reading: YesNoReading) -> Outcome:
+    r"""``\boxed{yes}``: the content of the last one is the answer, readable or not."""
+    return _only(boxed_content(reading.raw))
 
 
 def _only(content: str | None) -> Outcome:
@@ -103,7 +103,7 @@ def _only(content: str | None) -> Outcome:
 
 
 def _word(reading: YesNoReading) -> Outcome:
-    """``YES!``, ``Nope``, ``true``, ``是的``, ``Of course not``: one word alone, or words that stand for it."""
+    """``YES!``, ``Nope``, ``true``, ``是的``, ``Of course not``: one word alone, or a phrase with that meaning."""
     words = strip_ends(reading.text)
     if _DISSENT.fullmatch(words):
         return "no"
@@ -112,10 +112,10 @@ def _word(reading: YesNoReading) -> Outcome:
 
 def _statement(reading: YesNoReading) -> Outcome:
     """``The answer is no``: the last one."""
-    found = [
+    matches = [
         match for match in _STATEMENT.finditer(reading.text) if not _EITHER.match(reading.text, match.start(match.lastindex or 1))
     ]
-    return _meaning(found[-1]) if found else None
+    return _meaning(matches[-1]) if matches else None
 
 
 def _both(reading: YesNoReading) -> Outcome:
@@ -165,7 +165,7 @@ def _only_yes(reading: YesNoReading) -> Outcome:
 
 YES_NO_RULES: Final[Ladder[YesNoReading]] = {
     "answer_tag": _answer_tag,
-    "boxed": _boxed,
+    "boxed": _boxed_answer,
     "word": _word,
     "statement": _statement,
     "both": _both,

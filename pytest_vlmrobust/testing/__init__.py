@@ -1,4 +1,4 @@
-"""Property checks for metrics, also for a user's own.
+"""Property checks for metrics, including your own.
 
 from pytest_vlmrobust.testing import check_metric
 
@@ -35,31 +35,31 @@ __all__ = [
 ]
 
 CHECKS: dict[str, Property] = {**PROPERTIES, **INTERVALS, **LAWS}
-"""Every check: of the formula first, then of its interval, then of verdicts on it."""
+"""Every check: first of the formula, then of the interval, then of the verdicts."""
 
 MetricLike = Metric | Callable[..., float] | str
 
 
 def check_metric(metric: MetricLike, *, examples: int = 100, check: str = "") -> None:
-    """Checks what every metric must hold, on generated scores; the same ones each time.
+    """Checks the properties that every metric must have, on generated scores that are the same each time.
 
     A metric returns a built-in float, the same one for the same scores and for the samples in any order, inside its bounds, NaN
     rather than infinity where it is undefined, and leaves its arguments as they were. With a missing (NaN) score, or without
-    samples, it returns NaN or raises ValueError: never a number. When one score rises it moves as its record says: a metric of
-    which lower is better never rises when the model answers better. It has its declared values for a perfect model, for scores
-    that nothing changes and for images that add nothing. Its interval holds the value, and the truth as often as it says: see
-    :data:`INTERVALS`. Verdicts on it are monotone: see :data:`LAWS`.
+    samples, it returns NaN or raises ValueError: never a number. When one score rises the metric moves as its record says: if
+    lower is better, it never rises when the model answers better. It has its declared values for a perfect model, for scores that
+    nothing changes and for images that add nothing. Its interval contains the value, and contains the truth at the declared rate:
+    see :data:`INTERVALS`. Verdicts on it are monotone: see :data:`LAWS`.
 
     Args:
         metric: a registered metric, by name, record or function; or any function whose parameters are named as in
             :class:`~pytest_vlmrobust.metrics.Needs` (``clean``, ``perturbed``, ``perturbed_by_setting``, ``no_image`` ...).
         examples: how many generated score tables to try for each check.
-        check: the only one of :data:`CHECKS` to make; all that concern the metric when empty.
+        check: name of one of :data:`CHECKS`; when empty, all checks that concern the metric run.
 
     Raises:
         AssertionError: a property does not hold; the message shows the smallest scores found and what came out.
         UnknownName: no metric, or no check, has that name.
-        UsageError: a parameter whose name says nothing about what it needs.
+        UsageError: the name of a parameter is not one of the needs.
     """
     __tracebackhide__ = True
     record = _record(metric)
@@ -71,13 +71,13 @@ def check_metric(metric: MetricLike, *, examples: int = 100, check: str = "") ->
 
 
 def checks_of(metric: MetricLike) -> list[str]:
-    """Returns the names of the checks that concern a metric, those for which its record claims nothing included."""
+    """Returns the names of the checks that concern a metric, including those for which its record claims nothing."""
     record = _record(metric)
     return [name for name, check in CHECKS.items() if check.concerns(record)]
 
 
 def unclaimed(metric: MetricLike, check: str) -> str:
-    """Returns why there is nothing to check: what the record of a metric does not claim; an empty string when it does."""
+    """Returns why a check has nothing to test: the claim that is missing in the record. An empty string when it has."""
     return CHECKS[check].unclaimed(_record(metric))
 
 

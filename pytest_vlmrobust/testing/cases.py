@@ -1,4 +1,4 @@
-"""Generated scores: the arguments of one call of a metric, and what can be done to them."""
+"""Generated scores: the arguments of one call of a metric, and changes to them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MOST_SAMPLES = 8
 
 _RIGHT_OR_WRONG = (0.0, 1.0)
 _SCALES = (_RIGHT_OR_WRONG, _RIGHT_OR_WRONG, (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.3, 0.6, 0.9, 1.0))
-"""Right or wrong, as most benchmarks score and with ties in every example; graded; and the soft scores of VQA, which are no sums
-of powers of two."""
+"""Right or wrong, as most benchmarks score, with ties in every example; graded; and the soft scores of VQA, which are not sums of
+powers of two."""
 _PICKS = 2**16
 _MAPPINGS = {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING, Needs.BASELINE_BY_SETTING, *COMPANIONS}
 _WITHOUT_SAMPLES = {Needs.RESOLUTIONS, Needs.ACCURACIES}
@@ -46,26 +46,26 @@ class Case:
     pick: int
     share: float
 
-    def copied(self) -> list[Any]:
-        """Returns the arguments; a metric that changes them changes copies."""
-        return [copied(value) for value in self.arguments]
+    def copy_arguments(self) -> list[Any]:
+        """Returns copies of the arguments, so that a metric cannot change the originals."""
+        return [copy_argument(value) for value in self.arguments]
 
     @property
     def orders(self) -> tuple[Sequence[int], ...]:
-        """The other order of the samples, and one in which neighbours change places: of equal scores, another one comes first."""
+        """The other order of the samples, and an order with neighbours swapped, which changes the first of equal scores."""
         return self.order, sorted(self.order, key=lambda sample: sample ^ 1)
 
-    def reordered(self, order: Sequence[int]) -> list[Any]:
+    def reorder_samples(self, order: Sequence[int]) -> list[Any]:
         """Returns the arguments with their samples in another order, and their settings turned around."""
-        pairs = zip(self.needs, self.copied(), strict=True)
-        return [value if need in _WITHOUT_SAMPLES else _reordered(value, order) for need, value in pairs]
+        pairs = zip(self.needs, self.copy_arguments(), strict=True)
+        return [value if need in _WITHOUT_SAMPLES else _reorder(value, order) for need, value in pairs]
 
     def with_gap(self, need: Needs) -> list[Any]:
         """Returns the arguments with one missing score in one of them (in each of its settings)."""
         return self._with(need, lambda value: _with_gap(value, self.pick))
 
-    def raised(self, need: Needs) -> list[Any] | None:
-        """Returns the arguments with one better score in one of them; None when it has none that could be better."""
+    def raise_score(self, need: Needs) -> list[Any] | None:
+        """Returns the arguments with one score of one argument raised; None when none of its scores can rise."""
         value = self.arguments[self.needs.index(need)]
         key = list(value)[self.pick % len(value)] if isinstance(value, Mapping) else None
         scores = np.array(value if key is None else value[key], dtype=np.float64)
@@ -77,23 +77,23 @@ class Case:
         better = scores.tolist() if isinstance(value, list) else scores
         return self._with(need, lambda old: better if key is None else {**old, key: better})
 
-    def unchanged(self) -> list[Any]:
-        """Returns the arguments when whatever is done to an image leaves every score as it is."""
+    def unchanged_arguments(self) -> list[Any]:
+        """Returns the arguments of a model whose scores no perturbation changes."""
         clean = self.arguments[self.needs.index(Needs.CLEAN)] if Needs.CLEAN in self.needs else _first_scores(self)
-        return [_unchanged(need, value, clean) for need, value in zip(self.needs, self.copied(), strict=True)]
+        return [_unchanged_argument(need, value, clean) for need, value in zip(self.needs, self.copy_arguments(), strict=True)]
 
     def blind(self) -> list[Any]:
-        """Returns the arguments when the images add nothing: scores without them equal the clean ones."""
-        return self._with(Needs.NO_IMAGE, lambda _: self.copied()[self.needs.index(Needs.CLEAN)])
+        """Returns the arguments of a model whose images add nothing: scores without images equal the clean ones."""
+        return self._with(Needs.NO_IMAGE, lambda _: self.copy_arguments()[self.needs.index(Needs.CLEAN)])
 
     def _with(self, need: Needs, change: Callable[[Any], Any]) -> list[Any]:
-        position, arguments = self.needs.index(need), self.copied()
+        position, arguments = self.needs.index(need), self.copy_arguments()
         arguments[position] = change(arguments[position])
         return arguments
 
 
 class Maker(Protocol):
-    """What makes scores of some shape."""
+    """A function that makes scores of a shape."""
 
     def __call__(self, rows: int, columns: int = 0) -> Scores:
         """Returns scores of shape (rows, columns), or (rows,) for no columns."""
@@ -104,37 +104,37 @@ class Maker(Protocol):
 def cases(draw: st.DrawFn, needs: tuple[Needs, ...]) -> Case:
     """Draws the arguments of a metric for 1 to 8 samples."""
     samples = draw(st.integers(1, MOST_SAMPLES))
-    scores, labels = drawn_scores(draw, MOST_SAMPLES), drawn_labels(draw, samples, MOST_SAMPLES)
+    scores, labels = draw_scores(draw, MOST_SAMPLES), draw_labels(draw, samples, MOST_SAMPLES)
     arguments = tuple(_argument(need, samples, scores, labels) for need in needs)
-    order = drawn_order(draw, samples)
+    order = draw_order(draw, samples)
     return Case(needs, arguments, order, draw(st.integers(0, _PICKS)), draw(st.sampled_from((1.0, 0.5))))
 
 
-def drawn_scores(draw: st.DrawFn, most: int) -> Maker:
-    """Returns what draws scores of one scale for up to ``most`` samples.
+def draw_scores(draw: st.DrawFn, most: int) -> Maker:
+    """Returns a function that draws scores of one scale for up to ``most`` samples.
 
-    Each array is one draw, for as many samples as there could be: that is fast, and examples stay alike when samples are left out
-    to find the smallest one.
+    Each array is one draw for the largest number of samples: that is fast, and examples stay alike while Hypothesis removes
+    samples to find the smallest one.
     """
     scale = np.array(draw(st.sampled_from(_SCALES)))
 
     def scores(rows: int, columns: int = 0) -> Scores:
         steps = np.frombuffer(draw(_bytes(most * max(columns, 1))), dtype=np.uint8)
-        made: Scores = scale[steps % scale.size].reshape((most, columns) if columns else (most,))[:rows]
-        return made
+        drawn: Scores = scale[steps % scale.size].reshape((most, columns) if columns else (most,))[:rows]
+        return drawn
 
     return scores
 
 
-def drawn_labels(draw: st.DrawFn, samples: int, most: int) -> list[str]:
-    """Returns a label for each sample, now and then an empty one: unknown."""
+def draw_labels(draw: st.DrawFn, samples: int, most: int) -> list[str]:
+    """Returns a label for each sample; some are empty, which means unknown."""
     return ["" if step % 8 == 7 else "abc"[step % 3] for step in draw(_bytes(most))[:samples]]
 
 
-def drawn_order(draw: st.DrawFn, samples: int) -> list[int]:
-    """Returns the samples in another order: the first one goes further back, and now and then all are turned around.
+def draw_order(draw: st.DrawFn, samples: int) -> list[int]:
+    """Returns the samples in another order: the first one moves back, and some orders are reversed.
 
-    Every order is made of such moves, and few samples are enough for the smallest one to be seen.
+    Such moves generate every order, and the smallest failing example needs few samples.
     """
     order, move = list(range(samples)), draw(st.integers(0, _PICKS))
     if samples > 1:
@@ -148,7 +148,7 @@ def _bytes(count: int) -> st.SearchStrategy[bytes]:
 
 
 def nothing(needs: Sequence[Needs]) -> list[Any]:
-    """Returns the arguments when there are no samples."""
+    """Returns the arguments without samples."""
     return [_argument(need, 0, _constant(0.0), ()) for need in needs]
 
 
@@ -158,32 +158,32 @@ def perfect(needs: Sequence[Needs]) -> list[Any]:
     return [_argument(need, 4, wrong if need in _WRONG_WHEN_PERFECT else right, "aabb") for need in needs]
 
 
-def copied(value: Any) -> Any:
+def copy_argument(value: Any) -> Any:
     """Returns a copy of one argument."""
     if isinstance(value, Mapping):
         return {setting: scores.copy() for setting, scores in value.items()}
     return value.copy()
 
 
-def shown(needs: Sequence[Needs], arguments: Sequence[Any]) -> str:
-    """Returns the arguments as messages show them."""
+def describe_arguments(needs: Sequence[Needs], arguments: Sequence[Any]) -> str:
+    """Returns the arguments in the form that messages show."""
     return ", ".join(f"{need.value}={plain(value)}" for need, value in zip(needs, arguments, strict=True))
 
 
 def plain(value: Any) -> Any:
-    """Returns an argument made of built-in lists and dictionaries."""
+    """Returns an argument as built-in lists and dictionaries."""
     if isinstance(value, Mapping):
         return {setting: plain(scores) for setting, scores in value.items()}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def scored(needs: Sequence[Needs]) -> list[Needs]:
+def needs_with_scores(needs: Sequence[Needs]) -> list[Needs]:
     """Returns the arguments that hold scores."""
     return [need for need in needs if need not in WITHOUT_SCORES]
 
 
 def of_samples(needs: Sequence[Needs]) -> bool:
-    """Whether an argument has an item for each sample, rather than for each resolution."""
+    """Whether an argument has one item per sample, not per resolution."""
     return any(need not in _WITHOUT_SAMPLES for need in needs)
 
 
@@ -208,9 +208,9 @@ def _constant(value: float) -> Maker:
     return lambda rows, columns=0: np.full((rows, columns) if columns else rows, value)
 
 
-def _reordered(value: Any, order: Sequence[int]) -> Any:
+def _reorder(value: Any, order: Sequence[int]) -> Any:
     if isinstance(value, Mapping):
-        return {setting: _reordered(value[setting], order) for setting in reversed(value)}
+        return {setting: _reorder(value[setting], order) for setting in reversed(value)}
     return value[list(order)] if isinstance(value, np.ndarray) else [value[index] for index in order]
 
 
@@ -227,7 +227,7 @@ def _first_scores(case: Case) -> Any:
     return first if np.ndim(first) == 1 else first[:, 0]
 
 
-def _unchanged(need: Needs, value: Any, clean: Any) -> Any:
+def _unchanged_argument(need: Needs, value: Any, clean: Any) -> Any:
     if need in _FOLLOWERS:
         return clean.copy()
     if need in _MAPPINGS:
@@ -239,7 +239,7 @@ def _unchanged(need: Needs, value: Any, clean: Any) -> Any:
     return value
 
 
-# Generated tables of scores, as a gate reads them.
+# Generated tables of scores, the input of a gate.
 
 
 _MOST_SAMPLES = 24
@@ -249,14 +249,14 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(ScoreTable) if field.
 
 @dataclass(frozen=True)
 class Table:
-    """Scores, the setting that a metric of one cell is asked for, and another order of the samples."""
+    """Scores, the setting for metrics of one cell, and another order of the samples."""
 
     scores: ScoreTable
     setting: str | None
     order: Sequence[int]
 
-    def measured(self, record: Metric, scores: ScoreTable | None = None) -> Estimate:
-        """Returns the estimate of a metric, of these scores or of others like them.
+    def measure(self, record: Metric, scores: ScoreTable | None = None) -> Estimate:
+        """Returns the estimate of a metric for these scores or for changed ones.
 
         Raises:
             AssertionError: the metric, or its interval, gate or note, raised an error; the message shows the scores.
@@ -266,59 +266,59 @@ class Table:
             return estimate(record, scores or self.scores, self.setting)
         except Exception as error:
             raised = f"raised {type(error).__name__}: {error}"
-            raise AssertionError(f"metric {record.name!r} {raised}\n    called with {self.shown()}") from error
+            raise AssertionError(f"metric {record.name!r} {raised}\n    called with {self.describe()}") from error
 
-    def reordered(self) -> ScoreTable:
+    def reorder_samples(self) -> ScoreTable:
         """Returns the scores with their samples in the other order."""
-        return self._changed(lambda scores: scores[list(self.order)], lambda names: [names[index] for index in self.order])
+        return self._change(lambda scores: scores[list(self.order)], lambda names: [names[index] for index in self.order])
 
-    def repeated(self, times: int) -> ScoreTable:
-        """Returns the scores of as many samples of the same kind, each source image being another one."""
-        return self._changed(
+    def repeat_samples(self, times: int) -> ScoreTable:
+        """Returns the scores ``times`` times, each copy with source images of its own."""
+        return self._change(
             lambda scores: np.concatenate([scores] * times),
             lambda names: list(names) * times,
             lambda groups: [f"{copy}-{group}" for copy in range(times) for group in groups],
         )
 
-    def duplicated(self) -> ScoreTable:
-        """Returns the scores with every sample there twice, each pair being of a source image of its own."""
-        twice = self._changed(lambda scores: np.concatenate([scores] * 2), lambda names: list(names) * 2)
+    def duplicate_samples(self) -> ScoreTable:
+        """Returns the scores with every sample twice; each pair shares a source image of its own."""
+        twice = self._change(lambda scores: np.concatenate([scores] * 2), lambda names: list(names) * 2)
         return dataclasses.replace(twice, groups=[f"image {index:03}" for index in range(self.scores.samples)] * 2)
 
     def of(self, rows: Sequence[int] | NDArray[np.intp]) -> ScoreTable:
-        """Returns the scores of some samples, of each as often as it is named, and each time with an image of its own."""
+        """Returns the scores of ``rows``, which may repeat samples; each row has an image of its own."""
         chosen = list(rows)
-        some = self._changed(lambda scores: scores[chosen], lambda names: [names[row] for row in chosen])
+        some = self._change(lambda scores: scores[chosen], lambda names: [names[row] for row in chosen])
         return dataclasses.replace(some, groups=None)
 
-    def mapped(self, change: Callable[[Scores], Scores]) -> Table:
+    def map_scores(self, change: Callable[[Scores], Scores]) -> Table:
         """Returns the table with every array of scores changed, one after the other."""
-        return dataclasses.replace(self, scores=self._changed(change, list))
+        return dataclasses.replace(self, scores=self._change(change, list))
 
     def without_samples(self) -> ScoreTable:
         """Returns the scores of no sample."""
-        return self._changed(lambda scores: scores[:0], lambda _: [])
+        return self._change(lambda scores: scores[:0], lambda _: [])
 
     def with_gap(self) -> ScoreTable:
         """Returns the scores with every score of one sample missing."""
 
-        def holed(scores: Scores) -> Scores:
+        def add_gap(scores: Scores) -> Scores:
             changed = scores.copy()
             changed[self.order[0]] = math.nan
             return changed
 
-        return self._changed(holed, list)
+        return self._change(add_gap, list)
 
     def blind(self) -> ScoreTable:
-        """Returns the scores of a model to which the images are worth nothing."""
+        """Returns the scores of a model whose images add nothing."""
         return dataclasses.replace(self.scores, no_image=self.scores.clean)
 
-    def shown(self) -> str:
-        """Returns the scores as messages show them."""
+    def describe(self) -> str:
+        """Returns the scores in the form that messages show."""
         given = {name: getattr(self.scores, name) for name in _FIELDS}
         return ", ".join(f"{name}={plain(value)}" for name, value in given.items() if value is not None)
 
-    def _changed(
+    def _change(
         self,
         change: Callable[[Scores], Scores],
         names: Callable[[Sequence[str]], list[str]],
@@ -338,23 +338,23 @@ class Table:
 
 @st.composite
 def tables(draw: st.DrawFn, record: Metric) -> Table:
-    """Draws what a metric needs for 1 to 24 samples, now and then two to a source image."""
+    """Draws the needs of a metric for 1 to 24 samples; sometimes two samples share a source image."""
     samples = draw(st.integers(1, _MOST_SAMPLES))
     setting = _setting(record)
-    needs = {*record.needs, *((Needs.NO_IMAGE,) if record.gate else ())}  # a gate may ask what was answered blindly
-    given = _given(needs, setting, samples, drawn_scores(draw, _MOST_SAMPLES))
+    needs = {*record.needs, *((Needs.NO_IMAGE,) if record.gate else ())}  # a gate may read the scores without images
+    given = _table_fields(needs, setting, samples, draw_scores(draw, _MOST_SAMPLES))
     for need in needs & LABELS:
-        given[need.value] = drawn_labels(draw, samples, _MOST_SAMPLES)
+        given[need.value] = draw_labels(draw, samples, _MOST_SAMPLES)
     if draw(st.booleans()):
         given["groups"] = [f"image {index // 2}" for index in range(samples)]
-    return Table(ScoreTable(**given), setting, drawn_order(draw, samples))
+    return Table(ScoreTable(**given), setting, draw_order(draw, samples))
 
 
-def made(record: Metric, samples: int, scores: Maker, settings: Sequence[str] = SETTINGS) -> Table:
+def make_table(record: Metric, samples: int, scores: Maker, settings: Sequence[str] = SETTINGS) -> Table:
     """Returns a table of scores that ``scores`` makes, each sample with an image, a position and people of its own."""
     setting = _setting(record)
     needs = {*record.needs, *((Needs.NO_IMAGE,) if record.gate else ())}
-    given = _given(needs, setting, samples, scores, settings)
+    given = _table_fields(needs, setting, samples, scores, settings)
     for need in needs & LABELS:
         given[need.value] = [("a", "b")[index % 2] for index in range(samples)]
     return Table(ScoreTable(**given), setting, range(samples))
@@ -366,12 +366,12 @@ def _setting(record: Metric) -> str | None:
     return _OF_PATCHES if Needs.PATCHES in record.needs else SETTINGS[0]
 
 
-def _given(
+def _table_fields(
     needs: set[Needs], setting: str | None, samples: int, scores: Maker, settings: Sequence[str] = SETTINGS
 ) -> dict[str, Any]:
-    """Returns the fields of a table; what the needs do not ask for is left out.
+    """Returns the fields of a table that the needs ask for.
 
-    Clean scores are the better ones of two, and those without this image the worse ones: otherwise most metrics would not apply.
+    Clean scores are the larger of two draws and scores without the image the smaller; otherwise most metrics would not apply.
     """
     curve = [f"resolution:{edge:g}" for edge in RESOLUTIONS] if needs & {Needs.ACCURACIES, Needs.RUNGS} else []
     swept = settings if needs & {Needs.PERTURBED_BY_SETTING, Needs.REFERENCE_BY_SETTING} else ()

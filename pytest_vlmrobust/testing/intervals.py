@@ -1,7 +1,7 @@
-"""What the interval of a metric must hold: one check for each law.
+"""Laws that the interval of a metric must obey: one check for each law.
 
-The first ones compare the intervals of generated tables with each other. The last two count how often an interval misses a truth
-that is known: by exact enumeration where all samples are of two kinds, and by simulation where many settings cost the same.
+The first checks compare the intervals of generated tables. The last two count how often an interval misses a known truth: by
+exact enumeration where all samples are of two kinds, and by simulation where many settings cost the same.
 """
 
 from __future__ import annotations
@@ -20,31 +20,33 @@ from pytest_vlmrobust.metrics import Metric, Needs
 from pytest_vlmrobust.metrics.table import LABELS
 
 from . import oracles
-from .cases import Scores, Table, made, plain, tables
-from .properties import BUILT_IN, Property, fails, tried
+from .cases import Scores, Table, make_table, plain, tables
+from .properties import BUILT_IN, Property, fails, try_examples
 
 LEVELS = (0.5, 0.9, 0.99)
 USUAL = 0.9
-"""The level that gates ask for: each end is missed by the truth with a risk of 5 %."""
+"""The level of gates: the truth lies beyond each end with a risk of 5 %."""
 ON_AVERAGE, ANYWHERE = 1.5, 5.0
-"""How many times its risk an approximate interval may miss the truth: over several truths, and at the worst one of them."""
+"""An approximate interval may miss the truth this many times as often as declared: on average over several truths, and at the
+worst one."""
 SURPRISING = 1e-4
-"""How unlikely a number of misses has to be, at the tolerated risk, for a simulation to tell."""
+"""A simulation fails if its number of misses has less than this probability at the tolerated risk."""
 
 _CLOSE = 1e-7
-"""Ends found by bisection differ by less where they are equal."""
+"""Tolerance for equal ends that were found by bisection."""
 _NEARLY = 0.85
-"""Of a width: some intervals rest on seeded draws. Without clusters, that of doubled samples is 0.71 of what it was, or less."""
+"""Tolerance for widths, as a ratio: some intervals use seeded draws. Without clusters, doubled samples shrink the width to 0.71
+or less."""
 _SIZES, _PARTS, _TRIES = (30, 60, 40, 90), 20, 100
-"""Samples of two kinds, in how many parts true mixtures divide, and how many kinds are looked at."""
+"""Numbers of samples of two kinds, parts of a true mixture, and how many pairs of kinds are tried."""
 _TRUTHS = (1, 4, 7, 10, 13, 16, 19)
-"""Parts that are of the first kind."""
+"""Parts of the first kind."""
 _TWO, _SAME = 2, 2e-8
-"""Arrays of a difference, and how near ends are that are the same: a shift by a millionth is found."""
+"""Arrays of a difference, and the tolerance for equal ends, which detects a shift by a millionth."""
 _LIKE, _LIKE_KINDS = 5, 4
-"""Samples that are alike, and how many pairs of kinds they may be of."""
+"""Number of equal samples, and how many pairs of kinds are tried."""
 _PAIRS, _CLEARLY = 200, 0.9
-"""Samples that nothing changes, and by how much their interval has to be the narrower one."""
+"""Number of unchanged samples, and the largest ratio of their interval's width to that of unpaired scores."""
 _QUESTIONS, _SAMPLES, _SHARE = 240, 60, 0.6
 _ALIKE = tuple(f"kind{kind}:{level}" for kind in range(7) for level in ("low", "mid", "high"))
 _PAIRED = {Needs.CLEAN, Needs.PERTURBED, Needs.PERTURBED_BY_SETTING, Needs.BASELINE, Needs.BASELINE_BY_SETTING}
@@ -55,147 +57,162 @@ Bounds = tuple[float, float]
 def _on_tables(check: Callable[[Metric, Table], None]) -> Callable[[Metric, int], None]:
     def hold(record: Metric, examples: int) -> None:
         __tracebackhide__ = True
-        tried(record.name, tables(record), lambda table: check(record, table), max(1, examples // 3))
+        try_examples(record.name, tables(record), lambda table: check(record, table), max(1, examples // 3))
 
     return hold
 
 
-def _ordered(record: Metric, table: Table) -> None:
-    found = table.measured(record)
-    ends = {level: found.interval(level) for level in LEVELS} if math.isfinite(found.value) else {}
+def _check_ordered(record: Metric, table: Table) -> None:
+    estimate = table.measure(record)
+    ends = {level: estimate.interval(level) for level in LEVELS} if math.isfinite(estimate.value) else {}
     for level, (low, high) in ends.items():
         if math.isnan(low) != math.isnan(high):
-            fails(record.name, f"has half an interval at {level:.0%}: {_said((low, high))}", table.shown())
-        if not math.isnan(low) and not low - _CLOSE <= found.value <= high + _CLOSE:
-            problem = f"has the interval {_said((low, high))} at {level:.0%}, which does not hold its value {found.value!r}"
-            fails(record.name, problem, table.shown())
+            fails(record.name, f"has half an interval at {level:.0%}: {_format_ends((low, high))}", table.describe())
+        if not math.isnan(low) and not low - _CLOSE <= estimate.value <= high + _CLOSE:
+            problem = (
+                f"has the interval {_format_ends((low, high))} at {level:.0%}, which does not hold its value {estimate.value!r}"
+            )
+            fails(record.name, problem, table.describe())
     for less, more in itertools.pairwise(ends):
         if not _holds(ends[more], ends[less]):
-            fails(record.name, f"has {_said(ends[less])} at {less:.0%}, and {_said(ends[more])} at {more:.0%}", table.shown())
+            fails(
+                record.name,
+                f"has {_format_ends(ends[less])} at {less:.0%}, and {_format_ends(ends[more])} at {more:.0%}",
+                table.describe(),
+            )
 
 
-def _doubtful(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
+def _check_doubtful(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
     __tracebackhide__ = True
     for seed in range(_LIKE_KINDS):
         rng = np.random.default_rng(seed)
-        kinds = made(record, 2, lambda rows, columns=0, rng=rng: _drawn(rng, rows, columns, 0.5))
+        kinds = make_table(record, 2, lambda rows, columns=0, rng=rng: _draw_scores(rng, rows, columns, 0.5))
         for kind in (0, 1):
             alike = dataclasses.replace(kinds, scores=kinds.of([kind] * _LIKE))
-            low, high = _ends(alike.measured(record))
+            low, high = _ends(alike.measure(record))
             if low == high:
-                fails(record.name, f"is certain of {low!r}: {_LIKE} samples that are alike leave a doubt", alike.shown())
+                fails(record.name, f"is certain of {low!r}: {_LIKE} samples that are alike leave a doubt", alike.describe())
 
 
-def _duplicated(record: Metric, table: Table) -> None:
+def _check_duplicated(record: Metric, table: Table) -> None:
     alone = dataclasses.replace(table.scores, groups=None)
-    once, twice = (_ends(table.measured(record, scores)) for scores in (alone, table.duplicated()))
+    once, twice = (_ends(table.measure(record, scores)) for scores in (alone, table.duplicate_samples()))
     if twice[1] - twice[0] < _NEARLY * (once[1] - once[0]) - _CLOSE:
-        ends = f"{_said(once)}, and {_said(twice)}"
-        fails(record.name, f"has {ends} when every sample is there twice, both of one source image", table.shown())
+        ends = f"{_format_ends(once)}, and {_format_ends(twice)}"
+        fails(record.name, f"has {ends} when every sample is there twice, both of one source image", table.describe())
 
 
-def _reference(record: Metric, table: Table) -> None:
-    right_or_wrong = table.mapped(_rounded)
+def _check_reference(record: Metric, table: Table) -> None:
+    right_or_wrong = table.map_scores(_round_scores)
     alone = dataclasses.replace(right_or_wrong, scores=dataclasses.replace(right_or_wrong.scores, groups=None))
-    found = alone.measured(record)
+    estimate = alone.measure(record)
     arguments = [plain(alone.scores.argument(need, alone.setting)) for need in record.needs]
     for level in LEVELS:
-        got, expected = found.interval(level), oracles.interval(record.name, arguments, level)
+        got, expected = estimate.interval(level), oracles.interval(record.name, arguments, level)
         close = oracles.CLOSE[record.name]
-        if not all(abs(one - other) <= close for one, other in zip(got, expected, strict=True)):
-            problem = f"has {_said(got)} at {level:.0%}: expected {_said(expected)}, by exact calculation"
-            fails(record.name, problem, alone.shown())
+        if not all(abs(end - exact_end) <= close for end, exact_end in zip(got, expected, strict=True)):
+            problem = f"has {_format_ends(got)} at {level:.0%}: expected {_format_ends(expected)}, by exact calculation"
+            fails(record.name, problem, alone.describe())
 
 
-def _symmetric(record: Metric, examples: int) -> None:
+def _check_symmetric(record: Metric, examples: int) -> None:
     __tracebackhide__ = True
-    totals = _mirrored_about(record)
-    tried(record.name, tables(record), lambda table: _mirrored(record, table.mapped(_rounded), totals), max(1, examples // 2))
+    totals = _mirror_totals(record)
+    try_examples(
+        record.name,
+        tables(record),
+        lambda table: _check_mirrored(record, table.map_scores(_round_scores), totals),
+        max(1, examples // 2),
+    )
 
 
-def _mirrored(record: Metric, table: Table, totals: Sequence[float]) -> None:
-    found, other = table.measured(record), table.mapped(_turned).measured(record)
-    for total in totals if math.isfinite(found.value + other.value) else ():
-        low, high = _ends(found)
+def _check_mirrored(record: Metric, table: Table, totals: Sequence[float]) -> None:
+    estimate, other = table.measure(record), table.map_scores(_flip_scores).measure(record)
+    for total in totals if math.isfinite(estimate.value + other.value) else ():
+        low, high = _ends(estimate)
         expected, turned = (total - high, total - low), _ends(other)
         if not (_holds(turned, expected, _SAME) and _holds(expected, turned, _SAME)):
-            ends = f"{_said((low, high))}, and {_said(turned)} with right answers for wrong ones and wrong for right"
-            fails(record.name, f"has {ends}: expected {_said(expected)}, as its value is mirrored", table.shown())
+            ends = (
+                f"{_format_ends((low, high))}, and {_format_ends(turned)} with right answers for wrong ones and wrong for right"
+            )
+            fails(record.name, f"has {ends}: expected {_format_ends(expected)}, as its value is mirrored", table.describe())
 
 
 @cache
-def _mirrored_about(record: Metric) -> tuple[float, ...]:
-    """Returns to what the values add up before and after right answers become wrong and wrong ones right; nothing if they do not.
+def _mirror_totals(record: Metric) -> tuple[float, ...]:
+    """Returns the constant sum of a value and its value with right and wrong exchanged; empty if there is none.
 
-    Ten tables show it. A mean of one array of scores adds up to 1, the difference of two to 0. Of more arrays, and of means over
-    settings, an interval may treat losses and gains unlike although the value does not.
+    It is found from ten tables. The sum is 1 for a mean of one array of scores and 0 for the difference of two. With more arrays,
+    and for means over settings, an interval may treat losses and gains differently although the value does not.
     """
     if set(record.needs) & {Needs.PERTURBED_BY_SETTING, *LABELS} or len(record.needs) > _TWO:
         return ()
     rng = np.random.default_rng(0)
-    probes = [made(record, 12, lambda rows, columns=0: _drawn(rng, rows, columns, 0.5)) for _ in range(10)]
-    sums = [probe.measured(record).value + probe.mapped(_turned).measured(record).value for probe in probes]
-    return tuple(total for total in (0.0, 1.0) if all(abs(one - total) < _CLOSE for one in sums))
+    probes = [make_table(record, 12, lambda rows, columns=0: _draw_scores(rng, rows, columns, 0.5)) for _ in range(10)]
+    sums = [probe.measure(record).value + probe.map_scores(_flip_scores).measure(record).value for probe in probes]
+    return tuple(total for total in (0.0, 1.0) if all(abs(value_sum - total) < _CLOSE for value_sum in sums))
 
 
-def _turned(scores: Scores) -> Scores:
+def _flip_scores(scores: Scores) -> Scores:
     return 1.0 - scores
 
 
-def _rounded(scores: Scores) -> Scores:
+def _round_scores(scores: Scores) -> Scores:
     rounded: Scores = np.round(scores)
     return rounded
 
 
-def _pairing(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
-    """Compares scores that nothing changes with the same ones in another order for each setting."""
+def _check_pairing(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
+    """Compares unchanged scores with the same scores in a different order for each setting."""
     __tracebackhide__ = True
     rng = np.random.default_rng(0)
     for share in (0.5, 0.8):
-        one = _drawn(rng, _PAIRS, 0, share)
-        same = made(record, _PAIRS, lambda rows, columns=0, one=one: _repeated(one, rows, columns))
+        answers = _draw_scores(rng, _PAIRS, 0, share)
+        same = make_table(record, _PAIRS, lambda rows, columns=0, answers=answers: _repeat_scores(answers, rows, columns))
         if same.scores.no_image is not None:
             same = dataclasses.replace(same, scores=dataclasses.replace(same.scores, no_image=np.zeros(_PAIRS)))
-        other = same.mapped(lambda scores: scores[rng.permutation(len(scores))])
-        narrow, wide = (_ends(table.measured(record)) for table in (same, other))
+        shuffled = same.map_scores(lambda scores: scores[rng.permutation(len(scores))])
+        narrow, wide = (_ends(table.measure(record)) for table in (same, shuffled))
         if not narrow[1] - narrow[0] < _CLEARLY * (wide[1] - wide[0]):
-            ends = f"{_said(narrow)} for scores that nothing changes, and {_said(wide)}"
-            fails(record.name, f"has {ends} for the same ones in another order: which belong together says nothing", same.shown())
+            ends = f"{_format_ends(narrow)} for scores that nothing changes, and {_format_ends(wide)}"
+            fails(
+                record.name, f"has {ends} for the same ones in another order: which belong together says nothing", same.describe()
+            )
 
 
-def _binomial(record: Metric, examples: int) -> None:
-    """Counts misses exactly: of samples of two kinds, how many are of which is binomial."""
+def _check_binomial(record: Metric, examples: int) -> None:
+    """Counts misses exactly: with samples of two kinds, the number of each kind is binomial."""
     __tracebackhide__ = True
     pairs = itertools.islice(_pairs(record), max(1, examples // 12))
     for kinds, size in zip(pairs, itertools.cycle(_SIZES), strict=False):
         risks = _misses(record, kinds, size)
-        for side, found in zip(("low", "high"), risks, strict=True):
+        for side, rates in zip(("low", "high"), risks, strict=True):
             risk = (1.0 - USUAL) / 2.0
-            average, most = float(found.mean()), float(found.max())
+            average, most = float(rates.mean()), float(rates.max())
             if average > ON_AVERAGE * risk or most > ANYWHERE * risk:
                 problem = (
                     f"has a {side} end at {USUAL:.0%} that the truth misses with probability {average:.3f} on average and "
-                    f"{most:.3f} at most, instead of {risk:.3f}: of {size} samples of two kinds, mixed in {found.size} ways"
+                    f"{most:.3f} at most, instead of {risk:.3f}: of {size} samples of two kinds, mixed in {rates.size} ways"
                 )
-                fails(record.name, problem, kinds.shown())
+                fails(record.name, problem, kinds.describe())
 
 
 def _pairs(record: Metric) -> Iterator[Table]:
-    """Yields tables of two samples that differ in what the metric makes of them."""
+    """Yields tables of two samples whose mixtures give different values."""
     for seed in range(_TRIES):
         rng = np.random.default_rng(seed)
-        kinds = made(record, 2, lambda rows, columns=0, rng=rng: _drawn(rng, rows, columns, 0.5))
+        kinds = make_table(record, 2, lambda rows, columns=0, rng=rng: _draw_scores(rng, rows, columns, 0.5))
         few, many = (_value(record, kinds, part) for part in (1, _PARTS - 1))
         if math.isfinite(few + many) and abs(few - many) > _CLOSE:
             yield kinds
 
 
 def _misses(record: Metric, kinds: Table, size: int) -> tuple[Scores, Scores]:
-    """Returns with which probability the truth lies below the low end, and above the high one, for each of several truths.
+    """Returns the probabilities that the truth lies below the low end and above the high end, for each of several truths.
 
-    What is undefined, or does not apply, is no interval that misses.
+    An undefined interval, or one that does not apply, never counts as a miss.
     """
-    low, high = np.array([_ends(kinds.measured(record, kinds.of(_mixed(count, size)))) for count in range(size + 1)]).T
+    low, high = np.array([_ends(kinds.measure(record, kinds.of(_mixture(count, size)))) for count in range(size + 1)]).T
     truths = {part: _value(record, kinds, part) for part in _TRUTHS}
     known = [(truth, _chances(part, size)) for part, truth in truths.items() if math.isfinite(truth)]
     above = np.array([chances[low > truth + _CLOSE].sum() for truth, chances in known])
@@ -204,36 +221,36 @@ def _misses(record: Metric, kinds: Table, size: int) -> tuple[Scores, Scores]:
 
 
 def _value(record: Metric, kinds: Table, part: int) -> float:
-    """Returns the value where so many parts of the samples are of the first kind."""
-    return kinds.measured(dataclasses.replace(record, interval=None), kinds.of(_mixed(part, _PARTS))).value
+    """Returns the value for a mixture with ``part`` parts of the first kind."""
+    return kinds.measure(dataclasses.replace(record, interval=None), kinds.of(_mixture(part, _PARTS))).value
 
 
-def _mixed(first: int, of: int) -> list[int]:
+def _mixture(first: int, of: int) -> list[int]:
     return [0] * first + [1] * (of - first)
 
 
 @cache
 def _chances(part: int, size: int) -> Scores:
     """Returns the probability of each number of samples of the first kind."""
-    found: Scores = stats.binom.pmf(np.arange(size + 1), size, part / _PARTS)
-    return found
+    chances: Scores = stats.binom.pmf(np.arange(size + 1), size, part / _PARTS)
+    return chances
 
 
-def _ends(found: Estimate) -> Bounds:
-    """Returns the interval at the usual level, which is that of every estimate; NaN where there is none."""
-    return (found.low, found.high) if found.finite and found.valid else (math.nan, math.nan)
+def _ends(estimate: Estimate) -> Bounds:
+    """Returns the interval of an estimate, at the usual level; NaN where there is none."""
+    return (estimate.low, estimate.high) if estimate.finite and estimate.valid else (math.nan, math.nan)
 
 
-def _coverage(record: Metric, examples: int) -> None:
-    """Simulates samples of a population in which all settings cost the same."""
+def _check_coverage(record: Metric, examples: int) -> None:
+    """Simulates samples from a population in which all settings cost the same."""
     __tracebackhide__ = True
     rng, runs = np.random.default_rng(0), 3 * examples
-    population = made(record, _QUESTIONS, lambda rows, columns=0: _quota(rng, rows, columns, _SHARE), _ALIKE)
-    truth = population.measured(record).value
+    population = make_table(record, _QUESTIONS, lambda rows, columns=0: _quota(rng, rows, columns, _SHARE), _ALIKE)
+    truth = population.measure(record).value
     if not math.isfinite(truth):
         return
     drawn = [population.of(rng.integers(_QUESTIONS, size=_SAMPLES)) for _ in range(runs)]
-    low, high = np.array([_ends(population.measured(record, scores)) for scores in drawn]).T
+    low, high = np.array([_ends(population.measure(record, scores)) for scores in drawn]).T
     risk = (1.0 - USUAL) / 2.0
     for side, misses in (("low", int((low > truth + _CLOSE).sum())), ("high", int((high < truth - _CLOSE).sum()))):
         if stats.binom.sf(misses - 1, runs, ON_AVERAGE * risk) < SURPRISING:
@@ -243,29 +260,29 @@ def _coverage(record: Metric, examples: int) -> None:
             )
 
 
-def _drawn(rng: np.random.Generator, rows: int, columns: int, share: float) -> Scores:
+def _draw_scores(rng: np.random.Generator, rows: int, columns: int, share: float) -> Scores:
     return (rng.random((rows, columns) if columns else rows) < share).astype(np.float64)
 
 
 def _quota(rng: np.random.Generator, rows: int, columns: int, share: float) -> Scores:
-    """Returns scores of which exactly a share is 1, in each column in another order."""
+    """Returns scores with an exact share of ones, in a different order in each column."""
     right = np.repeat((np.arange(rows) < share * rows).astype(np.float64)[:, None], max(columns, 1), axis=1)
     mixed: Scores = rng.permuted(right, axis=0)
     return mixed if columns else mixed[:, 0]
 
 
-def _repeated(one: Scores, rows: int, columns: int) -> Scores:
-    return np.repeat(one[:rows, None], columns, axis=1) if columns else one[:rows]
+def _repeat_scores(scores: Scores, rows: int, columns: int) -> Scores:
+    return np.repeat(scores[:rows, None], columns, axis=1) if columns else scores[:rows]
 
 
 def _holds(wide: Bounds, narrow: Bounds, close: float = _CLOSE) -> bool:
-    """Whether an interval holds another one; one that is not there holds anything, and is held."""
+    """Whether an interval contains another one; a missing interval counts as contained and containing."""
     if any(map(math.isnan, (*wide, *narrow))):
         return True
     return wide[0] <= narrow[0] + close and wide[1] >= narrow[1] - close
 
 
-def _said(ends: Sequence[float]) -> str:
+def _format_ends(ends: Sequence[float]) -> str:
     return f"[{ends[0]!r}, {ends[1]!r}]"
 
 
@@ -274,8 +291,8 @@ def _no_interval(record: Metric) -> str:
 
 
 def _no_reference(record: Metric) -> str:
-    own = record.function.__module__.startswith(BUILT_IN) and record.name in oracles.INTERVALS
-    return _no_interval(record) or ("" if own else "no exact calculation of its interval is known")
+    has_oracle = record.function.__module__.startswith(BUILT_IN) and record.name in oracles.INTERVALS
+    return _no_interval(record) or ("" if has_oracle else "no exact calculation of its interval is known")
 
 
 def _not_paired(record: Metric) -> str:
@@ -289,7 +306,7 @@ def _compares(record: Metric) -> bool:
 
 
 def _unsymmetric(record: Metric) -> str:
-    return _no_interval(record) or ("" if _mirrored_about(record) else "it is no mean of scores, and no difference of two")
+    return _no_interval(record) or ("" if _mirror_totals(record) else "it is no mean of scores, and no difference of two")
 
 
 def _of_scores_alone(record: Metric) -> bool:
@@ -302,35 +319,35 @@ def _of_several(record: Metric) -> bool:
 
 INTERVALS = {
     "ordered": Property(
-        "its interval holds its value, and is not narrower at a higher level", _on_tables(_ordered), unclaimed=_no_interval
+        "its interval holds its value, and is not narrower at a higher level", _on_tables(_check_ordered), unclaimed=_no_interval
     ),
     "doubtful": Property(
-        "its interval has a width although all of a few samples are alike", _doubtful, _of_scores_alone, _no_interval
+        "its interval has a width although all of a few samples are alike", _check_doubtful, _of_scores_alone, _no_interval
     ),
     "duplicated": Property(
         "its interval is not narrower when every sample is there twice, both of one source image",
-        _on_tables(_duplicated),
+        _on_tables(_check_duplicated),
         unclaimed=_no_interval,
     ),
     "reference": Property(
-        "its interval is that of an exact calculation in plain Python", _on_tables(_reference), unclaimed=_no_reference
+        "its interval is that of an exact calculation in plain Python", _on_tables(_check_reference), unclaimed=_no_reference
     ),
-    "symmetric": Property("its interval is mirrored where its value is", _symmetric, unclaimed=_unsymmetric),
+    "symmetric": Property("its interval is mirrored where its value is", _check_symmetric, unclaimed=_unsymmetric),
     "pairing": Property(
         "its interval is narrower for scores that nothing changes than for the same ones in another order",
-        _pairing,
+        _check_pairing,
         _compares,
         _not_paired,
     ),
     "binomial": Property(
         "the truth misses its interval as rarely as it says, counted exactly for samples of two kinds",
-        _binomial,
+        _check_binomial,
         _of_scores_alone,
         _no_interval,
     ),
     "coverage": Property(
         "the truth misses its interval as rarely as it says, simulated for settings that are alike",
-        _coverage,
+        _check_coverage,
         _of_several,
         _no_interval,
     ),

@@ -1,6 +1,7 @@
-"""Slow readings of every formula in plain Python and exact fractions, from the papers and without code of the metrics.
+"""Slow implementations of every formula in plain Python, written from the papers without code of the metrics.
 
-Each takes the arguments of its metric as lists and dictionaries of numbers, and returns a number, or None where it is undefined.
+They compute with exact fractions. Each takes the arguments of its metric as lists and dictionaries of numbers, and
+returns a number, or None where undefined.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ TAIL = {
 
 
 def value(name: str, arguments: Sequence[Any]) -> float:
-    """Returns what a built-in metric should give; NaN where it is undefined.
+    """Returns the expected value of a built-in metric; NaN where it is undefined.
 
     Raises:
         KeyError: no oracle has that name.
     """
-    found = ORACLES[name](*map(_exact, arguments))
-    return math.nan if found is None else float(found)
+    result = ORACLES[name](*map(_exact, arguments))
+    return math.nan if result is None else float(result)
 
 
 def mean(scores: Row) -> Fraction:
@@ -100,17 +101,17 @@ def worst_at_low(clean: Row, by_setting: BySetting) -> Fraction:
 
 def benign_at_low(clean: Row, by_setting: BySetting) -> Fraction:
     """Returns the share of low settings that cost less than a point."""
-    return _share(found < Fraction(1, 100) for found in _drops(clean, _low(by_setting)))
+    return _share(loss < Fraction(1, 100) for loss in _drops(clean, _low(by_setting)))
 
 
 def severe_failure_rate(clean: Row, by_setting: BySetting) -> Fraction:
     """Returns the share of settings that cost more than a tenth of the clean accuracy."""
-    return _share(found > mean(clean) / 10 for found in _drops(clean, by_setting))
+    return _share(loss > mean(clean) / 10 for loss in _drops(clean, by_setting))
 
 
 def catastrophic_rate(clean: Row, by_setting: BySetting) -> Fraction:
     """Returns the share of settings that cost more than ten points."""
-    return _share(found > Fraction(1, 10) for found in _drops(clean, by_setting))
+    return _share(loss > Fraction(1, 10) for loss in _drops(clean, by_setting))
 
 
 def mean_harmful_flip_rate(clean: Row, by_setting: BySetting) -> Fraction:
@@ -136,7 +137,7 @@ def mean_corruption_error(by_setting: BySetting, reference: BySetting) -> Number
 
 
 def tail_share(clean: Row, by_setting: BySetting) -> Number:
-    """Returns which share of the catastrophic settings moves or resamples pixels."""
+    """Returns the share of the catastrophic settings that move or resample pixels."""
     tail = [setting for setting, scores in by_setting.items() if drop(clean, scores) > Fraction(1, 10)]
     return _share(_kind(setting) in TAIL for setting in tail) if tail else None
 
@@ -148,8 +149,8 @@ def mean_severity_violation(clean: Row, by_setting: BySetting) -> Fraction:
 
 def mean_severity_correlation(clean: Row, by_setting: BySetting) -> Number:
     """Returns the mean rank correlation of level and drop."""
-    found = [spearman((1, 2, 3), triple) for triple in _triples(clean, by_setting)]
-    defined = [one for one in found if one is not None]
+    correlations = [spearman((1, 2, 3), triple) for triple in _triples(clean, by_setting)]
+    defined = [correlation for correlation in correlations if correlation is not None]
     return sum(defined) / len(defined) if defined else None
 
 
@@ -157,7 +158,7 @@ def spearman(first: Sequence[Any], second: Sequence[Any]) -> float | None:
     """Returns Pearson's correlation of the average ranks."""
     centred = []
     for side in (first, second):
-        ranks = [sum(other < one for other in side) + (sum(other == one for other in side) + 1) / 2 for one in side]
+        ranks = [sum(other < value for other in side) + (sum(other == value for other in side) + 1) / 2 for value in side]
         centred.append([rank - (len(side) + 1) / 2 for rank in ranks])
     spread = math.sqrt(math.prod(sum(part * part for part in side) for side in centred))
     return sum(a * b for a, b in zip(*centred, strict=True)) / spread if spread else None
@@ -169,7 +170,7 @@ def pcri(whole: Row, patches: Rows) -> Number:
 
 
 def pcri_excess(whole: Row, patches: Rows, chances: Row) -> Number:
-    """Returns the index less that of a model that knows what it knows from the whole and guesses the rest anew."""
+    """Returns the index less that of a model that guesses again on each patch wherever the whole image did not suffice."""
     further = len(patches[0]) - 1
     lucky = [1 - (1 - right) * (1 - chance) ** further for right, chance in zip(whole, chances, strict=True)]
     index, neutral = pcri(whole, patches), _index(lucky, whole)
@@ -177,24 +178,24 @@ def pcri_excess(whole: Row, patches: Rows, chances: Row) -> Number:
 
 
 def pcri_matched(whole: Row, patches: Rows, whole_attempts: Rows) -> Number:  # noqa: ARG001  the first attempt is among them
-    """Returns 1 - best of the patches / best of as many attempts at the whole image."""
+    """Returns 1 - best of the patches / best of equally many attempts at the whole image."""
     return _index([max(views) for views in patches], [max(attempts) for attempts in whole_attempts])
 
 
 def gap(scores: Row, labels: Sequence[Hashable]) -> Number:
-    """Returns the largest less the smallest mean by label, unknown ones left out."""
+    """Returns the largest less the smallest mean by label, without unknown labels."""
     known = set(labels) - {""}
-    means = [mean([score for score, own in zip(scores, labels, strict=True) if own == label]) for label in known]
+    means = [mean([score for score, score_label in zip(scores, labels, strict=True) if score_label == label]) for label in known]
     return max(means) - min(means) if len(means) > 1 else None
 
 
-def averaged(by_setting: BySetting) -> Row:
+def average_over_settings(by_setting: BySetting) -> Row:
     """Returns each sample's mean over settings."""
     return [mean(scores) for scores in zip(*by_setting.values(), strict=True)]
 
 
 def gain(after: BySetting, before: BySetting) -> Fraction:
-    """Returns the mean score under each setting less the other one under the same setting."""
+    """Returns the mean gain in score over settings, each compared with the same setting before."""
     return mean([drop(scores, before[setting]) for setting, scores in after.items()])
 
 
@@ -204,7 +205,7 @@ def transfer_retention(perturbed: Row, clean: Row) -> Number:
 
 
 def mean_baseline_drop(by_setting: BySetting, baseline_by_setting: BySetting) -> Fraction:
-    """Returns what was lost since the earlier run on average."""
+    """Returns the mean loss since the earlier run."""
     return gain(baseline_by_setting, by_setting)
 
 
@@ -257,7 +258,7 @@ def resolution_noise_floor(rungs: Rows) -> Number:
 
 
 def _exact(argument: Any) -> Any:
-    """Returns an argument with the numbers that its floats stand for: 0.3 is 3/10."""
+    """Returns an argument with its floats as fractions: 0.3 becomes 3/10."""
     if isinstance(argument, Mapping):
         return {key: _exact(item) for key, item in argument.items()}
     if isinstance(argument, list):
@@ -314,7 +315,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "harmful_flip_rate": harmful,
     "helpful_flip_rate": helpful,
     "hint_gain": gain,
-    "identity_accuracy": lambda by_setting: mean(averaged(by_setting)),
+    "identity_accuracy": lambda by_setting: mean(average_over_settings(by_setting)),
     "identity_drop": mean_drop,
     "largest_downward_step": largest_downward_step,
     "mean_baseline_drop": mean_baseline_drop,
@@ -340,9 +341,9 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
     "resolution_slope": resolution_slope,
     "resolution_wobble": resolution_wobble,
     "severe_failure_rate": severe_failure_rate,
-    "split_group_gap": lambda by_setting, labels: gap(averaged(by_setting), labels),
-    "split_position_gap": lambda by_setting, labels: gap(averaged(by_setting), labels),
-    "split_transfer_retention": lambda by_setting, clean: transfer_retention(averaged(by_setting), clean),
+    "split_group_gap": lambda by_setting, labels: gap(average_over_settings(by_setting), labels),
+    "split_position_gap": lambda by_setting, labels: gap(average_over_settings(by_setting), labels),
+    "split_transfer_retention": lambda by_setting, clean: transfer_retention(average_over_settings(by_setting), clean),
     "tail_share": tail_share,
     "thinking_gain": gain,
     "transfer_retention": transfer_retention,
@@ -355,7 +356,7 @@ ORACLES: Mapping[str, Callable[..., Number]] = {
 
 
 def interval(name: str, arguments: list[Any], level: float) -> tuple[float, float]:
-    """Returns the interval of a built-in metric of right and wrong answers to independent questions, counted out."""
+    """Returns the exact interval of a built-in metric for right and wrong answers to independent questions."""
     return INTERVALS[name](*arguments, (1.0 - level) / 2.0)
 
 
@@ -387,7 +388,7 @@ def _helpful_share(harmful: int, helpful: int, n: int, drop: float) -> float:
 
 
 def _excess(excess: int, n: int, drop: float, share: float) -> float:
-    """Returns how often harmful minus helpful flips of ``n`` answers are ``excess`` or more."""
+    """Returns the probability that harmful minus helpful flips of ``n`` answers are ``excess`` or more."""
     up, down = min(max(share + drop, 0.0), 1.0), min(max(share, 0.0), 1.0)
     stay = max(1.0 - up - down, 0.0)
     return sum(
@@ -425,4 +426,4 @@ INTERVALS: Mapping[str, Callable[..., tuple[float, float]]] = {
 """Name of a built-in metric to the exact calculation of its interval."""
 
 CLOSE = {name: 1e-8 if "drop" not in name else 0.02 for name in INTERVALS}
-"""How near the metric has to come: tails of drops are those of a saddlepoint formula."""
+"""Tolerance for the metric: tails of drops come from a saddlepoint formula."""

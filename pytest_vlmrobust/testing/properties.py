@@ -1,4 +1,4 @@
-"""What the formula of a metric must hold, on generated scores: one check for each property."""
+"""Properties that the formula of a metric must have, on generated scores: one check for each."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pytest_vlmrobust.metrics.record import Direction
 from pytest_vlmrobust.metrics.table import COMPANIONS
 
 from . import oracles
-from .cases import Case, Table, cases, nothing, of_samples, perfect, plain, scored, shown, tables
+from .cases import Case, Table, cases, describe_arguments, needs_with_scores, nothing, of_samples, perfect, plain, tables
 
-# How a property is tried: on generated examples, the same ones each time, and reported with the smallest that breaks it.
+# Properties are tried on generated examples, the same each time. A failure shows the smallest failing example.
 
 
 PROFILES = {"vlm-fast": 12, "vlm-thorough": 300}
-"""Hypothesis profiles of the suite of property checks: how many examples they try for each property."""
+"""Hypothesis profiles of the property suite, and their number of examples for each property."""
 VARIABLE = "VLMROBUST_PROFILE"
 """Environment variable that names one of them."""
 
@@ -48,11 +48,11 @@ def examples_of(profile: str | None = None) -> int:
     """Returns how many examples a Hypothesis profile tries for each property.
 
     Args:
-        profile: what ``--hypothesis-profile`` says; when empty, the environment variable ``VLMROBUST_PROFILE`` holds, and without
-            it ``vlm-fast``.
+        profile: the value of ``--hypothesis-profile``; when empty, that of the environment variable ``VLMROBUST_PROFILE``, else
+            ``vlm-fast``.
 
     Raises:
-        UnknownName: the environment variable names no profile of this package.
+        UnknownName: the environment variable does not name a profile of this package.
     """
     if profile:
         return settings.get_profile(profile).max_examples
@@ -62,12 +62,12 @@ def examples_of(profile: str | None = None) -> int:
     return PROFILES[name]
 
 
-def tried(name: str, strategy: st.SearchStrategy[Any], check: Callable[[Any], None], examples: int) -> None:
-    """Runs ``check`` on examples of ``strategy``, and on ever smaller ones where one does not hold.
+def try_examples(name: str, strategy: st.SearchStrategy[Any], check: Callable[[Any], None], examples: int) -> None:
+    """Runs ``check`` on examples of ``strategy``, and shrinks an example that fails.
 
     Raises:
-        AssertionError: it does not hold for the smallest example found, which the message shows; or the metric called ``name``
-            answers differently when it is asked again.
+        AssertionError: the check fails; the message shows the smallest example. Or the metric called ``name`` gives different
+            results for the same scores.
     """
     __tracebackhide__ = True
 
@@ -85,7 +85,7 @@ def tried(name: str, strategy: st.SearchStrategy[Any], check: Callable[[Any], No
 
 
 def fails(name: str, problem: str, example: str) -> NoReturn:
-    """Raises the AssertionError that says what a metric does not hold, and for which scores."""
+    """Raises an AssertionError with the problem of a metric and the scores that show it."""
     __tracebackhide__ = True
     raise AssertionError(f"metric {name!r} {problem}\n    called with {example}")
 
@@ -101,10 +101,10 @@ _NEVER = {1: "falls", -1: "rises", 0: "changes"}
 
 @dataclass(frozen=True)
 class Property:
-    """Something that a metric must hold.
+    """A property that a metric must have.
 
-    ``hold`` takes the metric and a number of examples, and raises AssertionError where it does not hold. ``concerns`` is False
-    for metrics to which it does not apply; ``unclaimed`` returns why there is nothing to check, or an empty string.
+    ``hold`` takes the metric and a number of examples, and raises AssertionError if the property fails. ``concerns`` is False for
+    metrics to which it does not apply. ``unclaimed`` returns why there is nothing to check, or an empty string.
     """
 
     meaning: str
@@ -123,24 +123,24 @@ def same(value: float, other: float, tolerance: float = _TOLERANCE) -> bool:
 def _on_cases(check: Callable[[Metric, Case], None]) -> Callable[[Metric, int], None]:
     def hold(record: Metric, examples: int) -> None:
         __tracebackhide__ = True
-        tried(record.name, cases(record.needs), lambda case: check(record, case), examples)
+        try_examples(record.name, cases(record.needs), lambda case: check(record, case), examples)
 
     return hold
 
 
-def _float(record: Metric, case: Case) -> None:
-    value: object = _call(record, case.copied())
+def _check_float(record: Metric, case: Case) -> None:
+    value: object = _call(record, case.copy_arguments())
     if type(value) is not float:
         _fails(record, f"returned {value!r} of type {type(value).__name__}: expected a built-in float", case.arguments)
 
 
-def _pure(record: Metric, case: Case) -> None:
+def _check_pure(record: Metric, case: Case) -> None:
     _draw_globally()
-    arguments, drawn_before = case.copied(), _global_randomness()
+    arguments, drawn_before = case.copy_arguments(), _global_randomness()
     value = _call(record, arguments)
-    if (changed := shown(record.needs, arguments)) != shown(record.needs, case.arguments):
+    if (changed := describe_arguments(record.needs, arguments)) != describe_arguments(record.needs, case.arguments):
         _fails(record, f"changed its arguments to {changed}", case.arguments)
-    again = _call(record, case.copied())
+    again = _call(record, case.copy_arguments())
     if not same(value, again, 0.0):
         _fails(record, f"returned {value!r}, then {again!r} for the same scores", case.arguments)
     if _global_randomness() != drawn_before:
@@ -149,7 +149,7 @@ def _pure(record: Metric, case: Case) -> None:
 
 
 def _global_randomness() -> tuple[object, ...]:
-    """Returns the state of the generators that belong to no one."""
+    """Returns the state of the global random generators."""
     numpys = np.random.get_state(legacy=False)["state"]  # noqa: NPY002  what a metric must leave alone is that very state
     return random.getstate(), numpys["key"].tobytes(), numpys["pos"]
 
@@ -160,61 +160,61 @@ def _draw_globally() -> None:
     np.random.random()  # noqa: NPY002
 
 
-def _bounds(record: Metric, case: Case) -> None:
-    value, (low, high) = _call(record, case.copied()), record.bounds
+def _check_bounds(record: Metric, case: Case) -> None:
+    value, (low, high) = _call(record, case.copy_arguments()), record.bounds
     if math.isinf(value):
         _fails(record, "returned infinity: a metric that is undefined is NaN", case.arguments)
     if not math.isnan(value) and not low - _TOLERANCE <= value <= high + _TOLERANCE:
         _fails(record, f"returned {value!r}, outside its bounds {low} to {high}", case.arguments)
 
 
-def _permutation(record: Metric, examples: int) -> None:
+def _check_permutation(record: Metric, examples: int) -> None:
     __tracebackhide__ = True
     if of_samples(record.needs):
-        _on_cases(_permuted_samples)(record, examples)
+        _on_cases(_check_permuted_samples)(record, examples)
     else:
-        tried(record.name, tables(record), lambda table: _permuted_table(record, table), examples)
+        try_examples(record.name, tables(record), lambda table: _check_permuted_table(record, table), examples)
 
 
-def _permuted_samples(record: Metric, case: Case) -> None:
-    value = _call(record, case.copied())
+def _check_permuted_samples(record: Metric, case: Case) -> None:
+    value = _call(record, case.copy_arguments())
     for order in case.orders:
-        other = _call(record, case.reordered(order))
+        other = _call(record, case.reorder_samples(order))
         if not same(value, other):
-            reordered = shown(record.needs, case.reordered(order))
+            reordered = describe_arguments(record.needs, case.reorder_samples(order))
             _fails(record, f"depends on the order of the samples: {value!r}, but {other!r} for {reordered}", case.arguments)
 
 
-def _permuted_table(record: Metric, table: Table) -> None:
-    value, other = (table.measured(record, scores).value for scores in (table.scores, table.reordered()))
+def _check_permuted_table(record: Metric, table: Table) -> None:
+    value, other = (table.measure(record, scores).value for scores in (table.scores, table.reorder_samples()))
     if not same(value, other):
         problem = f"depends on the order of the samples: {value!r}, but {other!r} in the order {list(table.order)}"
-        fails(record.name, problem, table.shown())
+        fails(record.name, problem, table.describe())
 
 
-def _missing(record: Metric, case: Case) -> None:
-    for need in scored(record.needs):
+def _check_missing(record: Metric, case: Case) -> None:
+    for need in needs_with_scores(record.needs):
         arguments = case.with_gap(need)
         if not _is_unknown(record, arguments):
             _fails(record, f"returned a number although a score in {need.value} is missing (NaN)", arguments)
 
 
-def _empty(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
+def _check_empty(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
     __tracebackhide__ = True
     arguments = nothing(record.needs)
     if not _is_unknown(record, arguments):
         _fails(record, "returned a number without any samples", arguments)
 
 
-def _monotone(record: Metric, case: Case) -> None:
-    before = _call(record, case.copied())
+def _check_monotone(record: Metric, case: Case) -> None:
+    before = _call(record, case.copy_arguments())
     for need, direction in record.directions.items():
-        arguments = case.raised(need)
+        arguments = case.raise_score(need)
         if arguments is None:
-            continue  # all of its scores are as good as can be
+            continue  # all of its scores are at the maximum
         after = _call(record, arguments)
-        if not _moved_as_said(before, after, direction):
-            then = shown([need], [arguments[record.needs.index(need)]])
+        if not _moved_as_declared(before, after, direction):
+            then = describe_arguments([need], [arguments[record.needs.index(need)]])
             moved = f"moved from {before!r} to {after!r} when one score in {need.value} rose: {_claim(record, need, direction)}"
             _fails(record, moved, case.arguments, f"\n    and then with {then}")
 
@@ -227,36 +227,36 @@ def _claim(record: Metric, need: Needs, direction: Direction) -> str:
     return f"its record says better={record.better!r}, {never}; {way_out}"
 
 
-def _moved_as_said(before: float, after: float, direction: Direction) -> bool:
+def _moved_as_declared(before: float, after: float, direction: Direction) -> bool:
     if direction == 0:
         return same(before, after)
-    # where it becomes undefined, or ceases to be, there is nothing to compare
+    # nothing to compare where the value is undefined before or after
     return math.isnan(before) or math.isnan(after) or same(before, after) or (after - before) * direction > 0.0
 
 
-def _perfect(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
+def _check_perfect(record: Metric, examples: int) -> None:  # noqa: ARG001  the signature of a property
     __tracebackhide__ = True
     _expect(record, perfect(record.needs), record.perfect, "for a perfect model")
 
 
-def _unchanged(record: Metric, case: Case) -> None:
-    _expect(record, case.unchanged(), record.unchanged, "when nothing changes a score", undefined=True)
+def _check_unchanged(record: Metric, case: Case) -> None:
+    _expect(record, case.unchanged_arguments(), record.unchanged, "when nothing changes a score", undefined=True)
 
 
-def _blind(record: Metric, case: Case) -> None:
+def _check_blind(record: Metric, case: Case) -> None:
     _expect(record, case.blind(), record.blind, "when images add nothing")
 
 
 def _expect(record: Metric, arguments: list[Any], value: float | None, when: str, *, undefined: bool = False) -> None:
-    """Requires the value that a record declares; with ``undefined``, NaN will do as well."""
+    """Requires the value that a record declares; with ``undefined``, NaN is also accepted."""
     __tracebackhide__ = True
-    found = _call(record, arguments)
-    if value is not None and not same(found, value) and not (undefined and math.isnan(found)):
-        _fails(record, f"returned {found!r} {when}: expected {value!r}, as declared", arguments)
+    result = _call(record, arguments)
+    if value is not None and not same(result, value) and not (undefined and math.isnan(result)):
+        _fails(record, f"returned {result!r} {when}: expected {value!r}, as declared", arguments)
 
 
-def _oracle(record: Metric, case: Case) -> None:
-    value, expected = _call(record, case.copied()), oracles.value(record.name, [plain(part) for part in case.arguments])
+def _check_oracle(record: Metric, case: Case) -> None:
+    value, expected = _call(record, case.copy_arguments()), oracles.value(record.name, [plain(part) for part in case.arguments])
     if not same(value, expected):
         _fails(record, f"returned {value!r}: expected {expected!r}, by its formula in plain Python", case.arguments)
 
@@ -267,7 +267,9 @@ def _call(record: Metric, arguments: Sequence[Any]) -> float:
         return record.function(*arguments)
     except Exception as error:
         raised = f"raised {type(error).__name__}: {error}"
-        raise AssertionError(f"metric {record.name!r} {raised}\n    called with {shown(record.needs, arguments)}") from error
+        raise AssertionError(
+            f"metric {record.name!r} {raised}\n    called with {describe_arguments(record.needs, arguments)}"
+        ) from error
 
 
 def _is_unknown(record: Metric, arguments: Sequence[Any]) -> bool:
@@ -281,10 +283,10 @@ def _is_unknown(record: Metric, arguments: Sequence[Any]) -> bool:
 
 def _fails(record: Metric, problem: str, arguments: Sequence[Any], more: str = "") -> None:
     __tracebackhide__ = True
-    fails(record.name, problem, shown(record.needs, arguments) + more)
+    fails(record.name, problem, describe_arguments(record.needs, arguments) + more)
 
 
-def _nothing_said(fact: str, what: str) -> Callable[[Metric], str]:
+def _no_claim(fact: str, what: str) -> Callable[[Metric], str]:
     return lambda record: f"its record claims no value {what} ({fact}=)" if getattr(record, fact) is None else ""
 
 
@@ -296,12 +298,12 @@ def _no_direction(record: Metric) -> str:
 
 
 def _no_oracle(record: Metric) -> str:
-    own = record.function.__module__.startswith(BUILT_IN)
-    return "" if own else "no formula in plain Python to compare with: that is for the metrics of this package"
+    is_built_in = record.function.__module__.startswith(BUILT_IN)
+    return "" if is_built_in else "no formula in plain Python to compare with: that is for the metrics of this package"
 
 
 def _reads_scores(record: Metric) -> bool:
-    return bool(scored(record.needs))
+    return bool(needs_with_scores(record.needs))
 
 
 def _compares(record: Metric) -> bool:
@@ -310,31 +312,33 @@ def _compares(record: Metric) -> bool:
 
 
 PROPERTIES = {
-    "float": Property("returns a built-in float", _on_cases(_float)),
+    "float": Property("returns a built-in float", _on_cases(_check_float)),
     "pure": Property(
         "returns the same for the same scores, and leaves its arguments and the global random state as they were",
-        _on_cases(_pure),
+        _on_cases(_check_pure),
     ),
-    "bounds": Property("stays in its bounds, and is NaN rather than infinite where it is undefined", _on_cases(_bounds)),
-    "permutation": Property("does not depend on the order of the samples and settings", _permutation),
-    "missing": Property("is NaN or raises ValueError when a score is missing", _on_cases(_missing), _reads_scores),
-    "empty": Property("is NaN or raises ValueError without samples", _empty),
-    "monotone": Property("moves as its record says when one score rises", _on_cases(_monotone), _reads_scores, _no_direction),
+    "bounds": Property("stays in its bounds, and is NaN rather than infinite where it is undefined", _on_cases(_check_bounds)),
+    "permutation": Property("does not depend on the order of the samples and settings", _check_permutation),
+    "missing": Property("is NaN or raises ValueError when a score is missing", _on_cases(_check_missing), _reads_scores),
+    "empty": Property("is NaN or raises ValueError without samples", _check_empty),
+    "monotone": Property(
+        "moves as its record says when one score rises", _on_cases(_check_monotone), _reads_scores, _no_direction
+    ),
     "perfect": Property(
-        "has its declared value for a perfect model", _perfect, unclaimed=_nothing_said("perfect", "for a perfect model")
+        "has its declared value for a perfect model", _check_perfect, unclaimed=_no_claim("perfect", "for a perfect model")
     ),
     "unchanged": Property(
         "has its declared value, or is undefined, when nothing changes a score",
-        _on_cases(_unchanged),
+        _on_cases(_check_unchanged),
         _compares,
-        _nothing_said("unchanged", "for scores that nothing changes"),
+        _no_claim("unchanged", "for scores that nothing changes"),
     ),
     "blind": Property(
         "has its declared value when images add nothing",
-        _on_cases(_blind),
+        _on_cases(_check_blind),
         lambda record: {Needs.CLEAN, Needs.NO_IMAGE} <= set(record.needs),
-        _nothing_said("blind", "for images that add nothing"),
+        _no_claim("blind", "for images that add nothing"),
     ),
-    "oracle": Property("agrees with its formula in plain Python", _on_cases(_oracle), unclaimed=_no_oracle),
+    "oracle": Property("agrees with its formula in plain Python", _on_cases(_check_oracle), unclaimed=_no_oracle),
 }
 """Every property of a formula, by the name that test ids carry."""

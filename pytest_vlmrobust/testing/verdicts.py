@@ -1,4 +1,4 @@
-"""What the verdicts on a metric must hold, on generated tables of scores: one check for each law."""
+"""Laws that the verdicts on a metric must obey, on generated tables of scores: one check for each law."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment
 from pytest_vlmrobust.policies.judge import judge_rule
 
 from .cases import Table, tables
-from .properties import Property, fails, tried
+from .properties import Property, fails, try_examples
 
 _RANK = {Outcome.FAIL: 0, Outcome.INCONCLUSIVE: 1, Outcome.PASS: 2}
 _RISKS = (0.01, 0.05, 0.2)
@@ -37,25 +37,25 @@ class Trial:
     lower: float
     higher: float
 
-    def verdict(self, bound: Bound, found: Estimate | None = None, tests: int = 1, **treatment: Any) -> Outcome:
+    def verdict(self, bound: Bound, estimate: Estimate | None = None, tests: int = 1, **treatment: Any) -> Outcome:
         """Returns the outcome of one rule."""
         usual = Judge.INTERVAL if self.record.interval else Judge.POINT
         rule = Rule("law", self.record.name, bound, "generated", treatment=Treatment(**{"judge": usual, **treatment}))
-        return judge_rule(rule, found or self.estimate, (), _TODAY, tests).outcome
+        return judge_rule(rule, estimate or self.estimate, (), _TODAY, tests).outcome
 
-    def measured(self, scores: ScoreTable) -> Estimate:
+    def measure(self, scores: ScoreTable) -> Estimate:
         """Returns the estimate of other scores."""
-        return _measured(self.record, self.table, scores)
+        return _measure(self.record, self.table, scores)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """Bounds of each kind, with the two numbers as ends."""
+        """Bounds of each kind, made from the two numbers."""
         return (*_one_sided(self.lower), *_one_sided(self.higher), Bound(self.lower, self.higher))
 
     def refuse(self, problem: str) -> None:
-        """Raises the AssertionError that shows the table."""
+        """Raises an AssertionError that shows the table."""
         __tracebackhide__ = True
-        fails(self.record.name, problem, self.table.shown())
+        fails(self.record.name, problem, self.table.describe())
 
 
 def trials(record: Metric, check: Callable[[Trial], None], examples: int) -> None:
@@ -65,18 +65,18 @@ def trials(record: Metric, check: Callable[[Trial], None], examples: int) -> Non
 
     def attempt(drawn: tuple[Table, int, int]) -> None:
         table, *ends = drawn
-        found = _measured(record, table)
-        low, high = _range(found)
+        estimate = _measure(record, table)
+        low, high = _range(estimate)
         lower, higher = sorted(low + (high - low) * end / _STEPS for end in ends)
-        check(Trial(record, table, found, lower, higher))
+        check(Trial(record, table, estimate, lower, higher))
 
-    tried(record.name, st.tuples(tables(record), steps, steps), attempt, examples)
+    try_examples(record.name, st.tuples(tables(record), steps, steps), attempt, examples)
 
 
 def _on_trials(check: Callable[[Trial], None]) -> Callable[[Metric, int], None]:
     def hold(record: Metric, examples: int) -> None:
         __tracebackhide__ = True
-        trials(record, check, max(1, examples // 2))  # each of them judges many rules
+        trials(record, check, max(1, examples // 2))  # each example judges many rules
 
     return hold
 
@@ -89,27 +89,29 @@ def _tighter_bound(trial: Trial) -> None:
         # a second end shares the risk of failing with the first: what was a FAIL may become undecided, never a PASS
         turned = stricter is Outcome.PASS and laxer is not Outcome.PASS
         if turned or (tight is not both and _better(stricter, laxer)):
-            trial.refuse(f"is {laxer} with the bound {_said(loose)} and {stricter} with the tighter {_said(tight)}")
+            trial.refuse(
+                f"is {laxer} with the bound {_describe_bound(loose)} and {stricter} with the tighter {_describe_bound(tight)}"
+            )
 
 
 def _more_samples(trial: Trial) -> None:
     for times in (2, 5):
-        more = trial.measured(trial.table.repeated(times))
+        more = trial.measure(trial.table.repeat_samples(times))
         for bound in trial.bounds:
             few, many = trial.verdict(bound), trial.verdict(bound, more)
             if {few, many} == {Outcome.PASS, Outcome.FAIL}:
-                trial.refuse(f"is {few} with the bound {_said(bound)}, and {many} with {times} times the same samples")
+                trial.refuse(f"is {few} with the bound {_describe_bound(bound)}, and {many} with {times} times the same samples")
 
 
 def _more_risk(trial: Trial) -> None:
     for bound in trial.bounds:
         for less, more in itertools.pairwise(_RISKS):
             if trial.verdict(bound, alpha_pass=less) is Outcome.PASS is not trial.verdict(bound, alpha_pass=more):
-                trial.refuse(f"passes {_said(bound)} at the risk {less} and not at the larger risk {more}")
+                trial.refuse(f"passes {_describe_bound(bound)} at the risk {less} and not at the larger risk {more}")
             if trial.verdict(bound, alpha_fail=less) is Outcome.FAIL is not trial.verdict(bound, alpha_fail=more):
-                trial.refuse(f"fails {_said(bound)} at the risk {less} and not at the larger risk {more}")
+                trial.refuse(f"fails {_describe_bound(bound)} at the risk {less} and not at the larger risk {more}")
         if trial.verdict(bound, tests=9) is Outcome.FAIL is not trial.verdict(bound):
-            trial.refuse(f"fails {_said(bound)} as one of 9 tests and not as the only one")
+            trial.refuse(f"fails {_describe_bound(bound)} as one of 9 tests and not as the only one")
 
 
 def _point_value(trial: Trial) -> None:
@@ -118,8 +120,8 @@ def _point_value(trial: Trial) -> None:
         if population in {Outcome.PASS, Outcome.FAIL} and population is not dataset:
             low, high = trial.estimate.low, trial.estimate.high
             trial.refuse(
-                f"is {population} with the bound {_said(bound)}, and its value {trial.estimate.value!r} alone is {dataset}: "
-                f"is it outside its interval, {low!r} to {high!r} at 90 %?"
+                f"is {population} with the bound {_describe_bound(bound)}, and its value {trial.estimate.value!r} alone is "
+                f"{dataset}: is it outside its interval, {low!r} to {high!r} at 90 %?"
             )
 
 
@@ -129,21 +131,21 @@ def _unknown(trial: Trial) -> None:
     if trial.record.blind is not None and math.isnan(trial.record.blind):
         unknown["images that add nothing"] = trial.table.blind()
     for what, scores in unknown.items():
-        if (outcome := trial.verdict(anything, trial.measured(scores))) not in {Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE}:
+        if (outcome := trial.verdict(anything, trial.measure(scores))) not in {Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE}:
             trial.refuse(f"is {outcome} with {what}: it has to be undecided")
     if not trial.estimate.valid and (outcome := trial.verdict(anything)) is not Outcome.NOT_APPLICABLE:
         trial.refuse(f"is {outcome} although it does not apply: {trial.estimate.reason}")
 
 
-def _measured(record: Metric, table: Table, scores: ScoreTable | None = None) -> Estimate:
-    found = table.measured(record, scores)
-    return replace(found, at=functools.cache(found.at)) if found.at else found
+def _measure(record: Metric, table: Table, scores: ScoreTable | None = None) -> Estimate:
+    estimate = table.measure(record, scores)
+    return replace(estimate, at=functools.cache(estimate.at)) if estimate.at else estimate
 
 
-def _range(found: Estimate) -> tuple[float, float]:
-    """Returns a range around the interval, or around the value or 0 where there is none, for bounds to be drawn from."""
-    centre = found.value if found.finite else 0.0
-    low, high = (end if math.isfinite(end) else centre + far for end, far in ((found.low, -0.5), (found.high, 0.5)))
+def _range(estimate: Estimate) -> tuple[float, float]:
+    """Returns the range to draw bounds from: around the interval, or around the value, or around 0."""
+    centre = estimate.value if estimate.finite else 0.0
+    low, high = (end if math.isfinite(end) else centre + far for end, far in ((estimate.low, -0.5), (estimate.high, 0.5)))
     return (low, high) if high - low > 0.01 else (low - 0.05, high + 0.05)
 
 
@@ -155,7 +157,7 @@ def _better(outcome: Outcome, than: Outcome) -> bool:
     return outcome in _RANK and than in _RANK and _RANK[outcome] > _RANK[than]
 
 
-def _said(bound: Bound) -> str:
+def _describe_bound(bound: Bound) -> str:
     if math.isinf(bound.low):
         return f"max {bound.high!r}"
     return f"min {bound.low!r}" if math.isinf(bound.high) else f"within {bound.low!r} and {bound.high!r}"

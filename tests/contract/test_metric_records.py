@@ -60,8 +60,11 @@ def test_what_it_is_exempted_from_does_not_hold(name: str) -> None:
     for need in record.not_monotone:
         moves = set()
         for case in cases(record, 400):
-            arguments = case.raised(need)
-            before, after = record.function(*case.copied()), math.nan if arguments is None else record.function(*arguments)
+            arguments = case.raise_score(need)
+            before, after = (
+                record.function(*case.copy_arguments()),
+                math.nan if arguments is None else record.function(*arguments),
+            )
             moves |= {1} if after > before + 1e-9 else {-1} if after < before - 1e-9 else set()
         assert moves == {1, -1}, need
 
@@ -73,7 +76,7 @@ def test_directions_are_as_strong_as_they_can_be(name: str) -> None:
     for need, direction in record.directions.items():
         if direction == 0:
             continue
-        pairs = [(record.function(*case.copied()), case.raised(need)) for case in cases(record, 100)]
+        pairs = [(record.function(*case.copy_arguments()), case.raise_score(need)) for case in cases(record, 100)]
         assert any(raised and (record.function(*raised) - before) * direction > 1e-9 for before, raised in pairs), need
 
 

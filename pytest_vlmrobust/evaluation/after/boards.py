@@ -98,7 +98,7 @@ def boards(parts: Sequence[Part], request: Request) -> tuple[Board, ...]:
 
 def _board_data(part: Part, request: Request) -> _BoardData:
     table = part.table
-    settings, samples = table.counted(), int(table.kept().sum())
+    settings, samples = table.settings_with_samples(), int(table.complete_samples().sum())
     contests = {CLEAN_ACCURACY: table.clean_accuracy()} if samples else {}
     if settings:
         contests |= {MEAN_ACCURACY: table.mean_accuracy(settings), MEAN_DROP: table.mean_drop(settings)}
@@ -119,7 +119,7 @@ def _board_data(part: Part, request: Request) -> _BoardData:
         contests=contests,
         families={name: (len(members), table.mean_drop(members)) for name, members in by_family.items()},
         worst=[_Worst(table.drops(settings, model), table.drop_tests(settings, model)) for model in models],
-        failed=table.failed(),
+        failed=table.failed_inferences(),
         lacking=lacking,
         notes=_failures(table, request),
         clean=[_clean_accuracy(table, model, request) for model in models] if samples else (),
@@ -142,12 +142,12 @@ def _no_error_ratio(part: Part, settings: Sequence[str], request: Request) -> st
 
 def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:
     """Returns which inferences failed, and what that leaves out for all models."""
-    counts = [(name, count) for name, count in zip(request.models, table.failed(), strict=True) if count]
+    counts = [(name, count) for name, count in zip(request.models, table.failed_inferences(), strict=True) if count]
     if not counts:
         return ()
     asked = table.samples * (1 + len(table.by_setting))
     failures = [f"{count} of {quantity(asked, 'inference')} of {name} failed" for name, count in counts]
-    lost = sum(int((~table.kept(name)).sum()) for name in ("", *table.by_setting))
+    lost = sum(int((~table.complete_samples(name)).sum()) for name in ("", *table.by_setting))
     return (f"{', '.join(failures)}: {lost} of {asked} pairs of a sample and a setting, clean included, count for no model",)
 
 

@@ -18,7 +18,7 @@ from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics import best_patches
 from pytest_vlmrobust.metrics.patches import whole_is_above_chance
-from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackknife_interval, joined
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters, guarded_jackknife_interval, join_clusters
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import CorpusScore, Sums, corpus_score, corpus_sums
 
@@ -91,7 +91,7 @@ def _bounds_of_change(clean: Sums, own: Sums, samples: Sequence[Sample], change:
 
 
 def _clusters(samples: Sequence[Sample], *parts: Sums) -> Clusters:
-    return joined([sample.group or sample.id for sample in samples], [unit for part in parts for unit in part.members])
+    return join_clusters([sample.group or sample.id for sample in samples], [unit for part in parts for unit in part.members])
 
 
 def _size(clusters: Clusters, part: Sums) -> int:

@@ -16,13 +16,13 @@ from pytest_vlmrobust.core.decision import Outcome
 from .betting import GRID, Betting, Stratified
 from .limits import Limit, contrast_of
 from .order import Batch, Order, Progress
-from .tally import Counts, Draws, running
+from .tally import Counts, Draws, running_sums
 
-# What a sequential gate is asked, and why it answered.
+# The question of a sequential gate, and the reason of its verdict.
 
 
 class Target(StrEnum):
-    """Which question a gate answers; never mixed, and named in every report.
+    """The question that a gate answers; questions are never mixed, and every report names theirs.
 
     ``EXACT`` and ``DATASET`` ask for the verdict that all N answers would give: without any risk, or at a declared risk whose
     only source is the seeded order. ``POPULATION`` asks about the distribution that the N samples were drawn from.
@@ -34,14 +34,14 @@ class Target(StrEnum):
 
 
 class Reason(StrEnum):
-    """What decided: the answers that are still missing cannot matter, or the evidence suffices at the declared risk."""
+    """What decided: the missing answers cannot change the verdict, or the evidence suffices at the declared risk."""
 
     CERTAIN = "certain"
     EVIDENCE = "e-value"
     UNDECIDED = "undecided"
 
 
-# What an audit says about each of its cells, at the moment it is asked.
+# The verdicts of an audit on its cells, at one moment.
 
 
 Flags = NDArray[np.bool_]
@@ -55,9 +55,9 @@ class Verdicts:
     """
 
     alpha_pass: float
-    """Probability of passing a cell that all its answers fail, at most."""
+    """Largest probability of passing a cell that would fail on all its answers."""
     alpha_fail: float
-    """Probability of failing a cell that all its answers pass, at most."""
+    """Largest probability of failing a cell that would pass on all its answers."""
     certain_pass: Flags
     """Where the answers still missing cannot prevent a PASS."""
     certain_fail: Flags
@@ -86,7 +86,7 @@ class Verdicts:
 
     @property
     def undecided(self) -> Flags:
-        """Where there is no verdict yet, or, after the last answer, none at all."""
+        """Where there is no verdict yet, or no verdict even after the last answer."""
         return ~(self.passed | self.failed)
 
     @property
@@ -98,7 +98,8 @@ class Verdicts:
     def unfinished(self) -> Flags:
         """Where a further answer may still matter to a gate over all cells: not passed, no certain FAIL, and samples left.
 
-        A cell that failed on its own evidence is among them: one of many cells will, so the gate may ask for more.
+        This includes a cell that failed on its own evidence: among many cells one may fail by chance, so the gate may need more
+        answers.
         """
         return ~(self.passed | self.certain_fail | self.exhausted)
 
@@ -163,16 +164,17 @@ def needed_log(alpha: float) -> float:
     return -math.log(alpha)
 
 
-# Exact curtailment: the verdict of all N answers, as soon as those still to come cannot change it.
+# Exact curtailment: the verdict of all N answers, as soon as the remaining ones cannot change it.
 
 
 def curtail(
     sum_most: ArrayLike, sum_least: ArrayLike, right_left: ArrayLike, wrong_left: ArrayLike, most: ArrayLike
 ) -> tuple[Flags, Flags]:
-    """Returns where PASS is certain, and where FAIL is; elsewhere the samples to come can still decide.
+    """Returns where PASS is certain, and where FAIL is; elsewhere the remaining samples can still decide.
 
-    No statistics: a sample to come adds at most its reference (a wrong answer) and at least its reference - 1 (a right one). With
-    complete answers nothing stays undecided; with missing ones a cell may, and then its verdict is unknown, not a pass.
+    This needs no statistics: a remaining sample adds at most its reference (a wrong answer) and at least its reference - 1 (a
+    right answer). With complete answers every cell is decided; with missing answers a cell may stay undecided, and its verdict is
+    then unknown, not a pass.
 
     Args:
         sum_most: sums of reference - outcome so far with missing answers as wrong, any shape; all arguments broadcast.
@@ -214,7 +216,7 @@ class Evidence(Protocol):
 
 
 class NoEvidence:
-    """Evidence of nothing, for exact verdicts."""
+    """No evidence, for exact verdicts."""
 
     def absorb(self, draws: Draws) -> None:
         """Does nothing."""
@@ -228,8 +230,8 @@ class Audit:
     """Whether each of m cells passes its gate, from as few answers as the declared risk allows.
 
     The verdict that all N answers would give is audited like an election: the clean run plays the machine count, perturbed
-    answers are the ballots drawn by hand. Whatever the moment of asking, the chance of ever seeing a wrong PASS is at most
-    ``alpha_pass``, and that of ever seeing a wrong FAIL at most ``alpha_fail``. Such a verdict says nothing about other samples,
+    answers are the ballots drawn by hand. However often the audit is asked, the probability of ever seeing a wrong PASS is at
+    most ``alpha_pass``, and of ever seeing a wrong FAIL at most ``alpha_fail``. Such a verdict says nothing about other samples,
     and after an early stop the observed drop is biased: never store it as a baseline.
 
     A missing answer (NaN: the inference failed or ran out of time, and will not be tried again) is never dropped. It counts as
@@ -250,12 +252,12 @@ class Audit:
         control: bool = True,
         labels: Sequence[str] = (),
     ) -> None:
-        """Prepares cells of which nothing is known but their references.
+        """Prepares cells without answers: only their references are known.
 
         Args:
             limits: one for each cell.
             orders: one for each cell, over all samples of its limit; those that do not count are skipped.
-            target: what is asked. ``EXACT`` uses certainty only; ``POPULATION`` uses evidence only, and treats the samples as
+            target: the question. ``EXACT`` uses certainty only; ``POPULATION`` uses evidence only, and treats the samples as
                 drawn from a distribution.
             evidence: ``betting``, or ``stratified`` for models below about 60 % clean accuracy that are expected to pass.
             grid: stakes of the betting.
@@ -298,7 +300,7 @@ class Audit:
         return self._progress.sizes.copy()
 
     def upcoming(self, cells: ArrayLike, count: int) -> tuple[Indices, Indices]:
-        """Returns what to ask next: the next ``count`` samples of each cell, fewer where its order ends.
+        """Returns the next ``count`` samples of each cell, fewer where its order ends.
 
         Args:
             cells: cell indices, each at most once.
@@ -330,9 +332,10 @@ class Audit:
             self._absorb(part)
 
     def verdicts(self, alpha_pass: float = 0.05, alpha_fail: float = 0.05) -> Verdicts:
-        """Returns what the answers so far say about each cell, at the declared error rates.
+        """Returns the verdict on each cell from the answers so far, at the declared error rates.
 
-        A decided cell needs no more answers. If it gets them its verdict may open again; after the last one it is that of all N.
+        A decided cell needs no more answers. With more answers its verdict may become undecided again; after the last answer it
+        is the verdict of all N.
 
         Args:
             alpha_pass: probability in (0, 1) of ever passing a cell that should fail, at most.
@@ -357,7 +360,7 @@ class Audit:
         rows = batch.rows
         places, left = self._progress.places(batch)
         outcomes = np.where(self._complement[rows, None], 1.0 - batch.outcomes, batch.outcomes)
-        sums = running(self._sums[:, rows], self._reference[places], outcomes, batch.filled)
+        sums = running_sums(self._sums[:, rows], self._reference[places], outcomes, batch.filled)
         before = Counts(*sums[:, :, :-1])
         right_left = self._right_total[rows, None] - before.right
         self._evidence.absorb(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from .limits import Limit, contrast_of
-from .tally import Counts, Draws, bounded
+from .tally import Counts, Draws, bound_missing
 
 Array = NDArray[np.float64]
 
@@ -28,10 +28,10 @@ _RUIN = -1.0 + 1e-12
 
 
 def log_factors(values: Array, mean: Array, ceiling: Array, grid: Array) -> Array:
-    """Returns by what the capital grows that bets against "the next value averages at least ``mean``".
+    """Returns the growth of a capital that bets against "the next value averages at least ``mean``".
 
-    Where that is impossible (``mean`` above ``ceiling``) the capital explodes, where it is sure it only falls: one-sided, unlike
-    capital processes for intervals.
+    Where the null is impossible (``mean`` above ``ceiling``) the capital explodes; where it is certain the capital only falls. It
+    is one-sided, unlike capital processes for intervals.
 
     Args:
         values: what was drawn, any shape.
@@ -68,26 +68,28 @@ class Betting:
     """The capital of many cells, each betting against its two nulls: that all N answers fail the gate, and that they pass it."""
 
     def __init__(self, limits: Sequence[Limit], *, population: bool, control: bool, grid: Sequence[float]) -> None:
-        """Starts every stake of ``grid`` with capital 1; ``control`` bets on what the clean answers leave unexplained."""
+        """Starts every stake of ``grid`` with capital 1; ``control`` bets on the part that clean answers do not explain."""
         stakes = np.asarray(grid, dtype=np.float64)
         if stakes.ndim != 1 or not stakes.size or not ((stakes > 0.0) & (stakes < 1.0)).all():
             raise ValueError(f"grid is {list(grid)!r}: expected at least one stake, each a fraction between 0 and 1")
         self._grid = stakes
         self._population, self._control = population, control and not population
         self._most, self._least_failing = (
-            np.array(one) for one in zip(*(_bounds(limit, population) for limit in limits), strict=True)
+            np.array(column) for column in zip(*(_bounds(limit, population) for limit in limits), strict=True)
         )
-        self._low, self._high = (np.array(one) for one in zip(*(_range(limit, population) for limit in limits), strict=True))
+        self._low, self._high = (
+            np.array(column) for column in zip(*(_range(limit, population) for limit in limits), strict=True)
+        )
         self._logs = np.zeros((2, len(limits), stakes.size))
 
     def absorb(self, draws: Draws) -> None:
         """Updates the capital by a batch; each bet depends only on what was drawn before it."""
         coefficient = slope(draws.before) if self._control else np.zeros(draws.left.shape)
         expected = draws.right_left / draws.left
-        low, high = ((one - coefficient * (one - expected)) for one in self._columns(draws.rows, self._low, self._high))
+        low, high = ((edge - coefficient * (edge - expected)) for edge in self._columns(draws.rows, self._low, self._high))
         adjusted = draws.offset - coefficient * (draws.offset - expected)
         pass_mean, fail_mean = self._null_means(draws)
-        wrong, right = bounded(draws.outcomes)
+        wrong, right = bound_missing(draws.outcomes)
         growth = np.stack(
             [
                 log_factors(adjusted - wrong, pass_mean, np.maximum(low, high), self._grid),
@@ -166,7 +168,7 @@ class Drawn(NamedTuple):
 
 
 class Strata(NamedTuple):
-    """What is known before the first answer, arrays of shape (cells,)."""
+    """Counts known before the first answer, arrays of shape (cells,)."""
 
     right: Array
     """C, how many samples were right when clean."""
@@ -213,7 +215,7 @@ class Stratified:
         self._strata = Strata(right, size - right, np.array([limit.most for limit in limits]))
 
     def absorb(self, draws: Draws) -> None:
-        """Does nothing: the counts hold all that matters."""
+        """Does nothing: the counts are sufficient."""
 
     def logs(self, counts: Counts) -> tuple[Array, Array]:
         """Returns the natural logarithms of the e-values for PASS and for FAIL, shape (cells,) each."""
@@ -239,7 +241,7 @@ def _log_null(drawn: Drawn, strata: Strata, lowest: Array, highest: Array) -> Ar
         lowest: smallest H that the null allows with each G, shape (cells, G).
         highest: largest H that the null allows with each G, shape (cells, G).
     """
-    k, a, j, b = (one[:, None] for one in drawn)
+    k, a, j, b = (column[:, None] for column in drawn)
     c, w, helpful = strata.right[:, None], strata.wrong[:, None], strata.helpful_totals
     low, high = np.maximum(k, lowest), np.minimum(c - (a - k), highest)
     # the likelihood rises in H up to k (C + 1) / a and falls beyond, so its constrained maximum is the nearest allowed H
@@ -258,7 +260,7 @@ def _log_sequence(flips: Array, drawn: Array, total: Array, size: Array) -> Arra
 
 
 def _log_falling(size: Array, drawn: Array) -> Array:
-    """Returns the logarithm of size (size - 1) ... (size - drawn + 1), of anything where ``drawn`` exceeds ``size``."""
+    """Returns the logarithm of size (size - 1) ... (size - drawn + 1); arbitrary where ``drawn`` exceeds ``size``."""
     left = np.maximum(size - drawn, 0.0)
     logs: Array = special.gammaln(np.maximum(size, 0.0) + 1.0) - special.gammaln(left + 1.0)
     return logs

@@ -1,4 +1,4 @@
-"""Gates over many cells: at which error rates the parts must be decided so that the whole keeps its own.
+"""Gates over many cells: the error rates of the cells that keep the error rate of the whole gate.
 
 A worst-case gate is an AND. It passes when each cell does, at the full error rate of each: to pass wrongly it must pass one
 certain bad cell wrongly (intersection-union test, R. Berger 1982). It fails on the average evidence over cells, which stays
@@ -21,7 +21,7 @@ from pytest_vlmrobust.metrics.statistics.paired import tango_statistic
 from pytest_vlmrobust.metrics.statistics.proportions import is_binary
 
 from .audit import Reason, Verdicts, needed_log, outcome
-from .tally import bounded
+from .tally import bound_missing
 
 Array = NDArray[np.float64]
 
@@ -29,12 +29,12 @@ PRIOR_WORST = (
     *("upsample:high", "elastic_transform:high", "zoom_blur:mid", "zoom_blur:high"),
     *("glass_blur:low", "solarize:high", "flip_v", "invert"),
 )
-"""Settings that cost most in published sweeps (VLM-RobustBench): where a breach is looked for first."""
+"""Settings that cost most in published sweeps (VLM-RobustBench): a failure is searched for here first."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """What an audit says about a gate over several cells."""
+    """The verdict of an audit on a gate over several cells."""
 
     outcome: Outcome
     """PASS, FAIL or INCONCLUSIVE."""
@@ -53,7 +53,7 @@ def uniform_weights(cells: int) -> Array:
 def prior_weights(settings: Sequence[str], worst: Iterable[str] = PRIOR_WORST) -> Array:
     """Returns weights that sum to 1: half on the settings among ``worst``, half on all; equal if none is.
 
-    They must be fixed before the run. Wrong ones cost inferences, never validity.
+    They must be fixed before the run. Bad weights cost inferences, but never validity.
 
     Args:
         settings: the sweep's settings as text, at least one.
@@ -88,7 +88,7 @@ def worst_case(verdicts: Verdicts, weights: Array) -> GateVerdict:
     _require_weights(weights, verdicts.used.size)
     log_pass = float(verdicts.sure_log_pass.min())
     log_fail = _log_weighted_mean(verdicts.sure_log_fail, weights)
-    return _judged(
+    return _gate_verdict(
         certain_pass=bool(verdicts.certain_pass.all()),
         certain_fail=bool(verdicts.certain_fail.any()),
         passed=bool(verdicts.passed.all()),
@@ -128,7 +128,7 @@ def at_most(verdicts: Verdicts, allowed: int) -> GateVerdict:
         raise ValueError(f"allowed is {allowed}: expected a count of at least 0")
     log_pass = _log_mean_of_smallest(verdicts.sure_log_pass, allowed + 1)
     log_fail = _log_mean_of_smallest(verdicts.sure_log_fail, cells - allowed)
-    return _judged(
+    return _gate_verdict(
         certain_pass=int((~verdicts.certain_pass).sum()) <= allowed,
         certain_fail=int(verdicts.certain_fail.sum()) > allowed,
         passed=log_pass >= needed_log(verdicts.alpha_pass),
@@ -156,7 +156,9 @@ def every(outcomes: Iterable[Outcome]) -> Outcome:
     return Outcome.PASS if seen == {Outcome.PASS} else Outcome.INCONCLUSIVE
 
 
-def _judged(*, certain_pass: bool, certain_fail: bool, passed: bool, failed: bool, logs: tuple[float, float]) -> GateVerdict:
+def _gate_verdict(
+    *, certain_pass: bool, certain_fail: bool, passed: bool, failed: bool, logs: tuple[float, float]
+) -> GateVerdict:
     certain = certain_pass or certain_fail
     verdict = outcome(passed=certain_pass, failed=certain_fail) if certain else outcome(passed=passed, failed=failed)
     undecided = verdict is Outcome.INCONCLUSIVE
@@ -199,9 +201,9 @@ def _require_weights(weights: Array, cells: int) -> None:
 Flags = NDArray[np.bool_]
 
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
-"""Shares of the N samples after which one looks."""
+"""Shares of the N samples at which the looks are."""
 BOUNDS = (5.63, 3.98, 3.25, 2.82, 2.52, 2.30, 2.13, 1.93, 1.78)
-"""What the statistic must reach at each look; 5 % one-sided over all of them."""
+"""Critical values of the statistic at each look; 5 % one-sided over all of them."""
 
 
 def look_sizes(samples: int) -> tuple[int, ...]:
@@ -234,7 +236,7 @@ def look_verdicts(clean: ArrayLike, outcomes: ArrayLike, samples: int, most: flo
     after = np.atleast_2d(np.asarray(outcomes, dtype=np.float64))
     before = np.broadcast_to(np.asarray(clean, dtype=np.float64), after.shape)
     critical = _critical(after.shape[1], samples)
-    wrong, right = bounded(after)
+    wrong, right = bound_missing(after)
     if not is_binary(before, wrong, right) or not -1.0 < most < 1.0:
         raise ValueError(
             f"expected scores of 0 and 1 (or NaN for a missing answer) and a drop inside (-1, 1), found a drop of {most!r}"

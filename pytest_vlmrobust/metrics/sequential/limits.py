@@ -1,4 +1,4 @@
-"""From a gate to one number: how large the sum of (reference - outcome) may be over the samples of a cell.
+"""Turns a gate into one number: the largest sum of (reference - outcome) over the samples of a cell that passes.
 
 The clean and the no-image run are known before any perturbed answer is, so drop, relative drop, RCE, accuracy, regression and
 PCRI gates all ask whether a sum of N differences, each known up to one answer, exceeds a known limit. Ratios disappear.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pytest_vlmrobust.metrics.scores import ROUNDING, Scores, as_scores, paired
+from pytest_vlmrobust.metrics.scores import ROUNDING, Scores, as_scores, pair_scores
 from pytest_vlmrobust.metrics.statistics.proportions import is_binary
 
 Array = NDArray[np.float64]
@@ -132,7 +132,7 @@ def max_relative_corruption_error(clean: ArrayLike, no_image: ArrayLike, most: f
 
     Source: VLM-RobustBench section 3.1, equation 3.
     """
-    before, blind = paired(clean=clean, no_image=no_image)
+    before, blind = pair_scores(clean=clean, no_image=no_image)
     before, blind = _reference(before, "clean", graded), _reference(blind, "no_image", graded)
     gain = float((before - blind).sum())
     if not gain > ROUNDING:

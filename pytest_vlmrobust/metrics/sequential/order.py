@@ -1,8 +1,8 @@
-"""In which order a cell's samples are asked: seeded, fixed before the run, and independent for each cell.
+"""The order of a cell's samples: seeded, fixed before the run, and independent for each cell.
 
-The order is the only randomness behind a dataset verdict. Cells with independent orders may be advanced under any schedule,
-however it looks at the evidence; cells that share an order must advance together, or one would peek at the samples that come
-next.
+The order is the only randomness behind a dataset verdict. Cells with independent orders may be advanced under any schedule, even
+one that uses the evidence. Cells that share an order must advance together, because one cell would otherwise reveal the next
+samples of another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PURPOSE = "order of an audit"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """A permutation of a cell's N samples, and what is random about it.
+    """A permutation of a cell's N samples, and its kind of randomness.
 
     ``uniform``: every permutation is equally likely. ``stratified``: every permutation within the samples of reference 1, and
     within those of reference 0, is. ``fixed``: nothing is, so only certainty can decide.
@@ -107,7 +107,7 @@ def right_first_order(reference: ArrayLike) -> Order:
     return Order(np.argsort(-np.asarray(reference, dtype=np.float64), kind="stable"), "fixed")
 
 
-# The fixed orders of many cells: what comes next, and the refusal of anything else.
+# The fixed orders of many cells: returns the next samples and refuses any others.
 
 
 Array = NDArray[np.float64]
@@ -132,7 +132,7 @@ class Batch:
 
 
 class Progress:
-    """How far each cell is in its order."""
+    """Progress of each cell in its order."""
 
     def __init__(self, orders: Sequence[Indices], labels: Sequence[str]) -> None:
         """Starts at the beginning of each order; ``labels`` name the cells in messages."""
@@ -145,7 +145,7 @@ class Progress:
 
     def upcoming(self, cells: ArrayLike, count: int) -> tuple[Indices, Indices]:
         """Returns the next ``count`` samples of each cell, fewer where its order ends: ``(cells, samples)``, one entry each."""
-        rows = self._known(np.asarray(cells, dtype=np.intp).reshape(-1))
+        rows = self._require_known(np.asarray(cells, dtype=np.intp).reshape(-1))
         if (np.unique(rows, return_counts=True)[1] > 1).any():
             raise ValueError(f"cells {rows.tolist()} repeat a cell: each has one place in its order")
         position = self.used[rows][:, None] + np.arange(count)
@@ -166,7 +166,7 @@ class Progress:
                 f"cells, samples and outcomes have shapes {owner.shape}, {named.shape} and {values.shape}: "
                 "expected one of each for every answer"
             )
-        by_cell = np.argsort(self._known(owner), kind="stable")
+        by_cell = np.argsort(self._require_known(owner), kind="stable")
         rows, starts, lengths = np.unique(owner[by_cell], return_index=True, return_counts=True)
         rank = np.arange(owner.size) - np.repeat(starts, lengths)
         self._require_next(owner[by_cell], named[by_cell], rank)
@@ -187,7 +187,7 @@ class Progress:
         label = self._labels[cell] if self._labels else ""
         return f"cell {cell} ({label})" if label else f"cell {cell}"
 
-    def _known(self, cells: Indices) -> Indices:
+    def _require_known(self, cells: Indices) -> Indices:
         unknown = (cells < 0) | (cells >= self.sizes.size)
         if unknown.any():
             raise ValueError(f"cell {int(cells[unknown.argmax()])}: expected one of 0..{self.sizes.size - 1}")
@@ -204,19 +204,19 @@ class Progress:
 
     def _refusal(self, cell: int, sample: int, position: int) -> str:
         order = self._samples[self._starts[cell] : self._starts[cell] + self.sizes[cell]]
-        found = np.flatnonzero(order == sample)
+        places = np.flatnonzero(order == sample)
         where = f"{self.name(cell)}: sample {sample}"
-        if not found.size:
+        if not places.size:
             return f"{where} is none of its {order.size} samples"
-        if int(found[0]) < position:
-            return f"{where} was advanced already, as number {int(found[0]) + 1}. Its first answer counts"
+        if int(places[0]) < position:
+            return f"{where} was advanced already, as number {int(places[0]) + 1}. Its first answer counts"
         return (
-            f"{where} is number {int(found[0]) + 1} of its order, and next comes number {position + 1}: sample "
+            f"{where} is number {int(places[0]) + 1} of its order, and next comes number {position + 1}: sample "
             f"{int(order[position])}. The order was fixed before the run; answers out of order void the declared risk"
         )
 
 
-# Which cells to advance next: a function of the evidence alone, so that a resumed run goes on the same way.
+# Chooses the next cells from the evidence alone, so that a resumed run continues in the same way.
 
 
 CELLS = 4

@@ -1,4 +1,4 @@
-"""Running sums of a cell: all that the evidence and the curtailment need to know about the answers so far."""
+"""Running sums over the answers of a cell, which the evidence and the curtailment need."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Draws(NamedTuple):
     rows: NDArray[np.intp]
     """Which cells, shape (rows,)."""
     before: Counts
-    """What was known before each draw."""
+    """Counts before each draw."""
     offset: Array
     """Known part of each difference: the sample's reference, or its offset in a claim about a distribution."""
     outcomes: Array
@@ -58,16 +58,16 @@ class Draws(NamedTuple):
     """Sum of their references."""
 
 
-def bounded(outcomes: Array) -> tuple[Array, Array]:
+def bound_missing(outcomes: Array) -> tuple[Array, Array]:
     """Returns the outcomes with missing ones (NaN) as wrong, and as right."""
     missing = np.isnan(outcomes)
     return np.where(missing, 0.0, outcomes), np.where(missing, 1.0, outcomes)
 
 
-def running(start: Array, reference: Array, outcomes: Array, filled: NDArray[np.bool_]) -> Array:
+def running_sums(start: Array, reference: Array, outcomes: Array, filled: NDArray[np.bool_]) -> Array:
     """Returns the sums before each answer and, last, after all of them.
 
-    Sums are accumulated one answer after the other, so that however answers are split into batches the result is the same bits.
+    Sums are accumulated one answer after the other, so that any split into batches gives the same bits.
 
     Args:
         start: fields of :class:`Counts`, shape (6, cells).
@@ -78,10 +78,10 @@ def running(start: Array, reference: Array, outcomes: Array, filled: NDArray[np.
     Returns:
         Fields of :class:`Counts`, shape (6, cells, width + 1).
     """
-    wrong, right = bounded(outcomes)
+    wrong, right = bound_missing(outcomes)
     loss, least_loss = reference - wrong, reference - right
     signed = (loss, -loss, least_loss, -least_loss)
-    steps = np.stack([reference, 1.0 - reference, *(np.maximum(one, 0.0) for one in signed)])
+    steps = np.stack([reference, 1.0 - reference, *(np.maximum(change, 0.0) for change in signed)])
     steps = np.where(filled, steps, 0.0)
     sums: Array = np.cumsum(np.concatenate([start[:, :, None], steps], axis=2), axis=2)
     return sums

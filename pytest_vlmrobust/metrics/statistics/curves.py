@@ -1,4 +1,4 @@
-"""Curves of R means over the same samples: their variation, linear contrasts of their points, and what noise does to both."""
+"""Curves of R means over the same samples: their variation, linear contrasts of their points, and the effect of noise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DRAWS = 2000
 _BLOCK = 200
 _HALVINGS = 60
 _PART = 0.9
-"""Of the error, what each of two bounds gets of which the larger counts: benchmarks/verdict_curves.py counts their errors."""
+"""Share of the error for each of two bounds, of which the larger counts: benchmarks/verdict_curves.py counts their errors."""
 _ROUNDING = 1e-15
 """Variances below this are float rounding: that of the rarest event among a million samples is 1e-12."""
 
@@ -52,7 +52,7 @@ def variation(curves: Array) -> Array:
 
 
 def wobble(curves: Array) -> Array:
-    """Returns what of the variation is no net change: twice the smaller of all rises and all falls, shape (..., R) to (...)."""
+    """Returns the variation beyond the net change: twice the smaller of all rises and all falls, shape (..., R) to (...)."""
     steps = np.diff(curves, axis=-1)
     both: Array = 2.0 * np.minimum(steps.clip(min=0.0).sum(axis=-1), (-steps).clip(min=0.0).sum(axis=-1))
     return both
@@ -115,7 +115,7 @@ def falls(points: int) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContrastTest:
-    """What M linear contrasts of the R points of a curve show about the largest true one."""
+    """Test of the largest of M linear contrasts of the R points of a curve."""
 
     weights: Array
     """Shape (M, R)."""
@@ -176,7 +176,7 @@ class ContrastTest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTest:
-    """What the steps of a curve of R means show about the sum of their sizes, about all rises and about all falls.
+    """Test of the sum of absolute steps of a curve of R means, and of the sums of all rises and of all falls.
 
     *Below.* The sum of ``|step|`` is at least ``sum_k sign(a_k) b_k`` for any signs, also for those of other samples' steps
     ``a_k``. Averaged over all ways to take the signs from one half of the samples and the sizes from the other, a step d with
@@ -228,11 +228,11 @@ class StepTest:
         """Returns a lower bound of all sizes over the contrast ``denominator`` (R,), which is known to be positive (Fieller)."""
         if self.df <= 0:
             return -math.inf
-        bottom, own = float(denominator @ self.means), float(denominator @ self.covariance @ denominator)
+        bottom, variance = float(denominator @ self.means), float(denominator @ self.covariance @ denominator)
         bounds = []
         for value, weights, part in self._below(tail, 0.0):
             square = critical_value(part, self.df) ** 2
-            a = bottom**2 - square * own
+            a = bottom**2 - square * variance
             b = value * bottom - square * float(weights @ self.covariance @ denominator)
             c = value**2 - square * self._error(weights) ** 2
             bounds.append((b - math.sqrt(max(b * b - a * c, 0.0))) / a if a > 0.0 else -math.inf)
@@ -258,11 +258,11 @@ class StepTest:
         return float(((b + np.sqrt(np.maximum(b * b - a * c, 0.0))) / a).max())
 
     def _below(self, tail: float, net: float) -> list[tuple[float, Array, float]]:
-        """Returns value, weights of the R points and tail of every bound, of which the largest counts."""
+        """Returns value, weights of the R points and tail of every bound; the largest bound counts."""
         steps = _steps(len(self.means))
         ends = steps.sum(axis=0)
         change = float(ends @ self.means)
-        counted, slopes = _halved(steps @ self.means, self._errors(steps))
+        counted, slopes = _split_half_sizes(steps @ self.means, self._errors(steps))
         shares = [
             share for share in (net + 1.0, net - 1.0) if share
         ]  # all sizes are at least the net change, and at least its negative
@@ -279,7 +279,7 @@ class StepTest:
 
     @property
     def _kept(self) -> float:
-        """What is left of variances and covariances of means with one more cluster, but for its own deviation."""
+        """Factor on variances and covariances of means with one more cluster, without the deviation of that cluster."""
         return max(self.count - 1.0, 1.0) / (self.count + 1.0)
 
     def _error(self, weights: Array) -> float:
@@ -301,7 +301,7 @@ def _largest(weights: Array) -> Array:
     return largest
 
 
-def _halved(steps: Array, errors: Array) -> tuple[Array, Array]:
+def _split_half_sizes(steps: Array, errors: Array) -> tuple[Array, Array]:
     """Returns what steps with these standard errors count when signs and sizes come from different halves, and its slopes."""
     ratio = steps / errors
     density = np.exp(-(ratio**2) / 2.0) / math.sqrt(2.0 * math.pi)

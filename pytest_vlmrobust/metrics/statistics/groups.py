@@ -1,4 +1,4 @@
-"""Differences between the means of groups of samples, which may share clusters."""
+"""Differences between the means of groups of samples that may share clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupMeans:
-    """The means of k groups of scores in [0, 1], and how they move together."""
+    """The means of k groups of scores in [0, 1], and their correlation."""
 
     names: tuple[Hashable, ...]
     """In order of appearance."""
@@ -43,7 +43,7 @@ class GroupMeans:
         for number, members in enumerate(rows):
             influences[members, number] = (scores[members] - scores[members].mean()) / members.size
         within = tuple(clusters.within(members) for members in rows)
-        shared = sum(own.count for own in within) > clusters.count
+        shared = sum(part.count for part in within) > clusters.count
         df = clusters.degrees_of_freedom if shared else math.inf
         return cls(names, tuple(scores[members] for members in rows), within, _correlation(influences, clusters), df)
 
@@ -55,7 +55,7 @@ class GroupMeans:
     def limits(self, confidence: float, most_df: float = math.inf) -> Array:
         """Returns the interval of each mean, shape (k, 2): Wilson's for 0/1 scores, guarded Student's t for graded ones."""
         members = zip(self.members, self.clusters, strict=True)
-        return np.array([_limits(scores, own, confidence, most_df) for scores, own in members]).clip(0.0, 1.0)
+        return np.array([_limits(scores, clusters, confidence, most_df) for scores, clusters in members]).clip(0.0, 1.0)
 
     def differences(self, confidence: float) -> tuple[Array, Array]:
         """Returns lower and upper bounds of mean a - mean b, each of shape (k, k).
@@ -70,9 +70,9 @@ class GroupMeans:
         means, limits = self.means, self.limits(confidence, self.df)
         below, above = means - limits[:, 0], limits[:, 1] - means
         distance = means[:, None] - means[None, :]
-        return distance - self._combined(below, above), distance + self._combined(above, below)
+        return distance - self._combine(below, above), distance + self._combine(above, below)
 
-    def _combined(self, first: Array, second: Array) -> Array:
+    def _combine(self, first: Array, second: Array) -> Array:
         squares = first[:, None] ** 2 + second[None, :] ** 2 - 2.0 * self.correlation * first[:, None] * second[None, :]
         combined: Array = np.sqrt(squares.clip(min=0.0))
         return combined

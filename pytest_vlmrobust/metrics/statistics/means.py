@@ -73,13 +73,13 @@ _HALVINGS = 50
 
 
 class Ends(NamedTuple):
-    """Values that a further sample may have, each for all columns of a table or of shape (m,)."""
+    """Values of one more sample, each for all columns of a table or of shape (m,)."""
 
     smallest: float | Array
-    """That is expected of it at an error probability of 5 %."""
+    """The smallest value that is expected at an error probability of 5 %."""
     largest: float | Array
     least: float | Array | None = None
-    """The smallest that there can be; None where it is the smallest one."""
+    """The smallest possible value; None if it equals ``smallest``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ class BoundedMeanTest:
     """What the columns of a table of bounded values show about their true means, by Student's t with G - 1 degrees of freedom.
 
     The upper bound is taken as though one more cluster of average size had the largest value, the lower one as though it had the
-    smallest. Without it the few losses that happened are all that the variance knows of. Of n samples that lose 1 now and then,
+    smallest. Without it the variance reflects only the few losses that happened. Of n samples that lose 1 now and then,
     the t bound at 5 % lies below the truth in up to 19 % of runs, in 28 % where the others lose a little; and no loss at all
     would need a rule of its own, by which it looks worse than a single one. With it k losses of 1, k small, have the upper bound
     ``(k + 1 + t sqrt(k + 1)) / n``: 2.6 / n for none (tails of flips: 3.0 / n), and it rises. For 20 to 869 samples and
@@ -149,8 +149,8 @@ class BoundedMeanTest:
     @classmethod
     def mean(cls, tests: Sequence[BoundedMeanTest], df: float) -> BoundedMeanTest:
         """Returns the test of the plain means over independent datasets."""
-        ends = zip(*((one.below, one.far_below, one.above) for one in tests), strict=True)
-        return cls(np.mean([one.means for one in tests], axis=0), *(_average(end, df) for end in ends))
+        ends = zip(*((test.below, test.far_below, test.above) for test in tests), strict=True)
+        return cls(np.mean([test.means for test in tests], axis=0), *(_average(end, df) for end in ends))
 
     def lower(self, tail: float) -> Array:
         """Returns one-sided lower bounds, shape (m,); minus infinity where a single cluster shows nothing."""
@@ -198,18 +198,19 @@ def expected_losses(losses: Array, most: float | Array = 1.0, largest: float = 1
 
     It may lose all. It may gain as much as any of the samples did, but at least a quarter of ``most``, and at most that. A lower
     bound, which argues that much is lost, is threatened by rare samples that gain; an upper one by rare samples that lose. The
-    ends differ because their risks do. Perturbations and new releases break samples, some of them under every setting, and
-    whoever relies on a PASS relies on that. A sample that gains 1 in a mean over 133 settings was wrong before and is right under
-    every one of them; where that happens, samples are seen that gain a part of it. With a full guard at this end, too, a small
+    ends differ because their risks do. Perturbations and new releases break samples, some of them under every setting, and a PASS
+    has to be reliable against that. A sample that gains 1 in a mean over 133 settings was wrong before and is right under
+    every one of them; where that happens, samples are seen that gain a part of it. With a full guard at this end as well, a small
     even regression is not shown: of 853 samples that lose 1.2 pp on average, with a standard deviation of 2.4 pp, more than 1 pp
     is shown in 3 % of runs, in 65 % with this guard and in 83 % without any.
 
-    The price is paid where all samples lose nearly the same and a few others, none of which was drawn, gain everything: the lower
+    The cost appears where all samples lose nearly the same and a few others, which were not drawn, gain everything: the lower
     bound then lies above the truth in up to 29 % of runs of 100 samples (without a guard: 37 %). Where losses spread as in
     published sweeps, and up to 1 % of samples gain everything, it errs in at most 4.8 % of runs of 260 samples or more, and in
-    11 % of 100 (without a guard: 11 % and 17 %). Where many tests share a risk, the samples do not vouch for so much: below 5 %
-    the bound moves towards that of a full guard, in proportion to its error probability. Otherwise, at a 133rd of 5 %, it would
-    err up to 17 times as often as it says; so it does 3 times, as with a full guard. ``benchmarks/verdict_means.py`` measures all
+    11 % of 100 (without a guard: 11 % and 17 %). Where many tests share a risk, the samples support less: below 5 % the bound
+    moves towards that of a full guard, in proportion to its error probability. Otherwise, at a 133rd of 5 %, it would err up to
+    17 times as often as it says; this way it errs 3 times as often, as with a full guard. ``benchmarks/verdict_means.py``
+    measures all
     of this, next to betting and empirical Bernstein bounds.
 
     Args:
@@ -270,8 +271,8 @@ def _one_more(means: Array, variances: Array, count: float, df: float, end: floa
 
 
 def _average(tests: Sequence[MeanTest], df: float) -> MeanTest:
-    errors = np.sqrt(np.sum([one.errors**2 for one in tests], axis=0)) / len(tests)
-    return MeanTest(np.mean([one.means for one in tests], axis=0), errors, df)
+    errors = np.sqrt(np.sum([test.errors**2 for test in tests], axis=0)) / len(tests)
+    return MeanTest(np.mean([test.means for test in tests], axis=0), errors, df)
 
 
 def _interval(parts: Array, clusters: Clusters, confidence: float) -> tuple[float, float]:

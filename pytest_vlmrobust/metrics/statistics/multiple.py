@@ -1,4 +1,4 @@
-"""Many hypotheses at once: how many settings are bad, which models differ, and how large the largest mean is."""
+"""Tests of many hypotheses: how many settings are bad, which models differ, and how large the largest mean is."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contest:
-    """What samples show about the true values of M models, each alone and against each other.
+    """Tests of the true values of M models, alone and against each other.
 
     All models answered the same samples, and what one source image does to one of them it may do to all: the covariance of the M
     values is that of whole clusters. A rank follows from the ordered differences to all others. Their intervals hold together
@@ -103,12 +103,12 @@ class Contest:
     def mean(cls, contests: Sequence[Contest]) -> Contest:
         """Returns the contest about the plain mean over independent datasets; the fewest degrees of freedom count."""
         count, first = len(contests), contests[0].apart.weights
-        alone, apart = [one.alone for one in contests], [one.apart for one in contests]
-        df = min(one.df for one in apart)
-        covariance = sum((one.covariance for one in apart), np.zeros((first.shape[1],) * 2)) / count**2
-        between = np.sqrt(sum((one.errors**2 for one in apart), np.zeros(len(first)))) / count
-        own = BoundedMeanTest.mean(alone, df)
-        return cls(own, ContrastTest(first, own.means, covariance, between, df))
+        alone, apart = [contest.alone for contest in contests], [contest.apart for contest in contests]
+        df = min(contest.df for contest in apart)
+        covariance = sum((contest.covariance for contest in apart), np.zeros((first.shape[1],) * 2)) / count**2
+        between = np.sqrt(sum((contest.errors**2 for contest in apart), np.zeros(len(first)))) / count
+        mean = BoundedMeanTest.mean(alone, df)
+        return cls(mean, ContrastTest(first, mean.means, covariance, between, df))
 
     @property
     def values(self) -> Array:
@@ -120,7 +120,7 @@ class Contest:
 
         Args:
             confidence: two-sided level in (0, 1), of all statements together.
-            rng: draws the noise from which it is told how far chance alone carries the largest difference.
+            rng: draws the noise for the distribution of the largest difference by chance.
         """
         count = len(self.values)
         lows = np.full((count, count), -math.inf)
@@ -155,7 +155,7 @@ def _contrasts(models: int) -> Array:
     return contrasts
 
 
-# The largest of m means, its bias undone by cross-validation, and bounds of the mean of the largest few, whichever they are.
+# The largest of m means, with its bias removed by cross-validation, and bounds of the mean of the few largest.
 
 
 FOLDS = 5
@@ -264,10 +264,10 @@ def _best_exchange(
         leaving = single[inside] - 2.0 * among.sum(axis=1)
         entering = single[outside] + 2.0 * shared.sum(axis=0)
         sums = total - means[inside][:, None] + means[outside]
-        found = bounds(sums, variance + leaving[:, None] + entering - 2.0 * shared)
-        if not float(found.max()) > best + _TIE:
+        exchanged = bounds(sums, variance + leaving[:, None] + entering - 2.0 * shared)
+        if not float(exchanged.max()) > best + _TIE:
             return best
-        leaves, enters = np.unravel_index(int(found.argmax()), found.shape)
+        leaves, enters = np.unravel_index(int(exchanged.argmax()), exchanged.shape)
         inside[leaves], outside[enters] = outside[enters], inside[leaves]
 
 

@@ -32,11 +32,11 @@ Array = NDArray[np.float64]
 _HALVINGS, _EXACT_HALVINGS = 50, 36
 """Of the interval [-1, 1]: an exact bound costs twenty times as much as Tango's, and is known to 1e-10."""
 _NEVER = 1e-30
-"""A chance that stands for 0 where one has to divide."""
+"""A probability that replaces 0 in divisions."""
 _EDGE = 1e-9
-"""How near to -1 and 1 the saddlepoint is looked for: at the ends themselves it is infinitely far."""
+"""Least distance from -1 and 1 at which the saddlepoint is computed: at -1 and 1 it is infinite."""
 _MOST = 12
-"""More flips than this happen once in 1e10 samples where one is expected."""
+"""If one flip is expected, more flips than this have a probability of about 1e-10."""
 _ROOT = math.sqrt(2.0 * math.pi)
 _CENTRE = 1e-4
 """Within so many standard deviations of the mean, the saddlepoint formula divides 0 by 0."""
@@ -88,7 +88,7 @@ def excess_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Ar
     tail = _saddlepoint_tail(excess, n, *shares)
     rare = n * np.minimum(*shares) < 1.0
     if rare.any():
-        tail[rare] = _summed_tail(*(one[rare] for one in (excess, n, *shares)))
+        tail[rare] = _summed_tail(*(array[rare] for array in (excess, n, *shares)))
     certain: Array = np.where(excess <= -n, 1.0, np.where(excess >= n, shares[0] ** n, tail))
     return certain.clip(0.0, 1.0)
 
@@ -115,7 +115,7 @@ def _saddlepoint_tail(excess: Array, n: Array, harmful_share: Array, helpful_sha
 
 def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: Array) -> Array:
     """Sums over the counts of the rarer flip, one column each; what lies beyond the largest count that is looked at is added."""
-    excess, n, up, down = (one[:, None] for one in (excess, n, harmful_share, helpful_share))
+    excess, n, up, down = (array[:, None] for array in (excess, n, harmful_share, helpful_share))
     rare, other, few = np.minimum(up, down), np.maximum(up, down), np.arange(_MOST + 1.0)
     left = n - few
     fits = left >= 0.0
@@ -130,7 +130,7 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
     harmful_side = np.broadcast_to(up > down, inside.shape)
     met = np.where(harmful_side, least <= 0.0, least > 0.0).astype(np.float64)
     for integral, where in ((special.betainc, inside & harmful_side), (special.betaincc, inside & ~harmful_side)):
-        met[where] = integral(*(one[where] for one in np.broadcast_arrays(*sides)))
+        met[where] = integral(*(array[where] for array in np.broadcast_arrays(*sides)))
     unseen: Array = (1.0 - chances.sum(axis=1)).clip(min=0.0)
     tail: Array = unseen + (chances * met).sum(axis=1)
     return tail
@@ -235,7 +235,7 @@ class BoundTest(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TangoTest:
-    """What flips show about m true drops: the tails of their own distribution, at Tango's share of helpful flips.
+    """Test of m true drops by the tails of the distribution of flips, at Tango's share of helpful flips.
 
     Of independent samples no bound errs more often than it says, whatever the drop and the share of helpful flips, nor at a risk
     that 133 settings share: counted over all outcomes of 50, 200, 324 and 853 samples (``benchmarks/verdict_tails.py``). Tango's
@@ -260,9 +260,11 @@ class TangoTest:
         return cls(harmful, helpful, len(differences) / effects, df)
 
     @classmethod
-    def joined(cls, tests: Sequence[TangoTest]) -> TangoTest:
+    def join(cls, tests: Sequence[TangoTest]) -> TangoTest:
         """Returns one test about the drops of several, in their order: much faster than each one; the fewest df count for all."""
-        harmful, helpful, n = (np.concatenate(one) for one in zip(*((t.harmful, t.helpful, t.n) for t in tests), strict=True))
+        harmful, helpful, n = (
+            np.concatenate(arrays) for arrays in zip(*((t.harmful, t.helpful, t.n) for t in tests), strict=True)
+        )
         return cls(harmful, helpful, n, min(test.df for test in tests))
 
     def lower(self, tail: float) -> Array:

@@ -1,4 +1,4 @@
-"""Power: how many samples decide a bound, and which drops a number of samples can tell apart.
+"""Power: the number of samples that decides a bound, and the drops that a number of samples can detect.
 
 All for paired 0/1 scores and the one-sided tests of Tango's score, by its normal approximation. The spread of a drop x with a
 helpful flip rate p01 is ``sd(x)^2 = x + 2 p01 - x^2`` (harmful flips p01 + x, helpful ones p01); a gain larger than p01 takes as
@@ -76,11 +76,11 @@ def minimum_detectable_drop(n: int, p01: float, alpha: float = 0.05, power: floa
     _check(alpha, power, deff)
     root, tail, quantile = _root(n, deff), critical_value(alpha), critical_value(1.0 - power)
 
-    def shown(drop: float) -> bool:
+    def is_shown(drop: float) -> bool:
         return tail * math.sqrt(drop + 2.0 * p01) + quantile * _spread(drop, p01) <= root * drop
 
     _spread(0.0, p01)
-    return _turning_point(shown, 0.0, 1.0 - 2.0 * p01)
+    return _turning_point(is_shown, 0.0, 1.0 - 2.0 * p01)
 
 
 def undecided_zone(
@@ -109,11 +109,11 @@ def undecided_zone(
     _check(alpha, power, deff)
     root, tail, quantile = _root(n, deff), critical_value(alpha) * _spread(bound, p01), critical_value(1.0 - power)
 
-    def decided(side: float) -> Callable[[float], bool]:
+    def is_decided(side: float) -> Callable[[float], bool]:
         return lambda distance: tail + quantile * _spread(bound + side * distance, p01) <= root * distance
 
     return UndecidedZone(
-        _turning_point(decided(-1.0), 0.0, bound + 1.0), _turning_point(decided(1.0), 0.0, 1.0 - 2.0 * p01 - bound)
+        _turning_point(is_decided(-1.0), 0.0, bound + 1.0), _turning_point(is_decided(1.0), 0.0, 1.0 - 2.0 * p01 - bound)
     )
 
 

@@ -24,7 +24,7 @@ def proportion_interval(outcomes: Array, clusters: Clusters, confidence: float, 
     With clusters the counts are divided by the design effect and the normal quantile becomes Student's with G - 1 degrees of
     freedom, as surveys do (J. N. K. Rao and A. J. Scott, Annals of Statistics 12 (1984) 46-60): the same cluster-robust variance
     as a t interval, without its width of 0 when every answer is right. ``most_df`` bounds the degrees of freedom from above, for
-    whoever puts several proportions together.
+    callers that combine several proportions.
 
     Source: E. B. Wilson, JASA 22 (1927) 209-212.
     """

@@ -1,4 +1,4 @@
-"""Ratios of two means over the same samples, bounded by a linear contrast: no division by an uncertain number."""
+"""Ratios of two means over the same samples, bounded by a linear contrast, without dividing by an uncertain number."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ def restricted_tail(counts: Array, values: Array) -> Array:
     low, high = np.zeros_like(mean), np.full_like(mean, _STEEPEST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        short = _tilted(shares, values, middle)[1] < mean
+        short = _tilted_moments(shares, values, middle)[1] < mean
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     tilt = np.maximum((low + high) / 2.0, _ROUNDING)
-    logs, _, variance = _tilted(shares, values, tilt)
+    logs, _, variance = _tilted_moments(shares, values, tilt)
     spread = np.sqrt(n * np.maximum(variance, _ROUNDING**2))
     signed = np.sqrt(np.maximum(2.0 * n * (tilt * mean - logs), _ROUNDING**2))
     density = np.exp(-(signed**2) / 2.0) / math.sqrt(2.0 * math.pi)
@@ -154,7 +154,7 @@ def _likeliest(counts: Array, values: Array) -> Array:
     return shares
 
 
-def _tilted(shares: Array, values: Array, tilt: Array) -> tuple[Array, Array, Array]:
+def _tilted_moments(shares: Array, values: Array, tilt: Array) -> tuple[Array, Array, Array]:
     """Returns the cumulant generating function of one sample at ``tilt`` (m,), and its first two derivatives."""
     weights = shares * np.exp(tilt[:, None] * values)
     total = weights.sum(axis=1)
@@ -166,7 +166,8 @@ def _tilted(shares: Array, values: Array, tilt: Array) -> tuple[Array, Array, Ar
 class _RatioTest:
     """The test of every ratio; ratios are angles ``atan(r)``, so that infinity is one of them.
 
-    Rejected is what both the score, compared with the normal quantile, and the tail call too rare. The score alone calls a ratio
+    A ratio is rejected if both the score, compared with the normal quantile, and the tail find it too rare. The score alone calls
+    a ratio
     too high up to 1.3 times as often as promised at 5 % and 2.9 times at 5 %/133; the tail alone is not exact where a kind of
     flip was never observed.
     """
@@ -179,19 +180,21 @@ class _RatioTest:
     """That of the means of all samples."""
     clusters: Clusters
 
-    def rejected(self, angles: Array, sign: float, tail: float) -> NDArray[np.bool_]:
+    def rejects(self, angles: Array, sign: float, tail: float) -> NDArray[np.bool_]:
         """Returns whether the contrasts at the ratios ``tan(angle)`` are shown to be above 0, or below for a ``sign`` of -1."""
         directions = np.stack([np.cos(angles), -np.sin(angles)])
         directions /= np.abs(directions).max(axis=0)
         values = (self.pairs @ directions).T
-        plain, clustered = (np.einsum("im,ij,jm->m", directions, one, directions) for one in (self.plain, self.clustered))
+        plain, clustered = (
+            np.einsum("im,ij,jm->m", directions, covariance, directions) for covariance in (self.plain, self.clustered)
+        )
         means = _mean(self.counts, values)
         distance = np.maximum(means - values.min(axis=1), values.max(axis=1) - means)
         counts = self.counts / self.clusters.guarded_effects(plain, clustered, distance)[:, None]
         scores = sign * restricted_score(counts, values)
-        found = scores > critical_value(tail)
-        found[found] = restricted_tail(counts[found], values[found]) <= tail
-        return found
+        rejected = scores > critical_value(tail)
+        rejected[rejected] = restricted_tail(counts[rejected], values[rejected]) <= tail
+        return rejected
 
 
 def score_ratio_interval(
@@ -220,15 +223,15 @@ def score_ratio_interval(
         return -math.inf, math.inf
     test = _test(np.stack([numerator, denominator], axis=1), clusters, support)
     estimate = math.atan(float(numerator.sum() / denominator.sum()))
-    low = _first_rejected(lambda angles: test.rejected(angles, 1.0, tail), estimate, -math.pi / 2.0)
-    high = _first_rejected(lambda angles: test.rejected(angles, -1.0, tail), estimate, math.pi / 2.0)
+    low = _first_rejected(lambda angles: test.rejects(angles, 1.0, tail), estimate, -math.pi / 2.0)
+    high = _first_rejected(lambda angles: test.rejects(angles, -1.0, tail), estimate, math.pi / 2.0)
     return (-math.inf if low is None else math.tan(low)), (math.inf if high is None else math.tan(high))
 
 
 def ratio_p_values(numerators: Array, denominator: Array, ratio: float) -> tuple[Array, Array]:
     """Returns p-values of "the ratio is at most ``ratio``" and "at least ``ratio``", for m numerators over one denominator.
 
-    At whose tail :func:`score_ratio_interval` ends at ``ratio``, for independent samples.
+    For independent samples, :func:`score_ratio_interval` at a tail of such a p-value ends at ``ratio``.
 
     Args:
         numerators: clean - perturbed, each -1, 0 or 1, shape (N, m).
@@ -256,9 +259,9 @@ def _first_rejected(rejected: Callable[[Array], NDArray[np.bool_]], start: float
     """Returns where the first rejected angle from ``start`` to ``end`` begins; None when none is rejected."""
     for _ in range(_ROUNDS):
         angles = np.linspace(start, end, _ANGLES)
-        found = np.flatnonzero(rejected(angles))
-        if not found.size:
+        indices = np.flatnonzero(rejected(angles))
+        if not indices.size:
             return None
-        first = max(int(found[0]), 1)
+        first = max(int(indices[0]), 1)
         start, end = float(angles[first - 1]), float(angles[first])
     return start

@@ -1,4 +1,4 @@
-"""A gallery: one picture under many settings, on a page to look at.
+"""A gallery: one picture under many settings, on one page.
 
     show(Path("photo.jpg"), Path("gallery.html"))   # the default sets
     show(Path("photo.jpg"), Path("fog.png"), settings=["fog:mid+jpeg_compression:high"])

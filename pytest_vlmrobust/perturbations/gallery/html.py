@@ -78,7 +78,7 @@ LOSSLESS = 101
 ACROSS = 3
 """Tiles side by side on a narrow screen."""
 FAINT = 30.0
-"""PSNR of a detail against the clean one above which it is compressed without loss."""
+"""A detail with a higher PSNR against the clean one is compressed without loss."""
 
 Encoded = dict[int, str]
 """``id`` of an array of pixels to its ``data:`` URL."""
@@ -86,14 +86,14 @@ Encoded = dict[int, str]
 
 def page(gallery: Gallery) -> bytes:
     """Returns the gallery as a UTF-8 page."""
-    urls = _encoded(gallery)
+    urls = _encode_pictures(gallery)
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
         f"<title>{escape(sheet.title(gallery))}</title>\n<style>{STYLE}</style>\n</head>\n",
         f'<body style="--tile: {gallery.tile}px">\n',
         *_head(gallery, urls),
-        *(part for section in _numbered(gallery) for part in _section(*section, gallery, urls)),
+        *(part for section in _number_sections(gallery) for part in _section(*section, gallery, urls)),
         "</main>\n</body>\n</html>\n",
     ]
     return "".join(parts).encode()
@@ -105,7 +105,7 @@ def _head(gallery: Gallery, urls: Encoded) -> Iterator[str]:
     yield f"<figcaption><b>clean</b> {escape(', '.join(sheet.header(gallery)))}</figcaption></figure>\n"
     yield f"<p>{escape(sheet.LEGEND)}</p>\n</header>\n<nav aria-label=Contents>\n"
     for drawn in Layout:
-        links = [(name, section) for name, section in _numbered(gallery) if section.layout is drawn]
+        links = [(name, section) for name, section in _number_sections(gallery) if section.layout is drawn]
         if links:
             items = "".join(f"<li><a href=#{name}>{escape(section.heading)}</a></li>" for name, section in links)
             yield f"<h2>{sheet.SHEETS[drawn]}</h2>\n<ul>{items}</ul>\n"
@@ -121,7 +121,7 @@ _SWITCH = (
 )
 
 
-def _numbered(gallery: Gallery) -> list[tuple[str, Section]]:
+def _number_sections(gallery: Gallery) -> list[tuple[str, Section]]:
     return [(f"s{number}", section) for number, section in enumerate(gallery.sections, 1)]
 
 
@@ -131,7 +131,7 @@ def _section(name: str, section: Section, gallery: Gallery, urls: Encoded) -> It
         yield f"<p>{sheet.ABOUT_SHEETS[section.layout]}</p>\n"
     yield "<div class=rows>\n"
     for row in section.rows:
-        yield _opened(row)
+        yield _row_start(row)
         yield f"<h3>{_breakable(row.name)}</h3>\n<p>{escape(row.about)}</p>\n"
         yield "<div class=strip>\n"
         yield from (_figure(tile, row, section.layout, gallery, urls) for tile in row.tiles)
@@ -139,7 +139,7 @@ def _section(name: str, section: Section, gallery: Gallery, urls: Encoded) -> It
     yield "</div>\n</section>\n"
 
 
-def _opened(row: Row) -> str:
+def _row_start(row: Row) -> str:
     count = len(row.tiles)
     kind = "row single" if count == 1 else "row"
     return f'<div class="{kind}" style="--tiles: {count}; --across: {min(ACROSS, count)}">\n'
@@ -180,7 +180,7 @@ def _views(tile: Tile, urls: Encoded) -> str:
     )
 
 
-def _encoded(gallery: Gallery) -> Encoded:
+def _encode_pictures(gallery: Gallery) -> Encoded:
     tiles = [gallery.clean, *(tile for section in gallery.sections for row in section.rows for tile in row.tiles)]
     details = [tile.detail for tile in tiles if tile.detail is not None]
     jobs = [(picture, QUALITY) for tile in tiles for picture in tile.pictures]
@@ -191,7 +191,7 @@ def _encoded(gallery: Gallery) -> Encoded:
 
 
 def _faint(detail: Image, clean: Image | None) -> bool:
-    """Returns whether what compression changes could be taken for the effect."""
+    """Returns whether changes by compression could be mistaken for the effect."""
     return clean is not None and clean.shape == detail.shape and FAINT < psnr(detail, clean) < math.inf
 
 

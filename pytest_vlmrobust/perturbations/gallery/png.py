@@ -1,4 +1,4 @@
-"""A gallery as one PNG file, drawn by Pillow: what the page in HTML shows, without the details."""
+"""A gallery as one PNG file, drawn by Pillow: the content of the HTML page without the details."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.perturbations.pixels import BLACK, Color, Image
 
 from . import sheet
-from .sheet import Gallery, Layout, Row, Section, Tile, columns, reduced
+from .sheet import Gallery, Layout, Row, Section, Tile, columns, shrink_picture
 
 if TYPE_CHECKING:
     import PIL.Image
     import PIL.ImageFont
 
 
-# Boxes: pictures and text put beside and below each other, measured first and painted afterwards, by Pillow.
+# Boxes: layout of pictures and text side by side and below each other. They are measured first and painted afterwards.
 
 
 WHITE: Color = (255, 255, 255)
@@ -53,7 +53,7 @@ def text(words: str, size: int, width: int, colour: Color = BLACK) -> Box:
 
     The bundled typeface knows ASCII; other characters are written as Python escapes.
     """
-    lines = _broken(words.encode("ascii", "backslashreplace").decode(), size, width)
+    lines = _break_lines(words.encode("ascii", "backslashreplace").decode(), size, width)
     leading = round(1.35 * size)
 
     def paint(canvas: PIL.Image.Image, x: int, y: int) -> None:
@@ -88,23 +88,23 @@ def over(below: Box, above: Box) -> Box:
     return Box(max(below.width, above.width), max(below.height, above.height), paint)
 
 
-def stacked(boxes: Sequence[Box], gap: int = 0) -> Box:
+def stack_boxes(boxes: Sequence[Box], gap: int = 0) -> Box:
     """Returns ``boxes`` one below the other."""
     places, down = [], 0
     for box in boxes:
         places.append((box, 0, down))
         down += box.height + gap
-    return _placed(places)
+    return _place_boxes(places)
 
 
-def flowing(boxes: Sequence[Box], width: int, gap: int, *, bottom: bool = False) -> Box:
+def flow_boxes(boxes: Sequence[Box], width: int, gap: int, *, bottom: bool = False) -> Box:
     """Returns ``boxes`` side by side, in as many lines as a ``width`` asks for; aligned at the top of a line or at its bottom."""
     lines: list[list[Box]] = [[]]
     for box in boxes:
         if lines[-1] and sum(other.width + gap for other in lines[-1]) + box.width > width:
             lines.append([])
         lines[-1].append(box)
-    return stacked([_beside(line, gap, bottom=bottom) for line in lines], gap)
+    return stack_boxes([_beside(line, gap, bottom=bottom) for line in lines], gap)
 
 
 def _beside(boxes: Sequence[Box], gap: int, *, bottom: bool) -> Box:
@@ -113,10 +113,10 @@ def _beside(boxes: Sequence[Box], gap: int, *, bottom: bool) -> Box:
     for box in boxes:
         places.append((box, right, highest - box.height if bottom else 0))
         right += box.width + gap
-    return _placed(places)
+    return _place_boxes(places)
 
 
-def _placed(places: Sequence[tuple[Box, int, int]]) -> Box:
+def _place_boxes(places: Sequence[tuple[Box, int, int]]) -> Box:
     def paint(canvas: PIL.Image.Image, x: int, y: int) -> None:
         for box, right, down in places:
             box.paint(canvas, x + right, y + down)
@@ -125,7 +125,7 @@ def _placed(places: Sequence[tuple[Box, int, int]]) -> Box:
     return Box(width, max((down + box.height for box, _, down in places), default=0), paint)
 
 
-def _broken(words: str, size: int, width: int) -> list[str]:
+def _break_lines(words: str, size: int, width: int) -> list[str]:
     """Returns lines that fit: broken between words, and within a word that fits no line."""
     lines = [""]
     for word in words.split():
@@ -208,17 +208,17 @@ def _gallery(gallery: Gallery) -> Box:
         *clean,
         *(_section(section, gallery, width) for section in gallery.sections),
     ]
-    return stacked(parts, GAP)
+    return stack_boxes(parts, GAP)
 
 
 def _section(section: Section, gallery: Gallery, width: int) -> Box:
     about = sheet.ABOUT_SHEETS[section.layout]
-    return stacked(
+    return stack_boxes(
         [
-            stacked([], 0),
+            stack_boxes([], 0),
             text(section.heading, HEADING, width, INK),
             *([text(about, CAPTION, width, FAINT)] if about else []),
-            flowing([_row(row, section.layout, gallery, width) for row in section.rows], width, GAP),
+            flow_boxes([_row(row, section.layout, gallery, width) for row in section.rows], width, GAP),
         ],
         GAP,
     )
@@ -226,22 +226,22 @@ def _section(section: Section, gallery: Gallery, width: int) -> Box:
 
 def _row(row: Row, layout: Layout, gallery: Gallery, width: int) -> Box:
     tiles = [_tile(tile, row, layout, gallery) for tile in row.tiles]
-    own = width if layout is not Layout.TILES else min(width, len(tiles) * (gallery.tile + GAP) - GAP)
-    return stacked(
+    row_width = width if layout is not Layout.TILES else min(width, len(tiles) * (gallery.tile + GAP) - GAP)
+    return stack_boxes(
         [
-            text(row.name, NAME, own, INK),
-            text(row.about, CAPTION, own, FAINT),
-            flowing(tiles, own, GAP, bottom=layout is Layout.SIZES),
+            text(row.name, NAME, row_width, INK),
+            text(row.about, CAPTION, row_width, FAINT),
+            flow_boxes(tiles, row_width, GAP, bottom=layout is Layout.SIZES),
         ],
         GAP // 2,
     )
 
 
 def _tile(tile: Tile, row: Row, layout: Layout, gallery: Gallery) -> Box:
-    drawn = {Layout.TILES: _plain, Layout.VIEWS: _grid, Layout.SIZES: _scaled}[layout](tile, row, gallery)
+    drawn = {Layout.TILES: _plain, Layout.VIEWS: _grid, Layout.SIZES: _scaled_picture}[layout](tile, row, gallery)
     width = max(gallery.tile, drawn.width) if layout is not Layout.SIZES else max(drawn.width, gallery.tile * 2 // 3)
-    lines = stacked(list(_caption(tile, gallery, width)))
-    return stacked([drawn, Box(width, lines.height, lines.paint)], GAP // 2)
+    lines = stack_boxes(list(_caption(tile, gallery, width)))
+    return stack_boxes([drawn, Box(width, lines.height, lines.paint)], GAP // 2)
 
 
 def _caption(tile: Tile, gallery: Gallery, width: int) -> Iterator[Box]:
@@ -261,13 +261,13 @@ def _grid(tile: Tile, _row: Row, gallery: Gallery) -> Box:
         return _plain(tile, _row, gallery)
     views = [over(picture_box(view), label(str(number), CAPTION)) for number, view in enumerate(tile.pictures, start=1)]
     across = columns(len(views))
-    return flowing(views, across * (max(view.width for view in views) + GAP // 2) - GAP // 2, GAP // 2)
+    return flow_boxes(views, across * (max(view.width for view in views) + GAP // 2) - GAP // 2, GAP // 2)
 
 
-def _scaled(tile: Tile, row: Row, gallery: Gallery) -> Box:
+def _scaled_picture(tile: Tile, row: Row, gallery: Gallery) -> Box:
     if not tile.pictures:
         return _plain(tile, row, gallery)
     longest = max(max(other.size) for other in row.tiles)
     shown = 2 * gallery.tile * max(tile.size) / longest
     (picture,) = tile.pictures
-    return picture_box(reduced(picture, min(1.0, shown / max(picture.shape[:2]))))
+    return picture_box(shrink_picture(picture, min(1.0, shown / max(picture.shape[:2]))))

@@ -1,4 +1,4 @@
-"""How far a picture is from the clean one: PSNR and SSIM."""
+"""The distance of a picture from the clean one: PSNR and SSIM."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def ssim(image: Image, clean: Image) -> float:
         ValueError: the shapes differ.
     """
     _same_shape(image, clean)
-    one, other = (luma(picture).astype(np.float32) for picture in (image, clean))
-    mean, other_mean = _windowed(one), _windowed(other)
-    variance = _windowed(one * one) - mean * mean
-    other_variance = _windowed(other * other) - other_mean * other_mean
-    covariance = _windowed(one * other) - mean * other_mean
+    plane, other_plane = (luma(picture).astype(np.float32) for picture in (image, clean))
+    mean, other_mean = _window_mean(plane), _window_mean(other_plane)
+    variance = _window_mean(plane * plane) - mean * mean
+    other_variance = _window_mean(other_plane * other_plane) - other_mean * other_mean
+    covariance = _window_mean(plane * other_plane) - mean * other_mean
     likeness = (2.0 * mean * other_mean + C1) * (2.0 * covariance + C2)
     likeness /= (mean * mean + other_mean * other_mean + C1) * (variance + other_variance + C2)
     return float(_inside(likeness).mean())
 
 
-def resized(image: Image, height: int, width: int) -> Image:
+def resize_picture(image: Image, height: int, width: int) -> Image:
     """Returns ``image`` at another size: by averaging areas where it shrinks, else by bicubic interpolation."""
     if image.shape[:2] == (height, width):
         return image
@@ -70,7 +70,7 @@ def resized(image: Image, height: int, width: int) -> Image:
     return other
 
 
-def _windowed(field: Plane) -> Plane:
+def _window_mean(field: Plane) -> Plane:
     """Returns the Gaussian-weighted mean around each pixel."""
     cv2 = opencv()
     mean: Plane = cv2.GaussianBlur(field, (WINDOW, WINDOW), SIGMA, borderType=cv2.BORDER_REFLECT)

@@ -1,4 +1,4 @@
-"""What a gallery shows: settings by category, each as a small picture and the facts about it."""
+"""The content of a gallery: settings by category, each as a small picture with facts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_vlmrobust.perturbations.catalog import fingerprint, info, records
 from pytest_vlmrobust.perturbations.pixels import Image, opencv
 from pytest_vlmrobust.perturbations.rendering import Renderer, as_rgb, get
 
-from .quality import psnr, resized, ssim
+from .quality import psnr, resize_picture, ssim
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -36,7 +36,7 @@ EXIF_ORIENTATION = 0x0112
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A clean picture, what it is called, and what was done to the file to get it."""
+    """A clean picture, its name, and remarks on how the file was read."""
 
     name: str
     image: Image
@@ -44,17 +44,17 @@ class Source:
     remarks: tuple[str, ...] = ()
 
 
-def read(path: Path) -> Source:
+def read_picture(path: Path) -> Source:
     """Returns the picture in a file of any format that Pillow reads: turned as its EXIF data says, the first frame of several.
 
     Raises:
-        ImageError: there is no such file, it is no picture, it is cut short, or it has more pixels than Pillow holds safe.
+        ImageError: the file does not exist, is not a picture, is truncated, or has more pixels than Pillow considers safe.
     """
     import PIL.Image
 
     if not path.is_file():
-        found = "a directory" if path.is_dir() else "no such file"
-        raise ImageError(f"{path}: {found}. Expected a picture in a format that Pillow reads, such as PNG, JPEG or WebP")
+        problem = "a directory" if path.is_dir() else "no such file"
+        raise ImageError(f"{path}: {problem}. Expected a picture in a format that Pillow reads, such as PNG, JPEG or WebP")
     try:
         with warnings.catch_warnings():
             # of a suspiciously large picture Pillow only warns, and would go on to fill the memory
@@ -82,7 +82,7 @@ def _source(name: str, opened: PIL.Image.Image) -> Source:
 
 COMPOSED = "Compositions"
 PIXELS_AT_ONCE = 16_000_000
-"""Of all pictures that threads work on; each needs some fifty bytes per pixel."""
+"""Most pixels that all threads work on together; each needs about fifty bytes."""
 
 
 class Layout(Enum):
@@ -110,12 +110,12 @@ class Tile:
     detail: Image | None = None
     """The centre of the result, pixel by pixel; ``None`` where the picture shows it already."""
     psnr: float = math.nan
-    """In dB, against the clean picture, to whose size a result of another size is brought; NaN for views."""
+    """In dB, against the clean picture; a result of another size is resized first; NaN for views."""
     ssim: float = math.nan
     flags: tuple[str, ...] = ()
-    """What is declared about the setting: "random", "changes the answer about colour"."""
+    """Declared facts about the setting: "random", "changes the answer about colour"."""
     notes: tuple[str, ...] = ()
-    """What could not be done to this picture, or why there is no result."""
+    """Limits of the setting on this picture, or why there is no result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,15 +186,15 @@ def layout(setting: str) -> Layout:
     return Layout.SIZES if record.numbered and not record.keeps_size and not more else Layout.TILES
 
 
-def fitted(image: Image, width: int, height: int) -> Image:
-    """Returns ``image`` reduced to fit ``width`` x ``height``; one that is smaller is enlarged by whole pixels, if at all."""
+def fit_picture(image: Image, width: int, height: int) -> Image:
+    """Returns ``image`` reduced to fit ``width`` x ``height``; a smaller one is enlarged by whole factors only."""
     scale: float = min(width / image.shape[1], height / image.shape[0])
     if scale >= 1.0:
         return image.repeat(int(scale), axis=0).repeat(int(scale), axis=1)
-    return reduced(image, scale)
+    return shrink_picture(image, scale)
 
 
-def reduced(image: Image, scale: float) -> Image:
+def shrink_picture(image: Image, scale: float) -> Image:
     """Returns ``image`` with sides ``scale`` times as long, at least a pixel, by averaging areas; ``scale`` is at most 1."""
     cv2 = opencv()
     height, width = (max(1, round(side * scale)) for side in image.shape[:2])
@@ -209,31 +209,31 @@ def _workers(image: Image) -> int:
 
 def _tile(renderer: Renderer, *, clean: Image, seed: int, width: int) -> Tile:
     setting = str(renderer.setting)
-    about = functools.partial(Tile, setting, _parameters(setting), _version(setting), flags=_flags(setting))
+    tile_of = functools.partial(Tile, setting, _parameters(setting), _version(setting), flags=_flags(setting))
     try:
         rendering = renderer.render(clean, seed=seed)
     except VlmRobustError as refusal:
-        return about(notes=(f"not shown: {refusal}",))
+        return tile_of(notes=(f"not shown: {refusal}",))
     notes = tuple(note.removeprefix(f"{setting}: ") for note in rendering.notes)
-    about = functools.partial(about, notes=notes)
+    tile_of = functools.partial(tile_of, notes=notes)
     if rendering.image.ndim == 4:
-        return about(size=rendering.image.shape[1:3], pictures=_views(rendering.image, width))
-    return _compared(about, rendering.image, clean, layout(setting), width)
+        return tile_of(size=rendering.image.shape[1:3], pictures=_views(rendering.image, width))
+    return _compare_tile(tile_of, rendering.image, clean, layout(setting), width)
 
 
-def _compared(about: functools.partial[Tile], image: Image, clean: Image, drawn: Layout, width: int) -> Tile:
-    same = resized(image, *clean.shape[:2])
+def _compare_tile(tile_of: functools.partial[Tile], image: Image, clean: Image, drawn: Layout, width: int) -> Tile:
+    same = resize_picture(image, *clean.shape[:2])
     if drawn is Layout.SIZES:
-        picture, detail = reduced(image, min(1.0, 2 * width / max(image.shape[:2]))), None
+        picture, detail = shrink_picture(image, min(1.0, 2 * width / max(image.shape[:2]))), None
     else:
-        picture, detail = fitted(image, width, 2 * width), _centre(image, width // 2)
-    return about(size=image.shape[:2], pictures=(picture,), detail=detail, psnr=psnr(same, clean), ssim=ssim(same, clean))
+        picture, detail = fit_picture(image, width, 2 * width), _centre(image, width // 2)
+    return tile_of(size=image.shape[:2], pictures=(picture,), detail=detail, psnr=psnr(same, clean), ssim=ssim(same, clean))
 
 
 def _views(views: Image, width: int) -> tuple[Image, ...]:
     """Returns the views, reduced so that a row of their grid is two tiles wide."""
     scale = min(1.0, 2 * width / (columns(len(views)) * max(views.shape[1:3])))
-    return tuple(reduced(view, scale) for view in views)
+    return tuple(shrink_picture(view, scale) for view in views)
 
 
 def columns(views: int) -> int:
@@ -252,16 +252,16 @@ def _centre(image: Image, side: int) -> Image | None:
 
 
 def _sections(tiles: Sequence[Tile]) -> tuple[Section, ...]:
-    found: dict[tuple[Layout, str], dict[str, list[Tile]]] = {}
+    rows_by_section: dict[tuple[Layout, str], dict[str, list[Tile]]] = {}
     for tile in tiles:
         steps = Setting.parse(tile.setting).steps
         heading = info(tile.setting).category if len(steps) == 1 else COMPOSED
-        rows = found.setdefault((layout(tile.setting), heading), {})
+        rows = rows_by_section.setdefault((layout(tile.setting), heading), {})
         rows.setdefault(Setting(steps).name, []).append(tile)
     return tuple(
         Section(heading, drawn, tuple(Row(name, _about(tiles[0].setting), tuple(tiles)) for name, tiles in rows.items()))
         for drawn in Layout
-        for (its, heading), rows in found.items()
+        for (its, heading), rows in rows_by_section.items()
         if its is drawn
     )
 
@@ -281,12 +281,12 @@ def _version(setting: str) -> str:
 
 
 def _flags(setting: str) -> tuple[str, ...]:
-    about = info(setting)
-    changed = f"changes the answer about {', '.join(sorted(about.label_changing))}" if about.label_changing else ""
-    return tuple(flag for flag in ("random" if about.stochastic else "", changed) if flag)
+    setting_info = info(setting)
+    changed = f"changes the answer about {', '.join(sorted(setting_info.label_changing))}" if setting_info.label_changing else ""
+    return tuple(flag for flag in ("random" if setting_info.stochastic else "", changed) if flag)
 
 
-# The words of a gallery: the same in every format.
+# The text of a gallery, the same in every format.
 
 
 LEGEND = (
@@ -307,12 +307,12 @@ ABOUT_SHEETS = {
 
 
 def title(gallery: Gallery) -> str:
-    """Returns what the page is called."""
+    """Returns the title of the page."""
     return f"{printable(gallery.source.name)} under {quantity(gallery.count, 'setting')}"
 
 
 def header(gallery: Gallery) -> Iterator[str]:
-    """Yields what is known about the clean picture, and what the pixels of all others depend on."""
+    """Yields facts about the clean picture, and the versions and the seed that decide all other pixels."""
     yield pixels(gallery.clean)
     yield from gallery.source.remarks
     yield f"seed {gallery.seed}"

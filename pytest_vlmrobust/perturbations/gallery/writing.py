@@ -12,13 +12,13 @@ from pytest_vlmrobust.perturbations.catalog import names
 from pytest_vlmrobust.perturbations.rendering import get
 
 from . import html, png
-from .sheet import Gallery, gallery, read
+from .sheet import Gallery, gallery, read_picture
 
 DEFAULT_SETS = ("robustbench", "patches", "resolution", "observatory_id", "observatory_ood")
 FORMATS: dict[str, Callable[[Gallery], bytes]] = {".html": html.page, ".png": png.page}
 TILE = 200
 TILES = range(64, 401)
-"""Offered widths of a tile in pixels: captions need the lower end, memory and file size the upper."""
+"""Allowed widths of a tile in pixels: captions limit the lower end, memory and file size the upper."""
 
 
 def show(
@@ -34,7 +34,7 @@ def show(
 
     Args:
         picture: a file that Pillow reads.
-        out: the file to write, ``.html`` or ``.png``; one that exists is replaced.
+        out: the file to write, ``.html`` or ``.png``; an existing file is replaced.
         sets: names of sets of settings; without sets and settings, :data:`DEFAULT_SETS`.
         settings: further settings, also composed ones.
         seed: of every random perturbation.
@@ -48,17 +48,17 @@ def show(
     write = _format(out)
     if tile not in TILES:
         raise UsageError(f"tile: got {tile}. Expected a width of {TILES.start} to {TILES.stop - 1} pixels")
-    chosen = _chosen(sets or (() if settings else DEFAULT_SETS), settings)
-    source = read(picture)
+    chosen = _choose_settings(sets or (() if settings else DEFAULT_SETS), settings)
+    source = read_picture(picture)
     if out.exists() and out.samefile(picture):
         raise UsageError(f"{out}: is the picture to be shown, and would be overwritten. Choose another file")
-    temporary = _reserved(out)
+    temporary = _reserve_file(out)
     try:
-        made = gallery(source, chosen, seed=seed, tile=tile)
-        _write(temporary, out, write(made))
+        result = gallery(source, chosen, seed=seed, tile=tile)
+        _write(temporary, out, write(result))
     finally:
         temporary.unlink(missing_ok=True)
-    return made
+    return result
 
 
 def _format(out: Path) -> Callable[[Gallery], bytes]:
@@ -67,18 +67,18 @@ def _format(out: Path) -> Callable[[Gallery], bytes]:
     return FORMATS[out.suffix.lower()]
 
 
-def _chosen(sets: Sequence[str], settings: Sequence[str]) -> list[str]:
+def _choose_settings(sets: Sequence[str], settings: Sequence[str]) -> list[str]:
     chosen = [setting for name in sets for setting in names(name)]
     for setting in settings:
-        get(setting)  # misspelt names are refused before anything is read
+        get(setting)  # refuses misspelt names before anything is read
         chosen.append(setting)
     if not chosen:
         raise UsageError(f"nothing to show: {', '.join(map(repr, sets))} has no settings yet")
     return chosen
 
 
-def _reserved(out: Path) -> Path:
-    """Returns an empty file beside ``out``, so that what cannot be written is known before the work is done."""
+def _reserve_file(out: Path) -> Path:
+    """Returns an empty file beside ``out``, so that an unwritable path fails before the work is done."""
     if out.is_dir():
         raise UsageError(f"{out}: is a directory. Expected the name of a file to write")
     temporary = out.with_name(f".{uuid.uuid4().hex}{out.suffix}")

@@ -1,4 +1,4 @@
-"""A folder of illusions, generated picture by picture; what is there already is kept, so that it can be interrupted."""
+"""A folder of illusions, generated picture by picture. Existing files are kept, so that the work can be interrupted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, derive_seed, pixels_digest
-from pytest_vlmrobust.perturbations.illusion_folder import ORIGINAL, decoded, stored_file
+from pytest_vlmrobust.perturbations.illusion_folder import ORIGINAL, decode_picture, stored_file
 from pytest_vlmrobust.perturbations.pixels import Image
 from pytest_vlmrobust.perturbations.rendering import as_rgb
 
@@ -36,7 +36,8 @@ def generate_folder(
 ) -> int:
     """Writes pictures and their illusions into ``folder``, in the layout that :func:`perturbations.illusions` reads.
 
-    Files appear whole or not at all, and those that exist are kept: after an interruption, the same call goes on. Each line of
+    Files are written completely or not at all, and existing files are kept: after an interruption, the same call continues. Each
+    line of
     ``FOLDER/index.jsonl`` says how one illusion was made (prompts, seed, scales, steps, digests of the models, versions) and of
     which picture, by the digest of its pixels; it is written before the illusion, so that none lacks it.
 
@@ -84,7 +85,7 @@ def _render(pipeline: IllusionPipeline, source: Image, file: Path, facts: dict[s
 
 
 class _Index:
-    """How each illusion was made: one JSON object a line, of which the last one about a file holds."""
+    """How each illusion was made: one JSON object a line; the last line about a file counts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -103,7 +104,7 @@ class _Index:
             stream.write(canonical_json({"file": file, **facts}) + "\n")
 
     def require(self, file: str, facts: dict[str, Any]) -> None:
-        """Refuses ``file`` when it was made otherwise; about a file of the user's own nothing is known.
+        """Refuses ``file`` when it was made in another way; a file without a record is accepted.
 
         Raises:
             UsageError: another picture, prompt, seed, model or number.
@@ -140,12 +141,12 @@ def _keep_original(part: Path, name: str, source: Image) -> None:
     file = stored_file(part, name)
     if file is None:
         _write(part / f"{name}.png", source)
-    elif pixels_digest(decoded(file, "generate_folder")) != pixels_digest(source):
+    elif pixels_digest(decode_picture(file, "generate_folder")) != pixels_digest(source):
         raise UsageError(f"generate_folder: {file} is another picture than {name!r} of now. Choose another folder or name")
 
 
 def _write(file: Path, image: Image) -> None:
-    """Writes a PNG that is whole from the moment it has its name."""
+    """Writes a PNG in one step, so that a file with this name is always complete."""
     import PIL.Image
 
     file.parent.mkdir(parents=True, exist_ok=True)

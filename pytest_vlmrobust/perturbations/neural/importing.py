@@ -1,4 +1,4 @@
-"""Packages of an extra, or a message that says how to get them; what the modules of this folder share."""
+"""Imports packages of an extra, or raises an error that says how to install them."""
 
 from __future__ import annotations
 

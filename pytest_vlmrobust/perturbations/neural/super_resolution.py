@@ -1,4 +1,4 @@
-"""Super-resolution by a checkpoint of the user's own: small pictures enlarged by a network that invents the detail."""
+"""Super-resolution by a checkpoint of your own: a network enlarges small pictures and invents the detail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FEATURE = "super-resolution"
 EXTRA = "super-resolution"
 NOISY = ("AuraSR",)
-"""Architectures that draw from torch's global random numbers, so that no run gives the bytes of another."""
+"""Architectures that draw from torch's global random numbers, so that no two runs give the same bytes."""
 SUFFIXES = (".safetensors", ".pth", ".ckpt", ".pt")
 
 
@@ -52,19 +52,19 @@ def load_upscaler(path: Path, *, device: str, dtype: str) -> Any:
 
     Raises:
         MissingExtra: spandrel is not installed, or cannot be imported.
-        ModelError: the file cannot be read safely, is no network that spandrel knows, is one that does something else than
-            enlarge a single RGB picture, or does not work with ``device`` and ``dtype``.
+        ModelError: the file cannot be read safely, is not a network that spandrel knows, does something else than enlarge a
+            single RGB picture, or does not work with ``device`` and ``dtype``.
     """
     import torch
 
     spandrel = _spandrel()
     with torch.random.fork_rng(devices=[]):  # networks are initialised at random before their weights are put in
-        model = _recognised(spandrel, _tensors(path), path)
+        model = _recognise(spandrel, _tensors(path), path)
     _require_upscaler(spandrel, model, path)
     try:
         return model.to(torch.device(device), getattr(torch, dtype)).eval()
     except (RuntimeError, AssertionError, spandrel.UnsupportedDtypeError) as error:
-        raise ModelError(f"{path} ({_described(model)}) does not run on {device!r} in {dtype}: {error}") from error
+        raise ModelError(f"{path} ({_describe(model)}) does not run on {device!r} in {dtype}: {error}") from error
 
 
 def _spandrel() -> Any:
@@ -93,12 +93,12 @@ def _tensors(path: Path) -> Mapping[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """Returns what is wrong, without the advice of torch to run what is in the file."""
+    """Returns the problem without torch's advice to run the code in the file."""
     text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
     return re.split(r"\. |\n", text.strip())[0]
 
 
-def _recognised(spandrel: Any, weights: Mapping[str, Any], path: Path) -> Any:
+def _recognise(spandrel: Any, weights: Mapping[str, Any], path: Path) -> Any:
     try:
         return spandrel.ModelLoader().load_from_state_dict(weights)
     except spandrel.UnsupportedModelError as error:
@@ -107,7 +107,7 @@ def _recognised(spandrel: Any, weights: Mapping[str, Any], path: Path) -> Any:
             f"{path} is no network that spandrel {spandrel.__version__} knows: {len(weights)} entries, beginning with {first}. "
             "Expected the weights of a super-resolution network such as ESRGAN, SwinIR, DAT or SPAN"
         ) from error
-    except Exception as error:  # it was taken for an architecture that it is not
+    except Exception as error:  # it was mistaken for another architecture
         raise ModelError(
             f"{path} looks like a network that spandrel {spandrel.__version__} knows, and cannot be loaded as one "
             f"({type(error).__name__}: {' '.join(str(error).split())}). Download it again, in full"
@@ -119,17 +119,17 @@ def _require_upscaler(spandrel: Any, model: Any, path: Path) -> None:
     colour = (model.input_channels, model.output_channels) == (3, 3)
     if not (takes_a_picture and colour and model.purpose == "SR" and model.scale > 1):
         raise ModelError(
-            f"{path} is {_described(model)}. Expected a network for super-resolution (SR) that takes one RGB picture and "
+            f"{path} is {_describe(model)}. Expected a network for super-resolution (SR) that takes one RGB picture and "
             "enlarges it 2 times or more"
         )
     if model.architecture.id in NOISY:
         raise ModelError(
-            f"{path} is {_described(model)}, and draws noise that nothing here can seed: the same picture would not give the "
+            f"{path} is {_describe(model)}, and draws noise that nothing here can seed: the same picture would not give the "
             "same bytes. Choose a network that draws none"
         )
 
 
-def _described(model: Any) -> str:
+def _describe(model: Any) -> str:
     return (
         f"{model.architecture.name} for {model.purpose}: {model.input_channels} channels in, {model.output_channels} out, "
         f"{model.scale} times the size"
@@ -178,14 +178,14 @@ def super_resolution(
     """
     upscaler = Upscaler(Path(path).expanduser().absolute(), tile=tile, device=device, dtype=dtype)
 
-    def enlarged(image: Image, *, long_edge: int) -> Image:
+    def enlarge(image: Image, *, long_edge: int) -> Image:
         """Enlarges the picture by a super-resolution network until its long edge has ``long_edge`` pixels.
 
-        The network is applied again until that size is reached; what is too much is shrunk by averaging areas.
+        The network is applied until that size is reached; a larger result is shrunk by averaging areas.
         """
         return upscaler(image, long_edge)
 
-    enlarged.__module__, enlarged.__qualname__ = "perturbations", f"super_resolution({str(path)!r})"  # "is registered already by"
+    enlarge.__module__, enlarge.__qualname__ = "perturbations", f"super_resolution({str(path)!r})"  # "is registered already by"
     corruption(
         name=name,
         family="preprocessing",
@@ -196,7 +196,7 @@ def super_resolution(
         depends_on=lambda *, long_edge: upscaler.facts,  # noqa: ARG005  # the same at all levels
         source="Res-Bench Table 3, a network of the user's own",
         replace=replace,
-    )(enlarged)
+    )(enlarge)
     return find(name).settings()
 
 
@@ -248,11 +248,11 @@ class Upscaler:
         if large_already(height, width, long_edge=long_edge):
             return image
         with self._lock:
-            large = self._enlarged(image, long_edge)
+            large = self._enlarge(image, long_edge)
         cv2 = opencv()
         return to_uint8(cv2.resize(large, aligned_size(height, width, long_edge), interpolation=cv2.INTER_AREA))
 
-    def _enlarged(self, image: Image, long_edge: int) -> NDArray[np.float32]:
+    def _enlarge(self, image: Image, long_edge: int) -> NDArray[np.float32]:
         """Returns ``image`` enlarged as often as it takes; float32 levels in 0..255, shape (h, w, 3), unrounded."""
         import torch
 

@@ -1,4 +1,4 @@
-"""Stand-ins: procedural pictures in place of the diffusion illusions of the Perceptual Observatory.
+"""Stand-ins: procedural pictures that replace the diffusion illusions of the Perceptual Observatory.
 
 The paper's 15 illusions are pictures that Stable Diffusion paints under a ControlNet: the layout of a face or a word stays, and
 a scene, a style and a light of a prompt replace its appearance. They need gigabytes of weights, and neither prompts nor seeds
@@ -6,10 +6,10 @@ are published. The 15 stand-ins here need neither. Each keeps the luminance of t
 its colours and its fine texture by a technique (print, mosaic, paint, thread, folded paper) or a scene (stars, clouds, dunes, a
 forest at night, candles) of the kind that the published samples show.
 
-What they can say: whether a model still finds a layout when every colour and every local texture is foreign, the same way on
-each machine. What they cannot: they add no objects that could be named instead, follow no prompt, know nothing of what the
-picture shows, and have nothing of the statistics of diffusion models. A drop under stand-ins is no estimate of a drop under the
-published illusions, and the two are never to be put into one table without saying so. Hence the name, which each carries.
+They can show whether a model still finds a layout when every colour and local texture is foreign, and they are the same on each
+machine. They add no objects that a model could name instead, follow no prompt, do not depend on the content of the picture, and
+lack the statistics of diffusion models. A drop under stand-ins does not estimate a drop under the published illusions, and a
+table with both has to say so. Each name therefore says "standin".
 """
 
 from __future__ import annotations

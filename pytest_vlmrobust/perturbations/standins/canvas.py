@@ -1,4 +1,4 @@
-"""What the stand-ins share: the tone they keep, the textures they lay, the colours they print in."""
+"""Shared by the stand-ins: the tone that they keep, their textures and their colours."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def tone(image: Image, *, soften: float = 0.0, local: float = 0.5) -> Plane:
     grey = luma(image)
     plane: Plane = cv2.LUT(grey, _contrast(grey))
     if local:
-        around = blurred(plane, float(np.sqrt(grey.size)) / 12)
+        around = blur_plane(plane, float(np.sqrt(grey.size)) / 12)
         plane = np.clip(plane + np.float32(local) * (plane - around), 0.0, 1.0)
-    return blurred(plane, soften)
+    return blur_plane(plane, soften)
 
 
 def _contrast(grey: NDArray[np.uint8]) -> Table:
@@ -60,7 +60,7 @@ def _contrast(grey: NDArray[np.uint8]) -> Table:
     return curve
 
 
-def blurred(plane: Plane, sigma: float) -> Plane:
+def blur_plane(plane: Plane, sigma: float) -> Plane:
     """Returns ``plane`` under a Gaussian of ``sigma`` pixels, mirrored at the border; ``plane`` itself for 0.
 
     From 6 pixels on it works on a smaller copy, which keeps the cost of a wide blur at that of a narrow one.
@@ -81,7 +81,7 @@ def coordinates(height: int, width: int) -> tuple[Plane, Plane]:
     return x, y
 
 
-def slanted(height: int, width: int, angle: float, unit: float) -> Plane:
+def slanted_coordinate(height: int, width: int, angle: float, unit: float) -> Plane:
     """Returns how far each pixel is along the direction ``angle`` (radians from the x axis), in units, shape (H, W)."""
     x = (np.cos(angle) / unit * np.arange(width)).astype(np.float32)
     y = (np.sin(angle) / unit * np.arange(height)).astype(np.float32)
@@ -139,12 +139,12 @@ def gradient(colours: Sequence[Color]) -> Curve:
     return np.stack([np.interp(np.arange(256), stops, channel) for channel in np.transpose(colours)], axis=1)
 
 
-def printed(plane: Plane, curve: Curve) -> Image:
+def print_tones(plane: Plane, curve: Curve) -> Image:
     """Returns ``plane``, in [0, 1], in the colours of ``curve``."""
-    return coloured(levels(plane), curve)
+    return print_levels(levels(plane), curve)
 
 
-def coloured(grey: NDArray[np.uint8], curve: Curve) -> Image:
+def print_levels(grey: NDArray[np.uint8], curve: Curve) -> Image:
     """Returns ``grey``, shape (H, W), in the colours of ``curve``."""
     cv2 = opencv()
     return look_up(cv2.cvtColor(grey, cv2.COLOR_GRAY2RGB), curve)
@@ -157,7 +157,7 @@ def levels(plane: Plane) -> NDArray[np.uint8]:
     return result
 
 
-def lit(image: Image, light: Plane) -> Image:
+def light_image(image: Image, light: Plane) -> Image:
     """Returns ``image`` with every pixel multiplied by ``light``."""
     cv2 = opencv()
     result: Image = cv2.multiply(image, three(light), dtype=cv2.CV_8U)
@@ -181,7 +181,7 @@ def voronoi(rng: np.random.Generator, height: int, width: int, size: float) -> L
     return numbered
 
 
-def numbered(*indices: Labels) -> Labels:
+def number_cells(*indices: Labels) -> Labels:
     """Returns a number, from 0, for each combination of ``indices``.
 
     Where combinations are sparse, as in a slanted grid on a very long picture, distant cells may share a number: there are never
@@ -226,7 +226,7 @@ Sprite = NDArray[np.uint8]
 """A shape as a mask of 0 and 1, with odd height and width."""
 
 
-def scattered(rng: np.random.Generator, height: int, width: int, size: float, *, jitter: float = 1.0) -> Points:
+def scatter_points(rng: np.random.Generator, height: int, width: int, size: float, *, jitter: float = 1.0) -> Points:
     """Returns points in staggered rows, one to a square of ``size`` pixels, off their places by up to ``jitter`` / 2 squares."""
     rows, columns = max(1, round(height / size)), max(1, round(width / size))
     j, i = np.indices((rows, columns))
@@ -237,7 +237,7 @@ def scattered(rng: np.random.Generator, height: int, width: int, size: float, *,
     return y, x
 
 
-def stamped(points: Points, values: Table, shape: tuple[int, int], sprite: Sprite, *, hold: float = 0.5) -> Plane:
+def stamp_sprites(points: Points, values: Table, shape: tuple[int, int], sprite: Sprite, *, hold: float = 0.5) -> Plane:
     """Returns a plane of ``shape`` with a sprite at each point, as bright as its value in [0, 1]; the brightest is on top.
 
     The middle of a row of the sprite comes to the point: of the row at ``hold`` of its height, 0 for the first, 1 for the last.

@@ -1,11 +1,11 @@
-"""Landscapes: land, sky and cities that happen to look like the picture, by day and in the dark."""
+"""Landscapes: land, sky and cities that look like the picture, by day and in the dark."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.perturbations.pixels import Color, Image, Plane, blend, opencv, smooth_noise, stretched
+from pytest_vlmrobust.perturbations.pixels import Color, Image, Plane, blend, opencv, smooth_noise, stretch
 
 from ..registry import corruption
 from .canvas import (
@@ -13,7 +13,7 @@ from .canvas import (
     Labels,
     Points,
     Table,
-    blurred,
+    blur_plane,
     drift,
     dust,
     ellipse,
@@ -21,18 +21,18 @@ from .canvas import (
     gradient,
     grain,
     pick,
-    printed,
+    print_tones,
     ramp,
     relief,
-    scattered,
-    slanted,
-    stamped,
+    scatter_points,
+    slanted_coordinate,
+    stamp_sprites,
     stick,
     teardrop,
     tone,
 )
 
-# Land: woods and deserts that happen to look like the picture.
+# Land: woods and deserts that look like the picture.
 
 
 WOODS: tuple[tuple[Color, ...], ...] = (
@@ -61,13 +61,13 @@ def standin_night_forest(image: Image, rng: np.random.Generator) -> Image:
     light = tone(image, soften=leaf / 5)
     forest = (0.1 + 0.24 * light) * drift(rng, height, width, cell=10 * leaf, octaves=3) + 0.06 * light
     for turn in rng.uniform(0.0, np.pi) + 0.8 * np.arange(4):
-        places = scattered(rng, height, width, 0.62 * leaf)
+        places = scatter_points(rng, height, width, 0.62 * leaf)
         there = rng.random(len(places[0])) < 0.55
         bright = there * light[places] ** 1.2 * rng.uniform(0.35, 1.0, len(there)).astype(np.float32)
-        np.maximum(forest, stamped(places, bright, (height, width), ellipse(leaf, 0.42 * leaf, turn)), out=forest)
+        np.maximum(forest, stamp_sprites(places, bright, (height, width), ellipse(leaf, 0.42 * leaf, turn)), out=forest)
     forest *= 0.45 + 0.55 * light
     forest *= 1.0 - 0.6 * _trunks(rng, height, width, leaf)
-    return printed(forest, pick(rng, WOODS))
+    return print_tones(forest, pick(rng, WOODS))
 
 
 @corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
@@ -81,20 +81,20 @@ def standin_sand_dunes(image: Image, rng: np.random.Generator) -> Image:
     light = tone(image, soften=unit)
     swell = drift(rng, height, width, cell=90 * unit, octaves=3)
     wander = drift(rng, height, width, cell=24 * unit, octaves=2)
-    place = slanted(height, width, rng.uniform(1.2, 1.9), 5.0 * unit)
-    place += 5.0 * swell + 2.2 * wander + 1.6 * blurred(light, 2.5 * unit)
+    place = slanted_coordinate(height, width, rng.uniform(1.2, 1.9), 5.0 * unit)
+    place += 5.0 * swell + 2.2 * wander + 1.6 * blur_plane(light, 2.5 * unit)
     phase = fraction(place)
     ripple = np.minimum(phase * np.float32(1 / 0.7), (1.0 - phase) * np.float32(1 / 0.3)) - np.float32(0.5)
     ripple *= 0.17 + 0.17 * wander
-    slope = relief(blurred(light, 1.5 * unit), np.deg2rad(45)) * np.float32(0.8 * unit)
+    slope = relief(blur_plane(light, 1.5 * unit), np.deg2rad(45)) * np.float32(0.8 * unit)
     sand = 0.02 + 0.58 * light + 0.16 * swell + ripple + np.clip(slope, -0.24, 0.24, out=slope)
     sand += 0.08 * dust(rng, height, width)
-    return printed(sand, pick(rng, DUNES))
+    return print_tones(sand, pick(rng, DUNES))
 
 
 def _trunks(rng: np.random.Generator, height: int, width: int, leaf: float) -> Plane:
     """Returns the silhouettes of trunks, some five to a picture, 1 where one stands and 0 where none does."""
-    places = slanted(height, width, 0.0, 11 * leaf)
+    places = slanted_coordinate(height, width, 0.0, 11 * leaf)
     places += 0.18 * drift(rng, height, width, cell=14 * leaf, octaves=2) + rng.random(dtype=np.float32)
     plot = np.floor(places).astype(np.int32)
     count = int(plot.max()) + 1
@@ -105,7 +105,7 @@ def _trunks(rng: np.random.Generator, height: int, width: int, leaf: float) -> P
     return silhouette
 
 
-# Sky: stars and clouds that happen to look like the picture.
+# Sky: stars and clouds that look like the picture.
 
 
 NIGHTS: tuple[tuple[Color, ...], ...] = (
@@ -136,13 +136,13 @@ def standin_starry_sky(image: Image, rng: np.random.Generator) -> Image:
     unit = grain(height, width, 1.0, least=0.5)
     light = tone(image, soften=unit)
     gas = drift(rng, height, width, cell=60 * unit, octaves=5, decay=0.6)
-    sky = 0.06 + 0.12 * gas * gas + (0.22 + 0.32 * gas) * blurred(light, 2.5 * unit)
+    sky = 0.06 + 0.12 * gas * gas + (0.22 + 0.32 * gas) * blur_plane(light, 2.5 * unit)
     stars = [_stars(rng, light, max(distance * unit, 2.0), share) for distance, share, _ in STARS]
     for points, (_, _, radius) in zip(stars, STARS, strict=True):
         spread = max(radius * unit, 0.5)
-        sky += blurred(points, spread) * np.float32(2 * np.pi * spread * spread)
+        sky += blur_plane(points, spread) * np.float32(2 * np.pi * spread * spread)
     sky += _rays(stars[-1], 4.5 * unit, max(0.5 * unit, 0.4))
-    return printed(sky, pick(rng, NIGHTS))
+    return print_tones(sky, pick(rng, NIGHTS))
 
 
 @corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
@@ -157,17 +157,17 @@ def standin_clouds(image: Image, rng: np.random.Generator) -> Image:
     bank = drift(rng, height, width, cell=80 * unit, octaves=3)
     billows = _billows(rng, height, width, 34 * unit)
     body = light + 0.4 * bank + 0.6 * billows
-    slope = relief(blurred(billows + 0.8 * light, 1.2 * unit), np.deg2rad(75)) * np.float32(2.5 * unit)
+    slope = relief(blur_plane(billows + 0.8 * light, 1.2 * unit), np.deg2rad(75)) * np.float32(2.5 * unit)
     shade = 0.15 + 0.15 * light + 0.75 * ramp(billows + 0.3 * bank, 0.3, 1.0) + np.clip(slope, -0.3, 0.2, out=slope)
     sky, cloud = (gradient(colours) for colours in SKIES[rng.integers(len(SKIES))])
     down = np.repeat(np.linspace(0.0, 1.0, height, dtype=np.float32)[:, None], width, axis=1)
     cover = ramp(body, 0.65, 1.25)
-    return blend(printed(down, sky), printed(shade, cloud), cover * cover * (3.0 - 2.0 * cover))
+    return blend(print_tones(down, sky), print_tones(shade, cloud), cover * cover * (3.0 - 2.0 * cover))
 
 
 def _stars(rng: np.random.Generator, light: Plane, distance: float, share: float) -> Plane:
     """Returns the brightness of stars at single pixels, 0 elsewhere; they gather where it is light."""
-    y, x = scattered(rng, light.shape[0], light.shape[1], distance)
+    y, x = scatter_points(rng, light.shape[0], light.shape[1], distance)
     shown = rng.random(len(y)) < share * light[y, x] ** 1.5 + 0.02
     places: Points = y[shown], x[shown]
     points = np.zeros(light.shape, np.float32)
@@ -191,10 +191,10 @@ def _billows(rng: np.random.Generator, height: int, width: int, size: float) -> 
         heads = smooth_noise(rng, height, width, cell=size / 2**octave)
         heads -= np.float32(0.5)
         total += np.float32(0.55**octave) * np.abs(heads, out=heads)
-    return stretched(total)
+    return stretch(total)
 
 
-# Light: pictures in the dark, made of the little light there is.
+# Light: dark pictures with little light.
 
 
 ROOMS: tuple[tuple[Color, ...], ...] = (
@@ -224,13 +224,13 @@ def standin_low_key(image: Image, rng: np.random.Generator) -> Image:
     unit = grain(height, width, 1.0, least=0.5)
     light = tone(image)
     towards = rng.uniform(0.0, 2.0 * np.pi)
-    facing = relief(blurred(light, 1.2 * unit), towards) * np.float32(1.1 * unit)
+    facing = relief(blur_plane(light, 1.2 * unit), towards) * np.float32(1.1 * unit)
     shown = 1.1 * np.sqrt(light) * light + np.clip(facing, 0.0, 0.3, out=facing)
     shown *= _lamp(height, width, towards)
-    bars = np.abs(fraction(slanted(height, width, np.pi / 2 + rng.uniform(-0.35, 0.35), 30 * unit)) - np.float32(0.5))
+    bars = np.abs(fraction(slanted_coordinate(height, width, np.pi / 2 + rng.uniform(-0.35, 0.35), 30 * unit)) - np.float32(0.5))
     shown *= 0.58 + 0.42 * ramp(bars, 0.15, 0.25)
     shown += 0.07 * (dust(rng, height, width) - 0.5)
-    return printed(shown, pick(rng, ROOMS))
+    return print_tones(shown, pick(rng, ROOMS))
 
 
 @corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
@@ -242,17 +242,19 @@ def standin_candles(image: Image, rng: np.random.Generator) -> Image:
     height, width = image.shape[:2]
     size = grain(height, width, 10.0, least=6.0)
     light = tone(image, soften=size / 10)
-    wicks = scattered(rng, height, width, size, jitter=0.5)
-    burning = 0.08 + 0.92 * blurred(light, size / 4)[wicks]
+    wicks = scatter_points(rng, height, width, size, jitter=0.5)
+    burning = 0.08 + 0.92 * blur_plane(light, size / 4)[wicks]
     high = burning > 0.35
-    flames = stamped(wicks, burning, (height, width), teardrop(0.4 * size, 0.22 * size), hold=1.0)
-    tall = stamped((wicks[0][high], wicks[1][high]), burning[high], (height, width), teardrop(0.6 * size, 0.34 * size), hold=1.0)
-    flames = blurred(np.maximum(flames, tall), size / 25)
-    wax = blurred(stamped(wicks, burning, (height, width), stick(0.55 * size, 0.26 * size), hold=0.0), size / 30)
-    glow = blurred(flames, 0.45 * size)
+    flames = stamp_sprites(wicks, burning, (height, width), teardrop(0.4 * size, 0.22 * size), hold=1.0)
+    tall = stamp_sprites(
+        (wicks[0][high], wicks[1][high]), burning[high], (height, width), teardrop(0.6 * size, 0.34 * size), hold=1.0
+    )
+    flames = blur_plane(np.maximum(flames, tall), size / 25)
+    wax = blur_plane(stamp_sprites(wicks, burning, (height, width), stick(0.55 * size, 0.26 * size), hold=0.0), size / 30)
+    glow = blur_plane(flames, 0.45 * size)
     shown = 0.16 + 0.34 * wax + 0.6 * flames + 1.1 * glow
     shown *= 0.2 + 0.8 * light
-    return printed(shown, pick(rng, FLAMES))
+    return print_tones(shown, pick(rng, FLAMES))
 
 
 def _lamp(height: int, width: int, angle: float) -> Plane:
@@ -302,7 +304,7 @@ def standin_isometric(image: Image, rng: np.random.Generator) -> Image:
     start = rng.random(2)
     right, left = _squares(height, width, edge, start)
     i, j = np.floor(right).astype(np.int32), np.floor(left).astype(np.int32)
-    ids, columns, per_row = _numbered(i, j)
+    ids, columns, per_row = _number_squares(i, j)
     shade: Table = np.rint(STEPS * tone(image, soften=edge / 4, local=0.0)[_tops(columns, height, width, edge, start)])
     shade *= np.float32(1 / STEPS)
     seen = _cast(ids, per_row, right - i, left - j, np.float32(RISE) * shade)
@@ -319,7 +321,7 @@ def _squares(height: int, width: int, edge: float, start: Real) -> tuple[Plane, 
     return down + across, down - across
 
 
-def _numbered(i: Labels, j: Labels) -> tuple[Labels, Whole, int]:
+def _number_squares(i: Labels, j: Labels) -> tuple[Labels, Whole, int]:
     """Returns the number of the square of each pixel, the two coordinates of each number, shape (2, N), and the numbers per row.
 
     Squares are numbered row by row as they stand in the picture, where ``i + j`` is the row and ``i - j`` the place in it, with
@@ -346,11 +348,11 @@ def _cast(ids: Labels, per_row: int, right: Plane, left: Plane, heights: Table) 
     """Returns what each line of sight meets first, as three times the number of the column plus the face.
 
     Seen from the ground up, a line rises from a column, passes over one beside it, and over the one diagonally in front. It meets
-    the side of a column that is as high as the line is where it leaves it, and the top of one that is lower.
+    the side of a column that is as high as the line is where it leaves it, and the top of a lower column.
 
     Args:
         ids: the number of the column under the foot of each line.
-        per_row: how many numbers a row has; see ``_numbered``.
+        per_row: how many numbers a row has; see ``_number_squares``.
         right: how far the foot is along the base of its column, in [0, 1).
         left: the same along the other coordinate.
         heights: the height of each column in edges, below 1.

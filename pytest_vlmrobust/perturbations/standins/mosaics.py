@@ -15,21 +15,21 @@ from .canvas import (
     Curve,
     Labels,
     Table,
-    blurred,
+    blur_plane,
     coordinates,
     drift,
     fraction,
     gradient,
     grain,
-    lit,
+    light_image,
     means,
-    numbered,
+    number_cells,
     pick,
-    printed,
+    print_tones,
     ramp,
     relief,
     seams,
-    slanted,
+    slanted_coordinate,
     tone,
     voronoi,
 )
@@ -75,15 +75,15 @@ def standin_mosaic(image: Image, rng: np.random.Generator) -> Image:
     """
     height, width = image.shape[:2]
     size = grain(height, width, 6.3, least=4.0)
-    u, v = _bent(rng, height, width, size)
+    u, v = _bent_coordinates(rng, height, width, size)
     row = np.floor(v).astype(np.int32)
     u += rng.random(int(row.max() - row.min()) + 1, dtype=np.float32).take(row - row.min())
-    stones = numbered(row, np.floor(u).astype(np.int32))
+    stones = number_cells(row, np.floor(u).astype(np.int32))
     shade = means(stones, tone(image))
     shade += rng.normal(0.0, 0.045, shade.shape).astype(np.float32)
     gleam = rng.normal(1.0, 0.06, shade.shape).astype(np.float32)
-    laid = _painted(stones, shade, pick(rng, TESSERAE))
-    return lit(laid, gleam.take(stones) * _bevel(fraction(u), fraction(v), size))
+    laid = _paint_cells(stones, shade, pick(rng, TESSERAE))
+    return light_image(laid, gleam.take(stones) * _bevel(fraction(u), fraction(v), size))
 
 
 @corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
@@ -98,16 +98,16 @@ def standin_stained_glass(image: Image, rng: np.random.Generator) -> Image:
     panes = voronoi(rng, height, width, size)
     steps = np.minimum(TONES_OF_GLASS * tone(image, soften=size / 8, local=0.0), TONES_OF_GLASS - 1).astype(np.int32)
     lead = np.maximum(seams(panes, size / 9), 0.8 * seams(steps, size / 15))
-    table = _glazed(rng, int(panes.max()) + 1, GLASS[rng.integers(len(GLASS))])
+    table = _glass_colours(rng, int(panes.max()) + 1, GLASS[rng.integers(len(GLASS))])
     glass: Image = table.take(panes * np.int32(TONES_OF_GLASS) + steps, axis=0)
     light = 0.78 + 0.45 * smooth_noise(rng, height, width, cell=size, octaves=4, decay=0.7)
     light *= 1.0 - 0.93 * lead
-    gleam = relief(blurred(lead, size / 12), np.deg2rad(-125)) * np.float32(size / 36)
+    gleam = relief(blur_plane(lead, size / 12), np.deg2rad(-125)) * np.float32(size / 36)
     light += np.maximum(gleam, 0.0, out=gleam)
-    return lit(glass, light)
+    return light_image(glass, light)
 
 
-def _glazed(rng: np.random.Generator, panes: int, kinds: Sequence[Sequence[Color]]) -> Image:
+def _glass_colours(rng: np.random.Generator, panes: int, kinds: Sequence[Sequence[Color]]) -> Image:
     """Returns the colour of each pane in each tone, flat, shape (panes * TONES_OF_GLASS, 3)."""
     curves = np.rint([gradient(kind) for kind in kinds]).astype(np.uint8)
     kind = rng.integers(len(kinds), size=(panes, 1))
@@ -116,15 +116,15 @@ def _glazed(rng: np.random.Generator, panes: int, kinds: Sequence[Sequence[Color
     return colours.reshape(-1, 3)
 
 
-def _bent(rng: np.random.Generator, height: int, width: int, size: float) -> tuple[Plane, Plane]:
+def _bent_coordinates(rng: np.random.Generator, height: int, width: int, size: float) -> tuple[Plane, Plane]:
     """Returns coordinates in stones, of rows that bend by up to three stones over about 20."""
-    u, v = slanted(height, width, 0.0, size), slanted(height, width, np.pi / 2, size)
+    u, v = slanted_coordinate(height, width, 0.0, size), slanted_coordinate(height, width, np.pi / 2, size)
     u += 2.0 * drift(rng, height, width, cell=20 * size)
     v += 3.0 * drift(rng, height, width, cell=20 * size)
     return u, v
 
 
-def _painted(labels: Labels, shade: Table, curve: Curve) -> Image:
+def _paint_cells(labels: Labels, shade: Table, curve: Curve) -> Image:
     """Returns each cell in the colour that its shade, in [0, 1], has in ``curve``."""
     colours = np.rint(curve).astype(np.uint8)
     table = colours.take(np.clip(np.rint(255 * shade), 0, 255).astype(np.intp), axis=0)
@@ -176,9 +176,9 @@ def standin_quilted_texture(image: Image, rng: np.random.Generator) -> Image:
     beach = _beach(rng, max(24 * block, 96), block)
     light = np.pad(tone(image), ((0, rows * block - height), (0, columns * block - width)), mode="edge")
     wanted = opencv().resize(light, (2 * columns, 2 * rows), interpolation=opencv().INTER_AREA)
-    patches = _chosen(rng, beach, wanted, block, block + overlap)
-    quilt = _stitched(patches, block).swapaxes(1, 2).reshape(rows * block, columns * block)
-    return printed(np.ascontiguousarray(quilt[:height, :width]), pick(rng, STONES))
+    patches = _choose_patches(rng, beach, wanted, block, block + overlap)
+    quilt = _stitch(patches, block).swapaxes(1, 2).reshape(rows * block, columns * block)
+    return print_tones(np.ascontiguousarray(quilt[:height, :width]), pick(rng, STONES))
 
 
 def _beach(rng: np.random.Generator, side: int, block: int) -> Plane:
@@ -192,12 +192,12 @@ def _beach(rng: np.random.Generator, side: int, block: int) -> Plane:
     dome = np.sqrt(np.minimum(depth, 1.0))
     gap = min(0.7, 0.12 * pebble)
     grainy = 0.08 * (smooth_noise(rng, side, side, cell=2.0, octaves=2) - 0.5)
-    lighted = relief(blurred(dome, 0.08 * pebble), np.deg2rad(-125)) * np.float32(-0.25 * pebble)
+    lighted = relief(blur_plane(dome, 0.08 * pebble), np.deg2rad(-125)) * np.float32(-0.25 * pebble)
     beach: Plane = np.clip((shade.take(labels) + grainy - 0.15 * lighted) * (1.0 - gap + gap * ramp(dome, 0.1, 0.8)), 0.0, 1.0)
     return beach
 
 
-def _chosen(rng: np.random.Generator, source: Plane, wanted: Plane, block: int, patch: int) -> NDArray[np.float32]:
+def _choose_patches(rng: np.random.Generator, source: Plane, wanted: Plane, block: int, patch: int) -> NDArray[np.float32]:
     """Returns for each block the best of random patches of ``source``, shape (rows, columns, patch, patch)."""
     tops, lefts = rng.integers(0, source.shape[0] - patch, (2, CANDIDATES))
     half = block // 2
@@ -214,18 +214,18 @@ def _chosen(rng: np.random.Generator, source: Plane, wanted: Plane, block: int, 
     return patches
 
 
-def _stitched(patches: NDArray[np.float32], block: int) -> NDArray[np.float32]:
+def _stitch(patches: NDArray[np.float32], block: int) -> NDArray[np.float32]:
     """Returns what shows of each block, shape (rows, columns, block, block): itself, but at its top and left up to the cuts."""
     overlap = patches.shape[2] - block
     quilt = patches[:, :, :block, :block].copy()
     ours, theirs = quilt[:, 1:, :, :overlap], patches[:, :-1, :block, block:]
-    np.copyto(ours, theirs, where=_beyond((ours - theirs) ** 2))
+    np.copyto(ours, theirs, where=_before_cut((ours - theirs) ** 2))
     ours, theirs = quilt[1:, :, :overlap].swapaxes(2, 3), patches[:-1, :, block:, :block].swapaxes(2, 3)
-    np.copyto(ours, theirs, where=_beyond((ours - theirs) ** 2))
+    np.copyto(ours, theirs, where=_before_cut((ours - theirs) ** 2))
     return quilt
 
 
-def _beyond(cost: NDArray[np.float32]) -> NDArray[np.bool_]:
+def _before_cut(cost: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Returns where the neighbour shows: before the path of least cost from the first to the last row, shape (..., n, m)."""
     n, m = cost.shape[-2:]
     total = cost.copy()
@@ -270,14 +270,14 @@ def standin_embroidery(image: Image, rng: np.random.Generator) -> Image:
     part = np.minimum(TONES * light, TONES - 1).astype(np.int32)
     angles = (rng.uniform(0.0, np.pi) + 2.4 * np.arange(TONES)).astype(np.float32)
     along, across = _needlework(rng, part, angles, thread)
-    stitch = numbered(part, np.floor(across).astype(np.int32), np.floor(along).astype(np.int32))
+    stitch = number_cells(part, np.floor(across).astype(np.int32), np.floor(along).astype(np.int32))
     shade = means(stitch, light).take(stitch)
     shade *= np.float32(0.4 * TONES)
     shade += (0.6 * np.arange(TONES) - 0.2).astype(np.float32).take(part)
     sheen = rng.normal(1.0, 0.07, int(stitch.max()) + 1).astype(np.float32).take(stitch)
     sheen *= (0.94 + 0.08 * np.cos(2 * angles)).take(part)
     sheen *= _round(fraction(along), fraction(across), thread)
-    return lit(printed(shade * np.float32(1 / (TONES - 1)), pick(rng, FLOSSES)), sheen)
+    return light_image(print_tones(shade * np.float32(1 / (TONES - 1)), pick(rng, FLOSSES)), sheen)
 
 
 def _needlework(rng: np.random.Generator, part: Labels, angles: Table, thread: float) -> tuple[Plane, Plane]:

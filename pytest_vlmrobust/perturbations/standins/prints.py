@@ -11,21 +11,21 @@ from ..registry import corruption
 from .canvas import (
     SOURCE,
     Table,
-    blurred,
-    coloured,
+    blur_plane,
     coordinates,
     drift,
     fraction,
     gradient,
     grain,
     levels,
-    lit,
-    numbered,
+    light_image,
+    number_cells,
     pick,
-    printed,
+    print_levels,
+    print_tones,
     ramp,
     relief,
-    slanted,
+    slanted_coordinate,
     tone,
 )
 
@@ -67,7 +67,7 @@ def standin_halftone(image: Image, rng: np.random.Generator) -> Image:
     share = np.arange(16)[:, None] / 15.0
     under = paper * (1.0 - share) + light * share
     mixed = under[:, None] * (1.0 - share) + dark * share
-    return coloured(overprint, mixed.reshape(256, 3))
+    return print_levels(overprint, mixed.reshape(256, 3))
 
 
 @corruption(family="standin", stochastic=True, changes=["colour"], source=SOURCE)
@@ -87,7 +87,7 @@ def standin_cross_hatching(image: Image, rng: np.random.Generator) -> Image:
         lines = _hatch(rng, grip, spacing, start + angle, lightest)
         np.maximum(ink, lines, out=ink)
     fibres = smooth_noise(rng, height, width, cell=1.2 * spacing, octaves=2)
-    return printed((1.0 - 0.08 * fibres) * (1.0 - ink), gradient(PENS[rng.integers(len(PENS))]))
+    return print_tones((1.0 - 0.08 * fibres) * (1.0 - ink), gradient(PENS[rng.integers(len(PENS))]))
 
 
 def _dots(rng: np.random.Generator, coverage: Plane, period: float, angle: float) -> Plane:
@@ -119,7 +119,7 @@ def _wave(rng: np.random.Generator, height: int, width: int, period: float, angl
 def _hatch(rng: np.random.Generator, light: Plane, spacing: float, angle: float, lightest: float) -> Plane:
     """Returns the ink of one layer of wavering lines, drawn where ``light`` is below ``lightest``."""
     height, width = light.shape
-    place = slanted(height, width, angle, spacing)
+    place = slanted_coordinate(height, width, angle, spacing)
     place += 0.9 * drift(rng, height, width, cell=16 * spacing, octaves=2)
     from_line = np.abs(fraction(place) - np.float32(0.5))
     swell = ramp(light, lightest, lightest - 0.45)
@@ -133,7 +133,7 @@ def _hatch(rng: np.random.Generator, light: Plane, spacing: float, angle: float,
 
 def _contours(light: Plane, spacing: float) -> Plane:
     """Returns ink on the dark side of each edge, as thick as a line."""
-    return ramp(blurred(light, 0.5 * spacing) - blurred(light, 0.2 * spacing), 0.03, 0.1)
+    return ramp(blur_plane(light, 0.5 * spacing) - blur_plane(light, 0.2 * spacing), 0.03, 0.1)
 
 
 # Paper: pictures folded and cut from coloured sheets.
@@ -159,18 +159,18 @@ def standin_origami(image: Image, rng: np.random.Generator) -> Image:
     sheet = np.minimum(np.floor(5.0 * tone(image, soften=size / 11, local=0.0)), 4.0)
     shade = _facets(rng, height, width, size)
     shade *= 0.95 + 0.1 * smooth_noise(rng, height, width, cell=1.5 + size / 10)
-    above = _shifted(blurred(sheet, size / 12), size / 7) - sheet
+    above = _shift(blur_plane(sheet, size / 12), size / 7) - sheet
     shade *= 1.0 - 0.5 * np.clip(above, 0.0, 1.0, out=above)
-    return lit(printed(blurred(sheet, 0.5) * np.float32(0.25), pick(rng, SHEETS)), shade)
+    return light_image(print_tones(blur_plane(sheet, 0.5) * np.float32(0.25), pick(rng, SHEETS)), shade)
 
 
 def _facets(rng: np.random.Generator, height: int, width: int, size: float) -> Plane:
     """Returns the light on irregular triangular facets of about ``size`` pixels, with bright and dark creases, around 0.9."""
-    across = slanted(height, width, np.pi / 6, 0.87 * size) + 1.1 * _crumpled(rng, height, width, 1.5 * size)
-    down = slanted(height, width, np.pi / 2, 0.86 * size) + 1.1 * _crumpled(rng, height, width, 1.5 * size)
+    across = slanted_coordinate(height, width, np.pi / 6, 0.87 * size) + 1.1 * _crumple(rng, height, width, 1.5 * size)
+    down = slanted_coordinate(height, width, np.pi / 2, 0.86 * size) + 1.1 * _crumple(rng, height, width, 1.5 * size)
     u, v = fraction(across), fraction(down)
     fold = u + v - np.float32(1.0)
-    facets = numbered(np.floor(across).astype(np.int32), np.floor(down).astype(np.int32), (fold > 0).astype(np.int32))
+    facets = number_cells(np.floor(across).astype(np.int32), np.floor(down).astype(np.int32), (fold > 0).astype(np.int32))
     light: Plane = rng.uniform(0.72, 1.1, int(facets.max()) + 1).astype(np.float32).take(facets)
     edge = np.minimum(np.minimum(np.minimum(u, 1.0 - u), np.minimum(v, 1.0 - v)), np.abs(fold))
     crease = np.clip(1.0 - edge * np.float32(size / 1.5), 0.0, 1.0)
@@ -178,14 +178,14 @@ def _facets(rng: np.random.Generator, height: int, width: int, size: float) -> P
     return light
 
 
-def _crumpled(rng: np.random.Generator, height: int, width: int, size: float) -> Plane:
+def _crumple(rng: np.random.Generator, height: int, width: int, size: float) -> Plane:
     """Returns a field in [-0.5, 0.5) that is straight between random values on a grid of ``size`` pixels, so that folds are."""
     grid = rng.random((max(1, round(height / size)), max(1, round(width / size))), dtype=np.float32) - np.float32(0.5)
     field: Plane = opencv().resize(grid, (width, height), interpolation=opencv().INTER_LINEAR)
     return field
 
 
-def _shifted(plane: Plane, pixels: float) -> Plane:
+def _shift(plane: Plane, pixels: float) -> Plane:
     """Returns ``plane`` moved down and right by ``pixels``."""
     step = max(1, round(pixels))
     return np.pad(plane, ((step, 0), (step, 0)), mode="edge")[:-step, :-step]
@@ -219,16 +219,16 @@ def standin_oil_paint(image: Image, rng: np.random.Generator) -> Image:
     shrink = min(1.0, FINEST / brush)
     small = max(1, round(shrink * width)), max(1, round(shrink * height))
     light = cv2.resize(tone(image), small, interpolation=cv2.INTER_AREA)
-    strokes = _strokes(rng, blurred(light, 0.5 * shrink * brush), shrink * brush)
+    strokes = _strokes(rng, blur_plane(light, 0.5 * shrink * brush), shrink * brush)
     shade, ridges = cv2.split(cv2.resize(strokes, (width, height), interpolation=cv2.INTER_CUBIC))
-    paint = printed(shade + 0.07 * ridges, pick(rng, OILS))
-    return lit(paint, 1.0 + np.clip(relief(ridges, np.deg2rad(-110)) * np.float32(0.25 * brush), -0.25, 0.25))
+    paint = print_tones(shade + 0.07 * ridges, pick(rng, OILS))
+    return light_image(paint, 1.0 + np.clip(relief(ridges, np.deg2rad(-110)) * np.float32(0.25 * brush), -0.25, 0.25))
 
 
 def _strokes(rng: np.random.Generator, light: Plane, brush: float) -> NDArray[np.float32]:
     """Returns the tone and the height of the paint, the latter with a deviation of 1, shape (H, W, 2).
 
-    Both are averaged along the flow over some six widths of the brush, by two steps of which the second is three times as long.
+    Both are averaged along the flow over some six widths of the brush, by two steps; the second is three times as long.
     """
     cv2 = opencv()
     height, width = light.shape
@@ -255,7 +255,7 @@ def _flow(rng: np.random.Generator, light: Plane, brush: float) -> tuple[Plane, 
     across, down = (cv2.Sobel(light, cv2.CV_32F, dx, 1 - dx, scale=0.125) for dx in (1, 0))
     eddy = smooth_noise(rng, height, width, cell=30 * brush, octaves=2) * np.float32(4 * np.pi)
     faint = np.float32((0.012 / brush) ** 2)
-    cosine = blurred(down * down - across * across, 2.5 * brush) + faint * np.cos(eddy)
-    sine = blurred(-2.0 * across * down, 2.5 * brush) + faint * np.sin(eddy)
+    cosine = blur_plane(down * down - across * across, 2.5 * brush) + faint * np.cos(eddy)
+    sine = blur_plane(-2.0 * across * down, 2.5 * brush) + faint * np.sin(eddy)
     angle = 0.5 * cv2.phase(cosine, sine)
     return np.cos(angle), np.sin(angle)

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import SettingError
-from pytest_vlmrobust.metrics.scores import against_clean, as_scores, by_setting, drops, mean, paired, stacked
+from pytest_vlmrobust.metrics.scores import against_clean, as_scores, by_setting, drops, mean, pair_scores, stack_settings
 
 
 @pytest.mark.parametrize("values", [[1, 0, 1], [True, False, True], (1.0, 0.0, 1.0), np.array([1, 0, 1], dtype=np.uint8)])
@@ -56,7 +56,7 @@ def test_answers_are_no_scores() -> None:
 
 def test_unequal_lengths_are_refused_with_both() -> None:
     with pytest.raises(ValueError, match=r"^clean has 3 scores and perturbed has 2: paired scores belong to the same samples"):
-        paired(clean=[1, 0, 1], perturbed=[1, 0])
+        pair_scores(clean=[1, 0, 1], perturbed=[1, 0])
     with pytest.raises(ValueError, match=r"^clean has 2 scores and perturbed_by_setting\['fog:low'\] has 3"):
         against_clean([1, 0], {"fog:low": [1, 0, 1]})
     with pytest.raises(ValueError, match=r"perturbed_by_setting\['a'\] has 1 scores and perturbed_by_setting\['b'\] has 2"):
@@ -95,4 +95,4 @@ def test_drops_without_samples_are_unknown() -> None:
 
 
 def test_stacking_nothing_keeps_the_samples() -> None:
-    assert stacked({}, 5).shape == (5, 0)
+    assert stack_settings({}, 5).shape == (5, 0)

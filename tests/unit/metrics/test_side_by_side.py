@@ -55,9 +55,9 @@ def test_a_failed_inference_takes_the_sample_from_all_models_there_and_nowhere_e
     by_setting["fog:low"][1, 7] = math.nan
     found = SideBySide(scores.clean, by_setting, GROUPS)
     kept = np.arange(120) != 7
-    assert found.kept("fog:low").tolist() == kept.tolist()
-    assert found.kept("fog:high").all()
-    assert found.failed() == [0, 1, 0]
+    assert found.complete_samples("fog:low").tolist() == kept.tolist()
+    assert found.complete_samples("fog:high").all()
+    assert found.failed_inferences() == [0, 1, 0]
     expected = [
         np.mean([by_setting[name][model][kept if name == "fog:low" else slice(None)].mean() for name in SETTINGS])
         for model in range(3)
@@ -74,7 +74,7 @@ def test_a_clean_answer_that_failed_counts_under_no_setting() -> None:
     clean = np.array(scores.clean)
     clean[2, 3] = math.nan
     found = SideBySide(clean, scores.by_setting, GROUPS)
-    assert [int((~found.kept(name)).sum()) for name in ("", *SETTINGS)] == [1] * 5
+    assert [int((~found.complete_samples(name)).sum()) for name in ("", *SETTINGS)] == [1] * 5
     assert len(found.clean_table(0).clean) == 119
 
 
@@ -106,7 +106,7 @@ def test_tests_of_settings_with_other_samples_are_joined() -> None:
 def test_settings_that_nobody_can_be_compared_under_do_not_count() -> None:
     scores = table()
     by_setting = {**scores.by_setting, "rain:low": np.full((3, 120), math.nan)}
-    assert SideBySide(scores.clean, by_setting).counted() == ("fog:low", "fog:high", "flip_v")
+    assert SideBySide(scores.clean, by_setting).settings_with_samples() == ("fog:low", "fog:high", "flip_v")
 
 
 def test_a_reference_without_errors_is_named() -> None:

@@ -101,7 +101,7 @@ def test_long_lines_are_smeared_as_far_as_short_ones_in_proportion() -> None:
 def test_shuffled_moves_pixels_as_far_as_sequential_swaps_do() -> None:
     height, width, delta = 200, 220, 4
     y, x = np.mgrid[0:height, 0:width].astype(np.uint8)
-    moved = blur.shuffled(np.stack([y, x, y], axis=-1), np.random.default_rng(0), delta=delta).astype(int)
+    moved = blur.shuffle_pixels(np.stack([y, x, y], axis=-1), np.random.default_rng(0), delta=delta).astype(int)
     inner = np.s_[8:-8, 8:-8]
     for channel, positions in ((0, y), (1, x)):
         shift = (moved[..., channel] - positions)[inner]
@@ -112,7 +112,7 @@ def test_shuffled_moves_pixels_as_far_as_sequential_swaps_do() -> None:
 
 def test_shuffled_takes_only_colours_that_are_there() -> None:
     image = textured(5, 7)
-    moved = blur.shuffled(image, np.random.default_rng(0), delta=4)
+    moved = blur.shuffle_pixels(image, np.random.default_rng(0), delta=4)
     assert {tuple(pixel) for pixel in moved.reshape(-1, 3)} <= {tuple(pixel) for pixel in image.reshape(-1, 3)}
 
 

@@ -21,9 +21,19 @@ from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.errors import ImageError, SettingError, UnknownName, UsageError
 from pytest_vlmrobust.core.words import printable
 from pytest_vlmrobust.perturbations.gallery import html, png, sheet, show
-from pytest_vlmrobust.perturbations.gallery.png import flowing, picture_box, stacked, text
-from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resized, ssim
-from pytest_vlmrobust.perturbations.gallery.sheet import Gallery, Layout, Source, Tile, columns, fitted, gallery, layout, read
+from pytest_vlmrobust.perturbations.gallery.png import flow_boxes, picture_box, stack_boxes, text
+from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resize_picture, ssim
+from pytest_vlmrobust.perturbations.gallery.sheet import (
+    Gallery,
+    Layout,
+    Source,
+    Tile,
+    columns,
+    fit_picture,
+    gallery,
+    layout,
+    read_picture,
+)
 from pytest_vlmrobust.perturbations.pixels import luma
 from pytest_vlmrobust.perturbations.registry import REGISTRY, corruption
 
@@ -115,7 +125,7 @@ class TestReading:
         exif = PIL.Image.Exif()
         exif[0x0112] = 6
         PIL.Image.fromarray(photo(20, 40)).save(path, exif=exif)
-        source = read(path)
+        source = read_picture(path)
         assert source.image.shape == (40, 20, 3)
         assert source.remarks == ("turned as its EXIF data says",)
 
@@ -123,14 +133,14 @@ class TestReading:
         path = tmp_path / "moving.gif"
         first, second = (PIL.Image.new("RGB", (5, 4), colour) for colour in ("red", "blue"))
         first.save(path, save_all=True, append_images=[second])
-        source = read(path)
+        source = read_picture(path)
         assert source.image[0, 0].tolist() == [255, 0, 0]
         assert source.remarks == ("the first of 2 frames",)
 
     @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16"])
     def test_takes_any_kind_of_picture(self, mode: str, tmp_path: Path) -> None:
         PIL.Image.new(mode, (7, 5)).save(tmp_path / "x.tiff")
-        assert read(tmp_path / "x.tiff").image.shape == (5, 7, 3)
+        assert read_picture(tmp_path / "x.tiff").image.shape == (5, 7, 3)
 
     def test_refuses_what_is_no_picture(self, tmp_path: Path, file: Path) -> None:
         (tmp_path / "text.png").write_text("no picture")
@@ -144,13 +154,13 @@ class TestReading:
             "short.png": "truncated",
         }.items():
             with pytest.raises(ImageError, match=words) as caught:
-                read(tmp_path / name)
+                read_picture(tmp_path / name)
             assert str(caught.value).startswith(f"{tmp_path / name}: ")
 
     def test_refuses_more_pixels_than_are_safe(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 1000)
         with pytest.raises(ImageError, match=r"photo\.png: cannot be read as a picture \(Decompression"):
-            read(file)
+            read_picture(file)
 
 
 class TestSheet:
@@ -181,7 +191,7 @@ class TestSheet:
     def test_results_of_another_size_are_compared_after_resizing_and_said_to_be(self) -> None:
         shown = made(CHOSEN)
         changed = perturbations.get("resolution:112")(photo(), seed=1234)
-        same = resized(changed, 240, 320)
+        same = resize_picture(changed, 240, 320)
         tile = tiles(shown)["resolution:112"]
         assert (tile.psnr, tile.ssim) == (psnr(same, photo()), ssim(same, photo()))
         assert facts(tile, shown)[-2:] == ["112 x 84 pixels", f"PSNR {tile.psnr:.1f} dB, SSIM {tile.ssim:.3f}, resized"]
@@ -264,9 +274,9 @@ class TestSheet:
         assert columns(views) == across
 
     def test_small_pictures_are_enlarged_by_whole_pixels(self) -> None:
-        assert fitted(photo(3, 4), 10, 20).shape == (6, 8, 3)
-        assert np.array_equal(fitted(photo(3, 4), 10, 20)[::2, ::2], photo(3, 4))
-        assert fitted(photo(1000, 10), 100, 200).shape == (200, 2, 3)
+        assert fit_picture(photo(3, 4), 10, 20).shape == (6, 8, 3)
+        assert np.array_equal(fit_picture(photo(3, 4), 10, 20)[::2, ::2], photo(3, 4))
+        assert fit_picture(photo(1000, 10), 100, 200).shape == (200, 2, 3)
 
 
 class Page(HTMLParser):
@@ -385,7 +395,7 @@ class TestPng:
         shown = made(["resolution:112", "resolution:224"])
         (section,) = shown.sections
         (row,) = section.rows
-        small, large = (png._scaled(tile, row, shown) for tile in row.tiles)
+        small, large = (png._scaled_picture(tile, row, shown) for tile in row.tiles)
         assert (small.width, small.height) == (100, 75)
         assert (large.width, large.height) == (200, 150)
 
@@ -412,9 +422,9 @@ class TestBoxes:
 
     def test_boxes_flow_into_lines(self) -> None:
         boxes = [picture_box(photo(10, 40)) for _ in range(3)]
-        assert (flowing(boxes, 100, 5).width, flowing(boxes, 100, 5).height) == (85, 25)
-        assert stacked(boxes, 5).height == 40
-        assert flowing([], 100, 5).height == 0
+        assert (flow_boxes(boxes, 100, 5).width, flow_boxes(boxes, 100, 5).height) == (85, 25)
+        assert stack_boxes(boxes, 5).height == 40
+        assert flow_boxes([], 100, 5).height == 0
 
 
 class TestShow:

@@ -108,13 +108,13 @@ def test_of_equal_originals_the_first_by_name_counts(folder: Path) -> None:
 def test_originals_are_read_once_by_all_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     perturbations.illusions(folder)
     read: list[Path] = []
-    decoded = illusion_folder.decoded
+    decoded = illusion_folder.decode_picture
 
     def counted(file: Path, where: str) -> Image:
         read.append(file)
         return decoded(file, where)
 
-    monkeypatch.setattr(illusion_folder, "decoded", counted)
+    monkeypatch.setattr(illusion_folder, "decode_picture", counted)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda number: perturbations.get("illusion:origami")(drawn(number % 2), seed=1), range(40)))
     assert all((image == drawn(10 + number % 2)).all() for number, image in enumerate(found))

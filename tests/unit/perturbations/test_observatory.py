@@ -127,7 +127,7 @@ def test_chromatic_aberration_takes_each_value_from_the_distorted_place() -> Non
     factor = 1 + 0.15 * (u**2 + v**2) - 0.08 * (u**2 + v**2) ** 2
     places = [45 + factor * (y - 45), 65 + factor * (x - 65)]
     expected = ndimage.map_coordinates(image.astype(float), places, order=1, mode="nearest")
-    assert np.abs(observatory._distorted(image, 0.15, -0.08) - expected).max() < 2
+    assert np.abs(observatory._distort(image, 0.15, -0.08) - expected).max() < 2
 
 
 def test_chromatic_aberration_never_leaves_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_chromatic_aberration_never_leaves_its_limits(monkeypatch: pytest.Monkey
         seen.append((primary, secondary))
         return channel
 
-    monkeypatch.setattr(observatory, "_distorted", note)
+    monkeypatch.setattr(observatory, "_distort", note)
     list(drawn(observatory.observatory_chromatic_aberration, GREY))
     primaries, secondaries = zip(*seen, strict=True)
     assert spans([*primaries], -0.2, 0.2)
@@ -167,12 +167,12 @@ def test_iso_noise_keeps_hue_and_saturation() -> None:
     shares = np.array([0.3, 0.3, 0.5, 0.2, 0.4])
     before, after = (
         cv2.cvtColor(each[None].astype(np.float32) / 255, cv2.COLOR_RGB2HLS)[0]
-        for each in (pixels, observatory._lightened(pixels, shares))
+        for each in (pixels, observatory._lighten(pixels, shares))
     )
     np.testing.assert_allclose(after[:, 1], before[:, 1] + shares * (1 - before[:, 1]), atol=1 / 255)
     np.testing.assert_allclose(after[:2, 0], before[:2, 0], atol=2)
     np.testing.assert_allclose(after[:2, 2], before[:2, 2], atol=0.02)
-    assert (observatory._lightened(pixels, np.full(5, 1.7)) == 255).all()
+    assert (observatory._lighten(pixels, np.full(5, 1.7)) == 255).all()
 
 
 def test_iso_noise_leaves_an_even_picture_alone() -> None:
@@ -273,7 +273,7 @@ def test_sharpen_weighs_neighbours_by_alpha() -> None:
 def test_glass_blur_moves_pixels_by_two_at_most_and_without_drift() -> None:
     height, width = 200, 220
     y, x = np.mgrid[0:height, 0:width].astype(np.uint8)
-    moved = observatory._scattered(np.stack([y, x, y], axis=-1), np.random.default_rng(0), delta=2).astype(int)
+    moved = observatory._scatter(np.stack([y, x, y], axis=-1), np.random.default_rng(0), delta=2).astype(int)
     inner = np.s_[4:-4, 4:-4]
     for channel, positions in ((0, y), (1, x)):
         shift = (moved[..., channel] - positions)[inner]

@@ -181,8 +181,8 @@ def test_tone_stretches_contrast_without_inventing_it() -> None:
 def test_wide_blur_on_a_smaller_copy_is_that_of_the_full_picture() -> None:
     plane = luminance(face(240, 301))
     exact = cv2.GaussianBlur(plane, (0, 0), 12.0, borderType=cv2.BORDER_REFLECT)
-    assert np.abs(canvas.blurred(plane, 12.0) - exact).max() < 0.02 * np.ptp(exact)
-    assert canvas.blurred(plane, 0.0) is plane
+    assert np.abs(canvas.blur_plane(plane, 12.0) - exact).max() < 0.02 * np.ptp(exact)
+    assert canvas.blur_plane(plane, 0.0) is plane
 
 
 def test_drift_is_smooth_noise_over_the_whole_range() -> None:
@@ -212,7 +212,7 @@ def test_every_pixel_belongs_to_the_nearest_point() -> None:
 
 def test_cells_are_numbered_apart_and_averaged() -> None:
     rows, columns = np.indices((6, 7), np.int32)
-    numbers = canvas.numbered(rows // 2 - 5, columns // 3)
+    numbers = canvas.number_cells(rows // 2 - 5, columns // 3)
     assert len(np.unique(numbers)) == 9
     assert numbers.min() == 0
     plane = rng().random((6, 7), dtype=np.float32)
@@ -221,7 +221,7 @@ def test_cells_are_numbered_apart_and_averaged() -> None:
 
 def test_numbers_of_cells_stay_few_where_most_are_not_in_the_picture() -> None:
     along = np.arange(20_000, dtype=np.int32)[None]
-    assert canvas.numbered(along, along).max() < 8 * 20_000 + 4096
+    assert canvas.number_cells(along, along).max() < 8 * 20_000 + 4096
 
 
 def test_seams_run_where_cells_meet() -> None:
@@ -234,7 +234,7 @@ def test_seams_run_where_cells_meet() -> None:
 @pytest.mark.parametrize(("hold", "rows"), [(0.0, (10, 15)), (0.5, (8, 13)), (1.0, (6, 11))])
 def test_sprites_stand_on_their_points(hold: float, rows: tuple[int, int]) -> None:
     points = np.array([10]), np.array([7])
-    drawn = canvas.stamped(points, np.array([0.5], np.float32), (20, 15), canvas.stick(5, 1), hold=hold)
+    drawn = canvas.stamp_sprites(points, np.array([0.5], np.float32), (20, 15), canvas.stick(5, 1), hold=hold)
     y, x = np.nonzero(drawn)
     assert (y.min(), y.max() + 1) == rows
     assert {*x} <= {6, 7, 8}
@@ -256,7 +256,7 @@ def cheapest(cost: Plane) -> float:
 
 def test_quilts_are_cut_along_the_path_of_least_difference() -> None:
     costs = rng().random((3, 5, 4), dtype=np.float32)
-    before = mosaics._beyond(costs)
+    before = mosaics._before_cut(costs)
     for cost, shown in zip(costs, before, strict=True):
         path = shown.sum(axis=1)  # the neighbour shows up to the path
         assert (np.abs(np.diff(path)) <= 1).all()
@@ -266,7 +266,7 @@ def test_quilts_are_cut_along_the_path_of_least_difference() -> None:
 def test_quilts_take_the_patch_that_is_most_nearly_as_light() -> None:
     beach = np.tile(np.linspace(0.0, 1.0, 200, dtype=np.float32), (200, 1))
     wanted = np.repeat(np.linspace(0.0, 1.0, 10, dtype=np.float32)[None], 20, axis=0).repeat(2, axis=1)
-    patches = mosaics._chosen(rng(), beach, wanted, 10, 15)
+    patches = mosaics._choose_patches(rng(), beach, wanted, 10, 15)
     assert patches.shape == (10, 10, 15, 15)
     assert correlation(patches[..., :10, :10].mean(axis=(2, 3)), wanted[::2, ::2]) > 0.98
 
@@ -274,7 +274,7 @@ def test_quilts_take_the_patch_that_is_most_nearly_as_light() -> None:
 def test_columns_hide_what_is_behind_them() -> None:
     """Compares the column that each line of sight meets with marching along the line in small steps, from the top down."""
     i, j = np.indices((6, 6), np.int32)
-    ids, columns, per_row = landscapes._numbered(i, j)
+    ids, columns, per_row = landscapes._number_squares(i, j)
     np.testing.assert_array_equal(columns[:, ids], [i, j])
     heights = rng(1).uniform(0.0, 0.9, (columns.shape[1],)).astype(np.float32)
     right, left = rng(2).random((2, 1, 400), dtype=np.float32)
@@ -287,7 +287,7 @@ def test_columns_hide_what_is_behind_them() -> None:
 
 def test_a_lone_column_shows_a_top_and_two_sides() -> None:
     i, j = np.indices((6, 6), np.int32)
-    ids, columns, per_row = landscapes._numbered(i, j)
+    ids, columns, per_row = landscapes._number_squares(i, j)
     heights = np.zeros(columns.shape[1], np.float32)
     heights[ids[2, 2]] = 0.6
     right, left = np.array([[0.1, 0.8, 0.5]], np.float32), np.array([[0.1, 0.5, 0.8]], np.float32)

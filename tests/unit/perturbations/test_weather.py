@@ -87,7 +87,7 @@ def test_rain_falls_within_20_degrees_of_the_vertical() -> None:
 
 def test_rain_fades_towards_the_ends_of_its_streaks() -> None:
     line = np.array([[[20.0, 2.0], [20.0, 98.0]]])
-    drawn = weather._drawn(line, 100, 40, thickness=1, parts=weather.FADING)[:, 20]
+    drawn = weather._draw_segments(line, 100, 40, thickness=1, parts=weather.FADING)[:, 20]
     assert drawn[50] == pytest.approx(1.0, abs=0.03)
     assert list(drawn[[6, 18, 30, 50]]) == sorted(drawn[[6, 18, 30, 50]])
     assert 0.2 < drawn[6] < 0.3
@@ -99,6 +99,6 @@ def test_fibres_of_frost_lean_away_from_their_stem_on_both_sides() -> None:
     assert distance[20, 50] == 0
     assert distance[30, 50] == pytest.approx(10, abs=0.5)
     assert (nearest == 0).all()
-    x, y = weather._leaning(stem, nearest)
+    x, y = weather._leaning_direction(stem, nearest)
     assert x[10, 50] == pytest.approx(x[30, 50]) == pytest.approx(np.cos(0.8))
     assert y[30, 50] == pytest.approx(np.sin(0.8)) == pytest.approx(-y[10, 50])

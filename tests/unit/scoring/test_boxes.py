@@ -112,7 +112,7 @@ def test_coverage_of_several() -> None:
 
 
 def test_a_sample_that_asks_for_no_boxes() -> None:
-    message = r"sample '1' has no boxes to be found; expected a localisation with at least one true box"
+    message = r"sample '1' has no true boxes; expected a localisation with at least one true box"
     for sample in (Sample("1", (), "?", "", "boxes"), asking(boxes={})):
         with pytest.raises(UsageError, match=message):
             score(sample, said("[]"))

@@ -35,7 +35,7 @@ def test_one_better_score_is_one_better_score(case: Case) -> None:
     for position, need in enumerate(EVERYTHING):
         if need in WITHOUT_SCORES:
             continue
-        raised = case.raised(need)
+        raised = case.raise_score(need)
         before = numbers(case.arguments[position])
         if raised is None:
             continue
@@ -60,12 +60,12 @@ def test_reordered_samples_keep_together(case: Case) -> None:
     def rows(arguments: Any) -> list[tuple[Any, ...]]:
         return sorted(zip(*map(plain, arguments), strict=True))
 
-    assert all(rows(case.reordered(order)) == rows(case.arguments) for order in case.orders)
+    assert all(rows(case.reorder_samples(order)) == rows(case.arguments) for order in case.orders)
 
 
 @given(cases(EVERYTHING))
 def test_nothing_changes_when_nothing_changes(case: Case) -> None:
-    unchanged = case.unchanged()
+    unchanged = case.unchanged_arguments()
     clean = case.arguments[CLEAN].tolist()
     assert unchanged[PERTURBED].tolist() == clean
     assert all(column == clean for column in unchanged[EVERYTHING.index(Needs.PATCHES)].T.tolist())
@@ -75,7 +75,7 @@ def test_nothing_changes_when_nothing_changes(case: Case) -> None:
 
 @given(tables(get("pcri_matched")))
 def test_repeated_tables_have_more_samples_of_other_images(table: Table) -> None:
-    more = table.repeated(3)
+    more = table.repeat_samples(3)
     assert more.samples == 3 * table.scores.samples
     assert more.clusters.count == 3 * table.scores.clusters.count
     assert math.isclose(more.clean.mean(), table.scores.clean.mean())

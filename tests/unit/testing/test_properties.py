@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.testing import PROFILES, examples_of
-from pytest_vlmrobust.testing.properties import VARIABLE, fails, tried
+from pytest_vlmrobust.testing.properties import VARIABLE, fails, try_examples
 
 
 def test_the_fast_profile_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_examples_are_the_same_each_time() -> None:
     runs: list[list[int]] = []
     for _ in range(2):
         drawn: list[int] = []
-        tried("mine", st.integers(0, 10**6), drawn.append, 20)
+        try_examples("mine", st.integers(0, 10**6), drawn.append, 20)
         runs.append(drawn)
     assert runs[0] == runs[1]
     assert len(set(runs[0])) > 10
@@ -53,4 +53,4 @@ def test_the_smallest_example_that_fails_is_reported() -> None:
             fails("mine", "is too large", str(number))
 
     with pytest.raises(AssertionError, match=r"^metric 'mine' is too large\n    called with 17$"):
-        tried("mine", st.integers(0, 1000), below, 50)
+        try_examples("mine", st.integers(0, 1000), below, 50)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, guarded_jackknife_interval, joined
+from pytest_vlmrobust.metrics.statistics.clusters import Clusters, critical_value, guarded_jackknife_interval, join_clusters
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest, MeanTest
 from pytest_vlmrobust.metrics.statistics.paired import TangoTest, drop_test
 from pytest_vlmrobust.metrics.statistics.proportions import judged_proportion_interval
@@ -259,14 +259,14 @@ def test_a_level_is_a_probability(confidence: float) -> None:
 
 
 def test_samples_of_a_group_and_of_a_unit_stay_together() -> None:
-    clusters = joined(["a", "a", "b", "c", "d"], [(0, 1), (2, 3)])
+    clusters = join_clusters(["a", "a", "b", "c", "d"], [(0, 1), (2, 3)])
     assert clusters.count == 3
     assert clusters.codes[0] == clusters.codes[1]
     assert clusters.codes[2] == clusters.codes[3]
     assert len({*clusters.codes.tolist()}) == 3
-    chained = joined(["a", "b", "c", "d"], [(0, 1), (1, 2)])
+    chained = join_clusters(["a", "b", "c", "d"], [(0, 1), (1, 2)])
     assert chained.count == 2
-    assert joined(["", ""], []).count == 2
+    assert join_clusters(["", ""], []).count == 2
 
 
 @pytest.mark.parametrize(
