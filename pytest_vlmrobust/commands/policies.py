@@ -116,12 +116,12 @@ def _options(text: str) -> float:
 def _accuracy(text: str) -> float:
     """Reads a clean accuracy, above 0 and at most 1: ``0.8`` or ``80%``."""
     try:
-        found = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+        accuracy = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
     except ValueError:
-        found = math.nan
-    if not 0.0 < found <= 1.0:
+        accuracy = math.nan
+    if not 0.0 < accuracy <= 1.0:
         raise argparse.ArgumentTypeError(f"{text!r}: expected an accuracy above 0 and at most 1, such as 0.8 or 80%")
-    return found
+    return accuracy
 
 
 def _noise(directory: Path, policy: Policy) -> _Noise:
@@ -142,11 +142,11 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
             f"--noise {directory}: the run has no A/A measurement: its questions were asked once, or it ended before they were "
             f"asked again. Make a run that has one: {command}"
         )
-    found = [set_beside(about, policy.rules, run.records) for about in run.facts.repeatability]
-    known = [line for about in found if about.measured for line in noise_lines(about)]
-    unknown = [line for about in found if not about.measured for line in noise_lines(about)]
-    notes = [f"note: {sentence}" for sentence in not_compared(found, policy.rules, run.records)]
-    return _Noise((*known, *notes), (*noise_warnings(found), *unknown))
+    noise = [set_beside(about, policy.rules, run.records) for about in run.facts.repeatability]
+    known = [line for about in noise if about.measured for line in noise_lines(about)]
+    unknown = [line for about in noise if not about.measured for line in noise_lines(about)]
+    notes = [f"note: {sentence}" for sentence in not_compared(noise, policy.rules, run.records)]
+    return _Noise((*known, *notes), (*noise_warnings(noise), *unknown))
 
 
 # `vlmrobust init`.

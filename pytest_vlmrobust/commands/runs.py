@@ -67,10 +67,10 @@ def _with_ranking(run: RunFiles) -> RunFacts:
     try:
         with Evidence.open(run.directory, read_only=True) as evidence:
             name = str(run.manifest.get("run", ""))
-            return run.facts.ranked(*rank_run(evidence, name, "" if reference == NO_IMAGE_NAME else reference))
+            return run.facts.with_ranking(*rank_run(evidence, name, "" if reference == NO_IMAGE_NAME else reference))
     except StoreError as error:
         complain(str(error))
-        return run.facts.ranked(None, "the models of the run are not ranked: its answers cannot be read")
+        return run.facts.with_ranking(None, "the models of the run are not ranked: its answers cannot be read")
 
 
 def _junit(options: argparse.Namespace) -> int:
@@ -102,10 +102,10 @@ def _compare(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.comparison import compare
     from pytest_vlmrobust.reporting.comparison import render_comparison, write_comparison
 
-    found = compare(options.before, options.after, model=options.model)
+    comparison = compare(options.before, options.after, model=options.model)
     if options.out:
-        write_comparison(options.out, found)
-    show(render_comparison(found, width=width(), color=in_color()).rstrip("\n"))
+        write_comparison(options.out, comparison)
+    show(render_comparison(comparison, width=width(), color=in_color()).rstrip("\n"))
     return 0
 
 
@@ -130,15 +130,15 @@ def _nel(options: argparse.Namespace) -> None:
     from pytest_vlmrobust.reporting.nel import MEAN, write_nel
 
     written = write_nel(options.run_directory, options.out, model=options.model)
-    say(f"{options.out}: {len(written)} benchmarks, {sum(one.results for one in written)} results")
-    for one in written:
-        if one.unscored:
-            asked = one.results + one.unscored
+    say(f"{options.out}: {len(written)} benchmarks, {sum(benchmark.results for benchmark in written)} results")
+    for benchmark in written:
+        if benchmark.unscored:
+            asked = benchmark.results + benchmark.unscored
             say(
-                f"note: {one.name}: {one.unscored} of {quantity(asked, 'sample')} left out: "
+                f"note: {benchmark.name}: {benchmark.unscored} of {quantity(asked, 'sample')} left out: "
                 "inferences failed, and nel has no word for that"
             )
-    for dataset, metric in sorted({(one.dataset, one.corpus_metric) for one in written}):
+    for dataset, metric in sorted({(benchmark.dataset, benchmark.corpus_metric) for benchmark in written}):
         if metric != MEAN:
             say(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
 
@@ -167,14 +167,14 @@ def _rank(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.ranking import rank
     from pytest_vlmrobust.reporting.ranking import render_ranking, write_ranking
 
-    found = rank([_named(run) for run in options.runs], by=options.by, reference=options.reference)
+    ranking = rank([_parse_run(run) for run in options.runs], by=options.by, reference=options.reference)
     if options.out:
-        write_ranking(options.out, found)
-    show(render_ranking(found, width=width(), color=in_color()).rstrip("\n"))
+        write_ranking(options.out, ranking)
+    show(render_ranking(ranking, width=width(), color=in_color()).rstrip("\n"))
     return 0
 
 
-def _named(run: str) -> tuple[str, Path]:
+def _parse_run(run: str) -> tuple[str, Path]:
     """Returns the name that the models of a run get and its directory; a directory is what it is, whatever its name."""
     name, equals, directory = run.partition("=")
     return ("", Path(run)) if not equals or Path(run).is_dir() else (name, Path(directory))

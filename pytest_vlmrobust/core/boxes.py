@@ -36,7 +36,7 @@ def overlap(box: Box, other: Box) -> float:
     return min(shared / covered, 1.0) if covered > 0.0 else math.nan
 
 
-def swapped(predicted: tuple[Box, Box], truth: tuple[Box, Box]) -> bool:
+def are_swapped(predicted: tuple[Box, Box], truth: tuple[Box, Box]) -> bool:
     """Says whether two predicted boxes overlap more with the true ones when they change places, as left and right eye may."""
     kept = overlap(predicted[0], truth[0]) + overlap(predicted[1], truth[1])
     return overlap(predicted[1], truth[0]) + overlap(predicted[0], truth[1]) > kept

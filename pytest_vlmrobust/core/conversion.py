@@ -67,10 +67,10 @@ def _converter() -> Converter:
     converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else None)
     converter.register_unstructure_hook_func(_is_frozenset, sorted)
     for kind, holds, expected in _SCALARS:
-        converter.register_structure_hook(kind, _checked(holds, expected))
+        converter.register_structure_hook(kind, _checking_hook(holds, expected))
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(StrEnum, _member)  # else it would be read as the text that it is, too
-    converter.register_structure_hook_func(_is_protocol, _refused)
+    converter.register_structure_hook_func(_is_protocol, _refuse_value)
     converter.register_structure_hook(str | tuple[str, ...], _text_or_texts)
     converter.register_structure_hook_factory(
         _is_tuple, lambda kind: _of(list, homogenous_tuple_structure_factory(kind, converter))
@@ -91,7 +91,7 @@ _SCALARS: tuple[tuple[type, Callable[[object], bool], str], ...] = (
 _CONTAINERS: dict[type, str] = {list: "a list", dict: "an object"}
 
 
-def _checked(holds: Callable[[object], bool], expected: str) -> Callable[[Any, Any], Any]:
+def _checking_hook(holds: Callable[[object], bool], expected: str) -> Callable[[Any, Any], Any]:
     def read(value: Any, _kind: Any) -> Any:
         if not holds(value):
             raise TypeError(f"is {value!r:.100}, expected {expected}")
@@ -125,7 +125,7 @@ def _is_protocol(kind: Any) -> bool:
     return bool(getattr(kind, "_is_protocol", False))
 
 
-def _refused(value: Any, _kind: Any) -> Any:
+def _refuse_value(value: Any, _kind: Any) -> Any:
     raise TypeError(f"is {value!r:.100}, expected nothing: no file holds such a thing")
 
 

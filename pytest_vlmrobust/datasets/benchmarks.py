@@ -78,15 +78,15 @@ class Layout:
         """Returns what may play a role, without its templates taken apart."""
         return self.columns.get(role, ())
 
-    def needed(self) -> list[tuple[tuple[str, ...], str]]:
+    def needed_columns(self) -> list[tuple[tuple[str, ...], str]]:
         """Returns columns of which one at least must be there, each time with what it is needed for."""
         given = {*OWN_COLUMNS, *(name for pattern in self.parts.values() for name in re.compile(pattern).groupindex)}
-        found: list[tuple[tuple[str, ...], str]] = [((column,), "parts") for column in self.parts]
+        needed: list[tuple[tuple[str, ...], str]] = [((column,), "parts") for column in self.parts]
         for role in ("id", "question", "answer", "images", "group", "kind"):
             specs = self.columns_of(role)
-            found += [(specs, role)] if len(specs) > 1 else [((column,), role) for spec in specs for column in columns_in(spec)]
-        found += [((column,), f"keys.{key}") for key, template in self.keys.items() for column in columns_in(template)]
-        return [(columns, why) for columns, why in found if not given & set(columns)]
+            needed += [(specs, role)] if len(specs) > 1 else [((column,), role) for spec in specs for column in columns_in(spec)]
+        needed += [((column,), f"keys.{key}") for key, template in self.keys.items() for column in columns_in(template)]
+        return [(columns, why) for columns, why in needed if not given & set(columns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ def register_benchmark(benchmark: Benchmark, *, replace: bool = False) -> Benchm
     Raises:
         UsageError: a benchmark of that name is known and ``replace`` was not asked for.
     """
-    if not replace and benchmark.name in _shipped():
+    if not replace and benchmark.name in _shipped_benchmarks():
         raise UsageError(f"benchmark {benchmark.name!r} is shipped. Choose another name, or pass replace=True")
     return BENCHMARKS.add(benchmark.name, benchmark, replace=replace)
 
@@ -308,7 +308,7 @@ def register_benchmark(benchmark: Benchmark, *, replace: bool = False) -> Benchm
 def benchmarks() -> Mapping[str, Benchmark]:
     """Returns every benchmark by name: those of users and of installed packages, then the shipped ones."""
     own = {name: BENCHMARKS.get(name) for name in BENCHMARKS.names()}
-    return {**own, **{name: benchmark for name, benchmark in _shipped().items() if name not in own}}
+    return {**own, **{name: benchmark for name, benchmark in _shipped_benchmarks().items() if name not in own}}
 
 
 def benchmark_of(name: str) -> Benchmark | None:
@@ -322,22 +322,28 @@ def benchmark_of(name: str) -> Benchmark | None:
     """
     wanted = _LOCAL.sub("", name).lower()
     known = benchmarks().values()
-    exact = (one for one in known if wanted in {one.name.lower(), *(file.lower() for file in one.files)})
-    similar = (one for one in known if any(fnmatchcase(wanted, pattern.lower()) for pattern in one.files))
+    exact = (benchmark for benchmark in known if wanted in {benchmark.name.lower(), *(file.lower() for file in benchmark.files)})
+    similar = (benchmark for benchmark in known if any(fnmatchcase(wanted, pattern.lower()) for pattern in benchmark.files))
     return next(exact, None) or next(similar, None)
 
 
-def resembled(name: str) -> str:
+def resembling_benchmark(name: str) -> str:
     """Returns which benchmark a file name without ending speaks of among other words, and so does not mean; else "".
 
-    >>> resembled("our_MME_v2"), resembled("MME"), resembled("mmeasures")
-    ('MME', '', '')
+    >>> [resembling_benchmark(name) for name in ("our_MME_v2", "MME", "mmeasures")]
+    ['MME', '', '']
     """
     if benchmark_of(name):
         return ""
     words = f"_{_words(name)}_"
     return next(
-        (one.name for one in benchmarks().values() for own in (one.name, *one.file_names) if f"_{_words(own)}_" in words), ""
+        (
+            benchmark.name
+            for benchmark in benchmarks().values()
+            for file in (benchmark.name, *benchmark.file_names)
+            if f"_{_words(file)}_" in words
+        ),
+        "",
     )
 
 
@@ -347,8 +353,10 @@ def _words(name: str) -> str:
 
 def hub_layout(hub_id: str, config: str = "") -> tuple[Benchmark, Layout] | None:
     """Returns the benchmark that a hub id means, and where it keeps what there: the layout of ``config`` before others."""
-    found = [(one, layout) for one in benchmarks().values() for layout in one.hub if _is_one_of(hub_id, layout)]
-    return next((pair for pair in found if config and pair[1].config == config), next(iter(found), None))
+    matches = [
+        (benchmark, layout) for benchmark in benchmarks().values() for layout in benchmark.hub if _is_one_of(hub_id, layout)
+    ]
+    return next((pair for pair in matches if config and pair[1].config == config), next(iter(matches), None))
 
 
 def _is_one_of(hub_id: str, layout: Layout) -> bool:
@@ -356,5 +364,5 @@ def _is_one_of(hub_id: str, layout: Layout) -> bool:
 
 
 @cache
-def _shipped() -> dict[str, Benchmark]:
+def _shipped_benchmarks() -> dict[str, Benchmark]:
     return read_benchmarks(SHIPPED)

@@ -108,9 +108,9 @@ class Problems:
     """Whose record the rows are read by."""
     messages: list[str] = field(default_factory=list)
 
-    def add(self, place: Place, column: str, found: object, expected: str) -> None:
-        """Notes that ``column`` of a row holds ``found`` where ``expected`` was expected."""
-        self.messages.append(f"{place}, {self.part} {column!r}: found {_short(found)}, expected {expected}")
+    def add(self, place: Place, column: str, value: object, expected: str) -> None:
+        """Notes that ``column`` of a row holds ``value`` where ``expected`` was expected."""
+        self.messages.append(f"{place}, {self.part} {column!r}: found {_short(value)}, expected {expected}")
 
     def raise_any(self) -> None:
         """Raises one error with the first problems and the number of the others, if there are any.

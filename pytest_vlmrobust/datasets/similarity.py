@@ -79,7 +79,7 @@ def circles(rows: NDArray[np.float64], groups: Sequence[str], size: int) -> list
     import numpy as np
 
     left = list(range(len(rows)))
-    found = []
+    sets = []
     while left:
         first = left[0]
         others = [row for row in left[1:] if groups[row] == groups[first]]
@@ -87,9 +87,9 @@ def circles(rows: NDArray[np.float64], groups: Sequence[str], size: int) -> list
         chosen = [others[place] for place in np.argsort(-similarity, kind="stable")[: size - 1]]
         members = (first, *chosen)
         if len(members) == size:
-            found.append(members)
+            sets.append(members)
         left = [row for row in left if row not in members] if len(members) == size else left[1:]
-    return found
+    return sets
 
 
 def _unit(values: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -110,8 +110,8 @@ def _with_paths(rows: Sequence[_Row], folder: Path) -> list[dict[str, str]]:
             (folder / name).write_bytes(data)
     paths = (names[row.same_as or row.cells["index"]] for row in rows)
     return [
-        {**row.cells, "image_path": str(found) if len(found) > 1 else "".join(found)}
-        for row, found in zip(rows, paths, strict=True)
+        {**row.cells, "image_path": str(files) if len(files) > 1 else "".join(files)}
+        for row, files in zip(rows, paths, strict=True)
     ]
 
 
@@ -143,8 +143,8 @@ def _science() -> Iterator[_Row]:
 def _yes_no(ask: str = "Is the shape {}?", ending: str = "", **cells: str) -> Iterator[_Row]:
     for number in range(8):
         right = number % 3 > 0
-        said = colour(number if right else number + 1)
-        own = {"index": str(number), "question": ask.format(said) + ending, "answer": "Yes" if right else "No"}
+        named = colour(number if right else number + 1)
+        own = {"index": str(number), "question": ask.format(named) + ending, "answer": "Yes" if right else "No"}
         yield _Row({**own, **{key: text.format(number) for key, text in cells.items()}}, (picture(number, shade=number),))
 
 

@@ -143,7 +143,7 @@ def _illusions() -> tuple[str, ...]:
 
     Those of installed packages count once they are loaded: a broken package must not take this set with it.
     """
-    return tuple(name for name in REGISTRY.loaded() if find(name).family == "illusion") or STANDINS
+    return tuple(name for name in REGISTRY.loaded_things() if find(name).family == "illusion") or STANDINS
 
 
 def _special(name: str, function: Callable[..., Image]) -> Corruption:

@@ -147,7 +147,7 @@ class Coverage:
         return [f"{lacking}: {advice}"]
 
     def _of_samples(self, samples: Mapping[str, tuple[int, int]]) -> list[str]:
-        needed = {name: self._needed(total) for name, (_, total) in samples.items()}
+        needed = {name: self._samples_needed(total) for name, (_, total) in samples.items()}
         wanted = "whole" if self.share >= 1.0 else str(self.samples) if self.samples else f"{plain_decimal(100 * self.share)}%"
         return [
             f"{asked} of {quantity(total, 'sample')} of {name} were asked, and GO asks for {needed[name]} "
@@ -157,7 +157,7 @@ class Coverage:
             if asked < needed[name]
         ]
 
-    def _needed(self, total: int) -> int:
+    def _samples_needed(self, total: int) -> int:
         # 20 % of 12 samples are 2: the sampler rounds down, and that is enough
         return max(min(self.samples, total), int(self.share * total + 1e-9))
 

@@ -59,7 +59,7 @@ class Evidence:
         return self.failing, f", at a risk shared by {self.tests} tests" if self.tests > 1 else ""
 
     def _beyond(self, interval: tuple[float, float]) -> bool:
-        return self.rule.bound.exceeded(interval[0]) or self.rule.bound.undercut(interval[1])
+        return self.rule.bound.is_exceeded_by(interval[0]) or self.rule.bound.is_undercut_by(interval[1])
 
 
 def _risk_of_failing(rule: Rule, tests: int) -> float:
@@ -83,7 +83,7 @@ def judge_rule(
     if outcome is Outcome.FAIL:
         return _waive(rule, estimate, _verdict(rule, outcome, reason), waivers, today)
     if outcome is Outcome.INCONCLUSIVE and measured:
-        needed = _needed(evidence)
+        needed = _samples_needed(evidence)
         undecided = replace(_verdict(rule, outcome, f"{reason}; {_samples_in_words(needed)}"), samples_needed=needed.most)
         undecided = replace(undecided, samples_needed_least=needed.least)
         return _waive(rule, estimate, undecided, waivers, today)
@@ -148,13 +148,14 @@ def _comparison(evidence: Evidence) -> str:
     """Returns ``0.124 > 0.050``, or with ``judge: interval`` ``0.124 [0.091, 0.156] > 0.050``."""
     rule, outcome = evidence.rule, evidence.outcome
     interval, among = evidence.telling
-    decisive = interval[0] if rule.bound.exceeded(interval[0]) else interval[1]
+    decisive = interval[0] if rule.bound.is_exceeded_by(interval[0]) else interval[1]
     digits = decimals_needed(decisive, *rule.bound.ends)
     measured = f"{evidence.estimate.value:.{digits}f}"
     if rule.treatment.judge is Judge.INTERVAL:
         measured += f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
     if outcome is Outcome.FAIL:
-        return f"{measured} {'>' if rule.bound.exceeded(decisive) else '<'} {rule.bound.nearest_end(decisive):.{digits}f}{among}"
+        sign = ">" if rule.bound.is_exceeded_by(decisive) else "<"
+        return f"{measured} {sign} {rule.bound.nearest_end(decisive):.{digits}f}{among}"
     doubt = "does not decide " if outcome is Outcome.INCONCLUSIVE else ""
     return f"{measured} {doubt}{_inequality(rule.bound, digits)}{among}"
 
@@ -174,7 +175,7 @@ def _rounded_up(count: int) -> int:
     return -(-count // unit) * unit
 
 
-def _needed(evidence: Evidence) -> SamplesNeeded:
+def _samples_needed(evidence: Evidence) -> SamplesNeeded:
     """Returns between how many samples this value would pass, or fail when it lies outside of the bound."""
     rule, estimate = evidence.rule, evidence.estimate
     inside = rule.bound.admits(estimate.value)
@@ -214,7 +215,7 @@ def _signature(waiver: Waiver) -> str:
 
 
 def _why_not_waived(waiver: Waiver, bound: Bound, value: float, today: date) -> str:
-    if waiver.expired(today):
+    if waiver.is_expired(today):
         return f"expired on {waiver.expires.isoformat()}"
     if waiver.reaches(bound, value):
         return ""

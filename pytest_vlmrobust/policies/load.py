@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pytest_vlmrobust.core.cell import LEVELS
-from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shortened
+from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shorten
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 
 from .budgets import Budgets, Coverage, Extent
@@ -94,7 +94,7 @@ def load_policy(
         PolicyError: a file that cannot be read or honoured, with file, line, what was found and what was expected.
         UnknownName: a metric that is not known, with the nearest one.
     """
-    names = [_shown(path, root) for path in paths]
+    names = [_display_path(path, root) for path in paths]
     contents = [_bytes(path, name) for path, name in zip(paths, names, strict=True)]
     return parse_policy(names, contents, known_metrics=known_metrics, ambiguous=ambiguous)
 
@@ -120,8 +120,8 @@ def parse_policy(
     replaced: list[Replacement] = []
     for top in tops:
         treatment = _read_defaults(top)
-        own_rules = _by_id(reader.rule(entry, treatment) for entry in _listed(top, "rules"))
-        own_waivers = _by_id(reader.waiver(entry) for entry in _listed(top, "waivers"))
+        own_rules = _by_id(reader.rule(entry, treatment) for entry in _entries(top, "rules"))
+        own_waivers = _by_id(reader.waiver(entry) for entry in _entries(top, "waivers"))
         replaced += [Replacement.of_rule(rules[name], rule) for name, rule in own_rules.items() if name in rules]
         replaced += [Replacement.of_waiver(waivers[name], waiver) for name, waiver in own_waivers.items() if name in waivers]
         rules |= own_rules
@@ -144,7 +144,7 @@ def parse_policy(
     )
 
 
-def _shown(path: Path, root: Path | None) -> str:
+def _display_path(path: Path, root: Path | None) -> str:
     return (path.relative_to(root) if root is not None and path.is_relative_to(root) else path).as_posix()
 
 
@@ -161,7 +161,7 @@ def _read_top(content: bytes, name: str) -> dict[str, Entry]:
     return top
 
 
-def _listed(top: Mapping[str, Entry], key: str) -> list[Entry]:
+def _entries(top: Mapping[str, Entry], key: str) -> list[Entry]:
     return top[key].items() if key in top else []
 
 
@@ -170,7 +170,7 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
     if "defaults" not in top:
         return Treatment()
     given = top["defaults"].mapping(TREATMENT_KEYS)
-    if given and not _listed(top, "rules"):
+    if given and not _entries(top, "rules"):
         top["defaults"].fail(
             "are those of the rules of their own file, and it has none: they would change nothing. Write them in the file whose "
             "rules are meant, or repeat here the rules to be treated otherwise"
@@ -264,7 +264,7 @@ class _Reader:
             entry.fail(f"is {name!r}, a name that several metrics go by. Write {full}")
         if name not in self._facts:
             measured = [metric for metric, facts in self._facts.items() if not facts.unmeasured]
-            raise UnknownName("metric", shortened(name), measured, where=entry.where)
+            raise UnknownName("metric", shorten(name), measured, where=entry.where)
         if needed := self._facts[name].unmeasured:
             entry.fail(
                 f"is {name!r}, which no run measures: it needs {needed}, and nothing asks a model for that. A rule or waiver "

@@ -95,7 +95,7 @@ class Policy:
     replaced: tuple[Replacement, ...] = field(default=(), compare=False)
     """What later files replaced: rules and waivers in the order of reading, then budgets and coverage."""
 
-    def planned(self, tests: Iterable[JudgedTest]) -> Policy:
+    def for_tests(self, tests: Iterable[JudgedTest]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
 
         Pass only tests of this policy's model: each model has its own decision, and so its own risk of error. A test that two
@@ -226,15 +226,15 @@ def _bound_changes(before: Rule, after: Rule) -> Iterator[str]:
 
 
 def _other_changes(before: Rule, after: Rule) -> Iterator[str]:
-    yield from _change("where", _described(before.where), _described(after.where))
-    yield from _change("unless", _described(before.unless), _described(after.unless))
+    yield from _change("where", _describe_scope(before.where), _describe_scope(after.where))
+    yield from _change("unless", _describe_scope(before.unless), _describe_scope(after.unless))
     for part in fields(before.treatment):
         yield from _change(part.name, getattr(before.treatment, part.name), getattr(after.treatment, part.name))
 
 
 def _waiver_changes(before: Waiver, after: Waiver) -> Iterator[str]:
     yield from _change("metric", before.metric, after.metric)
-    yield from _change("where", _described(before.where), _described(after.where))
+    yield from _change("where", _describe_scope(before.where), _describe_scope(after.where))
     yield from _change("cap", f"{before.cap:g}", f"{after.cap:g}")
     yield from _change("expires", before.expires.isoformat(), after.expires.isoformat())
 
@@ -244,7 +244,7 @@ def _change(name: str, before: object, after: object) -> Iterator[str]:
         yield f"{name}: {before} becomes {after}"
 
 
-def _described(scope: Scope | None) -> str:
+def _describe_scope(scope: Scope | None) -> str:
     """Returns a scope as a thresholds file spells it; ``nothing`` without one, ``everything`` for an empty one."""
     if scope is None:
         return "nothing"
@@ -282,13 +282,13 @@ def _coverage_in_words(coverage: Coverage, key: str) -> str:
     return str(getattr(coverage, key))
 
 
-def _asks_as_much(one: Coverage, other: Coverage, key: str) -> bool:
-    """Whether every run that meets ``one`` also meets ``other``."""
+def _asks_as_much(coverage: Coverage, other: Coverage, key: str) -> bool:
+    """Whether every run that meets ``coverage`` also meets ``other``."""
     if key == "suites":
-        return set(one.suites) >= set(other.suites)
+        return set(coverage.suites) >= set(other.suites)
     if key == "samples":
-        return one.share >= 1.0 or (one.share >= other.share and one.samples >= other.samples)
-    return getattr(one, key) in {Extent.WHOLE, getattr(other, key)}
+        return coverage.share >= 1.0 or (coverage.share >= other.share and coverage.samples >= other.samples)
+    return getattr(coverage, key) in {Extent.WHOLE, getattr(other, key)}
 
 
 # The policy as a manifest holds it: its files, its rules and waivers, and what later files replace.

@@ -32,11 +32,11 @@ class Bound:
     low: float = -math.inf
     high: float = math.inf
 
-    def exceeded(self, value: float) -> bool:
+    def is_exceeded_by(self, value: float) -> bool:
         """Whether ``value`` lies above the range."""
         return value > self.high + TOLERANCE
 
-    def undercut(self, value: float) -> bool:
+    def is_undercut_by(self, value: float) -> bool:
         """Whether ``value`` lies below the range."""
         return value < self.low - TOLERANCE
 
@@ -334,7 +334,7 @@ class Waiver:
         capped = Bound(low=self.cap) if bound.nearest_end(value) == bound.low else Bound(high=self.cap)
         return capped.admits(value)
 
-    def expired(self, today: date) -> bool:
+    def is_expired(self, today: date) -> bool:
         """Whether the last day is over."""
         return today > self.expires
 

@@ -126,8 +126,8 @@ def cells_csv(records: Sequence[Record]) -> str:
         about = {name: getattr(record, name) for name in _OF_RECORD}
         about |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
         for measure in record.measures or (None,):
-            row = {**about, **({} if measure is None else _measured(measure))}
-            writer.writerow({name: _uncomputed(value) for name, value in row.items()})
+            row = {**about, **({} if measure is None else _measure_columns(measure))}
+            writer.writerow({name: _plain_cell(value) for name, value in row.items()})
     return buffer.getvalue()
 
 
@@ -157,7 +157,7 @@ def results_schema() -> dict[str, Any]:
     }
 
 
-def _uncomputed(value: Any) -> Any:
+def _plain_cell(value: Any) -> Any:
     """Returns a cell on one line that no spreadsheet takes for a formula: names of models and data may be anything."""
     if not isinstance(value, str):
         return value
@@ -165,7 +165,7 @@ def _uncomputed(value: Any) -> Any:
     return f"'{shown}" if shown.startswith(_FORMULA) and not _BOUND.fullmatch(shown) else shown
 
 
-def _measured(measure: Measure) -> dict[str, Any]:
+def _measure_columns(measure: Measure) -> dict[str, Any]:
     numbers = {name: getattr(measure, name) for name in _NUMBERS}
     known = {name: repr(value) for name, value in numbers.items() if not math.isnan(value)}
     return {**{name: getattr(measure, name) for name in _OF_MEASURE}, **known, "verdict": str(measure.outcome)}

@@ -147,8 +147,8 @@ def _reason(console: Console, record: Record, others: int, facts: RunFacts) -> N
     """Prints the reason of one record, and the command that runs its test again."""
     line = f"{_plain(record.id)}{f' and {others} more' if others else ''}: {_plain(record.reason)}"
     console.print(f"[{STYLES[record.outcome]}]{record.outcome}[/] {line}", soft_wrap=True)
-    if record.outcome in _RERUN and facts.command and (command := facts.command.one(record)):
-        console.print(f"     {_typed(command)}", style="dim", soft_wrap=True)
+    if record.outcome in _RERUN and facts.command and (command := facts.command.for_test(record)):
+        console.print(f"     {_command_markup(command)}", style="dim", soft_wrap=True)
 
 
 def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
@@ -156,7 +156,7 @@ def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None
     for outcome, verdicts in _RERUN.items():
         count = sum(record.outcome is outcome for record in records)
         if count > 1 and facts.command:
-            console.print(f"all {count} {outcome} again: {_typed(facts.command.several(verdicts))}", soft_wrap=True)
+            console.print(f"all {count} {outcome} again: {_command_markup(facts.command.several(verdicts))}", soft_wrap=True)
 
 
 def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None:
@@ -197,7 +197,7 @@ def _plain(text: str) -> str:
     return escape(on_one_line(text))
 
 
-def _typed(command: str) -> str:
+def _command_markup(command: str) -> str:
     """Returns a command line: never cut, and its blanks as they are."""
     from rich.markup import escape
 

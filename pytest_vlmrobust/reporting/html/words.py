@@ -40,7 +40,7 @@ DECISIONS = {
 }
 
 
-def shown(text: str) -> str:
+def visible_text(text: str) -> str:
     """Returns a text as the page shows it: cut, line breaks and tabs kept, and spelled out what else is not visible."""
     return printable(text, LONGEST, kept="\n\t")
 
@@ -99,14 +99,14 @@ def ends(threshold: str) -> list[float]:
         return []
 
 
-def named(measure: Measure) -> str:
+def metric_name(measure: Measure) -> str:
     """Returns the metric of a measure, with its category."""
     return measure.called
 
 
 def measure_of(record: Record, metric: str) -> Measure | None:
     """Returns a record's measure of a metric over the whole dataset."""
-    return next((one for one in record.measures if one.metric == metric and not one.category), None)
+    return next((measure for measure in record.measures if measure.metric == metric and not measure.category), None)
 
 
 def by_outcome(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
@@ -125,7 +125,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 def objects(value: object) -> list[Mapping[str, Any]]:
     """Returns the objects of a JSON list; none in place of anything else."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
@@ -141,13 +141,13 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
         for index, item in enumerate(value, 1):
             yield from flat(item, f"{path}.{index}")
     else:
-        yield path, spelled(value)
+        yield path, value_text(value)
 
 
-def spelled(value: object) -> str:
+def value_text(value: object) -> str:
     """Returns a JSON value as words."""
     if isinstance(value, list | tuple):
-        return ", ".join(map(spelled, value))
+        return ", ".join(map(value_text, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None or value == "" else str(value)

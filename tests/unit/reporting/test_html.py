@@ -271,7 +271,7 @@ def test_of_too_many_samples_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch)
 def test_of_too_many_thumbnails_the_worst_are_kept(tmp_path: Path) -> None:
     folder = store(tmp_path)
     size = max(path.stat().st_size for path in folder.iterdir())
-    kept = samples.embedded(worst_first(run()), folder, budget=2 * size)
+    kept = samples.embed_thumbnails(worst_first(run()), folder, budget=2 * size)
     assert list(kept) == [f"{DIGESTS[name]}.webp" for name in ("clean", "fog")]
 
 
