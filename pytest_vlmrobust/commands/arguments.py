@@ -25,7 +25,7 @@ def counting(noun: str) -> Callable[[str], int]:
 
     def count(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number of {noun}. Expected 1 or more")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {noun}. Expected 1 or more")
         return int(text)
 
     return count

@@ -16,8 +16,8 @@ from .arguments import Commands, say
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading values of other types than a run writes may raise."""
 _UNTOLD = (
-    "fingerprints of models, digests of data sets and of pictures, keys of answers, and versions and options in manifest.json "
-    "were not compared: nothing in a bundle gives them again"
+    "fingerprints of models, digests of datasets and of pictures, keys of answers, and versions and options in manifest.json "
+    "were not compared: they cannot be recomputed from a bundle"
 )
 
 
@@ -28,8 +28,8 @@ def add(commands: Commands) -> None:
     bundle.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: RUN.zip here)")
     bundle.set_defaults(run=_bundle)
 
-    verify = commands.add_parser("verify", help="compute every verdict of a bundle again, offline, and say what differs")
-    verify.add_argument("bundle", metavar="BUNDLE", type=Path, help="what vlmrobust bundle wrote")
+    verify = commands.add_parser("verify", help="recompute every verdict of a bundle, offline, and report what differs")
+    verify.add_argument("bundle", metavar="BUNDLE", type=Path, help="a ZIP file that vlmrobust bundle wrote")
     verify.set_defaults(run=_verify)
 
 
@@ -56,7 +56,7 @@ def _verify(options: argparse.Namespace) -> int:
             reason = _with_bundle(str(error), folder, options.bundle)
             if not differences:
                 raise StoreError(reason) from error
-            differences.append(f"nothing could be computed again: {reason}")
+            differences.append(f"nothing could be recomputed: {reason}")
         return _print_differences([_with_bundle(difference, folder, options.bundle) for difference in differences])
 
 
@@ -82,7 +82,7 @@ def _compare_bundle(unpacked: Path) -> list[str]:
     for name, sha256 in verification.policies.items():
         say(f"policy of {name}: {sha256}")
     if (made := run.manifest.get("version", __version__)) != __version__:
-        say(f"note: the run was made by release {made}, and this is {__version__}: what differs may come from that")
+        say(f"note: the run was made by release {made}, and this is {__version__}: differences may come from that")
     for note in [*notes, *verification.notes, *page_notes(unpacked), _UNTOLD]:
         say(f"note: {note}")
     say(

@@ -39,13 +39,13 @@ class _Noise(NamedTuple):
 
 
 def _add_check(commands: Commands) -> None:
-    check = commands.add_parser("check", help="read thresholds files as a gate would and say what they hold")
+    check = commands.add_parser("check", help="read thresholds files as a gate would and list what they contain")
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
     check.add_argument(
         "--samples",
         type=counting("samples"),
         metavar="N",
-        help="say which rules N independent samples of a data set hardly decide",
+        help="name the rules that N independent samples of a dataset can hardly decide",
     )
     check.add_argument(
         "--options",
@@ -109,7 +109,7 @@ def _options(text: str) -> float:
     if text == "open":
         return math.inf
     if not text.isascii() or not text.isdigit() or int(text) < _FEWEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of options. Expected 2 or more, or open")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of options. Expected 2 or more, or open")
     return float(text)
 
 

@@ -45,9 +45,7 @@ class _Row(NamedTuple):
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    power = commands.add_parser(
-        "power", help="simulate how often a policy says GO, NO-GO or INCONCLUSIVE of models that are known"
-    )
+    power = commands.add_parser("power", help="simulate how often a policy decides GO, NO-GO or INCONCLUSIVE for known models")
     power.add_argument("policies", nargs="*", metavar="POLICY", help="thresholds files, or names of shipped ones: one policy")
     power.add_argument(
         "--samples",
@@ -60,33 +58,41 @@ def add(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME|RUN",
-        help=f"what is true (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a need of context such as "
-        "needs-context, a published model such as MMBench/Qwen3-VL-8B, or the directory of a run; of the Observatory also "
+        help=f"what is true of the model (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a need of context such as "
+        "needs-context, a published model such as MMBench/Qwen3-VL-8B, or the directory of a run; for the Observatory also "
         f"illusion-blind, one-cell and others (default: {NOTHING_LOST})",
     )
     power.add_argument(
         "--dataset",
         default="",
         metavar="NAME",
-        help="what rules take the dataset to be called; of the Observatory one of the embedded collections (default: both)",
+        help="name of the dataset as rules see it; for the Observatory one of the embedded collections (default: both)",
     )
-    power.add_argument("--shift", action="append", default=[], metavar="METRIC=VALUE", help="move a metric of each profile there")
     power.add_argument(
-        "--models", type=counting("models"), default=1, metavar="K", help="models of the run, each of the profile, independent"
+        "--shift", action="append", default=[], metavar="METRIC=VALUE", help="set a metric of each profile to a value"
+    )
+    power.add_argument(
+        "--models",
+        type=counting("models"),
+        default=1,
+        metavar="K",
+        help="models of the run, all with this profile and independent",
     )
     power.add_argument(
         "--runs", type=counting("runs"), default=100, metavar="R", help="simulated runs of each profile (default: %(default)s)"
     )
-    power.add_argument("--seed", type=_seed, default=0, help="of the simulation (default: %(default)s)")
+    power.add_argument("--seed", type=_seed, default=0, help="seed of the simulation (default: %(default)s)")
     power.add_argument("--no-search", action="store_true", help="do not search how many samples would decide 80 %% of runs")
-    power.add_argument("--table", action="store_true", help="one line a profile, in Markdown; without POLICY of all shipped ones")
+    power.add_argument(
+        "--table", action="store_true", help="one line for each profile, in Markdown; without POLICY, of all shipped policies"
+    )
     power.add_argument("--json", action="store_true", help="print JSON")
     power.set_defaults(run=_power)
 
 
 def _seed(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed. Expected a whole number, 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a seed. Expected a whole number, 0 or more")
     return int(text)
 
 
@@ -308,7 +314,7 @@ def _say_row(row: _Row, options: argparse.Namespace) -> None:
     for shortfall in planned.shortfalls:
         say(f"  never GO: {shortfall}")
     for name, why in planned.left_out.items():
-        say(f"  not simulated, and taken as kept: {name}: {why}")
+        say(f"  not simulated and assumed to be kept: {name}: {why}")
     for name, why in planned.idle.items():
         say(f"  no say: {name}: {why}")
 
@@ -333,7 +339,7 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
     for reason in sorted(never):
         say(f"Never GO without more: {reason}.")
     if left:
-        say(f"Not simulated, and taken as kept: {'; '.join(f'{rule} ({why})' for rule, why in sorted(left.items()))}.")
+        say(f"Not simulated and assumed to be kept: {'; '.join(f'{rule} ({why})' for rule, why in sorted(left.items()))}.")
     if rows:
         error = 0.5 / options.runs**0.5
         say(f"{options.runs} simulated runs a row, seed {options.seed}: Monte Carlo error at most {error:.3f}.\n")

@@ -113,7 +113,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _add_export(commands: Commands) -> None:
-    export = commands.add_parser("export", help="write what a run measured as the files of another program")
+    export = commands.add_parser("export", help="write what a run measured in the file format of another program")
     export.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory that holds predictions.sqlite")
     export.add_argument("--to", required=True, choices=sorted(_FORMATS), help="nel: what nel compare and nel gate read")
     export.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
@@ -136,7 +136,7 @@ def _nel(options: argparse.Namespace) -> None:
             asked = benchmark.results + benchmark.unscored
             say(
                 f"note: {benchmark.name}: {benchmark.unscored} of {quantity(asked, 'sample')} left out: "
-                "inferences failed, and nel has no word for that"
+                "inferences failed, which nel cannot express"
             )
     for dataset, metric in sorted({(benchmark.dataset, benchmark.corpus_metric) for benchmark in written}):
         if metric != MEAN:
@@ -150,7 +150,7 @@ _FORMATS: dict[str, Callable[[argparse.Namespace], None]] = {"nel": _nel}
 
 
 def _add_rank(commands: Commands) -> None:
-    ranks = commands.add_parser("rank", help="put several models side by side: ranks with intervals, mCE, drops by family")
+    ranks = commands.add_parser("rank", help="compare several models: ranks with intervals, mCE, drops by family")
     ranks.add_argument(
         "runs",
         metavar="RUN",
@@ -158,7 +158,7 @@ def _add_rank(commands: Commands) -> None:
         help="a run of the models: a directory that holds predictions.sqlite; NAME=RUN puts NAME before those of its models",
     )
     ranks.add_argument("--out", type=Path, metavar="DIR", help="write models.html, models.md and models.json there")
-    ranks.add_argument("--by", default=BY[0], choices=BY, help="what ranks (default: %(default)s)")
+    ranks.add_argument("--by", default=BY[0], choices=BY, help="what to rank by (default: %(default)s)")
     ranks.add_argument("--reference", default="", metavar="MODEL", help="the model whose errors are the unit of mCE")
     ranks.set_defaults(run=_rank)
 

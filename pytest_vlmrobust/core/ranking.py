@@ -98,7 +98,7 @@ class Board:
     differences: tuple[Difference, ...] = ()
     """Every pair of models, once, the one that stands first first."""
     families: tuple[FamilyDrops, ...] = ()
-    """The family that costs most, on average over models, first."""
+    """Families that cost most, on average over models, come first."""
     notes: tuple[str, ...] = ()
     """What limits it: failed inferences, quantities that are undefined and why."""
 

@@ -17,7 +17,7 @@ from .writing import inert, render_table, write_text
 JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"
 PAGE = "models.html"
-OVER_ALL = "all data sets"
+OVER_ALL = "all datasets"
 
 
 def write_ranking(directory: Path, ranking: Ranking) -> None:

@@ -31,7 +31,7 @@ CSV_COLUMNS = {
     "key": "what makes two rows of two runs be about the same test",
     "test": "cell, sweep, family or check",
     "model": "the model by its short name",
-    "dataset": "the data set by its short name",
+    "dataset": "the dataset by its short name",
     "setting": "the setting of a cell",
     "family": "the family of the perturbation",
     "level": "low, mid or high; empty where the setting has none",
@@ -43,7 +43,7 @@ CSV_COLUMNS = {
     "n_guessed": "answers without the pictures that no rule could read, and that count as guesses",
     "n_errors": "inferences that failed",
     "metric": "the measure; empty for a test that measured nothing",
-    "category": "the stratum that the measure is about; empty for the whole data set",
+    "category": "the stratum that the measure is about; empty for the whole dataset",
     "value": "its value; empty where it is undefined",
     "low": "the lower end of its interval; empty without one",
     "high": "the upper end of its interval",
@@ -87,7 +87,7 @@ _TOP = {
     "stopped": "What ended pytest before its end, or in a failure that no record tells of; empty where nothing did. With it, the "
     "decision is never GO.",
     "decisions": "What the gate concluded about each model, and about each family of models that was judged.",
-    "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and data set.",
+    "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and dataset.",
     "records": "One for each test that ended.",
 }
 _KEY = "The id of the test, the same in every run: its node id in pytest."

@@ -85,7 +85,7 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
         _table(console, shown)
     if len(loud) > _LOUD_ROWS:
         console.print(
-            f"… and {outcome_counts(loud[_LOUD_ROWS:])} more; every row stands in {_plain(facts.kept)}",
+            f"… and {outcome_counts(loud[_LOUD_ROWS:])} more; all rows are in {_plain(facts.kept)}",
             style="dim",
             soft_wrap=True,
         )
@@ -138,7 +138,7 @@ def _reasons(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
             _reason(console, alike[0], len(alike) - 1, facts)
         if len(having) > _REASONS:
             left = (
-                f"… and {quantity(len(having) - _REASONS, 'more reason')} of {outcome}; every one stands in {_plain(facts.kept)}"
+                f"… and {quantity(len(having) - _REASONS, 'more reason')} of {outcome}; all of them are in {_plain(facts.kept)}"
             )
             console.print(left, style="dim", soft_wrap=True)
 

@@ -60,7 +60,7 @@ def _line(setting: str, first: str, second: str, first_indices: dict[str, float]
         if math.isnan(correlations.pearson)
         else f"{correlations.pearson:.2f}, of ranks {correlations.spearman:.2f}"
     )
-    return f"RCI of {setting} over {len(shared)} data sets, {first} against {second}: correlation {correlation}"
+    return f"RCI of {setting} over {len(shared)} datasets, {first} against {second}: correlation {correlation}"
 
 
 _WARNED = re.compile(f"(?:^|; ){re.escape(WARNING)}")

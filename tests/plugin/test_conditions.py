@@ -67,7 +67,7 @@ def test_a_part_without_any_summary_metric_that_is_gated_is_not_go(project: Proj
 
 @pytest.mark.parametrize("bound", ["min: 50%", "min: 50%, tier: warn"])
 def test_rules_on_visual_gain_that_met_no_test_are_not_go(project: Project, bound: str) -> None:
-    """The other data set is gated; this one is not asked whether the model looks at all."""
+    """The other dataset is gated; this one is not asked whether the model looks at all."""
     rule = f"  - {{id: looks, metric: visual_gain, where: {{dataset: other}}, {bound}}}\n"
     project.write("policy.yaml", f"{POLICY}{rule}coverage: {{rules: partial}}\n")
     result = project.run()

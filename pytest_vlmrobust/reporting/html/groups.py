@@ -25,7 +25,7 @@ _SPLITS = {"clean": "as they are", "observatory_id": "augmented", "observatory_o
 _SCORE = "identity_accuracy"
 _GAPS = {"split_group_gap": "groups of people", "split_position_gap": "positions"}
 _MARKS = {"clean": "", "observatory_id": ", augmented", "observatory_ood": ", illusions"}
-PEOPLE = "The ticks of people are the paper's, reached on the paper's own pictures, and judge nothing here."
+PEOPLE = "The ticks of people are the paper's results on its own pictures, and nothing is judged by them."
 
 
 def scores(sweeps: Sequence[Sweep]) -> Chart | None:
@@ -43,7 +43,7 @@ def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     values = {task: None if reference is None else reference.value for task, reference in references.items()}
     return Chart(
         "Tasks",
-        "Accuracy, and of boxes mean overlap, with its 90 % interval.",
+        "Accuracy (mean overlap for boxes) with its 90 % interval.",
         _draw(
             [(*row, values[row[0].task]) for row in measures], "score", "observatory-scores", "Scores of the Observatory's tasks"
         ),

@@ -85,9 +85,7 @@ def _answer_limits(records: Iterable[Record]) -> list[Limit]:
             details, f"no rule could read {quantity(guessed, 'answer')} without the pictures: these count as guesses"
         )
     if cells and not (failed or unread or guessed):
-        sentences.append(
-            Limit(f"of {quantity(asked, 'inference')} that cells rest on none failed, and every answer could be read")
-        )
+        sentences.append(Limit(f"none of {quantity(asked, 'inference')} of cells failed, and every answer could be read"))
     return sentences
 
 
@@ -100,7 +98,7 @@ def _not_asked_limits(records: Sequence[Record]) -> list[Limit]:
     total = sum(bool(record.not_asked) for record in records)
     return _detailed_limit(
         not_asked(records),
-        f"{quantity(total, 'test was', 'tests were')} not asked: the model is not shown to do the task, or cannot be compared",
+        f"{quantity(total, 'test was', 'tests were')} not asked: the model has not been shown to do the task, or cannot be compared",
     )
 
 
@@ -113,8 +111,8 @@ def _not_applicable_limits(records: Iterable[Record]) -> list[Limit]:
     ]
     return _count_limit(
         details,
-        "metric that a rule is about says nothing here",
-        "metrics that a rule is about say nothing here",
+        "metric of a rule does not apply",
+        "metrics of rules do not apply",
         " (NOT_APPLICABLE)",
     )
 
@@ -129,7 +127,7 @@ def _warning_limits(records: Iterable[Record]) -> list[Limit]:
 def _repeat_limits(facts: RunFacts) -> list[Limit]:
     """Returns how many answers flip when they are asked for again; the section on noise says what follows."""
     if not facts.repeatability:
-        return [Limit("how many answers flip when they are asked for again was not measured: --vlm-aa does")]
+        return [Limit("how many answers flip when they are asked for again was not measured: --vlm-aa measures it")]
     return [Limit(noise_lines(about)[0]) for about in facts.repeatability]
 
 
@@ -149,8 +147,8 @@ def _sample_only_limits(records: Iterable[Record]) -> list[Limit]:
     ]
     return _count_limit(
         points,
-        "verdict speaks about these samples alone",
-        "verdicts speak about these samples alone",
+        "verdict holds for these samples only",
+        "verdicts hold for these samples only",
         ": what was judged is the value, not the interval",
     )
 

@@ -65,7 +65,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 def _section(board: Board, at: int, ranking: Ranking) -> Section:
     anchor = f"board-{at}"
-    title = board.dataset or f"Over all {len(ranking.boards) - 1} data sets"
+    title = board.dataset or f"Over all {len(ranking.boards) - 1} datasets"
     charts = [_values(board, anchor, ranking), _ranks(board, anchor, ranking)] if board.differences else []
     return Section(anchor, title, board, charts)
 
@@ -78,7 +78,7 @@ def _values(board: Board, anchor: str, ranking: Ranking) -> Chart:
     level = f"{ranking.confidence:.0%} interval"
     return Chart(
         f"{words[0].upper()}{words[1:]}",
-        f"Each with its own {level}. Whether two models differ is not seen from these: their answers belong together in pairs.",
+        f"Each with its own {level}. These intervals do not show whether two models differ: their answers are compared in pairs.",
         _draw_dots(bars, words, f"{anchor}-values", f"{words} of each model"),
         ("model", words, level),
         [(None, (name, number(value.value), interval(value))) for name, value in own],

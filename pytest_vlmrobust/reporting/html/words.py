@@ -27,7 +27,7 @@ MARKS = {
     Outcome.FAIL: Mark("✕", "fail", "broke its bound"),
     Outcome.ERROR: Mark("!", "error", "could not be measured, or is a non-gate test that failed"),
     Outcome.INCONCLUSIVE: Mark("?", "open", "the evidence does not decide"),
-    Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric says nothing here"),
+    Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric does not apply here"),
     Outcome.WAIVED: Mark("⚑", "waived", "breaks or does not keep its bound, and a waiver covers it"),
     Outcome.PASS: Mark("✓", "pass", "keeps its bound"),
     Outcome.MEASURED: Mark("·", "measured", "measured, and no rule judges it"),
@@ -36,7 +36,7 @@ DECISIONS = {
     Decision.GO: Mark("✓", "pass", "The evidence supports a release under this policy."),
     Decision.NO_GO: Mark("✕", "fail", "The policy is broken: do not release on this evidence."),
     Decision.INCONCLUSIVE: Mark("?", "open", "The evidence does not decide."),
-    Decision.INCOMPLETE: Mark("!", "error", "The run did not measure all that it set out to."),
+    Decision.INCOMPLETE: Mark("!", "error", "The run did not measure everything that it set out to measure."),
 }
 
 

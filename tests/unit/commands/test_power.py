@@ -128,7 +128,9 @@ def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: P
     arguments = (policy, str(more), "--samples", "100", "--runs", "2", "--no-search", "--profile", "typical")
     said = printed(capsys, *arguments).splitlines()
     assert said[1].endswith(", given that cider is kept")
-    assert "  not simulated, and taken as kept: cider: the number that a benchmark publishes for all of its answers" in said[5]
+    assert (
+        "  not simulated and assumed to be kept: cider: the number that a benchmark publishes for all of its answers" in said[5]
+    )
     assert "| GO (given that cider is kept) |" in printed(capsys, *arguments, "--table")
 
 
