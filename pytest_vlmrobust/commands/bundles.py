@@ -14,7 +14,7 @@ from pytest_vlmrobust.core.words import quantity
 from .arguments import Commands, say
 
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading values of other types than a run writes may raise."""
+"""Errors of reading values of other types than a run writes."""
 _UNTOLD = (
     "fingerprints of models, digests of datasets and of pictures, keys of answers, and versions and options in manifest.json "
     "were not compared: they cannot be recomputed from a bundle"
@@ -61,7 +61,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _compare_bundle(unpacked: Path) -> list[str]:
-    """Says what can be said of an unpacked bundle, and returns what differs.
+    """Prints the notes on an unpacked bundle, and returns the differences.
 
     Raises:
         VlmRobustError: it cannot be read; the message names the file.
@@ -94,7 +94,7 @@ def _compare_bundle(unpacked: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _damage_as_store_error(unpacked: Path, names: str) -> Iterator[None]:
-    """Turns what a file that no run wrote leads to into a StoreError that names where it may be."""
+    """Turns the errors of malformed files into a StoreError that names the files."""
     try:
         yield
     except _OF_DAMAGE as error:

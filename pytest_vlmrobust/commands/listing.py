@@ -1,4 +1,4 @@
-"""What is known by name: `vlmrobust list`, `explain` and `show`."""
+"""Names: `vlmrobust list`, `explain` and `show`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
 
 
 def _add_names(commands: Commands) -> None:
-    listing = commands.add_parser("list", help="list what is known by name")
+    listing = commands.add_parser("list", help="list models, datasets, settings or metrics by name")
     listing.add_argument("kind", choices=sorted(_LISTS), help="what to list")
     listing.set_defaults(run=_list)
 

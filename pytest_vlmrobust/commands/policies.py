@@ -32,7 +32,7 @@ _FEWEST = 2
 
 
 class _Noise(NamedTuple):
-    """What an A/A measurement says about rules, line by line, and what of it is a warning."""
+    """The lines of an A/A measurement about rules, and its warnings."""
 
     lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

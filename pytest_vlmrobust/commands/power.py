@@ -36,7 +36,7 @@ _FEWEST = 20
 
 
 class _Row(NamedTuple):
-    """What is found for one profile."""
+    """The results for one profile."""
 
     power: Power
     needed: tuple[int, int | None] | None
@@ -58,9 +58,9 @@ def add(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME|RUN",
-        help=f"what is true of the model (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a need of context such as "
-        "needs-context, a published model such as MMBench/Qwen3-VL-8B, or the directory of a run; for the Observatory also "
-        f"illusion-blind, one-cell and others (default: {NOTHING_LOST})",
+        help=f"what is true of the model (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a need of "
+        "context such as needs-context, a published model such as MMBench/Qwen3-VL-8B, or the directory of a run; for the "
+        f"Observatory also illusion-blind, one-cell and others (default: {NOTHING_LOST})",
     )
     power.add_argument(
         "--dataset",
@@ -133,7 +133,7 @@ def _policy(files: Sequence[str]) -> Policy:
 
 
 def _rows(policy: Policy, name: str, options: argparse.Namespace) -> tuple[list[_Row], str]:
-    """Returns what is found for each profile, and why nothing is where no rule is simulated."""
+    """Returns the results for each profile, or why no rule can be simulated."""
     import numpy as np
 
     from pytest_vlmrobust.evaluation.power.simulation import Simulation

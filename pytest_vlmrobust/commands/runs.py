@@ -175,6 +175,6 @@ def _rank(options: argparse.Namespace) -> int:
 
 
 def _parse_run(run: str) -> tuple[str, Path]:
-    """Returns the name that the models of a run get and its directory; a directory is what it is, whatever its name."""
+    """Returns the prefix of the models of a run and its directory; an existing directory may have any name."""
     name, equals, directory = run.partition("=")
     return ("", Path(run)) if not equals or Path(run).is_dir() else (name, Path(directory))

@@ -128,7 +128,7 @@ def _number(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Repeatability:
-    """How often the answers of one model about one dataset flip when they are asked for twice (A/A)."""
+    """How often the answers of one model about one dataset flip when asked for twice (A/A)."""
 
     model: str
     """The model by its short name."""

@@ -1,7 +1,7 @@
 """Dataclasses as what JSON holds, and back: one strict converter for every record that a file carries.
 
 Reading is strict: a value of another type, an unknown key and a key that is required and absent are errors that name the place.
-What is no finite number is ``null`` in JSON and NaN when read back. Whole numbers are counts, and never negative.
+A number that is not finite is ``null`` in JSON and NaN when read back. Whole numbers are counts and never negative.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def to_plain(instance: object) -> Any:
-    """Returns a dataclass as dictionaries, lists, texts, numbers and ``None``; what is no finite number becomes ``None``."""
+    """Returns a dataclass as dictionaries, lists, texts, numbers and ``None``; numbers that are not finite become ``None``."""
     return _converter().unstructure(instance)
 
 
@@ -138,7 +138,7 @@ def _is_tuple(kind: Any) -> bool:
 
 
 def _of(container: type, read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Returns a reader that refuses what is no list, or no object, before its parts are looked at: a text has parts, too."""
+    """Returns a reader that refuses other types before it reads the parts: a text has parts, too."""
 
     def checked(value: Any, kind: Any) -> Any:
         if not isinstance(value, container):

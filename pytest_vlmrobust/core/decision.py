@@ -163,7 +163,7 @@ class RunScope:
     models: Sequence[str] = ()
     """What the run gates: with a model that no rule judged, it is not GO."""
     tests: Mapping[str, str] = field(default_factory=dict)
-    """The model of each test that was to run, by its node id; none where nobody knows."""
+    """The model of each test that was to run, by its node id; empty if unknown."""
     shortfalls: Sequence[str] = ()
     """What the policy asks of a run and this one lacks, a sentence each: with any, it is not GO."""
     stopped: str = ""

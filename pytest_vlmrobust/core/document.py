@@ -90,7 +90,7 @@ class Entry:
         self.fail(f"is {_describe_node(self.node)}. Expected {expected}")
 
     def fail(self, problem: str) -> NoReturn:
-        """Raises the error that says what is wrong here: the problem follows the path of the value."""
+        """Raises the error about this value: its path, then the problem."""
         raise self.error(f"{self.where}: {self.name} {problem}")
 
     def mapping(self, keys: Collection[str], *, required: Iterable[str] = ()) -> dict[str, Entry]:
@@ -273,7 +273,7 @@ def read_document(path: Path, *, what: str, error: type[UsageError], expected: s
         what: what messages call it, ``models file``.
         error: what is raised, by every entry too.
         expected: what such a file begins with.
-        file: how messages cite it; its path where nothing is said.
+        file: how messages cite it; its path by default.
 
     Raises:
         UsageError: of the class ``error``, as :func:`read_bytes` and :func:`parse_document`.
@@ -437,5 +437,5 @@ def _describe_node(node: yaml.Node) -> str:
 
 
 def shorten(text: str, most: int = _SHOWN) -> str:
-    """Returns the beginning of a text that may be long."""
+    """Returns the beginning of a long text."""
     return text if len(text) <= most else text[: most - 3] + "..."

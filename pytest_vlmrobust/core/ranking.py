@@ -96,7 +96,7 @@ class Board:
     standings: tuple[Standing, ...]
     """Best first."""
     differences: tuple[Difference, ...] = ()
-    """Every pair of models, once, the one that stands first first."""
+    """Every pair of models once, in the order of the standings."""
     families: tuple[FamilyDrops, ...] = ()
     """Families that cost most, on average over models, come first."""
     notes: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class Ranking:
 
     @property
     def quantities(self) -> list[Quantity]:
-        """What is given, what ranks first; mCE only where it has a unit."""
+        """The quantities of the table, the ranking one first; mCE only with a reference model."""
         given = [quantity for quantity in QUANTITIES.values() if self.reference or quantity is not MEAN_CORRUPTION_ERROR]
         return sorted(given, key=lambda quantity: quantity.name != self.by)
 

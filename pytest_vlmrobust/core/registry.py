@@ -61,7 +61,7 @@ class Registry(Generic[T]):
         return [*(name for name in self._things if name not in installed), *installed]
 
     def loaded_things(self) -> dict[str, T]:
-        """Returns what is registered or was asked for; what installed packages offer is not imported for it."""
+        """Returns what is registered or loaded already; nothing is imported from installed packages."""
         return dict(self._things)
 
     def owner(self, name: str) -> str:

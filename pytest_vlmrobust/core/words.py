@@ -94,7 +94,7 @@ def printable(text: str, most: int | None = None, *, kept: str = "") -> str:
 
     Args:
         text: anything.
-        most: characters of ``text`` to keep, all where nothing is said; how many are left out is told.
+        most: characters of ``text`` to keep, all by default; the number of the others is appended.
         kept: characters that stay though they are not visible, such as line breaks.
 
     >>> printable("a\x1b[2Jb\u202ec"), printable("abcdef", 2)

@@ -1,4 +1,4 @@
-"""Benchmarks as data: what is known about each, the YAML files that say it, and which one the name of a file means."""
+"""Benchmarks as data: their records, the YAML files that hold these, and which benchmark a file name means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.registry import Registry
 
-# What is known about one benchmark, as data: who it is, where its files keep what, and how its answers are scored.
+# The record of a benchmark: its name, the columns of its files, and how its answers are scored.
 #
 # The shipped records stand in ``benchmarks.yaml``, in the form that ``benchmark_files.read_benchmark`` reads, which is also the
 # form of a user's own. A *role* is something a sample needs (``question``); a column of a file plays it. Where a role names
@@ -43,7 +43,7 @@ class Kind:
     when: str = ""
     """What the column of the role ``kind`` says; where there is none, rows with options are the choices."""
     instruction: str = ""
-    """How to answer; the prompt's own words where nothing is said."""
+    """How to answer; empty for the prompt's own words."""
     unlisted: str = ""
     """The scorer of a choice whose options are written nowhere: it is asked as an open question, and a note counts them."""
 
@@ -64,7 +64,7 @@ class Layout:
     options_in_question: bool = False
     """Options stand at the end of the question: ``A. …``, ``(A) …`` or ``A: …``."""
     cut: tuple[str, ...] = ()
-    """What is cut off the end of a question, because the instruction says it."""
+    """Texts that are cut off the end of a question, because the instruction repeats them."""
     drop: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Which rows are left out and why, by column and value."""
     absent: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Layout:
         return self.columns.get(role, ())
 
     def needed_columns(self) -> list[tuple[tuple[str, ...], str]]:
-        """Returns columns of which one at least must be there, each time with what it is needed for."""
+        """Returns groups of columns, at least one of each must be in the file, with the key that needs it."""
         given = {*OWN_COLUMNS, *(name for pattern in self.parts.values() for name in re.compile(pattern).groupindex)}
         needed: list[tuple[tuple[str, ...], str]] = [((column,), "parts") for column in self.parts]
         for role in ("id", "question", "answer", "images", "group", "kind"):
@@ -206,7 +206,7 @@ def _check_sources(given: Mapping[str, Entry], benchmark: Benchmark) -> None:
 
 
 def _check_keys(given: Mapping[str, Entry], benchmark: Benchmark) -> None:
-    """Looks whether every layout has the keys that the record goes by."""
+    """Checks that every layout has the keys that the record uses."""
     layouts = [*([benchmark.tsv] if "tsv" in given else []), *benchmark.hub] or [Layout()]
     for name, keys in (("together", benchmark.together), ("sizes", tuple(filter(None, [benchmark.sizes])))):
         for key in keys:
@@ -285,7 +285,7 @@ _BENCHMARK: Mapping[str, Callable[[Entry], Any]] = {
 """The keys of a record that are not one text."""
 
 
-# The benchmarks that are known by name, and which of them the name of a file means.
+# The benchmarks known by name, and which of them a file name means.
 
 
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "benchmarks")
@@ -328,7 +328,7 @@ def benchmark_of(name: str) -> Benchmark | None:
 
 
 def resembling_benchmark(name: str) -> str:
-    """Returns which benchmark a file name without ending speaks of among other words, and so does not mean; else "".
+    """Returns the benchmark that a file name mentions among other words without being its name; else "".
 
     >>> [resembling_benchmark(name) for name in ("our_MME_v2", "MME", "mmeasures")]
     ['MME', '', '']

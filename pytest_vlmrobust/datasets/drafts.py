@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import ImageSource, Sample
-from pytest_vlmrobust.core.words import quantity, without_halves
+from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 
 from .benchmarks import OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
 from .files import Place, Problems
@@ -226,7 +226,7 @@ def _notes(questions: Sequence[Sample], copies: Sequence[dict[int, Sample]], pat
         first = next(iter(copies[0].values()))
         notes.append(
             f"{path}: {quantity(len(copies), 'question has', 'questions have')} the words and the answer of an earlier one (the "
-            f"first: {first.id!r}): which rows are about one picture is told by their order at each size"
+            f"first: {first.id!r}): their order at each size decides which rows are about one picture"
         )
     return notes
 
@@ -263,13 +263,13 @@ class Rows:
             if not set(columns) & set(header):
                 column = columns[0]
                 name = f", which the benchmark {self.benchmark.name!r} needs ({why})" if self.benchmark.name else ""
-                columns_there = ", ".join(str(column)[:40] for column in header[:20])
+                columns_there = first_few((str(column)[:40] for column in header), 20)
                 raise DatasetError(
                     f"{where} has no column {column!r}{name}.{did_you_mean(column, header)} Found: {columns_there}"
                 )
 
     def drops(self, cells: Cells) -> bool:
-        """Returns whether the record leaves this row out, and counts it."""
+        """Whether the record leaves this row out; counts it if so."""
         for column, reasons in self.layout.drop.items():
             value = text_of(cells.get(column)).strip()
             if value in reasons:
@@ -278,7 +278,7 @@ class Rows:
         return False
 
     def draft(self, place: Place, cells: Cells, images: tuple[ImageSource, ...], digest: str, row: int) -> Draft:
-        """Returns the draft of one row; what is wrong with it is noted.
+        """Returns the draft of one row, and notes its problems.
 
         Args:
             place: the row.
@@ -408,7 +408,7 @@ class Rows:
 
 
 def text_of(value: Any) -> str:
-    """Returns a value as text; nothing, and what is no number (NaN), is empty."""
+    """Returns a value as text; ``None`` and NaN become empty."""
     return "" if value is None or value != value else str(value)  # noqa: PLR0124 - only NaN differs from itself
 
 

@@ -76,7 +76,7 @@ class FaceFolder:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what a reader of the report should know about these data. Whoever reports says it: nothing is warned of.
+        """Returns what a reader of the report should know about these data. No warning is raised.
 
         Raises:
             DatasetError: as ``entities``.

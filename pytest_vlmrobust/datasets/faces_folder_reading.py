@@ -169,7 +169,7 @@ class FolderReader:
         return face_finder(model)
 
     def _look(self, draft: _Draft, finder: FaceFinder | None) -> None:
-        """Decodes the picture of a draft and notes what is wrong with it."""
+        """Decodes the picture of a draft and notes its problems."""
         if draft.path == self.folder:
             return  # there is none, which was said
         try:

@@ -100,12 +100,12 @@ class Place:
 
 @dataclass(slots=True)
 class Problems:
-    """Everything that is wrong with the rows of one source; ``part`` is what the format calls a field of a row."""
+    """The problems of the rows of one source; ``part`` is the format's word for a field of a row."""
 
     path: Path | str
     part: str
     benchmark: str = ""
-    """Whose record the rows are read by."""
+    """The benchmark whose record the rows are read by."""
     messages: list[str] = field(default_factory=list)
 
     def add(self, place: Place, column: str, value: object, expected: str) -> None:

@@ -113,7 +113,7 @@ def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout
     if own is not None:
         benchmark = read_benchmark(own)
         if not benchmark.hub:
-            raise DatasetError(f"{own} has no key 'hub': expected a list of layouts, of which the first is that of {source}")
+            raise DatasetError(f"{own} has no key 'hub': expected a list of layouts; the first must be the layout of {source}")
         return benchmark, next((layout for layout in benchmark.hub if layout.config == source.config), benchmark.hub[0])
     known = hub_layout(source.id, source.config)
     named = benchmark_of(Path(source.id).name) if known is None and source.is_folder else None

@@ -99,7 +99,7 @@ def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, toget
 
 
 def _units(samples: Sequence[Sample], together: Sequence[str]) -> dict[str, list[Sample]]:
-    """Returns what is taken whole, by name: the connected components of samples that share a key."""
+    """Returns the units that are sampled as a whole, by name: connected components of samples that share a key."""
     marks = {sample.id: _marks(sample, together) for sample in samples}
     above: dict[str, str] = {}
 

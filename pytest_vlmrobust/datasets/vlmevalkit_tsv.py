@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.sample import ImageSource
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, quantity
 
 from .benchmarks import UNKNOWN, Benchmark, resembling_benchmark
 from .drafts import CIRCULAR_NAMES, LETTERS, Draft, Rows, finish, parse_list, put_together
@@ -390,4 +390,4 @@ def _header(path: Path, first: Record | None, mapped: Rows) -> list[str]:
 
 
 def _header_text(header: Sequence[str]) -> str:
-    return f"Found: {', '.join(column[:40] for column in header[:20])}. Expected tab-separated columns as VLMEvalKit writes them"
+    return f"Found: {first_few((column[:40] for column in header), 20)}. Expected tab-separated columns as VLMEvalKit writes them"

@@ -89,7 +89,7 @@ def _check_counts(n_requested: int, n_scored: int, n_errors: int, n_unparsed: in
 
 
 class Extent(StrEnum):
-    """How much of what there is."""
+    """How much must be measured."""
 
     WHOLE = "whole"
     PARTIAL = "partial"
@@ -127,7 +127,7 @@ class Coverage:
         Args:
             planned: Gated tests that the collected files hold.
             selected: Those of them that were to run.
-            narrowed: An option by which tests may be left out that nobody counts, such as ``--lf``; empty without one.
+            narrowed: An option that may leave out tests that are not counted, such as ``--lf``; empty without one.
             samples: Dataset to the number of samples that were asked, and that it has; a dataset asked in full may be missing.
             suites: The names of the test files that ran.
         """
@@ -169,7 +169,7 @@ class Coverage:
         )
 
     def cite(self, key: str, value: str) -> str:
-        """Returns what is asked for and where that was set, as messages say it."""
+        """Returns a requirement and where it was set, as messages cite it."""
         return f"coverage {key}: {value}, {self.sources.get(key, BUILT_IN)}"
 
 

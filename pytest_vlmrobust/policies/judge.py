@@ -161,7 +161,7 @@ def _comparison(evidence: Evidence) -> str:
 
 
 def _samples_in_words(needed: SamplesNeeded) -> str:
-    """Returns ``about 400 to 900 samples would decide it``, of which half and nine in ten do if the value is the true one."""
+    """Returns ``about 400 to 900 samples would decide it``: half the time and nine times in ten if the value is the true one."""
     if needed.least is None or needed.most is None:
         return f"samples needed: {needed.reason}"
     least, most = _rounded_up(needed.least), _rounded_up(needed.most)
@@ -170,7 +170,7 @@ def _samples_in_words(needed: SamplesNeeded) -> str:
 
 
 def _rounded_up(count: int) -> int:
-    """Returns the next number of two digits and zeros: a single value tells no more of what is needed."""
+    """Returns a number rounded up to two digits: one value does not tell more precisely how many are needed."""
     unit: int = 10 ** max(len(str(count)) - 2, 0)
     return -(-count // unit) * unit
 

@@ -53,7 +53,7 @@ _BACKWARDS = {("max", "higher"): "min", ("min", "lower"): "max"}
 
 @dataclass(frozen=True, slots=True)
 class MetricFacts:
-    """What rules on a metric are checked against; as it stands, the facts of a metric of which only the name is known.
+    """What rules on a metric are checked against; the defaults describe a metric of which only the name is known.
 
     ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
     ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one. ``split`` says that a metric
@@ -78,7 +78,7 @@ def load_policy(
     ambiguous: Mapping[str, Collection[str]] | None = None,
     root: Path | None = None,
 ) -> Policy:
-    """Reads thresholds files, of which later ones override earlier ones.
+    """Reads thresholds files; later ones override earlier ones.
 
     A rule or waiver replaces the earlier one with the same id as a whole; ``budgets`` and ``coverage`` are about the run as a
     whole, and override key by key. The policy says what either changed. The ``defaults`` of a file are those of its own rules and
@@ -192,7 +192,7 @@ def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> list[Coverage]:
 
 
 def _so_far(tops: Iterable[Mapping[str, Entry]], name: str, keys: Sequence[str]) -> Iterator[dict[str, Entry]]:
-    """Yields what each file and those before it say under a name, of which later ones override earlier ones key by key."""
+    """Yields the merged mapping under a name after each file: later files override earlier ones key by key."""
     given: dict[str, Entry] = {}
     for top in tops:
         given = {**given, **(top[name].mapping(keys) if name in top else {})}

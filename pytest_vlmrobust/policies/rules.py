@@ -171,7 +171,7 @@ class Judge(StrEnum):
 
 
 class Multiplicity(StrEnum):
-    """What is done about many tests that share a rule, of which chance breaks some."""
+    """How a rule that many tests share is protected from breaking by chance."""
 
     BONFERRONI = "bonferroni"
     """FAIL in any of them errs at ``alpha_fail`` in all. PASS needs no correction: every one of them has to pass."""

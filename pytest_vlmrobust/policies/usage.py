@@ -250,7 +250,7 @@ def _unmet(rule: Rule, near: Sequence[JudgedTest], categories: Sequence[str]) ->
 
 
 def _together(rule: Rule, near: Sequence[JudgedTest]) -> str:
-    """Returns why no test is in a scope of which each part is met."""
+    """Returns why no test is in a scope although each of its parts is met."""
     where = replace(rule.where, category=())
     if not any(where.matches(test) for test in near):
         return "no test has all together that its scope asks for"
@@ -295,7 +295,7 @@ class Misspelling:
 
 
 def misspellings(scope: Scope, names: Mapping[str, Collection[str]]) -> list[Misspelling]:
-    """Returns the globs that match no name and misspell one that no other glob of their field matches.
+    """Returns the globs that match no name and misspell a name that no other glob of their field matches.
 
     ``names`` holds the existing names by field, such as ``dataset``; other fields are not checked.
     """

@@ -39,7 +39,7 @@ _NAMES = {SUMS, EVIDENCE, f"{BASELINE}/{EVIDENCE}", *_WRITTEN, *_PAGES, *_DERIVE
 
 
 def write_bundle(run: Path, out: Path) -> list[str]:
-    """Writes the bundle of a run in one step; the same run gives the same bytes. Returns the names of what is in it, sorted.
+    """Writes the bundle of a run in one step; the same run gives the same bytes. Returns the names of its files, sorted.
 
     Args:
         run: a directory below ``runs`` of a store.
@@ -71,7 +71,7 @@ def belongs(name: str) -> bool:
 
 
 def page_notes(run: Path) -> list[str]:
-    """Returns what is to be said of each page in an unpacked bundle: what draws it, and its thumbnails, are no part of that."""
+    """Returns a note on each page in an unpacked bundle: a bundle does not hold what pages are drawn from."""
     compared = {REPORT: "its decision and the digest of its records were compared, and nothing else that it shows"}
     return [
         f"{name}: {compared.get(name, 'was not compared')}. vlmrobust report draws what the records give"
@@ -173,7 +173,7 @@ _EXPECTED = "Expected a ZIP file that vlmrobust bundle wrote"
 
 
 def unpack(bundle: Path, folder: Path) -> list[str]:
-    """Unpacks a bundle into an empty folder and checks every hash; returns, a sentence for each, what is not as it was.
+    """Unpacks a bundle into an empty folder and checks every hash; returns a sentence for each difference.
 
     Raises:
         StoreError: it is no bundle, it is damaged or too large, or it names files outside of itself.

@@ -96,7 +96,7 @@ def _below(comparison: Comparison) -> list[str]:
 
 def _changes_line(change: CellChange) -> str:
     parts = [(ids, what) for ids, what in ((change.broken, "newly broken"), (change.fixed, "newly fixed")) if ids]
-    changes = [f"{len(ids)} {what} ({', '.join(ids[:_IDS])}{', …' if len(ids) > _IDS else ''})" for ids, what in parts]
+    changes = [f"{len(ids)} {what} ({first_few(ids, _IDS)})" for ids, what in parts]
     return f"{change.name}: {'; '.join(changes)}"
 
 
@@ -117,7 +117,7 @@ def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[t
 
 
 def _style(drop: Estimate) -> str:
-    """A loss or gain that the interval shows has a colour; what is unknown is loud too."""
+    """A loss or gain that the interval shows has a colour, and so has an unknown one."""
     if math.isnan(drop.value) or drop.low > 0.0:
         return "red"
     return "green" if drop.high < 0.0 else ""
@@ -138,7 +138,7 @@ def _interval(estimate: Estimate) -> str:
 
 
 def noise_lines(about: Repeatability) -> list[str]:
-    """Returns what is said about the answers that were asked for twice: how many flipped, what follows, and the thresholds."""
+    """Returns the lines about answers that were asked for twice: how many flipped, the noise, and the thresholds."""
     name = f"A/A {about.model}-{about.dataset}:"
     if not about.measured:
         return [f"{name} not measured: {why_unmeasured(about)}"]

@@ -22,7 +22,7 @@ def explain(record: Record, again: str = "") -> str:
 
     Args:
         record: of the test.
-        again: the command line that runs the test alone; left out where nobody knows it.
+        again: the command line that runs the test alone; empty if unknown.
     """
     lines = [on_one_line(record.reason), *(_measure_line(measure) for measure in record.measures)]
     counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {quantity(record.n_errors, 'error')}"
@@ -106,7 +106,7 @@ class Command:
     """The directory where pytest was called, likewise."""
 
     def for_test(self, record: Record) -> str:
-        """Returns the command line that runs the test of a record again; an empty string where nobody knows its node id."""
+        """Returns the command line that runs the test of a record again; empty if its node id is unknown."""
         if not record.nodeid:
             return ""
         file, separator, test = record.nodeid.partition("::")

@@ -47,7 +47,7 @@ REPORT = "report.html"
 def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object] | None) -> None:
     """Writes the report into ``directory``, which is created; each file replaces the old one in one step.
 
-    Without a manifest (a report made again from a journal) the one that may be there is left as it is.
+    Without a manifest (a report made again from a journal) an existing one is left as it is.
     """
     directory.mkdir(parents=True, exist_ok=True)
     origins = facts.origins if manifest is None else manifest

@@ -94,7 +94,7 @@ def _warnings(record: Record) -> list[str]:
 
 
 def _repeat_properties(about: Repeatability) -> dict[str, str]:
-    """Returns what is said of the answers of a model about a dataset that were asked for twice."""
+    """Returns the properties of the answers about a dataset that were asked for twice."""
     name = f"vlm.aa.{about.model}-{about.dataset}"
     if about.problem:
         return {f"{name}.problem": about.problem}
@@ -188,7 +188,7 @@ def _headline(message: str) -> str:
 
 
 def _beside_case(nodeid: str, record: Record) -> ET.Element:
-    """Returns the case of what gates nothing and failed."""
+    """Returns the case of a failed non-gate test."""
     node = _named_case(nodeid, record.seconds)
     _add_result(node, "failure", record.reason, record.reason)
     return node

@@ -56,7 +56,7 @@ def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]
     Args:
         run: a directory below ``runs`` of a store, or one that ``--vlm-report`` wrote.
         out: the directory to create.
-        model: a model of the run; the only one where nothing is said.
+        model: a model of the run; may be empty if there is only one.
 
     Raises:
         UsageError: no run, nothing measured, several models and none named, or ``out`` exists.

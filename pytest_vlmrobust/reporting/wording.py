@@ -1,4 +1,4 @@
-"""What every report says alike: which records come first, which number a row shows, and how numbers are spelled."""
+"""What all reports share: which records come first, which number a row shows, and how numbers are spelled."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ class RunFacts(RunScope):
     repeatability: Sequence[Repeatability] = ()
     """What was found when some of the answers were asked for again; nothing where none were."""
     command: Command | None = None
-    """How pytest was called; ``None`` where nobody knows."""
+    """How pytest was called; ``None`` if unknown."""
     kept: str = "results.json"
-    """The file that has what is too much for a screen."""
+    """The file that holds the records that a screen has no room for."""
     ranking: Ranking | None = None
     """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
 
@@ -108,7 +108,7 @@ def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
 
 
 def decisions_by_model(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
-    """Returns the decision about each model where there are several; with one, the run's is all there is to say."""
+    """Returns the decision about each model where there are several; with one model, the decision of the run says it."""
     decisions = facts.decisions(records)
     return decisions if len(decisions) > 1 else {}
 
@@ -125,13 +125,13 @@ def policy_replacements(origins: Mapping[str, object]) -> list[str]:
 
 
 def replacements_in(policy: object) -> list[str]:
-    """Returns what the manifest says about a policy that later files replace; nothing in place of anything else."""
+    """Returns what the manifest says about a policy that later files replace; empty for malformed entries."""
     sentences = policy.get("replaced") if isinstance(policy, Mapping) else None
     return list(map(str, sentences)) if isinstance(sentences, list | tuple) else []
 
 
 EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
-"""What is never shown without its reason."""
+"""Outcomes that are always shown with their reason."""
 
 
 def worst_first(records: Iterable[Record]) -> list[Record]:
@@ -248,13 +248,13 @@ def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunF
 
 
 def _warnings(records: Iterable[Record]) -> str:
-    """Returns how many rules that only warn were not kept, so that nobody takes what passed for all there is."""
+    """Returns the number of warnings, so that a GO does not hide broken rules that only warn."""
     count = sum(len(warnings_of(record)) for record in records if not record.not_asked)
     return f"; {quantity(count, 'warning')}" if count else ""
 
 
 def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
-    """Returns what keeps a run from GO in which nothing was broken: all of it."""
+    """Returns everything that keeps a run without a breach from GO."""
     counts = Counter(record.deciding for record in records)
     unjudged = ", ".join(facts.unjudged_models(records))
     words = {

@@ -36,7 +36,7 @@ def write_text(path: Path, text: str) -> None:
 def inert(text: str) -> str:
     r"""Returns text on one line in which nothing is taken for Markdown, HTML, a mention or the end of a cell.
 
-    What is not visible is spelled out; what would be obeyed becomes a character reference, which Markdown shows as the character
+    Invisible characters are spelled out; markup becomes character references, which Markdown shows as the character
     and never obeys. Intervals stay as they are: nothing can be made of two numbers in brackets.
 
     >>> inert("a|b\nc <i>"), inert("[x](http://y) in [0.1, 0.2]"), inert("@all")

@@ -142,7 +142,7 @@ class Portrait:
 
     @property
     def plausible(self) -> bool:
-        """Whether somebody might look like that: nobody who wears a headscarf is given a beard."""
+        """Whether a person may look like that: headscarves and beards are not combined."""
         return self.hair != "headscarf" or self.beard == "none"
 
 

@@ -98,7 +98,7 @@ _SERIFS = {"both": (1, 1), "left": (1, 0), "right": (0, 1)}
 
 @dataclass(frozen=True, slots=True)
 class StrokeFace:
-    """A typeface written with a pen; lengths in units of which the font size has 20."""
+    """A typeface written with a pen; one unit of length is a twentieth of the font size."""
 
     name: str
     pen: float = 1.6

@@ -95,7 +95,7 @@ def lookalikes(word: str, rng: np.random.Generator) -> tuple[str, ...]:
 
 
 def _preference(family: Variants, *, longer: bool) -> tuple[bool, int, int]:
-    """Returns what is least for the family that serves best; one of real words serves at any length."""
+    """Returns a sort key, smallest for the best family; a family of real words serves at any length."""
     real, usable = len(family.real), len(family.real) + len(family.pronounceable)
     return real < ENOUGH and family.inserted != longer, -min(real, ENOUGH), -min(usable, ENOUGH)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from pytest_vlmrobust.core.errors import ModelError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.datasets.faces_folder_table import EncoderName
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class ImageEncoder:
         if strange:
             raise ModelError(
                 f"encoder {self.folder} lacks {len(strange)} tensor(s) that {type(model).__name__} needs, such as "
-                f"{', '.join(strange[:3])}. Save or download the checkpoint again, in full"
+                f"{first_few(strange, 3)}. Save or download the checkpoint again, in full"
             )
         return processor, model.eval(), not absent
 

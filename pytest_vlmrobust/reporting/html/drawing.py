@@ -67,7 +67,7 @@ _FONT_SIZE = re.compile(r"(?:^|\s)(?P<size>[\d.]+)px\b")
 
 
 def inline_svg(drawn: str, prefix: str, label: str) -> Markup:
-    """Returns an SVG document as an element of a page.
+    """Returns an SVG document as an element for a page.
 
     Args:
         drawn: What matplotlib wrote.
@@ -243,7 +243,7 @@ def dots(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, whole: bool
     """Draws values below each other with their intervals, on an axis that holds these and no more.
 
     Args:
-        bars: what is drawn; of each, value and interval.
+        bars: the values with their intervals.
         axis: what the axis is called.
         prefix: what ids begin with.
         label: what the drawing shows, for those who do not see it.

@@ -29,7 +29,7 @@ class Limit:
 
 
 def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
-    """Returns what limits the evidence of a run, grave things first; never says that nothing does."""
+    """Returns what limits the evidence of a run, grave limits first; never an empty list."""
     sentences = [Limit(line, grave=True) for line in selection(records, facts)]
     others = [f"{record.id}: {record.reason}" for record in records if not record.is_gated]
     sentences += _count_limit(
@@ -98,7 +98,8 @@ def _not_asked_limits(records: Sequence[Record]) -> list[Limit]:
     total = sum(bool(record.not_asked) for record in records)
     return _detailed_limit(
         not_asked(records),
-        f"{quantity(total, 'test was', 'tests were')} not asked: the model has not been shown to do the task, or cannot be compared",
+        f"{quantity(total, 'test was', 'tests were')} not asked: "
+        "the model has not been shown to do the task, or cannot be compared",
     )
 
 
@@ -176,7 +177,7 @@ class Floor:
 
 
 def floors(comparisons: Sequence[Repeatability]) -> list[Floor]:
-    """Returns what stands about each comparison, in their order."""
+    """Returns the floor of each comparison, in their order."""
     return [_floor(about) for about in comparisons]
 
 
@@ -202,5 +203,5 @@ def _facts(about: Repeatability) -> tuple[tuple[str, str], ...]:
 
 
 def _percent(value: float) -> str:
-    """Returns a share in percent with two decimals: one answer in thousands is to be seen."""
+    """Returns a share in percent with two decimals: one answer in thousands must be visible."""
     return f"{number(100 * value, 2)} %"

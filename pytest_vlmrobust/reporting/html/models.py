@@ -46,7 +46,7 @@ def render_models(ranking: Ranking) -> str:
 
 
 def headline(board: Board, ranking: Ranking) -> str:
-    """Returns who stands first, and whether anybody else may."""
+    """Returns which model is first, and whether another one may be."""
     leading = [standing for standing in board.standings if standing.rank == 1]
     if not leading:
         return "Nothing is ranked"

@@ -238,7 +238,10 @@ def _observatory(records: Sequence[Record]) -> list[charts.Chart]:
 def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limit]:
     files = samples.picture_files(records)
     lacking = len(files - set(thumbnails))
-    text = f"{lacking} of {len(files)} thumbnails are not in this page: they are no longer in the store, or would make the page too large"
+    text = (
+        f"{lacking} of {len(files)} thumbnails are not in this page: "
+        "they are no longer in the store, or would make the page too large"
+    )
     return [Limit(text)] if lacking else []
 
 

@@ -16,7 +16,7 @@ _MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
 
 
 class Mark(NamedTuple):
-    """How a verdict or a decision is told apart without colour: a sign, and the CSS class of its colour."""
+    """How a verdict or a decision is distinguished without colour: a sign, and the CSS class of its colour."""
 
     sign: str
     css: str
@@ -46,7 +46,7 @@ def visible_text(text: str) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Returns a number with a true minus sign; ``undefined`` for what is none.
+    """Returns a number with a true minus sign; ``undefined`` if it is not finite.
 
     >>> number(0.1234), number(float("nan"))
     ('0.123', 'undefined')
@@ -55,7 +55,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def interval(measure: Measure | Estimate) -> str:
-    """Returns the interval of what was measured, or that its value was judged without it; an empty string where there is none."""
+    """Returns the interval of a measure, or the words for a value judged without it; empty if there is none."""
     if isinstance(measure, Measure) and measure.judge == "value":
         return BY_VALUE
     if math.isnan(measure.low) or math.isnan(measure.high):
