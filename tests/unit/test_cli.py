@@ -310,7 +310,7 @@ def test_check_warns_of_every_suite_and_names_what_it_cannot_tell(tmp_path: Path
     ("argument", "said"),
     [
         ("--options=1", "'1' is not a number of options. Expected 2 or more, or open"),
-        ("--options=many", "'many' is no number of options"),
+        ("--options=many", "'many' is not a number of options"),
         ("--accuracy=0", "'0': expected an accuracy above 0 and at most 1, such as 0.8 or 80%"),
         ("--accuracy=80", "'80': expected an accuracy above 0 and at most 1"),
         ("--accuracy=high", "'high': expected an accuracy above 0"),

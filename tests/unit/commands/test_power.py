@@ -119,7 +119,7 @@ def test_an_unknown_policy_is_the_argument_and_not_an_option(capsys: Captured) -
 def test_a_number_below_one_is_refused_by_its_name(option: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit):
         main(["power", "default", f"--{option}", "0"])
-    assert f"'0' is no number of {option}. Expected 1 or more" in capsys.readouterr().err
+    assert f"'0' is not a number of {option}. Expected 1 or more" in capsys.readouterr().err
 
 
 def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: Path, capsys: Captured) -> None:
