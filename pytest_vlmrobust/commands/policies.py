@@ -142,9 +142,9 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
             f"--noise {directory}: the run has no A/A measurement: its questions were asked once, or it ended before they were "
             f"asked again. Make a run that has one: {command}"
         )
-    noise = [set_beside(about, policy.rules, run.records) for about in run.facts.repeatability]
-    known = [line for about in noise if about.measured for line in noise_lines(about)]
-    unknown = [line for about in noise if not about.measured for line in noise_lines(about)]
+    noise = [set_beside(repeat, policy.rules, run.records) for repeat in run.facts.repeatability]
+    known = [line for repeat in noise if repeat.measured for line in noise_lines(repeat)]
+    unknown = [line for repeat in noise if not repeat.measured for line in noise_lines(repeat)]
     notes = [f"note: {sentence}" for sentence in not_compared(noise, policy.rules, run.records)]
     return _Noise((*known, *notes), (*noise_warnings(noise), *unknown))
 

@@ -43,8 +43,8 @@ def from_plain(data: object, kind: type[T]) -> T:
 def _in_words(problem: str, kind: type) -> str:
     """Returns a problem with its place in front, ``measures[0].value of the record``."""
     text, _, place = problem.rpartition(" @ $")
-    about = f"the {kind.__name__.lower()}"
-    return f"{place.removeprefix('.')} of {about} {text}" if place else f"{about} {text}"
+    subject = f"the {kind.__name__.lower()}"
+    return f"{place.removeprefix('.')} of {subject} {text}" if place else f"{subject} {text}"
 
 
 def _problem(error: BaseException, _kind: type | None) -> str:

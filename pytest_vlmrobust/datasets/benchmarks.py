@@ -80,13 +80,13 @@ class Layout:
 
     def needed_columns(self) -> list[tuple[tuple[str, ...], str]]:
         """Returns groups of columns, at least one of each must be in the file, with the key that needs it."""
-        given = {*OWN_COLUMNS, *(name for pattern in self.parts.values() for name in re.compile(pattern).groupindex)}
+        always_there = {*OWN_COLUMNS, *(name for pattern in self.parts.values() for name in re.compile(pattern).groupindex)}
         needed: list[tuple[tuple[str, ...], str]] = [((column,), "parts") for column in self.parts]
         for role in ("id", "question", "answer", "images", "group", "kind"):
             specs = self.columns_of(role)
             needed += [(specs, role)] if len(specs) > 1 else [((column,), role) for spec in specs for column in columns_in(spec)]
         needed += [((column,), f"keys.{key}") for key, template in self.keys.items() for column in columns_in(template)]
-        return [(columns, why) for columns, why in needed if not given & set(columns)]
+        return [(columns, why) for columns, why in needed if not always_there & set(columns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,52 +185,52 @@ def _document(path: Path) -> Entry:
 
 
 def _benchmark(name: str, entry: Entry) -> Benchmark:
-    given = entry.mapping([part.name for part in fields(Benchmark) if part.name != "name"])
-    if "kinds" not in given or not given["kinds"].items():
+    entries = entry.mapping([part.name for part in fields(Benchmark) if part.name != "name"])
+    if "kinds" not in entries or not entries["kinds"].items():
         entry.fail(f"lacks {_KINDS}")
-    benchmark = Benchmark(name, **{key: _BENCHMARK.get(key, _text)(value) for key, value in given.items()})
-    _check_sources(given, benchmark)
-    _check_keys(given, benchmark)
+    benchmark = Benchmark(name, **{key: _BENCHMARK.get(key, _text)(value) for key, value in entries.items()})
+    _check_sources(entries, benchmark)
+    _check_keys(entries, benchmark)
     return benchmark
 
 
-def _check_sources(given: Mapping[str, Entry], benchmark: Benchmark) -> None:
+def _check_sources(entries: Mapping[str, Entry], benchmark: Benchmark) -> None:
     tsv = benchmark.tsv
     if tsv.ids or "images" in tsv.columns or "options" in tsv.columns:
         columns = "'image', 'image_path', 'A' to 'Z'"
-        given["tsv"].fail(f"has ids, images or options. Expected none of them: a TSV has columns {columns}")
-    for entry, layout in zip(given["hub"].items() if "hub" in given else (), benchmark.hub, strict=True):
+        entries["tsv"].fail(f"has ids, images or options. Expected none of them: a TSV has columns {columns}")
+    for entry, layout in zip(entries["hub"].items() if "hub" in entries else (), benchmark.hub, strict=True):
         required = ["id", "answer", "images", *([] if benchmark.question else ["question"])]
         if absent := [role for role in required if role not in layout.columns]:
             entry.fail(f"lacks columns for {', '.join(absent)}. Required: {', '.join(required)}")
 
 
-def _check_keys(given: Mapping[str, Entry], benchmark: Benchmark) -> None:
+def _check_keys(entries: Mapping[str, Entry], benchmark: Benchmark) -> None:
     """Checks that every layout has the keys that the record uses."""
-    layouts = [*([benchmark.tsv] if "tsv" in given else []), *benchmark.hub] or [Layout()]
+    layouts = [*([benchmark.tsv] if "tsv" in entries else []), *benchmark.hub] or [Layout()]
     for name, keys in (("together", benchmark.together), ("sizes", tuple(filter(None, [benchmark.sizes])))):
         for key in keys:
             if (name, key) != ("together", GROUP) and not all(key in layout.keys for layout in layouts):
-                given[name].refuse("a key that stands among the 'keys' of each of its layouts")
+                entries[name].refuse("a key that stands among the 'keys' of each of its layouts")
 
 
 def _kind(entry: Entry) -> Kind:
-    given = entry.mapping([part.name for part in fields(Kind)], required=("task", "scorer"))
-    task, scorer = given["task"].one_of(CHANCE), given["scorer"].text("the name of a scorer")
-    return Kind(**{**{key: _text(value) for key, value in given.items()}, "task": task, "scorer": scorer})
+    entries = entry.mapping([part.name for part in fields(Kind)], required=("task", "scorer"))
+    task, scorer = entries["task"].one_of(CHANCE), entries["scorer"].text("the name of a scorer")
+    return Kind(**{**{key: _text(value) for key, value in entries.items()}, "task": task, "scorer": scorer})
 
 
 def _layout(entry: Entry) -> Layout:
-    given = entry.mapping([part.name for part in fields(Layout)])
-    return Layout(**{key: _LAYOUT.get(key, _text)(value) for key, value in given.items()})
+    entries = entry.mapping([part.name for part in fields(Layout)])
+    return Layout(**{key: _LAYOUT.get(key, _text)(value) for key, value in entries.items()})
 
 
 def _columns(entry: Entry) -> dict[str, tuple[str, ...]]:
-    given = entry.mapping(ROLES)
-    for value in given.values():
+    entries = entry.mapping(ROLES)
+    for value in entries.values():
         for column in value.items() if value.is_list else [value]:
             _template(column)
-    return {role: _texts(value) for role, value in given.items()}
+    return {role: _texts(value) for role, value in entries.items()}
 
 
 def _template(entry: Entry) -> str:
@@ -307,8 +307,8 @@ def register_benchmark(benchmark: Benchmark, *, replace: bool = False) -> Benchm
 
 def benchmarks() -> Mapping[str, Benchmark]:
     """Returns every benchmark by name: those of users and of installed packages, then the shipped ones."""
-    own = {name: BENCHMARKS.get(name) for name in BENCHMARKS.names()}
-    return {**own, **{name: benchmark for name, benchmark in _shipped_benchmarks().items() if name not in own}}
+    registered = {name: BENCHMARKS.get(name) for name in BENCHMARKS.names()}
+    return {**registered, **{name: benchmark for name, benchmark in _shipped_benchmarks().items() if name not in registered}}
 
 
 def benchmark_of(name: str) -> Benchmark | None:

@@ -287,9 +287,9 @@ class Rows:
             digest: one of its pictures.
             row: its number from 0.
         """
-        own = dict(zip(OWN_COLUMNS, (str(row), digest[:GROUP_DIGITS]), strict=True))
+        numbering = dict(zip(OWN_COLUMNS, (str(row), digest[:GROUP_DIGITS]), strict=True))
         present = {column: value for column, value in cells.items() if text_of(value) not in self.layout.absent}
-        all_cells = self._with_parts(place, {**present, **own})
+        all_cells = self._with_parts(place, {**present, **numbering})
         question, options = self._question(place, all_cells)
         kind = self._kind(place, all_cells, options)
         asked_openly = bool(kind and kind.unlisted and not options)

@@ -287,16 +287,16 @@ def read_settings(folder: Path) -> FolderSettings:
 
 def _settings(file: Path) -> FolderSettings:
     expected = f"keys and values; known keys: {', '.join(KEYS)}"
-    given = read_document(file, what="settings", error=DatasetError, expected=expected).mapping(KEYS)
-    domain = given["domain"].one_of(DOMAINS) if "domain" in given else "face"
-    if "landmarks" in given and domain != "face":
-        given["landmarks"].refuse("no such key where the domain is not face: landmarks are those of faces")
+    entries = read_document(file, what="settings", error=DatasetError, expected=expected).mapping(KEYS)
+    domain = entries["domain"].one_of(DOMAINS) if "domain" in entries else "face"
+    if "landmarks" in entries and domain != "face":
+        entries["landmarks"].refuse("no such key where the domain is not face: landmarks are those of faces")
     hints = DOMAINS[domain].hints
     return FolderSettings(
         domain,
-        given["hinted"].one_of(hints) if "hinted" in given else hints[0],
-        given["landmarks"].file_below(file.parent) if "landmarks" in given else None,
-        _encoder(given["encoder"], file.parent) if "encoder" in given else None,
+        entries["hinted"].one_of(hints) if "hinted" in entries else hints[0],
+        entries["landmarks"].file_below(file.parent) if "landmarks" in entries else None,
+        _encoder(entries["encoder"], file.parent) if "encoder" in entries else None,
     )
 
 

@@ -69,8 +69,8 @@ class FileDataset:
     def digest(self) -> str:
         """SHA-256, in hex, of the content and of the ``variant`` it is read as."""
         files = {written: file_digest(path) for written, path in self._contents.image_files.items()}
-        own = file_digest(self.path)
-        return fingerprint({"file": own, "images": files, "variant": self.variant}) if files or self.variant else own
+        digest = file_digest(self.path)
+        return fingerprint({"file": digest, "images": files, "variant": self.variant}) if files or self.variant else digest
 
     @cached_property
     def _contents(self) -> Contents:

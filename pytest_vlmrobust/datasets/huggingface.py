@@ -109,11 +109,13 @@ def open_hub(typed: str, name: str, folders: Sequence[Path]) -> HubDataset:
 def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout]:
     places = [Path(source.id).absolute().parent] if source.is_folder else list(folders) or [Path.cwd()]
     files = [place / f"{Path(source.id).name}{SUFFIX}" for place in places]
-    own = next((file for file in files if file.is_file()), None)
-    if own is not None:
-        benchmark = read_benchmark(own)
+    record_file = next((file for file in files if file.is_file()), None)
+    if record_file is not None:
+        benchmark = read_benchmark(record_file)
         if not benchmark.hub:
-            raise DatasetError(f"{own} has no key 'hub': expected a list of layouts; the first must be the layout of {source}")
+            raise DatasetError(
+                f"{record_file} has no key 'hub': expected a list of layouts; the first must be the layout of {source}"
+            )
         return benchmark, next((layout for layout in benchmark.hub if layout.config == source.config), benchmark.hub[0])
     known = hub_layout(source.id, source.config)
     named = benchmark_of(Path(source.id).name) if known is None and source.is_folder else None

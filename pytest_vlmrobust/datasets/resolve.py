@@ -155,9 +155,9 @@ def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
     """Returns the record to read a TSV by, and what of it belongs to the digest of the data: a user's own record."""
     from .benchmarks import SUFFIX, read_benchmark
 
-    own = file.with_name(file.stem + SUFFIX)
-    if own.is_file():
-        return read_benchmark(own), file_digest(own)
+    record_file = file.with_name(file.stem + SUFFIX)
+    if record_file.is_file():
+        return read_benchmark(record_file), file_digest(record_file)
     return benchmark_of(file.stem) or benchmark_of(name) or UNKNOWN, ""
 
 

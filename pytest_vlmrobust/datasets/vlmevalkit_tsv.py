@@ -263,8 +263,8 @@ class _Table:
         if not named:
             return []
         plain = f"{self.path} is read as a plain table and measured by accuracy, though its name speaks of the benchmark {named}"
-        own = f"{self.path.stem}.benchmark.yaml beside it"
-        return [f"{plain}. If it is that one, call it {named}.tsv; else say how to read it in {own}"]
+        record_file = f"{self.path.stem}.benchmark.yaml beside it"
+        return [f"{plain}. If it is that one, call it {named}.tsv; else say how to read it in {record_file}"]
 
     def _row(self, record: Record) -> _Row | None:
         cells = dict(zip(self.header, record.fields, strict=False))

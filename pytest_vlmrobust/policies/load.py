@@ -169,38 +169,41 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
     """Returns how the rules of a file are treated that do not say it themselves."""
     if "defaults" not in top:
         return Treatment()
-    given = top["defaults"].mapping(TREATMENT_KEYS)
-    if given and not _entries(top, "rules"):
+    entries = top["defaults"].mapping(TREATMENT_KEYS)
+    if entries and not _entries(top, "rules"):
         top["defaults"].fail(
             "are those of the rules of their own file, and it has none: they would change nothing. Write them in the file whose "
             "rules are meant, or repeat here the rules to be treated otherwise"
         )
-    return _read_treatment(given, Treatment())
+    return _read_treatment(entries, Treatment())
 
 
 def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> list[Budgets]:
     """Returns the budgets that hold with the first file, with the first two, and so on."""
     return [
-        Budgets(**{key: _read_share(entry) for key, entry in given.items()}, sources=_sources(given))
-        for given in _so_far(tops, "budgets", BUDGET_KEYS)
+        Budgets(**{key: _read_share(entry) for key, entry in entries.items()}, sources=_sources(entries))
+        for entries in _so_far(tops, "budgets", BUDGET_KEYS)
     ]
 
 
 def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> list[Coverage]:
     """Returns the coverage that is asked for with the first file, with the first two, and so on."""
-    return [Coverage(**_read_coverage_keys(given), sources=_sources(given)) for given in _so_far(tops, "coverage", COVERAGE_KEYS)]
+    return [
+        Coverage(**_read_coverage_keys(entries), sources=_sources(entries))
+        for entries in _so_far(tops, "coverage", COVERAGE_KEYS)
+    ]
 
 
 def _so_far(tops: Iterable[Mapping[str, Entry]], name: str, keys: Sequence[str]) -> Iterator[dict[str, Entry]]:
     """Yields the merged mapping under a name after each file: later files override earlier ones key by key."""
-    given: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for top in tops:
-        given = {**given, **(top[name].mapping(keys) if name in top else {})}
-        yield given
+        entries = {**entries, **(top[name].mapping(keys) if name in top else {})}
+        yield entries
 
 
-def _sources(given: Mapping[str, Entry]) -> Mapping[str, str]:
-    return MappingProxyType({key: entry.where for key, entry in given.items()})
+def _sources(entries: Mapping[str, Entry]) -> Mapping[str, str]:
+    return MappingProxyType({key: entry.where for key, entry in entries.items()})
 
 
 def _by_id(things: Iterable[Identified]) -> dict[str, Identified]:
@@ -224,37 +227,37 @@ class _Reader:
 
     def rule(self, entry: Entry, treatment: Treatment) -> Rule:
         """Returns a rule; keys of its treatment that it does not set are taken from ``treatment``."""
-        given = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
-        metric, facts = self._metric(given["metric"])
-        own = _read_treatment(given, treatment)
-        if own.judge is Judge.INTERVAL and not facts.interval:
+        entries = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
+        metric, facts = self._metric(entries["metric"])
+        rule_treatment = _read_treatment(entries, treatment)
+        if rule_treatment.judge is Judge.INTERVAL and not facts.interval:
             entry.fail(f"judges the interval of {metric}, which has none, so that nothing would ever pass. Write judge: point")
         return Rule(
-            id=given["id"].identifier(),
+            id=entries["id"].identifier(),
             metric=metric,
-            bound=_read_bound(entry, given, metric, facts),
+            bound=_read_bound(entry, entries, metric, facts),
             source=entry.where,
-            where=_read_scope(given["where"], metric, facts) if "where" in given else Scope(),
-            unless=_read_scope(given["unless"], metric, facts) if "unless" in given else None,
-            treatment=own,
-            reason=given["reason"].text() if "reason" in given else "",
-            evidence=given["source"].text() if "source" in given else "",
+            where=_read_scope(entries["where"], metric, facts) if "where" in entries else Scope(),
+            unless=_read_scope(entries["unless"], metric, facts) if "unless" in entries else None,
+            treatment=rule_treatment,
+            reason=entries["reason"].text() if "reason" in entries else "",
+            evidence=entries["source"].text() if "source" in entries else "",
         )
 
     def waiver(self, entry: Entry) -> Waiver:
         """Returns a waiver; every key but ``ticket`` is required."""
-        given = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
-        metric, facts = self._metric(given["metric"])
+        entries = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
+        metric, facts = self._metric(entries["metric"])
         return Waiver(
-            id=given["id"].identifier(),
-            owner=given["owner"].text(),
-            reason=given["reason"].text(),
-            expires=given["expires"].date(),
+            id=entries["id"].identifier(),
+            owner=entries["owner"].text(),
+            reason=entries["reason"].text(),
+            expires=entries["expires"].date(),
             metric=metric,
-            where=_read_scope(given["where"], metric, facts),
-            cap=_read_quantity(given["cap"], facts),
+            where=_read_scope(entries["where"], metric, facts),
+            cap=_read_quantity(entries["cap"], facts),
             source=entry.where,
-            ticket=given["ticket"].text() if "ticket" in given else "",
+            ticket=entries["ticket"].text() if "ticket" in entries else "",
         )
 
     def _metric(self, entry: Entry) -> tuple[str, MetricFacts]:
@@ -273,9 +276,9 @@ class _Reader:
         return name, self._facts[name]
 
 
-def _read_treatment(given: Mapping[str, Entry], base: Treatment) -> Treatment:
+def _read_treatment(entries: Mapping[str, Entry], base: Treatment) -> Treatment:
     """Returns ``base`` with the keys that a rule, or the defaults of a file, set."""
-    return replace(base, **{key: read(given[key]) for key, read in _TREATMENT.items() if key in given})
+    return replace(base, **{key: read(entries[key]) for key, read in _TREATMENT.items() if key in entries})
 
 
 def _read_share(entry: Entry) -> float:
@@ -289,17 +292,17 @@ def _read_share(entry: Entry) -> float:
     return share
 
 
-def _read_coverage_keys(given: Mapping[str, Entry]) -> dict[str, Any]:
+def _read_coverage_keys(entries: Mapping[str, Entry]) -> dict[str, Any]:
     """Returns the fields of a coverage that a file sets."""
     coverage: dict[str, Any] = {}
-    if "tests" in given:
-        coverage["tests"] = given["tests"].choice(Extent)
-    if "rules" in given:
-        coverage["rules"] = given["rules"].choice(Extent)
-    if "samples" in given:
-        coverage["share"], coverage["samples"] = _read_samples(given["samples"])
-    if "suites" in given:
-        coverage["suites"] = tuple(dict.fromkeys(entry.identifier() for entry in given["suites"].items()))
+    if "tests" in entries:
+        coverage["tests"] = entries["tests"].choice(Extent)
+    if "rules" in entries:
+        coverage["rules"] = entries["rules"].choice(Extent)
+    if "samples" in entries:
+        coverage["share"], coverage["samples"] = _read_samples(entries["samples"])
+    if "suites" in entries:
+        coverage["suites"] = tuple(dict.fromkeys(entry.identifier() for entry in entries["suites"].items()))
     return coverage
 
 
@@ -341,11 +344,11 @@ def _read_quantity(entry: Entry, facts: MetricFacts) -> float:
         entry.refuse(str(error))
 
 
-def _read_bound(rule: Entry, given: Mapping[str, Entry], metric: str, facts: MetricFacts) -> Bound:
-    written = [key for key in BOUND_KEYS if key in given]
+def _read_bound(rule: Entry, entries: Mapping[str, Entry], metric: str, facts: MetricFacts) -> Bound:
+    written = [key for key in BOUND_KEYS if key in entries]
     if len(written) != 1:
         rule.fail(f"has {' and '.join(written) or 'no bound'}. Expected one of max, min or within: [low, high]")
-    kind, entry = written[0], given[written[0]]
+    kind, entry = written[0], entries[written[0]]
     if kind == "within":
         return _read_range(entry, facts)
     advised = _BACKWARDS.get((kind, facts.better))
@@ -369,17 +372,17 @@ def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
 
 
 def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
-    given = entry.mapping(SCOPE_KEYS)
-    if not given:
+    entries = entry.mapping(SCOPE_KEYS)
+    if not entries:
         entry.refuse(f"at least one of {', '.join(SCOPE_KEYS)}")
     for key in _CELL_KEYS:
-        if key in given and facts.scope == "sweep" and not (facts.split and key == "setting"):
-            given[key].fail(
+        if key in entries and facts.scope == "sweep" and not (facts.split and key == "setting"):
+            entries[key].fail(
                 f"never matches: {metric} is measured over a whole sweep, which has no {key}. Expected model, dataset or category"
             )
-    for level in given["level"].texts() if "level" in given else ():
-        _check_level(given["level"], level)
-    return Scope(**{key: value.texts() for key, value in given.items()})
+    for level in entries["level"].texts() if "level" in entries else ():
+        _check_level(entries["level"], level)
+    return Scope(**{key: value.texts() for key, value in entries.items()})
 
 
 def _check_level(entry: Entry, level: str) -> None:

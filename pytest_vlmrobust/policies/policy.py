@@ -307,15 +307,15 @@ def policy_content(policy: Policy) -> dict[str, object]:
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    about = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
+    content = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
     unless = _scope(rule.unless) if rule.unless else {}
-    return {**about, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
+    return {**content, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
 
 
 def _waiver(waiver: Waiver) -> dict[str, object]:
-    about = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
+    content = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
     more = {"where": _scope(waiver.where), "cap": waiver.cap, "expires": waiver.expires.isoformat(), "source": waiver.source}
-    return {**about, **more}
+    return {**content, **more}
 
 
 def _scope(scope: Scope) -> Mapping[str, Any]:

@@ -66,8 +66,8 @@ def write_bundle(run: Path, out: Path) -> list[str]:
 
 def belongs(name: str) -> bool:
     """Whether a bundle may hold a file of that name."""
-    folder, _, own = name.partition("/")
-    return name in _NAMES or (folder == POLICIES and own != "" and "/" not in own)
+    folder, _, file = name.partition("/")
+    return name in _NAMES or (folder == POLICIES and file != "" and "/" not in file)
 
 
 def page_notes(run: Path) -> list[str]:
@@ -152,10 +152,10 @@ def _files(folder: Path) -> list[str]:
 
 
 def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
-    about = zipfile.ZipInfo(name, _DATE)
-    about.compress_type, about.create_system, about.external_attr = zipfile.ZIP_DEFLATED, _UNIX, _MODE
-    about.file_size = path.stat().st_size
-    with path.open("rb") as source, archive.open(about, "w") as sink:
+    entry = zipfile.ZipInfo(name, _DATE)
+    entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, _UNIX, _MODE
+    entry.file_size = path.stat().st_size
+    with path.open("rb") as source, archive.open(entry, "w") as sink:
         while chunk := source.read(_CHUNK):
             sink.write(chunk)
 

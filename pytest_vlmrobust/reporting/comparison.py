@@ -137,58 +137,58 @@ def _interval(estimate: Estimate) -> str:
 # What an A/A comparison says.
 
 
-def noise_lines(about: Repeatability) -> list[str]:
+def noise_lines(repeat: Repeatability) -> list[str]:
     """Returns the lines about answers that were asked for twice: how many flipped, the noise, and the thresholds."""
-    name = f"A/A {about.model}-{about.dataset}:"
-    if not about.measured:
-        return [f"{name} not measured: {why_unmeasured(about)}"]
-    failed = f", {quantity(about.failed, 'inference')} failed" if about.failed else ""
-    share = f"{about.rate:.2%}, 90 % interval {about.low:.2%} to {about.high:.2%}"
-    reworded = quantity(about.reworded, "was worded differently", "were worded differently")
-    counted = f"{about.flipped} of {quantity(about.repeated, 'answer')} flipped ({share}), {reworded}{failed}"
-    noise = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in noise_by_metric(about))
+    name = f"A/A {repeat.model}-{repeat.dataset}:"
+    if not repeat.measured:
+        return [f"{name} not measured: {why_unmeasured(repeat)}"]
+    failed = f", {quantity(repeat.failed, 'inference')} failed" if repeat.failed else ""
+    share = f"{repeat.rate:.2%}, 90 % interval {repeat.low:.2%} to {repeat.high:.2%}"
+    reworded = quantity(repeat.reworded, "was worded differently", "were worded differently")
+    counted = f"{repeat.flipped} of {quantity(repeat.repeated, 'answer')} flipped ({share}), {reworded}{failed}"
+    noise = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in noise_by_metric(repeat))
     return [
-        f"{name} {counted}; {quantity(about.cells, 'cell')}, {about.conditions}",
-        f"     noise of {quantity(about.samples, 'sample')} between two runs: {noise}",
-        *(f"     {sentence}" for sentence in about.beside),
+        f"{name} {counted}; {quantity(repeat.cells, 'cell')}, {repeat.conditions}",
+        f"     noise of {quantity(repeat.samples, 'sample')} between two runs: {noise}",
+        *(f"     {sentence}" for sentence in repeat.beside),
     ]
 
 
-def noise_by_metric(about: Repeatability) -> list[tuple[str, float, float]]:
+def noise_by_metric(repeat: Repeatability) -> list[tuple[str, float, float]]:
     """Returns each metric with its noise, measured and at most; what moves least comes first, however a file ordered them."""
-    moves = [(metric, value, about.noise_high[metric]) for metric, value in about.noise.items()]
+    moves = [(metric, value, repeat.noise_high[metric]) for metric, value in repeat.noise.items()]
     return sorted(moves, key=lambda move: (move[2], move[0]))
 
 
-def why_unmeasured(about: Repeatability) -> str:
+def why_unmeasured(repeat: Repeatability) -> str:
     """Returns why nothing is known about the noise; an empty string where something is."""
-    if about.measured:
+    if repeat.measured:
         return ""
-    return about.problem or f"no answer could be asked for again ({quantity(about.failed, 'inference')} failed)"
+    return repeat.problem or f"no answer could be asked for again ({quantity(repeat.failed, 'inference')} failed)"
 
 
 def noise_warnings(comparisons: Iterable[Repeatability]) -> list[str]:
     """Returns, a sentence for each, the rules that the same model may break by answering twice."""
-    return [f"{about.model}-{about.dataset}: {sentence}" for about in comparisons for sentence in about.tighter]
+    return [f"{repeat.model}-{repeat.dataset}: {sentence}" for repeat in comparisons for sentence in repeat.tighter]
 
 
 def noise_table(comparisons: Sequence[Repeatability]) -> list[str]:
     """Returns the comparisons as lines of Markdown, a row each, and the rules that noise alone may break; nothing without any."""
     if not comparisons:
         return []
-    metrics = list(dict.fromkeys(metric for about in comparisons for metric, _, _ in noise_by_metric(about)))
+    metrics = list(dict.fromkeys(metric for repeat in comparisons for metric, _, _ in noise_by_metric(repeat)))
     header = ["A/A", "asked again", "flipped", "90 % interval", *(f"noise of {metric}" for metric in metrics)]
     lines = [f"| {' | '.join(map(inert, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    lines += [f"| {' | '.join(_flip_row(about, metrics))} |" for about in comparisons]
-    missing = [f"- {inert(line)}" for about in comparisons if not about.measured for line in noise_lines(about)]
+    lines += [f"| {' | '.join(_flip_row(repeat, metrics))} |" for repeat in comparisons]
+    missing = [f"- {inert(line)}" for repeat in comparisons if not repeat.measured for line in noise_lines(repeat)]
     warned = [f"- warning: {inert(sentence)}" for sentence in noise_warnings(comparisons)]
     return [*lines, *([""] if missing or warned else []), *missing, *warned]
 
 
-def _flip_row(about: Repeatability, metrics: Iterable[str]) -> list[str]:
-    name = code(f"{about.model}-{about.dataset}")
-    if not about.measured:
+def _flip_row(repeat: Repeatability, metrics: Iterable[str]) -> list[str]:
+    name = code(f"{repeat.model}-{repeat.dataset}")
+    if not repeat.measured:
         return [name, "not measured", "", "", *("" for _ in metrics)]
-    noise = [f"{about.noise[metric]:.3f}, at most {about.noise_high[metric]:.3f}" for metric in metrics]
-    counts = [str(about.repeated), f"{about.flipped} ({about.rate:.2%})"]
-    return [name, *counts, f"{about.low:.2%} to {about.high:.2%}", *noise]
+    noise = [f"{repeat.noise[metric]:.3f}, at most {repeat.noise_high[metric]:.3f}" for metric in metrics]
+    counts = [str(repeat.repeated), f"{repeat.flipped} ({repeat.rate:.2%})"]
+    return [name, *counts, f"{repeat.low:.2%} to {repeat.high:.2%}", *noise]

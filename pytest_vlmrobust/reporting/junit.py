@@ -84,8 +84,8 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
     values |= {
         f"vlm.policy.replaces.{number}": on_one_line(sentence) for number, sentence in enumerate(policy_replacements(origins), 1)
     }
-    for about in facts.repeatability:
-        values |= _repeat_properties(about)
+    for repeat in facts.repeatability:
+        values |= _repeat_properties(repeat)
     return {name: value for name, value in values.items() if value}
 
 
@@ -93,15 +93,15 @@ def _warnings(record: Record) -> list[str]:
     return [on_one_line(warning) for warning in warnings_of(record)]
 
 
-def _repeat_properties(about: Repeatability) -> dict[str, str]:
+def _repeat_properties(repeat: Repeatability) -> dict[str, str]:
     """Returns the properties of the answers about a dataset that were asked for twice."""
-    name = f"vlm.aa.{about.model}-{about.dataset}"
-    if about.problem:
-        return {f"{name}.problem": about.problem}
-    if not about.measured:
+    name = f"vlm.aa.{repeat.model}-{repeat.dataset}"
+    if repeat.problem:
+        return {f"{name}.problem": repeat.problem}
+    if not repeat.measured:
         return {f"{name}.repeated": "0"}
-    counts = {f"{name}.repeated": str(about.repeated), f"{name}.flipped": str(about.flipped)}
-    numbers = {f"{name}.flip_rate": about.rate, f"{name}.low": about.low, f"{name}.high": about.high}
+    counts = {f"{name}.repeated": str(repeat.repeated), f"{name}.flipped": str(repeat.flipped)}
+    numbers = {f"{name}.flip_rate": repeat.rate, f"{name}.low": repeat.low, f"{name}.high": repeat.high}
     return {**counts, **{key: decimal(value) for key, value in numbers.items()}}
 
 

@@ -55,9 +55,16 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
     lines += [*_gate_lines(records, origins), ""]
     decisions = decisions_by_model(records, facts)
     for model in dict.fromkeys([*(record.model for record in records if record.model), *decisions]):
-        own = [record for record in records if record.model == model]
+        model_records = [record for record in records if record.model == model]
         verdict = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []
-        lines += [f"### {inert(model)}", "", *verdict, *_numbers(own), *_broken(own), *_hardest(own)]
+        lines += [
+            f"### {inert(model)}",
+            "",
+            *verdict,
+            *_numbers(model_records),
+            *_broken(model_records),
+            *_hardest(model_records),
+        ]
     return "\n".join([*lines, "### Limits", "", *(f"- {limit}" for limit in _limits(records, facts))]) + "\n"
 
 
@@ -71,9 +78,9 @@ def _gate_lines(records: Sequence[Record], origins: Mapping[str, Any]) -> list[s
         + (f" of {origins['date']}" if origins.get("date") else ""),
         f"- Data: {', '.join(map(inert, datasets)) or 'none'}; {quantity(len(settings), 'perturbed setting')}",
     ]
-    for model, about in sorted(dict(origins.get("models", {})).items()):
-        where = f"{about.get('location', '')}" + (f" at {about['revision']}" if about.get("revision") else "")
-        lines.append(f"- Model: {inert(model)}, {inert(where)}, asked in mode {inert(str(about.get('prompt_mode', '')))}")
+    for model, origin in sorted(dict(origins.get("models", {})).items()):
+        where = f"{origin.get('location', '')}" + (f" at {origin['revision']}" if origin.get("revision") else "")
+        lines.append(f"- Model: {inert(model)}, {inert(where)}, asked in mode {inert(str(origin.get('prompt_mode', '')))}")
     return lines + [f"- Policy of {inert(model)}: SHA-256 `{sha256}`" for model, sha256 in sorted(hashes.items())]
 
 
@@ -144,9 +151,9 @@ def _broken(records: Sequence[Record]) -> list[str]:
         if record.outcome in _BREACHES and not breaches:
             breaches = [Measure("", math.nan, outcome=record.outcome)]
         for measure in breaches:
-            about = (str(measure.outcome), dataclasses.replace(measure, category="").called, measure.rule, measure.threshold)
-            having.setdefault(about, {})[f"{record.id} ({measure.category})" if measure.category else record.id] = None
-    lines = [f"- {_breach(*about)}: {inert(first_few(ids, _HARDEST))}" for about, ids in having.items()]
+            breach = (str(measure.outcome), dataclasses.replace(measure, category="").called, measure.rule, measure.threshold)
+            having.setdefault(breach, {})[f"{record.id} ({measure.category})" if measure.category else record.id] = None
+    lines = [f"- {_breach(*breach)}: {inert(first_few(ids, _HARDEST))}" for breach, ids in having.items()]
     return ["Broken rules and budgets:", "", *lines, ""] if lines else []
 
 

@@ -104,7 +104,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         "shortfalls": facts.all_shortfalls(records),
         "stopped": facts.stopped,
         "decisions": {name: str(decision) for name, decision in facts.decisions(records).items()},
-        "repeatability": [about.to_dict() for about in facts.repeatability],
+        "repeatability": [repeat.to_dict() for repeat in facts.repeatability],
         "records": [{"key": record.key, **json.loads(record.to_json())} for record in records],
     }
 
@@ -123,10 +123,10 @@ def cells_csv(records: Sequence[Record]) -> str:
     writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for record in records:
-        about = {name: getattr(record, name) for name in _OF_RECORD}
-        about |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
+        columns = {name: getattr(record, name) for name in _OF_RECORD}
+        columns |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
         for measure in record.measures or (None,):
-            row = {**about, **({} if measure is None else _measure_columns(measure))}
+            row = {**columns, **({} if measure is None else _measure_columns(measure))}
             writer.writerow({name: _plain_cell(value) for name, value in row.items()})
     return buffer.getvalue()
 

@@ -164,7 +164,7 @@ def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None
         console.print(f"[yellow]warning[/] {_plain(line)}", soft_wrap=True)
     for note in note_lines(ordered):
         console.print(f"[yellow]note[/] {_plain(note)}", soft_wrap=True)
-    for line in (line for about in facts.repeatability for line in noise_lines(about)):
+    for line in (line for repeat in facts.repeatability for line in noise_lines(repeat)):
         console.print(_plain(line), soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]warning[/] {_plain(warning)}", soft_wrap=True)

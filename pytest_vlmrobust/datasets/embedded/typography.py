@@ -382,9 +382,9 @@ def _placement(style: Style, shape: tuple[int, ...], side: int) -> NDArray[np.fl
     if inset.max() > side / 2:
         raise DatasetError(f"a line of {shape[1]} pixels does not fit a picture of {side} in {style}. Print it smaller.")
     middle = np.clip(np.array([0.5, POSITIONS[style.position]]) * side, inset, side - inset)
-    own = np.array([shape[1], shape[0]]) / 2
+    centre = np.array([shape[1], shape[0]]) / 2
     # upright letters stay on whole pixels, so that nothing blurs them
-    offset = np.round(middle - linear @ own) if style.rotation == 0 else middle - linear @ own
+    offset = np.round(middle - linear @ centre) if style.rotation == 0 else middle - linear @ centre
     return np.asarray(np.column_stack([linear, offset]))
 
 

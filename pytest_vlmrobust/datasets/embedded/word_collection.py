@@ -236,8 +236,8 @@ class WordCollection:
         what, family = self._prints.get(entity.id), self._families.get(entity.id)
         if what is None or family is None:
             raise DatasetError(f"collection {self.name}: no word {entity.id!r}. Ask for neighbours of its own words.")
-        own = lookalikes(what.word, rng_for(self.seed, "word neighbours", entity.id))
-        others = list(dict.fromkeys([*(word for word in family.others if word in own), *own]))
+        alike = lookalikes(what.word, rng_for(self.seed, "word neighbours", entity.id))
+        others = list(dict.fromkeys([*(word for word in family.others if word in alike), *alike]))
         if len(others) < count:
             problem = f"{entity.id} has {len(others)} neighbours at one edit, {count} are wanted"
             raise DatasetError(f"collection {self.name}: {problem}. Ask for fewer.")

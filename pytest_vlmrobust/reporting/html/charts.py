@@ -60,7 +60,7 @@ class FamilyMap:
 
     def spots(self, column: str) -> list[Spot]:
         """Returns the settings of one of the three levels that ran; for :data:`OTHER`, those that have none of them."""
-        chosen = [at for at, own in enumerate(self.columns) if (own if own in LEVELS else OTHER) == column]
+        chosen = [at for at, name in enumerate(self.columns) if (name if name in LEVELS else OTHER) == column]
         return [spot for row in self.rows for at in chosen if (spot := row.spots[at]) is not None]
 
     def mean(self, column: str) -> float:

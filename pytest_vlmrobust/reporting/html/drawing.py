@@ -275,10 +275,10 @@ def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: 
         axes.fill_between(sizes, [r.low for r in rungs], [r.high for r in rungs], color=ROLE_COLORS["band"], linewidth=0)
         axes.plot(sizes, [r.value for r in rungs], color=ROLE_COLORS["line"], linewidth=1.8, zorder=3)
         for collapsed, face in ((False, ROLE_COLORS["line"]), (True, ROLE_COLORS["paper"])):
-            own = [rung for rung in rungs if rung.collapsed is collapsed]
+            chosen = [rung for rung in rungs if rung.collapsed is collapsed]
             axes.scatter(
-                [r.size for r in own],
-                [r.value for r in own],
+                [r.size for r in chosen],
+                [r.value for r in chosen],
                 s=32,
                 facecolor=face,
                 edgecolor=ROLE_COLORS["line"],

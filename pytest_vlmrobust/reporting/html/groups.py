@@ -201,13 +201,13 @@ def _laid_out(record: Record, example: Example) -> Shown:
         if 0 <= row < side and 0 <= column < side:
             grid[row][column] = _view(example, reply)
     whole = next((reply for reply in example.replies if not _PATCH.match(reply.about)), None)
-    about = whole.about if whole else ""
-    return Shown(record, example, View(_pictures(example.pictures, about), whole), grid)
+    view_name = whole.about if whole else ""
+    return Shown(record, example, View(_pictures(example.pictures, view_name), whole), grid)
 
 
 def _view(example: Example, reply: Reply) -> View:
     return View(_pictures(example.pictures, reply.about), reply)
 
 
-def _pictures(pictures: Sequence[Picture], about: str) -> list[Picture]:
-    return [picture for picture in pictures if picture.caption == about or picture.caption.startswith(f"{about}, ")]
+def _pictures(pictures: Sequence[Picture], view_name: str) -> list[Picture]:
+    return [picture for picture in pictures if picture.caption == view_name or picture.caption.startswith(f"{view_name}, ")]

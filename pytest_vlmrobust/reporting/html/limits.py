@@ -129,17 +129,17 @@ def _repeat_limits(facts: RunFacts) -> list[Limit]:
     """Returns how many answers flip when they are asked for again; the section on noise says what follows."""
     if not facts.repeatability:
         return [Limit("how many answers flip when they are asked for again was not measured: --vlm-aa measures it")]
-    return [Limit(noise_lines(about)[0]) for about in facts.repeatability]
+    return [Limit(noise_lines(repeat)[0]) for repeat in facts.repeatability]
 
 
 def _ungated_limits(records: Iterable[Record]) -> list[Limit]:
     having = [record for record in records if record.test != CHECK]
     free = [record.id for record in having if record.outcome is Outcome.MEASURED]
     families = sum(record.test == FAMILY for record in having if record.outcome is Outcome.MEASURED)
-    about = f", {families} of them about families of models" if families else ""
+    of_families = f", {families} of them about families of models" if families else ""
     every = quantity(len(having), "test")
     singular = f"of {every} was measured only: no rule of the policy judges it"
-    return _count_limit(free, singular, f"of {every} were measured only: no rule of the policy judges them", about)
+    return _count_limit(free, singular, f"of {every} were measured only: no rule of the policy judges them", of_families)
 
 
 def _sample_only_limits(records: Iterable[Record]) -> list[Limit]:
@@ -178,26 +178,26 @@ class Floor:
 
 def floors(comparisons: Sequence[Repeatability]) -> list[Floor]:
     """Returns the floor of each comparison, in their order."""
-    return [_floor(about) for about in comparisons]
+    return [_floor(repeat) for repeat in comparisons]
 
 
-def _floor(about: Repeatability) -> Floor:
-    lacking = why_unmeasured(about)
+def _floor(repeat: Repeatability) -> Floor:
+    lacking = why_unmeasured(repeat)
     if lacking:
-        return Floor(about.model, about.dataset, lacking, "", "", (), (), (), ())
-    metrics = tuple((name, number(value), number(most)) for name, value, most in noise_by_metric(about))
-    rate, interval = _percent(about.rate), f"{_percent(about.low)} to {_percent(about.high)}"
-    return Floor(about.model, about.dataset, "", rate, interval, _facts(about), metrics, about.beside, about.tighter)
+        return Floor(repeat.model, repeat.dataset, lacking, "", "", (), (), (), ())
+    metrics = tuple((name, number(value), number(most)) for name, value, most in noise_by_metric(repeat))
+    rate, interval = _percent(repeat.rate), f"{_percent(repeat.low)} to {_percent(repeat.high)}"
+    return Floor(repeat.model, repeat.dataset, "", rate, interval, _facts(repeat), metrics, repeat.beside, repeat.tighter)
 
 
-def _facts(about: Repeatability) -> tuple[tuple[str, str], ...]:
+def _facts(repeat: Repeatability) -> tuple[tuple[str, str], ...]:
     """Returns the counts, each with what it counts."""
     facts = {
-        "asked again": f"{quantity(about.repeated, 'answer')} from {quantity(about.cells, 'cell')}",
-        "scored differently": str(about.flipped),
-        "worded differently": str(about.reworded),
-        "inferences that failed": str(about.failed) if about.failed else "",
-        "the second time": about.conditions,
+        "asked again": f"{quantity(repeat.repeated, 'answer')} from {quantity(repeat.cells, 'cell')}",
+        "scored differently": str(repeat.flipped),
+        "worded differently": str(repeat.reworded),
+        "inferences that failed": str(repeat.failed) if repeat.failed else "",
+        "the second time": repeat.conditions,
     }
     return tuple((name, value) for name, value in facts.items() if value)
 

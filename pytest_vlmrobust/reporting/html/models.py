@@ -21,7 +21,7 @@ _OPEN = 4
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands about one board."""
+    """The section of one board."""
 
     anchor: str
     title: str
@@ -73,15 +73,15 @@ def _section(board: Board, at: int, ranking: Ranking) -> Section:
 def _values(board: Board, anchor: str, ranking: Ranking) -> Chart:
     """Returns the chart of the quantity that ranks."""
     words = ranking.quantity.words
-    own = [(standing.model, standing.values[ranking.by]) for standing in board.standings]
-    bars = [Bar(name, value.value, _or(value.low, value.value), _or(value.high, value.value)) for name, value in own]
+    values = [(standing.model, standing.values[ranking.by]) for standing in board.standings]
+    bars = [Bar(name, value.value, _or(value.low, value.value), _or(value.high, value.value)) for name, value in values]
     level = f"{ranking.confidence:.0%} interval"
     return Chart(
         f"{words[0].upper()}{words[1:]}",
         f"Each with its own {level}. These intervals do not show whether two models differ: their answers are compared in pairs.",
         _draw_dots(bars, words, f"{anchor}-values", f"{words} of each model"),
         ("model", words, level),
-        [(None, (name, number(value.value), interval(value))) for name, value in own],
+        [(None, (name, number(value.value), interval(value))) for name, value in values],
     )
 
 

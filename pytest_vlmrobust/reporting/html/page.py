@@ -129,7 +129,7 @@ def contradictions(page: str, records: Sequence[Record], decision: Decision) -> 
 
 
 class _Reader(HTMLParser):
-    """Collects what the places of a page say where its claims stand, in the order of the page."""
+    """Collects the claims of a page from the places where they are made, in the order of the page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
 
 
 def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Returns what stands about each sweep."""
+    """Returns the section of each sweep, as the template reads it."""
     all_sweeps = sweeps.sweeps(records)
     return [
         {

@@ -64,7 +64,7 @@ def applied_policies(records: Sequence[Record], facts: RunFacts, manifest: Mappi
     for record in records:
         if record.policy_sha256:
             by_model.setdefault(record.model, []).append(record)
-    return [_applied_policy(model, own, facts, mapping(known.get(model))) for model, own in by_model.items()]
+    return [_applied_policy(model, model_records, facts, mapping(known.get(model))) for model, model_records in by_model.items()]
 
 
 def _applied_policy(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapping[str, Any]) -> Applied:

@@ -25,7 +25,7 @@ from .words import MARKS, visible_text
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 _LONGEST_NAME = 300
 MOST_EXAMPLES = 1500
-"""Examples in one page, those of the first tests; the others stand in results.json."""
+"""Examples in one page, those of the first tests; the others are in results.json only."""
 _DROPPED = ("policy_sha256", "seconds", "worst", "examples", "metric", "nodeid", "n_inferred", "n_recalled")
 """Fields of a record that the drill-down does not show, or has in another form."""
 _ASKED = ("sample", "question", "options", "target", "category")

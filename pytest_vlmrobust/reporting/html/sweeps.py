@@ -38,7 +38,7 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        """What stands above it."""
+        """Its heading."""
         return f"{self.model} on {self.dataset}"
 
     @property
