@@ -225,7 +225,7 @@ def scripted_oracles() -> str:
 def benchmarks() -> str:
     """Returns the table of the shipped benchmarks."""
     rows = [benchmark_row(record) for record in read_benchmarks(SHIPPED).values()]
-    return table(("benchmark", "file names", "on the hub", "answers", "scorer", "chance", "whole data set", "remarks"), rows)
+    return table(("benchmark", "file names", "on the hub", "answers", "scorer", "chance", "whole dataset", "remarks"), rows)
 
 
 def benchmark_row(record: Benchmark) -> tuple[str, ...]:
@@ -257,7 +257,7 @@ def scorers() -> str:
 
 
 def corpus_metrics() -> str:
-    """Returns the table of the metrics of whole data sets."""
+    """Returns the table of the metrics of whole datasets."""
     return described(("metric", "value"), {name: scoring.CORPUS_METRICS.get(name) for name in scoring.CORPUS_METRICS})
 
 

@@ -14,18 +14,18 @@ from pytest_vlmrobust.core.words import printable
 
 
 class Commands(Protocol):
-    """What a subject adds its commands to."""
+    """The part of argparse that a subject adds its commands to."""
 
     def add_parser(self, name: str, *, help: str) -> argparse.ArgumentParser:  # noqa: A002 - argparse calls it so
         """Adds one command."""
 
 
 def counting(noun: str) -> Callable[[str], int]:
-    """Returns what reads how many there are of something, 1 or more."""
+    """Returns a parser of a number of 1 or more."""
 
     def count(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number of {noun}. Expected 1 or more")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {noun}. Expected 1 or more")
         return int(text)
 
     return count
@@ -36,11 +36,11 @@ def counting(noun: str) -> Callable[[str], int]:
 
 _BREAK = "\n"
 _LOG_WIDTH = 160
-"""Of what is no terminal: a log has no right edge."""
+"""Width outside of a terminal: a log has no right edge."""
 
 
 def say(text: str) -> None:
-    """Prints what a command found, whatever stands in its data."""
+    """Prints the result of a command; control characters in its data are spelled out."""
     print(printable(text, kept=_BREAK))  # noqa: T201 - a command line speaks by printing
 
 

@@ -14,10 +14,10 @@ from pytest_vlmrobust.core.words import quantity
 from .arguments import Commands, say
 
 _OF_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading values of other types than a run writes may raise."""
+"""Errors of reading values of other types than a run writes."""
 _UNTOLD = (
-    "fingerprints of models, digests of data sets and of pictures, keys of answers, and versions and options in manifest.json "
-    "were not compared: nothing in a bundle gives them again"
+    "fingerprints of models, digests of datasets and of pictures, keys of answers, and versions and options in manifest.json "
+    "were not compared: they cannot be recomputed from a bundle"
 )
 
 
@@ -28,8 +28,8 @@ def add(commands: Commands) -> None:
     bundle.add_argument("--out", type=Path, metavar="FILE", help="what to write (default: RUN.zip here)")
     bundle.set_defaults(run=_bundle)
 
-    verify = commands.add_parser("verify", help="compute every verdict of a bundle again, offline, and say what differs")
-    verify.add_argument("bundle", metavar="BUNDLE", type=Path, help="what vlmrobust bundle wrote")
+    verify = commands.add_parser("verify", help="recompute every verdict of a bundle, offline, and report what differs")
+    verify.add_argument("bundle", metavar="BUNDLE", type=Path, help="a ZIP file that vlmrobust bundle wrote")
     verify.set_defaults(run=_verify)
 
 
@@ -51,50 +51,50 @@ def _verify(options: argparse.Namespace) -> int:
         unpacked = Path(folder)
         differences = unpack(options.bundle, unpacked)
         try:
-            differences += _compared(unpacked)
+            differences += _compare_bundle(unpacked)
         except VlmRobustError as error:
             reason = _with_bundle(str(error), folder, options.bundle)
             if not differences:
                 raise StoreError(reason) from error
-            differences.append(f"nothing could be computed again: {reason}")
-        return _print_differences([_with_bundle(one, folder, options.bundle) for one in differences])
+            differences.append(f"nothing could be recomputed: {reason}")
+        return _print_differences([_with_bundle(difference, folder, options.bundle) for difference in differences])
 
 
-def _compared(unpacked: Path) -> list[str]:
-    """Says what can be said of an unpacked bundle, and returns what differs.
+def _compare_bundle(unpacked: Path) -> list[str]:
+    """Prints the notes on an unpacked bundle, and returns the differences.
 
     Raises:
         VlmRobustError: it cannot be read; the message names the file.
     """
     from pytest_vlmrobust.evaluation.after.verification import manifest_contradictions, repeated_records, verify
-    from pytest_vlmrobust.reporting.bundle import not_derived, page_notes
+    from pytest_vlmrobust.reporting.bundle import page_notes, underivable_claims
     from pytest_vlmrobust.reporting.files import read_run
 
-    with _damaged(unpacked, "manifest.json, docket.json or records.jsonl"):
+    with _damage_as_store_error(unpacked, "manifest.json, docket.json or records.jsonl"):
         run = read_run(unpacked)
         decision, unrecorded = run.decision, run.unrecorded
         wrong, notes = repeated_records(unpacked)
-    with _damaged(unpacked, "docket.json, predictions.sqlite or a file in policies"):
-        found = verify(unpacked, run.records, unrecorded=unrecorded)
-    with _damaged(unpacked, "manifest.json or docket.json"):
+    with _damage_as_store_error(unpacked, "docket.json, predictions.sqlite or a file in policies"):
+        verification = verify(unpacked, run.records, unrecorded=unrecorded)
+    with _damage_as_store_error(unpacked, "manifest.json or docket.json"):
         contradicted = manifest_contradictions(unpacked, run.manifest)
-        differences = [*wrong, *found.differences, *contradicted, *not_derived(run)]
-    for name, sha256 in found.policies.items():
+        differences = [*wrong, *verification.differences, *contradicted, *underivable_claims(run)]
+    for name, sha256 in verification.policies.items():
         say(f"policy of {name}: {sha256}")
     if (made := run.manifest.get("version", __version__)) != __version__:
-        say(f"note: the run was made by release {made}, and this is {__version__}: what differs may come from that")
-    for note in [*notes, *found.notes, *page_notes(unpacked), _UNTOLD]:
+        say(f"note: the run was made by release {made}, and this is {__version__}: differences may come from that")
+    for note in [*notes, *verification.notes, *page_notes(unpacked), _UNTOLD]:
         say(f"note: {note}")
     say(
-        f"{decision}: {quantity(found.answers, 'answer')} scored again, "
-        f"{found.records} of {quantity(len(run.records), 'record')} computed again"
+        f"{decision}: {quantity(verification.answers, 'answer')} scored again, "
+        f"{verification.records} of {quantity(len(run.records), 'record')} computed again"
     )
     return differences
 
 
 @contextlib.contextmanager
-def _damaged(unpacked: Path, names: str) -> Iterator[None]:
-    """Turns what a file that no run wrote leads to into a StoreError that names where it may be."""
+def _damage_as_store_error(unpacked: Path, names: str) -> Iterator[None]:
+    """Turns the errors of malformed files into a StoreError that names the files."""
     try:
         yield
     except _OF_DAMAGE as error:

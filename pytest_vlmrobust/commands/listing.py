@@ -1,4 +1,4 @@
-"""What is known by name: `vlmrobust list`, `explain` and `show`."""
+"""Names: `vlmrobust list`, `explain` and `show`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def add(commands: Commands) -> None:
 
 
 def _add_names(commands: Commands) -> None:
-    listing = commands.add_parser("list", help="list what is known by name")
+    listing = commands.add_parser("list", help="list models, datasets, settings or metrics by name")
     listing.add_argument("kind", choices=sorted(_LISTS), help="what to list")
     listing.set_defaults(run=_list)
 
-    explain = commands.add_parser("explain", help="say what a metric is: formula, source, bounds, interval, what to beware of")
+    explain = commands.add_parser("explain", help="say what a metric is: formula, source, bounds, interval, caveats")
     explain.add_argument("metric", nargs="?", metavar="METRIC", help="a metric (default: list all of them)")
     explain.set_defaults(run=_explain)
 
@@ -93,7 +93,9 @@ def _add_show(commands: Commands) -> None:
     show.add_argument("--out", required=True, type=Path, metavar="FILE", help="what to write: FILE.html or FILE.png")
     show.add_argument("--set", action="append", default=[], metavar="NAME", help="a set of settings, or all; repeatable")
     show.add_argument("--setting", action="append", default=[], help="a setting, such as fog:mid+flip_h; repeatable")
-    show.add_argument("--seed", type=int, default=AUGMENTATION_SEED, metavar="N", help="of random ones (default: %(default)s)")
+    show.add_argument(
+        "--seed", type=int, default=AUGMENTATION_SEED, metavar="N", help="seed of random settings (default: %(default)s)"
+    )
     show.add_argument("--tile", type=int, default=200, metavar="PIXELS", help="width of a tile (default: %(default)s)")
     show.set_defaults(run=_show)
 

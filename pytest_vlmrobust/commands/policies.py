@@ -32,20 +32,20 @@ _FEWEST = 2
 
 
 class _Noise(NamedTuple):
-    """What an A/A measurement says about rules, line by line, and what of it is a warning."""
+    """The lines of an A/A measurement about rules, and its warnings."""
 
     lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def _add_check(commands: Commands) -> None:
-    check = commands.add_parser("check", help="read thresholds files as a gate would and say what they hold")
+    check = commands.add_parser("check", help="read thresholds files as a gate would and list what they contain")
     check.add_argument("files", nargs="+", help="thresholds files, or names of shipped ones")
     check.add_argument(
         "--samples",
         type=counting("samples"),
         metavar="N",
-        help="say which rules N independent samples of a data set hardly decide",
+        help="name the rules that N independent samples of a dataset can hardly decide",
     )
     check.add_argument(
         "--options",
@@ -109,19 +109,19 @@ def _options(text: str) -> float:
     if text == "open":
         return math.inf
     if not text.isascii() or not text.isdigit() or int(text) < _FEWEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of options. Expected 2 or more, or open")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of options. Expected 2 or more, or open")
     return float(text)
 
 
 def _accuracy(text: str) -> float:
     """Reads a clean accuracy, above 0 and at most 1: ``0.8`` or ``80%``."""
     try:
-        found = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+        accuracy = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
     except ValueError:
-        found = math.nan
-    if not 0.0 < found <= 1.0:
+        accuracy = math.nan
+    if not 0.0 < accuracy <= 1.0:
         raise argparse.ArgumentTypeError(f"{text!r}: expected an accuracy above 0 and at most 1, such as 0.8 or 80%")
-    return found
+    return accuracy
 
 
 def _noise(directory: Path, policy: Policy) -> _Noise:
@@ -142,11 +142,11 @@ def _noise(directory: Path, policy: Policy) -> _Noise:
             f"--noise {directory}: the run has no A/A measurement: its questions were asked once, or it ended before they were "
             f"asked again. Make a run that has one: {command}"
         )
-    found = [compare_with_rules(about, policy.rules, run.records) for about in run.facts.repeatability]
-    known = [line for about in found if about.measured for line in noise_lines(about)]
-    unknown = [line for about in found if not about.measured for line in noise_lines(about)]
-    notes = [f"note: {sentence}" for sentence in uncompared_rules(found, policy.rules, run.records)]
-    return _Noise((*known, *notes), (*noise_warnings(found), *unknown))
+    noise = [compare_with_rules(repeat, policy.rules, run.records) for repeat in run.facts.repeatability]
+    known = [line for repeat in noise if repeat.measured for line in noise_lines(repeat)]
+    unknown = [line for repeat in noise if not repeat.measured for line in noise_lines(repeat)]
+    notes = [f"note: {sentence}" for sentence in uncompared_rules(noise, policy.rules, run.records)]
+    return _Noise((*known, *notes), (*noise_warnings(noise), *unknown))
 
 
 # `vlmrobust init`.

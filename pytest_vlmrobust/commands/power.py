@@ -36,7 +36,7 @@ _FEWEST = 20
 
 
 class _Row(NamedTuple):
-    """What is found for one profile."""
+    """The results for one profile."""
 
     power: Power
     needed: tuple[int, int | None] | None
@@ -45,9 +45,7 @@ class _Row(NamedTuple):
 
 def add(commands: Commands) -> None:
     """Adds it to the parser."""
-    power = commands.add_parser(
-        "power", help="simulate how often a policy says GO, NO-GO or INCONCLUSIVE of models that are known"
-    )
+    power = commands.add_parser("power", help="simulate how often a policy decides GO, NO-GO or INCONCLUSIVE for known models")
     power.add_argument("policies", nargs="*", metavar="POLICY", help="thresholds files, or names of shipped ones: one policy")
     power.add_argument(
         "--samples",
@@ -60,33 +58,41 @@ def add(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME|RUN",
-        help=f"what is true (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a need of context such as "
-        "needs-context, a published model such as MMBench/Qwen3-VL-8B, or the directory of a run; of the Observatory also "
-        f"illusion-blind, one-cell and others (default: {NOTHING_LOST})",
+        help=f"what is true of the model (repeatable): {', '.join(_SYNTHETIC)}, {KEEPS}:RULE, {BREAKS}:RULE, a need of "
+        "context such as needs-context, a published model such as MMBench/Qwen3-VL-8B, or the directory of a run; for the "
+        f"Observatory also illusion-blind, one-cell and others (default: {NOTHING_LOST})",
     )
     power.add_argument(
         "--dataset",
         default="",
         metavar="NAME",
-        help="what rules take the dataset to be called; of the Observatory one of the embedded collections (default: both)",
+        help="name of the dataset as rules see it; for the Observatory one of the embedded collections (default: both)",
     )
-    power.add_argument("--shift", action="append", default=[], metavar="METRIC=VALUE", help="move a metric of each profile there")
     power.add_argument(
-        "--models", type=counting("models"), default=1, metavar="K", help="models of the run, each of the profile, independent"
+        "--shift", action="append", default=[], metavar="METRIC=VALUE", help="set a metric of each profile to a value"
+    )
+    power.add_argument(
+        "--models",
+        type=counting("models"),
+        default=1,
+        metavar="K",
+        help="models of the run, all with this profile and independent",
     )
     power.add_argument(
         "--runs", type=counting("runs"), default=100, metavar="R", help="simulated runs of each profile (default: %(default)s)"
     )
-    power.add_argument("--seed", type=_seed, default=0, help="of the simulation (default: %(default)s)")
+    power.add_argument("--seed", type=_seed, default=0, help="seed of the simulation (default: %(default)s)")
     power.add_argument("--no-search", action="store_true", help="do not search how many samples would decide 80 %% of runs")
-    power.add_argument("--table", action="store_true", help="one line a profile, in Markdown; without POLICY of all shipped ones")
+    power.add_argument(
+        "--table", action="store_true", help="one line for each profile, in Markdown; without POLICY, of all shipped policies"
+    )
     power.add_argument("--json", action="store_true", help="print JSON")
     power.set_defaults(run=_power)
 
 
 def _seed(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed. Expected a whole number, 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a seed. Expected a whole number, 0 or more")
     return int(text)
 
 
@@ -96,7 +102,7 @@ def _power(options: argparse.Namespace) -> int:
     if not options.policies and not options.table:
         raise UsageError("vlmrobust power: name a policy, such as default, or ask for the --table of all shipped ones")
     every = [[entry.stem] for entry in sorted(shipped("thresholds").glob("*.yaml"))]
-    found, empty = {}, {}
+    simulated, empty = {}, {}
     for files in [options.policies] if options.policies else every:
         name = " + ".join(Path(file).stem for file in files)
         policy = _policy(files)
@@ -104,14 +110,14 @@ def _power(options: argparse.Namespace) -> int:
         if not rows:
             empty[name] = why
             continue
-        found[name] = rows
+        simulated[name] = rows
         if options.table:
             _say_table(name, rows, options)
         elif not options.json:
             for row in rows:
                 _say_row(row, options)
-    if options.json and found:
-        say(json.dumps({name: [_as_json(row) for row in rows] for name, rows in found.items()}, indent=1))
+    if options.json and simulated:
+        say(json.dumps({name: [_as_json(row) for row in rows] for name, rows in simulated.items()}, indent=1))
     if empty:
         raise UsageError("\n".join(f"no rule of {name} can be simulated: {why}" for name, why in empty.items()))
     return 0
@@ -127,7 +133,7 @@ def _policy(files: Sequence[str]) -> Policy:
 
 
 def _rows(policy: Policy, name: str, options: argparse.Namespace) -> tuple[list[_Row], str]:
-    """Returns what is found for each profile, and why nothing is where no rule is simulated."""
+    """Returns the results for each profile, or why no rule can be simulated."""
     import numpy as np
 
     from pytest_vlmrobust.evaluation.power.simulation import Simulation
@@ -140,13 +146,13 @@ def _rows(policy: Policy, name: str, options: argparse.Namespace) -> tuple[list[
             reasons = {**simulation.planned.left_out, **simulation.planned.idle}
             why = "; ".join(f"{rule} {reason}" for rule, reason in reasons.items()) or "it has no rules"
             continue
-        found = simulation.run(n, options.runs, rng, _progress(f"{name}, {truth.name}", options.runs)).of_models(options.models)
-        needed = None if options.no_search or options.table else _needed(simulation, n, options, rng)
-        rows.append(_Row(found, needed, simulation))
+        power = simulation.run(n, options.runs, rng, _progress(f"{name}, {truth.name}", options.runs)).of_models(options.models)
+        needed = None if options.no_search or options.table else _samples_needed(simulation, n, options, rng)
+        rows.append(_Row(power, needed, simulation))
     return rows, why
 
 
-def _needed(simulation: Simulation, n: int, options: argparse.Namespace, rng: Any) -> tuple[int, int | None]:
+def _samples_needed(simulation: Simulation, n: int, options: argparse.Namespace, rng: Any) -> tuple[int, int | None]:
     runs = max(options.runs // _SEARCHED, _FEWEST)
     return simulation.samples_to_decide(n, runs, rng, progress=_note("how many samples would decide:"))
 
@@ -158,7 +164,7 @@ def _today() -> date:
 def _truths(policy: Policy, options: argparse.Namespace) -> list[tuple[Truth, int]]:
     """Returns each profile that is asked for with its number of samples."""
     names = options.profile or (_usual(policy) if options.table else [NOTHING_LOST])
-    return [pair for name in names for pair in _named(policy, name, options)]
+    return [pair for name in names for pair in _named_profiles(policy, name, options)]
 
 
 def _usual(policy: Policy) -> list[str]:
@@ -183,11 +189,11 @@ def _observing(name: str, options: argparse.Namespace) -> tuple[Truth, int]:
 
     if options.shift:
         raise UsageError("--shift moves models that answer questions, and this policy is about the Observatory's tasks")
-    found = observer(name, [options.dataset] if options.dataset else ())
-    return found, options.samples or found.samples
+    profile = observer(name, [options.dataset] if options.dataset else ())
+    return profile, options.samples or profile.samples
 
 
-def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[Truth, int]]:
+def _named_profiles(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple[Truth, int]]:
     from pytest_vlmrobust.evaluation.power import profiles
 
     if _of_tasks(policy):
@@ -198,19 +204,21 @@ def _named(policy: Policy, name: str, options: argparse.Namespace) -> list[tuple
     if Path(name).is_dir():
         _no_shift(options)
         runs = profiles.recorded_models(Path(name))
-        return [(replace(one, dataset=options.dataset or one.dataset), options.samples or one.samples) for one in runs]
+        return [
+            (replace(profile, dataset=options.dataset or profile.dataset), options.samples or profile.samples) for profile in runs
+        ]
     if name == PUBLISHED:
         own = profiles.published_profiles(benchmark if options.dataset else "").values()
-        return [(_shifted(_called(one, options), options), options.samples or one.samples) for one in own]
-    if found := _synthetic(name, dataset):
-        return [(_shifted(found, options), usual)]
+        return [(_shift_profile(_with_dataset(profile, options), options), options.samples or profile.samples) for profile in own]
+    if profile := _synthetic(name, dataset):
+        return [(_shift_profile(profile, options), usual)]
     if name.partition(":")[0] in (KEEPS, BREAKS):
         _no_shift(options)
-        return [(one, usual) for one in _at_margins(policy, name, dataset, usual, options.seed)]
+        return [(profile, usual) for profile in _at_margins(policy, name, dataset, usual, options.seed)]
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise UsageError(f"--profile {name}: there is no such directory. Pass that of a run, or the name of a profile")
-    one = profiles.profile(name, options.dataset, [*_SYNTHETIC, *profiles.VIEWS, *profiles.published_profiles()])
-    return [(_shifted(_called(one, options), options), options.samples or one.samples)]
+    profile = profiles.profile(name, options.dataset, [*_SYNTHETIC, *profiles.VIEWS, *profiles.published_profiles()])
+    return [(_shift_profile(_with_dataset(profile, options), options), options.samples or profile.samples)]
 
 
 def _synthetic(name: str, dataset: str) -> Any:
@@ -243,7 +251,7 @@ def _compares(policy: Policy) -> bool:
     return any(is_relative(rule) for rule in policy.rules)
 
 
-def _called(profile: Any, options: argparse.Namespace) -> Any:
+def _with_dataset(profile: Any, options: argparse.Namespace) -> Any:
     return replace(profile, dataset=options.dataset or profile.dataset)
 
 
@@ -252,7 +260,7 @@ def _no_shift(options: argparse.Namespace) -> None:
         raise UsageError("--shift moves profiles that are published or lose nothing, not runs and not profiles at a margin")
 
 
-def _shifted(profile: Any, options: argparse.Namespace) -> Any:
+def _shift_profile(profile: Any, options: argparse.Namespace) -> Any:
     from pytest_vlmrobust.evaluation.power.margins import shift
 
     for text in options.shift:
@@ -289,15 +297,15 @@ def _say_row(row: _Row, options: argparse.Namespace) -> None:
     models = f", {options.models} models" if options.models > 1 else ""
     say(f"{power.profile} on {row.simulation.truth.dataset}: {power.n} samples{models}, {power.runs} simulated runs")
     given = f", {planned.given}" if planned.given else ""
-    say("  " + ", ".join(f"{one.value} {_share(power, one)}" for one in _SHOWN) + given)
+    say("  " + ", ".join(f"{decision.value} {_share(power, decision)}" for decision in _SHOWN) + given)
     if row.needed is not None:
         low, high = row.needed
         needed = f"between {low} and {high} samples" if high else f"more than {low} samples, if any number does"
         say(f"  80 % of runs end GO or NO-GO with {needed}")
     widest = max(map(len, power.outcomes), default=4)
     say(f"  {'rule':<{widest}}  PASS  FAIL  INCONCLUSIVE  NOT_APPLICABLE  WARNED  keeps from GO alone")
-    for name, found in power.outcomes.items():
-        shares = [found.get(one, 0.0) for one in _OUTCOMES]
+    for name, outcomes in power.outcomes.items():
+        shares = [outcomes.get(outcome, 0.0) for outcome in _OUTCOMES]
         passed = shares[0] + shares[4]
         say(
             f"  {name:<{widest}}  {passed:4.2f}  {shares[1]:4.2f}  {shares[2]:12.2f}  {shares[3]:14.2f}  {shares[5]:6.2f}"
@@ -306,7 +314,7 @@ def _say_row(row: _Row, options: argparse.Namespace) -> None:
     for shortfall in planned.shortfalls:
         say(f"  never GO: {shortfall}")
     for name, why in planned.left_out.items():
-        say(f"  not simulated, and taken as kept: {name}: {why}")
+        say(f"  not simulated and assumed to be kept: {name}: {why}")
     for name, why in planned.idle.items():
         say(f"  no say: {name}: {why}")
 
@@ -323,7 +331,7 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
     say("|---|---|--:|--:|--:|--:|---|")
     for row in rows:
         power = row.power
-        shares = " | ".join(f"{power.share(one):.2f}" for one in _SHOWN)
+        shares = " | ".join(f"{power.share(decision):.2f}" for decision in _SHOWN)
         say(f"| {power.profile} | {row.simulation.truth.dataset} | {power.n} | {shares} | {_culprits(power)} |")
     left = {name: why for row in rows for name, why in row.simulation.planned.left_out.items()}
     never = {reason for row in rows for reason in row.simulation.planned.shortfalls}
@@ -331,7 +339,7 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
     for reason in sorted(never):
         say(f"Never GO without more: {reason}.")
     if left:
-        say(f"Not simulated, and taken as kept: {'; '.join(f'{one} ({why})' for one, why in sorted(left.items()))}.")
+        say(f"Not simulated and assumed to be kept: {'; '.join(f'{rule} ({why})' for rule, why in sorted(left.items()))}.")
     if rows:
         error = 0.5 / options.runs**0.5
         say(f"{options.runs} simulated runs a row, seed {options.seed}: Monte Carlo error at most {error:.3f}.\n")
@@ -339,8 +347,8 @@ def _say_table(name: str, rows: Sequence[_Row], options: argparse.Namespace) -> 
 
 def _culprits(power: Power) -> str:
     against = {
-        name: sum(found.get(one, 0.0) for one in (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE))
-        for name, found in power.outcomes.items()
+        name: sum(outcomes.get(outcome, 0.0) for outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE))
+        for name, outcomes in power.outcomes.items()
     }
     worst = sorted((name for name, share in against.items() if share >= 0.05), key=lambda name: -against[name])[:3]
     return ", ".join(f"{name} {against[name]:.2f}" for name in worst)
@@ -353,9 +361,11 @@ def _as_json(row: _Row) -> dict[str, Any]:
         "dataset": row.simulation.truth.dataset,
         "samples": power.n,
         "runs": power.runs,
-        "decisions": {one.value: power.share(one) for one in _SHOWN},
-        "standard_errors": {one.value: power.error(one) for one in _SHOWN},
-        "rules": {name: {one.value: share for one, share in found.items()} for name, found in power.outcomes.items()},
+        "decisions": {decision.value: power.share(decision) for decision in _SHOWN},
+        "standard_errors": {decision.value: power.error(decision) for decision in _SHOWN},
+        "rules": {
+            name: {outcome.value: share for outcome, share in outcomes.items()} for name, outcomes in power.outcomes.items()
+        },
         "alone": dict(power.alone),
         "samples_for_80_percent": None if row.needed is None else {"too_few": row.needed[0], "enough": row.needed[1]},
         "given": planned.given,

@@ -67,10 +67,10 @@ def _with_ranking(run: RunFiles) -> RunFacts:
     try:
         with Evidence.open(run.directory, read_only=True) as evidence:
             name = str(run.manifest.get("run", ""))
-            return run.facts.ranked(*rank_run(evidence, name, "" if reference == NO_IMAGE_NAME else reference))
+            return run.facts.with_ranking(*rank_run(evidence, name, "" if reference == NO_IMAGE_NAME else reference))
     except StoreError as error:
         complain(str(error))
-        return run.facts.ranked(None, "the models of the run are not ranked: its answers cannot be read")
+        return run.facts.with_ranking(None, "the models of the run are not ranked: its answers cannot be read")
 
 
 def _junit(options: argparse.Namespace) -> int:
@@ -102,10 +102,10 @@ def _compare(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.comparison import compare
     from pytest_vlmrobust.reporting.comparison import render_comparison, write_comparison
 
-    found = compare(options.before, options.after, model=options.model)
+    comparison = compare(options.before, options.after, model=options.model)
     if options.out:
-        write_comparison(options.out, found)
-    show(render_comparison(found, width=width(), color=in_color()).rstrip("\n"))
+        write_comparison(options.out, comparison)
+    show(render_comparison(comparison, width=width(), color=in_color()).rstrip("\n"))
     return 0
 
 
@@ -113,7 +113,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _add_export(commands: Commands) -> None:
-    export = commands.add_parser("export", help="write what a run measured as the files of another program")
+    export = commands.add_parser("export", help="write what a run measured in the file format of another program")
     export.add_argument("run_directory", metavar="RUN", type=Path, help="a run: a directory that holds predictions.sqlite")
     export.add_argument("--to", required=True, choices=sorted(_FORMATS), help="nel: what nel compare and nel gate read")
     export.add_argument("--out", required=True, type=Path, metavar="DIR", help="the directory to create")
@@ -130,15 +130,15 @@ def _nel(options: argparse.Namespace) -> None:
     from pytest_vlmrobust.reporting.nel import MEAN, write_nel
 
     written = write_nel(options.run_directory, options.out, model=options.model)
-    say(f"{options.out}: {len(written)} benchmarks, {sum(one.results for one in written)} results")
-    for one in written:
-        if one.unscored:
-            asked = one.results + one.unscored
+    say(f"{options.out}: {len(written)} benchmarks, {sum(benchmark.results for benchmark in written)} results")
+    for benchmark in written:
+        if benchmark.unscored:
+            asked = benchmark.results + benchmark.unscored
             say(
-                f"note: {one.name}: {one.unscored} of {quantity(asked, 'sample')} left out: "
-                "inferences failed, and nel has no word for that"
+                f"note: {benchmark.name}: {benchmark.unscored} of {quantity(asked, 'sample')} left out: "
+                "inferences failed, which nel cannot express"
             )
-    for dataset, metric in sorted({(one.dataset, one.corpus_metric) for one in written}):
+    for dataset, metric in sorted({(benchmark.dataset, benchmark.corpus_metric) for benchmark in written}):
         if metric != MEAN:
             say(f"note: {dataset}: nel compares the mean of the samples' scores, which is not {metric}")
 
@@ -150,7 +150,7 @@ _FORMATS: dict[str, Callable[[argparse.Namespace], None]] = {"nel": _nel}
 
 
 def _add_rank(commands: Commands) -> None:
-    ranks = commands.add_parser("rank", help="put several models side by side: ranks with intervals, mCE, drops by family")
+    ranks = commands.add_parser("rank", help="compare several models: ranks with intervals, mCE, drops by family")
     ranks.add_argument(
         "runs",
         metavar="RUN",
@@ -158,7 +158,7 @@ def _add_rank(commands: Commands) -> None:
         help="a run of the models: a directory that holds predictions.sqlite; NAME=RUN puts NAME before those of its models",
     )
     ranks.add_argument("--out", type=Path, metavar="DIR", help="write models.html, models.md and models.json there")
-    ranks.add_argument("--by", default=BY[0], choices=BY, help="what ranks (default: %(default)s)")
+    ranks.add_argument("--by", default=BY[0], choices=BY, help="what to rank by (default: %(default)s)")
     ranks.add_argument("--reference", default="", metavar="MODEL", help="the model whose errors are the unit of mCE")
     ranks.set_defaults(run=_rank)
 
@@ -167,14 +167,14 @@ def _rank(options: argparse.Namespace) -> int:
     from pytest_vlmrobust.evaluation.after.ranking import rank
     from pytest_vlmrobust.reporting.ranking import render_ranking, write_ranking
 
-    found = rank([_named(run) for run in options.runs], by=options.by, reference=options.reference)
+    ranking = rank([_parse_run(run) for run in options.runs], by=options.by, reference=options.reference)
     if options.out:
-        write_ranking(options.out, found)
-    show(render_ranking(found, width=width(), color=in_color()).rstrip("\n"))
+        write_ranking(options.out, ranking)
+    show(render_ranking(ranking, width=width(), color=in_color()).rstrip("\n"))
     return 0
 
 
-def _named(run: str) -> tuple[str, Path]:
-    """Returns the name that the models of a run get and its directory; a directory is what it is, whatever its name."""
+def _parse_run(run: str) -> tuple[str, Path]:
+    """Returns the prefix of the models of a run and its directory; an existing directory may have any name."""
     name, equals, directory = run.partition("=")
     return ("", Path(run)) if not equals or Path(run).is_dir() else (name, Path(directory))

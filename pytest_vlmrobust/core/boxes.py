@@ -10,7 +10,7 @@ from typing import TypeAlias
 from .errors import UnknownName
 
 Box: TypeAlias = tuple[float, float, float, float]
-"""``(x1, y1, x2, y2)``, right and bottom exclusive, in pixels where nothing else is said."""
+"""``(x1, y1, x2, y2)``, right and bottom exclusive, in pixels unless another unit is named."""
 
 LEFT_EYE, RIGHT_EYE = "left_eye", "right_eye"
 """The two attributes that are easily taken for each other: left may be the viewer's or the person's."""
@@ -36,8 +36,8 @@ def overlap(box: Box, other: Box) -> float:
     return min(shared / covered, 1.0) if covered > 0.0 else math.nan
 
 
-def swapped(predicted: tuple[Box, Box], truth: tuple[Box, Box]) -> bool:
-    """Says whether two predicted boxes overlap more with the true ones when they change places, as left and right eye may."""
+def are_swapped(predicted: tuple[Box, Box], truth: tuple[Box, Box]) -> bool:
+    """Whether two predicted boxes overlap more with the true ones when they change places, as left and right eye may."""
     kept = overlap(predicted[0], truth[0]) + overlap(predicted[1], truth[1])
     return overlap(predicted[1], truth[0]) + overlap(predicted[0], truth[1]) > kept
 
@@ -81,13 +81,13 @@ class Localisation:
     size: tuple[int, int]
     """Width and height of the picture in which boxes are asked for."""
     boxes: Mapping[str, Box]
-    """Attribute to its box: what is asked for."""
+    """Attribute to its box: the boxes that are asked for."""
     given: Mapping[str, Box] = field(default_factory=dict)
-    """Attribute to its box: what is told. A point is a box without extent."""
+    """Attribute to its box: the boxes that the prompt gives. A point is a box without extent."""
     space: BoxSpace | None = None
-    """The coordinates that the model speaks; pixels where nothing is said. The evaluation fills it in."""
+    """The coordinates that the model uses, ``None`` for pixels. The evaluation fills it in."""
     given_in: int = 0
-    """Which picture the told boxes are of, by index: the support, or that in which the others are asked for."""
+    """Index of the picture that the given boxes are of: the support, or the picture in which the others are asked for."""
 
     @property
     def spoken(self) -> BoxSpace:
@@ -110,7 +110,7 @@ def box_space(convention: str, size: tuple[int, int], seen: tuple[int, int] | No
     Args:
         convention: one of ``CONVENTIONS``; empty means ``pixels``.
         size: width and height of the picture as it is sent.
-        seen: width and height after the processor, for ``resized_pixels``; ``size`` where nothing is said.
+        seen: width and height after the processor, for ``resized_pixels``; ``size`` by default.
 
     Raises:
         UnknownName: no such convention.

@@ -87,8 +87,8 @@ class Comparison:
             "after": self.after,
             "models": self.models,
             "confidence": self.confidence,
-            "sweeps": [_sweep(one) for one in self.sweeps],
-            "cells": [_cell(one) for one in self.cells],
+            "sweeps": [_sweep(change) for change in self.sweeps],
+            "cells": [_cell(change) for change in self.cells],
             "only_before": list(self.only_before),
             "only_after": list(self.only_after),
             "notes": list(self.notes),
@@ -128,7 +128,7 @@ def _number(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Repeatability:
-    """How often the answers of one model about one dataset flip when they are asked for twice (A/A)."""
+    """How often the answers of one model about one dataset flip when asked for twice (A/A)."""
 
     model: str
     """The model by its short name."""

@@ -1,7 +1,7 @@
 """Dataclasses as what JSON holds, and back: one strict converter for every record that a file carries.
 
 Reading is strict: a value of another type, an unknown key and a key that is required and absent are errors that name the place.
-What is no finite number is ``null`` in JSON and NaN when read back. Whole numbers are counts, and never negative.
+A number that is not finite is ``null`` in JSON and NaN when read back. Whole numbers are counts and never negative.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def to_plain(instance: object) -> Any:
-    """Returns a dataclass as dictionaries, lists, texts, numbers and ``None``; what is no finite number becomes ``None``."""
+    """Returns a dataclass as dictionaries, lists, texts, numbers and ``None``; numbers that are not finite become ``None``."""
     return _converter().unstructure(instance)
 
 
@@ -43,8 +43,8 @@ def from_plain(data: object, kind: type[T]) -> T:
 def _in_words(problem: str, kind: type) -> str:
     """Returns a problem with its place in front, ``measures[0].value of the record``."""
     text, _, place = problem.rpartition(" @ $")
-    about = f"the {kind.__name__.lower()}"
-    return f"{place.removeprefix('.')} of {about} {text}" if place else f"{about} {text}"
+    subject = f"the {kind.__name__.lower()}"
+    return f"{place.removeprefix('.')} of {subject} {text}" if place else f"{subject} {text}"
 
 
 def _problem(error: BaseException, _kind: type | None) -> str:
@@ -67,10 +67,10 @@ def _converter() -> Converter:
     converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else None)
     converter.register_unstructure_hook_func(_is_frozenset, sorted)
     for kind, holds, expected in _SCALARS:
-        converter.register_structure_hook(kind, _checked(holds, expected))
+        converter.register_structure_hook(kind, _checking_hook(holds, expected))
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(StrEnum, _member)  # else it would be read as the text that it is, too
-    converter.register_structure_hook_func(_is_protocol, _refused)
+    converter.register_structure_hook_func(_is_protocol, _refuse_value)
     converter.register_structure_hook(str | tuple[str, ...], _text_or_texts)
     converter.register_structure_hook_factory(
         _is_tuple, lambda kind: _of(list, homogenous_tuple_structure_factory(kind, converter))
@@ -91,7 +91,7 @@ _SCALARS: tuple[tuple[type, Callable[[object], bool], str], ...] = (
 _CONTAINERS: dict[type, str] = {list: "a list", dict: "an object"}
 
 
-def _checked(holds: Callable[[object], bool], expected: str) -> Callable[[Any, Any], Any]:
+def _checking_hook(holds: Callable[[object], bool], expected: str) -> Callable[[Any, Any], Any]:
     def read(value: Any, _kind: Any) -> Any:
         if not holds(value):
             raise TypeError(f"is {value!r:.100}, expected {expected}")
@@ -125,7 +125,7 @@ def _is_protocol(kind: Any) -> bool:
     return bool(getattr(kind, "_is_protocol", False))
 
 
-def _refused(value: Any, _kind: Any) -> Any:
+def _refuse_value(value: Any, _kind: Any) -> Any:
     raise TypeError(f"is {value!r:.100}, expected nothing: no file holds such a thing")
 
 
@@ -138,7 +138,7 @@ def _is_tuple(kind: Any) -> bool:
 
 
 def _of(container: type, read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Returns a reader that refuses what is no list, or no object, before its parts are looked at: a text has parts, too."""
+    """Returns a reader that refuses other types before it reads the parts: a text has parts, too."""
 
     def checked(value: Any, kind: Any) -> Any:
         if not isinstance(value, container):

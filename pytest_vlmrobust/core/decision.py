@@ -163,7 +163,7 @@ class RunScope:
     models: Sequence[str] = ()
     """What the run gates: with a model that no rule judged, it is not GO."""
     tests: Mapping[str, str] = field(default_factory=dict)
-    """The model of each test that was to run, by its node id; none where nobody knows."""
+    """The model of each test that was to run, by its node id; empty if unknown."""
     shortfalls: Sequence[str] = ()
     """What the policy asks of a run and this one lacks, a sentence each: with any, it is not GO."""
     stopped: str = ""
@@ -200,9 +200,9 @@ class RunScope:
     def all_shortfalls(self, records: Sequence[Judged]) -> list[str]:
         """Returns, a sentence for each, what GO asks for and the run lacks: of the policy's, and a verdict about each model."""
         advice = "and GO asks for a verdict about each model: add a rule that applies to it, or run without it"
-        return [*self.shortfalls, *(f"no rule judged {name}, {advice}" for name in self.unjudged(records))]
+        return [*self.shortfalls, *(f"no rule judged {name}, {advice}" for name in self.unjudged_models(records))]
 
-    def unjudged(self, records: Sequence[Judged]) -> list[str]:
+    def unjudged_models(self, records: Sequence[Judged]) -> list[str]:
         """Returns the models of the run about which there is no verdict of any kind."""
         judged = {self._owner(record) for record in records if record.deciding is not Outcome.MEASURED}
         return [name for name in self.models if name not in judged]

@@ -87,10 +87,10 @@ class Entry:
 
     def refuse(self, expected: str) -> NoReturn:
         """Raises the error that says what stands here and what was expected."""
-        self.fail(f"is {_described(self.node)}. Expected {expected}")
+        self.fail(f"is {_describe_node(self.node)}. Expected {expected}")
 
     def fail(self, problem: str) -> NoReturn:
-        """Raises the error that says what is wrong here: the problem follows the path of the value."""
+        """Raises the error about this value: its path, then the problem."""
         raise self.error(f"{self.where}: {self.name} {problem}")
 
     def mapping(self, keys: Collection[str], *, required: Iterable[str] = ()) -> dict[str, Entry]:
@@ -124,7 +124,7 @@ class Entry:
         if not isinstance(value, str):
             if value is None:
                 self.refuse(expected or "text")
-            quoted = f"'{shortened(self.node.value)}'"
+            quoted = f"'{shorten(self.node.value)}'"
             self.refuse(f"{expected}, in quotes: {quoted}" if expected else f"text: put it in quotes, {quoted}")
         if not empty and not value.strip():
             self.refuse(expected or "text that is not empty")
@@ -173,7 +173,7 @@ class Entry:
         """Returns one of the names."""
         value = self.scalar()
         if value not in names:
-            self.refuse(f"one of {', '.join(names)}.{did_you_mean(shortened(str(value)), names)}")
+            self.refuse(f"one of {', '.join(names)}.{did_you_mean(shorten(str(value)), names)}")
         return str(value)
 
     def truth(self) -> bool:
@@ -222,7 +222,7 @@ class Entry:
         if not isinstance(self.node, yaml.ScalarNode):
             self.refuse("a single value")
         if self.node.tag not in _SCALARS:
-            self.refuse(f"text, a number, true, false or a day, without the tag {shortened(self.node.tag)}")
+            self.refuse(f"text, a number, true, false or a day, without the tag {shorten(self.node.tag)}")
         if self.node.tag != _TEXT and len(self.node.value) > LONGEST_NUMBER:
             self.refuse(f"at most {LONGEST_NUMBER} characters; {len(self.node.value)} given")
         try:
@@ -235,7 +235,7 @@ class Entry:
         entries: dict[str, Entry] = {}
         for key_node, value_node in self.node.value:
             key, line = key_of(key_node), _line(key_node)
-            path = f"{self.path}.{shortened(key)}" if self.path else shortened(key)
+            path = f"{self.path}.{shorten(key)}" if self.path else shorten(key)
             if key in entries:
                 raise self.error(
                     f"{self.file}:{line}: {path} is written twice, first in line {entries[key].line}. Keep one of them"
@@ -244,9 +244,9 @@ class Entry:
         return entries
 
     def _known_key(self, node: yaml.Node, known: Collection[str]) -> str:
-        name = str(node.value) if isinstance(node, yaml.ScalarNode) else _described(node)
+        name = str(node.value) if isinstance(node, yaml.ScalarNode) else _describe_node(node)
         if name not in known:
-            shown = shortened(name)
+            shown = shorten(name)
             raise self.error(
                 f"{self.file}:{_line(node)}: unknown key {shown!r} in {self.name}.{did_you_mean(shown, known)} "
                 f"Known: {', '.join(known)}"
@@ -261,7 +261,7 @@ class Entry:
         return str(node.value)
 
     def _refuse_key(self, node: yaml.Node, problem: str, advice: str) -> NoReturn:
-        shown = _described(node)
+        shown = _describe_node(node)
         raise self.error(f"{self.file}:{_line(node)}: the key {shown} in {self.name} {problem}. {advice}")
 
 
@@ -273,7 +273,7 @@ def read_document(path: Path, *, what: str, error: type[UsageError], expected: s
         what: what messages call it, ``models file``.
         error: what is raised, by every entry too.
         expected: what such a file begins with.
-        file: how messages cite it; its path where nothing is said.
+        file: how messages cite it; its path by default.
 
     Raises:
         UsageError: of the class ``error``, as :func:`read_bytes` and :func:`parse_document`.
@@ -312,14 +312,14 @@ def parse_document(content: bytes, file: str, *, error: type[UsageError], expect
         UsageError: of the class ``error``: not UTF-8, not YAML, empty, more than one document, nested too deeply, or with aliases
             that stand for too much; names file and line.
     """
-    node = _compose(_decoded(content, file, error), file, error)
+    node = _compose(_decode(content, file, error), file, error)
     if node is None:
         raise error(f"{file}: the file is empty. Expected {expected}")
     _check(node, file, error)
     return Entry(node, file, error, _line(node))
 
 
-def _decoded(content: bytes, file: str, error: type[UsageError]) -> str:
+def _decode(content: bytes, file: str, error: type[UsageError]) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as problem:
@@ -354,9 +354,9 @@ def _line_of(loader: yaml.SafeLoader | None) -> int:
 def _syntax_message(error: yaml.MarkedYAMLError, file: str) -> str:
     mark = error.problem_mark or error.context_mark
     line = f":{mark.line + 1}" if mark else ""
-    problem = shortened(error.problem or "not YAML", 200)
+    problem = shorten(error.problem or "not YAML", 200)
     advice = ". Indent with spaces: YAML does not allow tabs" if "'\\t'" in problem else ""
-    context = f" ({shortened(error.context, 200)})" if error.context else ""
+    context = f" ({shorten(error.context, 200)})" if error.context else ""
     return f"{file}{line}: not YAML: {problem}{context}{advice}"
 
 
@@ -382,11 +382,11 @@ def _add_size(node: yaml.Node, sizes: dict[int, int], depth: int, file: str, err
         raise error(_too_deep(file, _line(node)))
     if id(node) in sizes:
         if not sizes[id(node)]:
-            raise error(f"{file}:{_line(node)}: {_described(node)} contains itself (&). Write its values out")
+            raise error(f"{file}:{_line(node)}: {_describe_node(node)} contains itself (&). Write its values out")
         return sizes[id(node)]
     sizes[id(node)] = 0
     if isinstance(node, yaml.ScalarNode):
-        node.value = _joined(node, file, error)
+        node.value = _node_text(node, file, error)
         size = len(node.value)
     else:
         size = sum(_add_size(child, sizes, depth + 1, file, error) for child in _children(node))
@@ -406,7 +406,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
-def _joined(node: yaml.ScalarNode, file: str, error: type[UsageError]) -> str:
+def _node_text(node: yaml.ScalarNode, file: str, error: type[UsageError]) -> str:
     r"""Returns the text of a node; two halves of a pair, as JSON writes characters beyond ``\uffff``, become one character."""
     text = str(node.value)
     if _HALF_PAIR.search(text):
@@ -414,10 +414,10 @@ def _joined(node: yaml.ScalarNode, file: str, error: type[UsageError]) -> str:
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError as problem:
             raise error(
-                f"{file}:{_line(node)}: {shortened(text)!r} holds half a surrogate pair, which is no character. Remove it"
+                f"{file}:{_line(node)}: {shorten(text)!r} holds half a surrogate pair, which is no character. Remove it"
             ) from problem
     if "\0" in text:
-        raise error(f"{file}:{_line(node)}: {shortened(text)!r} holds the character NUL. Remove it")
+        raise error(f"{file}:{_line(node)}: {shorten(text)!r} holds the character NUL. Remove it")
     return text
 
 
@@ -425,17 +425,17 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _described(node: yaml.Node) -> str:
+def _describe_node(node: yaml.Node) -> str:
     if isinstance(node, yaml.MappingNode):
         return "a mapping"
     if isinstance(node, yaml.SequenceNode):
         return "a list"
     if node.tag == _NULL:
         return "empty"
-    text = shortened(node.value)
+    text = shorten(node.value)
     return f"the text {text!r}" if node.tag == _TEXT else repr(text)
 
 
-def shortened(text: str, most: int = _SHOWN) -> str:
-    """Returns the beginning of a text that may be long."""
+def shorten(text: str, most: int = _SHOWN) -> str:
+    """Returns the beginning of a long text."""
     return text if len(text) <= most else text[: most - 3] + "..."

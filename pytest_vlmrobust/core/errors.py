@@ -61,7 +61,7 @@ class UnknownName(UsageError):
         prefix = f"{where}: " if where else ""
         suffix = f". {more}" if more else ""
         super().__init__(
-            f"{prefix}unknown {kind} {name!r}.{did_you_mean(name, self.known)} Known: {_shortened(self.known)}{suffix}"
+            f"{prefix}unknown {kind} {name!r}.{did_you_mean(name, self.known)} Known: {_shorten(self.known)}{suffix}"
         )
 
 
@@ -136,5 +136,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def _shortened(names: list[str], most: int = 20) -> str:
+def _shorten(names: list[str], most: int = 20) -> str:
     return first_few(names, most) or "(nothing is registered)"

@@ -28,12 +28,14 @@ CLEAN_ACCURACY = Quantity("clean_accuracy", "clean accuracy", "higher")
 MEAN_DROP = Quantity("mean_drop", "mean drop", "lower")
 WORST_CASE_DROP = Quantity("worst_case_drop", "worst-case drop", "lower", ranks=False)
 MEAN_CORRUPTION_ERROR = Quantity("mean_corruption_error", "mCE", "lower")
-QUANTITIES = {one.name: one for one in (MEAN_ACCURACY, CLEAN_ACCURACY, MEAN_DROP, WORST_CASE_DROP, MEAN_CORRUPTION_ERROR)}
+QUANTITIES = {
+    quantity.name: quantity for quantity in (MEAN_ACCURACY, CLEAN_ACCURACY, MEAN_DROP, WORST_CASE_DROP, MEAN_CORRUPTION_ERROR)
+}
 """What is known about each model, by name, in the order of columns.
 
 Nothing is ranked by the largest of many drops: the difference of two such maxima has no interval that is worth having.
 """
-BY = tuple(name for name, one in QUANTITIES.items() if one.ranks)
+BY = tuple(name for name, quantity in QUANTITIES.items() if quantity.ranks)
 """What models can be ranked by; the first one unless another is chosen."""
 
 
@@ -94,9 +96,9 @@ class Board:
     standings: tuple[Standing, ...]
     """Best first."""
     differences: tuple[Difference, ...] = ()
-    """Every pair of models, once, the one that stands first first."""
+    """Every pair of models once, in the order of the standings."""
     families: tuple[FamilyDrops, ...] = ()
-    """The family that costs most, on average over models, first."""
+    """Families that cost most, on average over models, come first."""
     notes: tuple[str, ...] = ()
     """What limits it: failed inferences, quantities that are undefined and why."""
 
@@ -126,9 +128,9 @@ class Ranking:
 
     @property
     def quantities(self) -> list[Quantity]:
-        """What is given, what ranks first; mCE only where it has a unit."""
-        given = [one for one in QUANTITIES.values() if self.reference or one is not MEAN_CORRUPTION_ERROR]
-        return sorted(given, key=lambda one: one.name != self.by)
+        """The quantities of the table, the ranking one first; mCE only with a reference model."""
+        given = [quantity for quantity in QUANTITIES.values() if self.reference or quantity is not MEAN_CORRUPTION_ERROR]
+        return sorted(given, key=lambda quantity: quantity.name != self.by)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the ranking as what JSON can hold; undefined numbers are ``None``."""
@@ -140,7 +142,7 @@ class Ranking:
             "better": self.quantity.better,
             "reference": self.reference or None,
             "confidence": self.confidence,
-            "boards": [_board(one) for one in self.boards],
+            "boards": [_board(board) for board in self.boards],
             "left_out": list(self.left_out),
         }
 
@@ -150,13 +152,14 @@ def _board(board: Board) -> dict[str, Any]:
         "dataset": board.dataset or None,
         "samples": board.samples,
         "settings": board.settings,
-        "standings": [_standing(one) for one in board.standings],
+        "standings": [_standing(standing) for standing in board.standings],
         "differences": [
-            {"first": one.first, "second": one.second, **one.difference.to_dict(), "apart": one.apart}
-            for one in board.differences
+            {"first": pair.first, "second": pair.second, **pair.difference.to_dict(), "apart": pair.apart}
+            for pair in board.differences
         ],
         "families": [
-            {"family": one.family, "settings": one.settings, "mean_drop": _estimates(one.drops)} for one in board.families
+            {"family": family.family, "settings": family.settings, "mean_drop": _estimates(family.drops)}
+            for family in board.families
         ],
         "notes": list(board.notes),
     }
@@ -175,4 +178,4 @@ def _standing(standing: Standing) -> dict[str, Any]:
 
 
 def _estimates(by_name: Mapping[str, Estimate]) -> dict[str, Any]:
-    return {name: one.to_dict() for name, one in by_name.items()}
+    return {name: estimate.to_dict() for name, estimate in by_name.items()}

@@ -49,7 +49,7 @@ class Registry(Generic[T]):
             UsageError: an installed package offers it and fails to import.
         """
         if name not in self._things:
-            entry = self._installed().get(name)
+            entry = self._installed_entries().get(name)
             if entry is None:
                 raise UnknownName(self.kind, name, self.names())
             self._things[name] = self._load(entry)
@@ -57,29 +57,29 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """Returns every name in registration order, then those of installed packages, sorted, whether loaded already or not."""
-        installed = self._installed()
+        installed = self._installed_entries()
         return [*(name for name in self._things if name not in installed), *installed]
 
-    def loaded(self) -> dict[str, T]:
-        """Returns what is registered or was asked for; what installed packages offer is not imported for it."""
+    def loaded_things(self) -> dict[str, T]:
+        """Returns what is registered or loaded already; nothing is imported from installed packages."""
         return dict(self._things)
 
     def owner(self, name: str) -> str:
         """Returns which installed package offers ``name``, empty for what was registered in this process."""
-        entry = self._installed().get(name)
+        entry = self._installed_entries().get(name)
         return "" if entry is None else (entry.dist.name if entry.dist else "an installed package")
 
     def __contains__(self, name: object) -> bool:
-        return name in self._things or name in self._installed()
+        return name in self._things or name in self._installed_entries()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
-    def _installed(self) -> dict[str, EntryPoint]:
+    def _installed_entries(self) -> dict[str, EntryPoint]:
         if self._entry_points is None:
             off = self.group is None or bool(os.environ.get(DISABLE_VARIABLE))
-            found = () if off else entry_points(group=f"pytest_vlmrobust.{self.group}")
-            self._entry_points = {entry.name: entry for entry in sorted(found, key=lambda entry: entry.name)}
+            entries = () if off else entry_points(group=f"pytest_vlmrobust.{self.group}")
+            self._entry_points = {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
         return self._entry_points
 
     def _load(self, entry: EntryPoint) -> T:

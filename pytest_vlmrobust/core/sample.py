@@ -81,14 +81,14 @@ class Sample:
     """What makes another answer right: kinds of change (``left_right``, ``up_down``, ``colour``, ``count`` ...), or perturbations
     or settings by name (``flip_h``, ``hue_shift:high``)."""
     scorer: str = ""
-    """Who compares the answer with the target; the scorer of the task where nothing is said."""
+    """The scorer that compares the answer with the target; empty for the scorer of the task."""
     instruction: str = ""
-    """How to answer, said after the question; the prompt's own words where nothing is said."""
+    """How to answer, said after the question; empty for the prompt's own words."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """What metrics of a whole dataset group by: ``{"figure": "VD_3_1", "question": "VD_3_0"}``."""
 
     perturbed: tuple[int, ...] | None = None
-    """Which of the images a setting changes, by index; all where nothing is said. A support image, for one, stays as it is."""
+    """Which of the images a setting changes, by index; ``None`` for all. A support image, for example, is never changed."""
     seeded_by: str = ""
     """What the randomness of its perturbations derives from, so that samples about one picture see one variant of it; the id
     where nothing is said."""

@@ -10,18 +10,18 @@ from collections.abc import Iterable
 # Counts and lists.
 
 
-def quantity(count: int, one: str, several: str = "") -> str:
+def quantity(count: int, singular: str, plural: str = "") -> str:
     """Returns a count with its noun, and its verb where the words have one.
 
     Args:
         count: how many.
-        one: the words after 1.
-        several: the words after any other count; ``one`` and an ``s`` where nothing is said.
+        singular: the words after 1.
+        plural: the words after any other count; by default ``singular`` and an ``s``.
 
     >>> quantity(1, "test"), quantity(0, "test"), quantity(2, "test is open", "tests are open")
     ('1 test', '0 tests', '2 tests are open')
     """
-    return f"{count} {one if count == 1 else several or f'{one}s'}"
+    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
 
 
 def first_few(names: Iterable[str], most: int = 5) -> str:
@@ -94,7 +94,7 @@ def printable(text: str, most: int | None = None, *, kept: str = "") -> str:
 
     Args:
         text: anything.
-        most: characters of ``text`` to keep, all where nothing is said; how many are left out is told.
+        most: characters of ``text`` to keep, all by default; the number of the others is appended.
         kept: characters that stay though they are not visible, such as line breaks.
 
     >>> printable("a\x1b[2Jb\u202ec"), printable("abcdef", 2)
@@ -103,7 +103,7 @@ def printable(text: str, most: int | None = None, *, kept: str = "") -> str:
     rest = 0 if most is None else len(text) - most
     cut = text if rest <= 0 else text[:most]
     if not cut.isprintable():
-        cut = "".join(char if char in kept or _visible(char) else _spelled(char) for char in cut)
+        cut = "".join(char if char in kept or _visible(char) else _escape_char(char) for char in cut)
     return f"{cut} … ({rest} more characters)" if rest > 0 else cut
 
 
@@ -131,5 +131,5 @@ def _visible(char: str) -> bool:
     return char.isprintable() or unicodedata.category(char) == "Zs"
 
 
-def _spelled(char: str) -> str:
+def _escape_char(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")

@@ -1,4 +1,4 @@
-"""Benchmarks as data: what is known about each, the YAML files that say it, and which one the name of a file means."""
+"""Benchmarks as data: their records, the YAML files that hold these, and which benchmark a file name means."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import DatasetError, UsageError
 from pytest_vlmrobust.core.registry import Registry
 
-# What is known about one benchmark, as data: who it is, where its files keep what, and how its answers are scored.
+# The record of a benchmark: its name, the columns of its files, and how its answers are scored.
 #
 # The shipped records stand in ``benchmarks.yaml``, in the form that ``benchmark_files.read_benchmark`` reads, which is also the
 # form of a user's own. A *role* is something a sample needs (``question``); a column of a file plays it. Where a role names
@@ -43,7 +43,7 @@ class Kind:
     when: str = ""
     """What the column of the role ``kind`` says; where there is none, rows with options are the choices."""
     instruction: str = ""
-    """How to answer; the prompt's own words where nothing is said."""
+    """How to answer; empty for the prompt's own words."""
     unlisted: str = ""
     """The scorer of a choice whose options are written nowhere: it is asked as an open question, and a note counts them."""
 
@@ -64,7 +64,7 @@ class Layout:
     options_in_question: bool = False
     """Options stand at the end of the question: ``A. …``, ``(A) …`` or ``A: …``."""
     cut: tuple[str, ...] = ()
-    """What is cut off the end of a question, because the instruction says it."""
+    """Texts that are cut off the end of a question, because the instruction repeats them."""
     drop: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Which rows are left out and why, by column and value."""
     absent: tuple[str, ...] = ()
@@ -78,15 +78,15 @@ class Layout:
         """Returns what may play a role, without its templates taken apart."""
         return self.columns.get(role, ())
 
-    def needed(self) -> list[tuple[tuple[str, ...], str]]:
-        """Returns columns of which one at least must be there, each time with what it is needed for."""
-        given = {*OWN_COLUMNS, *(name for pattern in self.parts.values() for name in re.compile(pattern).groupindex)}
-        found: list[tuple[tuple[str, ...], str]] = [((column,), "parts") for column in self.parts]
+    def needed_columns(self) -> list[tuple[tuple[str, ...], str]]:
+        """Returns groups of columns, at least one of each must be in the file, with the key that needs it."""
+        always_there = {*OWN_COLUMNS, *(name for pattern in self.parts.values() for name in re.compile(pattern).groupindex)}
+        needed: list[tuple[tuple[str, ...], str]] = [((column,), "parts") for column in self.parts]
         for role in ("id", "question", "answer", "images", "group", "kind"):
             specs = self.columns_of(role)
-            found += [(specs, role)] if len(specs) > 1 else [((column,), role) for spec in specs for column in columns_in(spec)]
-        found += [((column,), f"keys.{key}") for key, template in self.keys.items() for column in columns_in(template)]
-        return [(columns, why) for columns, why in found if not given & set(columns)]
+            needed += [(specs, role)] if len(specs) > 1 else [((column,), role) for spec in specs for column in columns_in(spec)]
+        needed += [((column,), f"keys.{key}") for key, template in self.keys.items() for column in columns_in(template)]
+        return [(columns, why) for columns, why in needed if not always_there & set(columns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,52 +185,52 @@ def _document(path: Path) -> Entry:
 
 
 def _benchmark(name: str, entry: Entry) -> Benchmark:
-    given = entry.mapping([part.name for part in fields(Benchmark) if part.name != "name"])
-    if "kinds" not in given or not given["kinds"].items():
+    entries = entry.mapping([part.name for part in fields(Benchmark) if part.name != "name"])
+    if "kinds" not in entries or not entries["kinds"].items():
         entry.fail(f"lacks {_KINDS}")
-    benchmark = Benchmark(name, **{key: _BENCHMARK.get(key, _text)(value) for key, value in given.items()})
-    _check_sources(given, benchmark)
-    _check_keys(given, benchmark)
+    benchmark = Benchmark(name, **{key: _BENCHMARK.get(key, _text)(value) for key, value in entries.items()})
+    _check_sources(entries, benchmark)
+    _check_keys(entries, benchmark)
     return benchmark
 
 
-def _check_sources(given: Mapping[str, Entry], benchmark: Benchmark) -> None:
+def _check_sources(entries: Mapping[str, Entry], benchmark: Benchmark) -> None:
     tsv = benchmark.tsv
     if tsv.ids or "images" in tsv.columns or "options" in tsv.columns:
         columns = "'image', 'image_path', 'A' to 'Z'"
-        given["tsv"].fail(f"has ids, images or options. Expected none of them: a TSV has columns {columns}")
-    for entry, layout in zip(given["hub"].items() if "hub" in given else (), benchmark.hub, strict=True):
+        entries["tsv"].fail(f"has ids, images or options. Expected none of them: a TSV has columns {columns}")
+    for entry, layout in zip(entries["hub"].items() if "hub" in entries else (), benchmark.hub, strict=True):
         required = ["id", "answer", "images", *([] if benchmark.question else ["question"])]
         if absent := [role for role in required if role not in layout.columns]:
             entry.fail(f"lacks columns for {', '.join(absent)}. Required: {', '.join(required)}")
 
 
-def _check_keys(given: Mapping[str, Entry], benchmark: Benchmark) -> None:
-    """Looks whether every layout has the keys that the record goes by."""
-    layouts = [*([benchmark.tsv] if "tsv" in given else []), *benchmark.hub] or [Layout()]
+def _check_keys(entries: Mapping[str, Entry], benchmark: Benchmark) -> None:
+    """Checks that every layout has the keys that the record uses."""
+    layouts = [*([benchmark.tsv] if "tsv" in entries else []), *benchmark.hub] or [Layout()]
     for name, keys in (("together", benchmark.together), ("sizes", tuple(filter(None, [benchmark.sizes])))):
         for key in keys:
             if (name, key) != ("together", GROUP) and not all(key in layout.keys for layout in layouts):
-                given[name].refuse("a key that stands among the 'keys' of each of its layouts")
+                entries[name].refuse("a key that stands among the 'keys' of each of its layouts")
 
 
 def _kind(entry: Entry) -> Kind:
-    given = entry.mapping([part.name for part in fields(Kind)], required=("task", "scorer"))
-    task, scorer = given["task"].one_of(CHANCE), given["scorer"].text("the name of a scorer")
-    return Kind(**{**{key: _text(value) for key, value in given.items()}, "task": task, "scorer": scorer})
+    entries = entry.mapping([part.name for part in fields(Kind)], required=("task", "scorer"))
+    task, scorer = entries["task"].one_of(CHANCE), entries["scorer"].text("the name of a scorer")
+    return Kind(**{**{key: _text(value) for key, value in entries.items()}, "task": task, "scorer": scorer})
 
 
 def _layout(entry: Entry) -> Layout:
-    given = entry.mapping([part.name for part in fields(Layout)])
-    return Layout(**{key: _LAYOUT.get(key, _text)(value) for key, value in given.items()})
+    entries = entry.mapping([part.name for part in fields(Layout)])
+    return Layout(**{key: _LAYOUT.get(key, _text)(value) for key, value in entries.items()})
 
 
 def _columns(entry: Entry) -> dict[str, tuple[str, ...]]:
-    given = entry.mapping(ROLES)
-    for value in given.values():
+    entries = entry.mapping(ROLES)
+    for value in entries.values():
         for column in value.items() if value.is_list else [value]:
             _template(column)
-    return {role: _texts(value) for role, value in given.items()}
+    return {role: _texts(value) for role, value in entries.items()}
 
 
 def _template(entry: Entry) -> str:
@@ -285,7 +285,7 @@ _BENCHMARK: Mapping[str, Callable[[Entry], Any]] = {
 """The keys of a record that are not one text."""
 
 
-# The benchmarks that are known by name, and which of them the name of a file means.
+# The benchmarks known by name, and which of them a file name means.
 
 
 BENCHMARKS: Registry[Benchmark] = Registry("benchmark", "benchmarks")
@@ -300,15 +300,15 @@ def register_benchmark(benchmark: Benchmark, *, replace: bool = False) -> Benchm
     Raises:
         UsageError: a benchmark of that name is known and ``replace`` was not asked for.
     """
-    if not replace and benchmark.name in _shipped():
+    if not replace and benchmark.name in _shipped_benchmarks():
         raise UsageError(f"benchmark {benchmark.name!r} is shipped. Choose another name, or pass replace=True")
     return BENCHMARKS.add(benchmark.name, benchmark, replace=replace)
 
 
 def benchmarks() -> Mapping[str, Benchmark]:
     """Returns every benchmark by name: those of users and of installed packages, then the shipped ones."""
-    own = {name: BENCHMARKS.get(name) for name in BENCHMARKS.names()}
-    return {**own, **{name: benchmark for name, benchmark in _shipped().items() if name not in own}}
+    registered = {name: BENCHMARKS.get(name) for name in BENCHMARKS.names()}
+    return {**registered, **{name: benchmark for name, benchmark in _shipped_benchmarks().items() if name not in registered}}
 
 
 def benchmark_of(name: str) -> Benchmark | None:
@@ -322,22 +322,28 @@ def benchmark_of(name: str) -> Benchmark | None:
     """
     wanted = _LOCAL.sub("", name).lower()
     known = benchmarks().values()
-    exact = (one for one in known if wanted in {one.name.lower(), *(file.lower() for file in one.files)})
-    similar = (one for one in known if any(fnmatchcase(wanted, pattern.lower()) for pattern in one.files))
+    exact = (benchmark for benchmark in known if wanted in {benchmark.name.lower(), *(file.lower() for file in benchmark.files)})
+    similar = (benchmark for benchmark in known if any(fnmatchcase(wanted, pattern.lower()) for pattern in benchmark.files))
     return next(exact, None) or next(similar, None)
 
 
-def resembled(name: str) -> str:
-    """Returns which benchmark a file name without ending speaks of among other words, and so does not mean; else "".
+def resembling_benchmark(name: str) -> str:
+    """Returns the benchmark that a file name mentions among other words without being its name; else "".
 
-    >>> resembled("our_MME_v2"), resembled("MME"), resembled("mmeasures")
-    ('MME', '', '')
+    >>> [resembling_benchmark(name) for name in ("our_MME_v2", "MME", "mmeasures")]
+    ['MME', '', '']
     """
     if benchmark_of(name):
         return ""
     words = f"_{_words(name)}_"
     return next(
-        (one.name for one in benchmarks().values() for own in (one.name, *one.file_names) if f"_{_words(own)}_" in words), ""
+        (
+            benchmark.name
+            for benchmark in benchmarks().values()
+            for file in (benchmark.name, *benchmark.file_names)
+            if f"_{_words(file)}_" in words
+        ),
+        "",
     )
 
 
@@ -347,8 +353,10 @@ def _words(name: str) -> str:
 
 def hub_layout(hub_id: str, config: str = "") -> tuple[Benchmark, Layout] | None:
     """Returns the benchmark that a hub id means, and where it keeps what there: the layout of ``config`` before others."""
-    found = [(one, layout) for one in benchmarks().values() for layout in one.hub if _is_one_of(hub_id, layout)]
-    return next((pair for pair in found if config and pair[1].config == config), next(iter(found), None))
+    matches = [
+        (benchmark, layout) for benchmark in benchmarks().values() for layout in benchmark.hub if _is_one_of(hub_id, layout)
+    ]
+    return next((pair for pair in matches if config and pair[1].config == config), next(iter(matches), None))
 
 
 def _is_one_of(hub_id: str, layout: Layout) -> bool:
@@ -356,5 +364,5 @@ def _is_one_of(hub_id: str, layout: Layout) -> bool:
 
 
 @cache
-def _shipped() -> dict[str, Benchmark]:
+def _shipped_benchmarks() -> dict[str, Benchmark]:
     return read_benchmarks(SHIPPED)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import DatasetError, did_you_mean
 from pytest_vlmrobust.core.sample import ImageSource, Sample
-from pytest_vlmrobust.core.words import quantity, without_halves
+from pytest_vlmrobust.core.words import first_few, quantity, without_halves
 
 from .benchmarks import OWN_COLUMNS, Benchmark, Kind, Layout, columns_in
 from .files import Place, Problems
@@ -194,8 +194,8 @@ def put_together(samples: Iterable[Sample], key: str, path: Path | str) -> tuple
         size = _size(sample, key, path)
         questions[sample.group, seen[sample.group, size]][size] = sample
         seen[sample.group, size] += 1
-    found = tuple(_one(rows, copy) for (_, copy), rows in questions.items())
-    return found, tuple(_notes(found, [rows for (_, copy), rows in questions.items() if copy], path))
+    joined = tuple(_join_sizes(rows, copy) for (_, copy), rows in questions.items())
+    return joined, tuple(_notes(joined, [rows for (_, copy), rows in questions.items() if copy], path))
 
 
 def _size(sample: Sample, key: str, path: Path | str) -> int:
@@ -205,28 +205,28 @@ def _size(sample: Sample, key: str, path: Path | str) -> int:
     return int(written)
 
 
-def _one(rows: dict[int, Sample], copy: int) -> Sample:
+def _join_sizes(rows: dict[int, Sample], copy: int) -> Sample:
     largest = rows[max(rows)]
     group = f"{largest.group}\n({copy + 1})" if copy else largest.group  # another picture, resampled by itself
     return replace(largest, group=group, sizes={size: rows[size].images for size in sorted(rows)})
 
 
-def _notes(found: Sequence[Sample], copies: Sequence[dict[int, Sample]], path: Path | str) -> list[str]:
-    sizes = sorted({size for sample in found for size in sample.sizes})
-    lacking = [(sample, [size for size in sizes if size not in sample.sizes]) for sample in found]
+def _notes(questions: Sequence[Sample], copies: Sequence[dict[int, Sample]], path: Path | str) -> list[str]:
+    sizes = sorted({size for sample in questions for size in sample.sizes})
+    lacking = [(sample, [size for size in sizes if size not in sample.sizes]) for sample in questions]
     short = [(sample, absent) for sample, absent in lacking if absent]
     notes = []
     if short:
         sample, absent = short[0]
         notes.append(
-            f"{path}: {len(short)} of {quantity(len(found), 'question')} lack pictures of some sizes (the first: {sample.id!r} "
-            f"has none of {', '.join(map(str, absent))} pixels). Those rungs are made of the largest picture"
+            f"{path}: {len(short)} of {quantity(len(questions), 'question')} lack pictures of some sizes (the first: "
+            f"{sample.id!r} has none of {', '.join(map(str, absent))} pixels). Those rungs are made of the largest picture"
         )
     if copies:
         first = next(iter(copies[0].values()))
         notes.append(
             f"{path}: {quantity(len(copies), 'question has', 'questions have')} the words and the answer of an earlier one (the "
-            f"first: {first.id!r}): which rows are about one picture is told by their order at each size"
+            f"first: {first.id!r}): their order at each size decides which rows are about one picture"
         )
     return notes
 
@@ -259,15 +259,17 @@ class Rows:
         Raises:
             DatasetError: one is not; the message names it and what it is needed for.
         """
-        for columns, why in self.layout.needed():
+        for columns, why in self.layout.needed_columns():
             if not set(columns) & set(header):
                 column = columns[0]
                 name = f", which the benchmark {self.benchmark.name!r} needs ({why})" if self.benchmark.name else ""
-                found = ", ".join(str(column)[:40] for column in header[:20])
-                raise DatasetError(f"{where} has no column {column!r}{name}.{did_you_mean(column, header)} Found: {found}")
+                columns_there = first_few((str(column)[:40] for column in header), 20)
+                raise DatasetError(
+                    f"{where} has no column {column!r}{name}.{did_you_mean(column, header)} Found: {columns_there}"
+                )
 
     def drops(self, cells: Cells) -> bool:
-        """Returns whether the record leaves this row out, and counts it."""
+        """Whether the record leaves this row out; counts it if so."""
         for column, reasons in self.layout.drop.items():
             value = text_of(cells.get(column)).strip()
             if value in reasons:
@@ -276,7 +278,7 @@ class Rows:
         return False
 
     def draft(self, place: Place, cells: Cells, images: tuple[ImageSource, ...], digest: str, row: int) -> Draft:
-        """Returns the draft of one row; what is wrong with it is noted.
+        """Returns the draft of one row, and notes its problems.
 
         Args:
             place: the row.
@@ -285,9 +287,9 @@ class Rows:
             digest: one of its pictures.
             row: its number from 0.
         """
-        own = dict(zip(OWN_COLUMNS, (str(row), digest[:GROUP_DIGITS]), strict=True))
+        numbering = dict(zip(OWN_COLUMNS, (str(row), digest[:GROUP_DIGITS]), strict=True))
         present = {column: value for column, value in cells.items() if text_of(value) not in self.layout.absent}
-        all_cells = self._with_parts(place, {**present, **own})
+        all_cells = self._with_parts(place, {**present, **numbering})
         question, options = self._question(place, all_cells)
         kind = self._kind(place, all_cells, options)
         asked_openly = bool(kind and kind.unlisted and not options)
@@ -305,36 +307,36 @@ class Rows:
             task="open" if asked_openly else kind.task if kind else "",
             scorer=(kind.unlisted if asked_openly else kind.scorer) if kind else "",
             instruction=kind.instruction if kind else "",
-            keys={key: _filled(template, all_cells) for key, template in self.layout.keys.items()},
+            keys={key: _fill_template(template, all_cells) for key, template in self.layout.keys.items()},
         )
 
     def notes(self, where: str) -> list[str]:
         """Returns what was left out and what was asked in another way, each with its count."""
-        found = [
+        sentences = [
             f"{where}: {quantity(count, 'row is left out: its', 'rows are left out: their')} "
             f"{column!r} is {value!r} ({self.layout.drop[column][value]})"
             for (column, value), count in self.dropped.items()
         ]
         if self.unlisted:
             scorers = ", ".join(sorted({kind.unlisted for kind in self.benchmark.kinds if kind.unlisted}))
-            found.append(
+            sentences.append(
                 f"{where}: of {self.unlisted} choices the options stand nowhere; they are asked as open questions and scored by "
                 f"{scorers!r}, and their chance floor is 0"
             )
-        return found
+        return sentences
 
     def _with_parts(self, place: Place, cells: dict[str, Any]) -> dict[str, Any]:
         for column, pattern in self.layout.parts.items():
             value = text_of(cells.get(column))
-            found = re.fullmatch(pattern, value)
-            if found is None:
+            match = re.fullmatch(pattern, value)
+            if match is None:
                 self.problems.add(place, column, value, f"a text of the form {pattern}")
-            groups = dict.fromkeys(re.compile(pattern).groupindex, "") if found is None else found.groupdict("")
+            groups = dict.fromkeys(re.compile(pattern).groupindex, "") if match is None else match.groupdict("")
             cells |= groups
         return cells
 
     def _value(self, role: str, cells: Cells) -> str:
-        texts = (_filled(spec, cells) for spec in self.layout.columns_of(role))
+        texts = (_fill_template(spec, cells) for spec in self.layout.columns_of(role))
         return next((text for text in texts if text), "")
 
     def _question(self, place: Place, cells: Cells) -> tuple[str, dict[str, str]]:
@@ -359,11 +361,11 @@ class Rows:
         kinds = self.benchmark.kinds
         column = self.layout.columns_of("kind")
         if column:
-            said = text_of(cells.get(column[0])).strip()
-            found = next((kind for kind in kinds if kind.when == said), None)
-            if found is None:
-                self.problems.add(place, column[0], said, f"one of {', '.join(kind.when for kind in kinds)}")
-            return found
+            text = text_of(cells.get(column[0])).strip()
+            named_kind = next((kind for kind in kinds if kind.when == text), None)
+            if named_kind is None:
+                self.problems.add(place, column[0], text, f"one of {', '.join(kind.when for kind in kinds)}")
+            return named_kind
         fitting = (kind for kind in kinds if (kind.task == "choice") == bool(options))
         return next(fitting, kinds[0] if kinds else None)
 
@@ -374,14 +376,14 @@ class Rows:
         if not isinstance(how, str):
             return how.get(text, text)
         if how == "list":
-            return self._accepted(place, columns[0], value)
+            return self._accepted_answers(place, columns[0], value)
         if how == "letter":
             return _letter(text) if options else text
         if how == "position":
             return self._by_position(place, columns[0], text, options)
         return text_of(value) if options else _references(value)
 
-    def _accepted(self, place: Place, column: str, value: Any) -> str | tuple[str, ...]:
+    def _accepted_answers(self, place: Place, column: str, value: Any) -> str | tuple[str, ...]:
         texts = _listed_values(value, alone=True)
         if texts:
             return texts
@@ -406,11 +408,11 @@ class Rows:
 
 
 def text_of(value: Any) -> str:
-    """Returns a value as text; nothing, and what is no number (NaN), is empty."""
+    """Returns a value as text; ``None`` and NaN become empty."""
     return "" if value is None or value != value else str(value)  # noqa: PLR0124 - only NaN differs from itself
 
 
-def _filled(spec: str, cells: Cells) -> str:
+def _fill_template(spec: str, cells: Cells) -> str:
     if "{" not in spec:
         return text_of(cells.get(spec))
     return spec.format_map({column: text_of(cells.get(column)) for column in columns_in(spec)})
@@ -424,13 +426,13 @@ def _listed_values(value: Any, *, alone: bool = False) -> tuple[str, ...] | None
     if text == "[]" or not text:
         return ()
     try:
-        texts = listed(text)
+        texts = parse_list(text)
     except ValueError:
         return None
     return texts if (alone and not text.startswith("[")) or texts != (text,) else None
 
 
-def listed(text: str) -> tuple[str, ...]:
+def parse_list(text: str) -> tuple[str, ...]:
     """Returns the texts of a list literal such as ``['a', 'b']``, or ``text`` alone when it is not bracketed.
 
     Raises:
@@ -458,7 +460,7 @@ def _references(value: Any) -> str | tuple[str, ...]:
         return tuple(text_of(item) for item in value)
     text = text_of(value)
     try:
-        texts = listed(text.strip())
+        texts = parse_list(text.strip())
     except ValueError:
         return text
     return text if texts == (text.strip(),) else texts

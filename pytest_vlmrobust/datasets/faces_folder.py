@@ -76,7 +76,7 @@ class FaceFolder:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what a reader of the report should know about these data. Whoever reports says it: nothing is warned of.
+        """Returns what a reader of the report should know about these data. No warning is raised.
 
         Raises:
             DatasetError: as ``entities``.
@@ -92,8 +92,9 @@ class FaceFolder:
         members = Counter(self._groups)
         small = sorted(group for group, size in members.items() if size <= count) if len(members) > 1 else []
         return tuple(
-            f"{self.folder}: {count} neighbours of the same group are wanted, and {_counted(group, members[group])}: the others "
-            f"come from other groups, so that the group can tell who is meant. Add pictures of it until it has {count + 1}"
+            f"{self.folder}: {count} neighbours of the same group are wanted, and {_group_size_text(group, members[group])}: "
+            "the others come from other groups, so that the group can tell who is meant. "
+            f"Add pictures of it until it has {count + 1}"
             for group in small
         )
 
@@ -114,8 +115,8 @@ class FaceFolder:
             DatasetError: the settings cannot be read, or there is no table.
         """
         columns = ", ".join(DOMAINS[self.domain].attributes)
-        found = f", or name MediaPipe's model file as `landmarks` in {SETTINGS} (pip install '{EXTRA}')"
-        return f"Write the boxes ({columns}) into {self._table()}{found if self.domain == 'face' else ''}"
+        by_model = f", or name MediaPipe's model file as `landmarks` in {SETTINGS} (pip install '{EXTRA}')"
+        return f"Write the boxes ({columns}) into {self._table()}{by_model if self.domain == 'face' else ''}"
 
     @property
     def neighbours_by(self) -> str:
@@ -161,8 +162,8 @@ class FaceFolder:
             )
         order = nearest(self._rows, self._groups, index)
         circle = next((members for members in self._circles(count + 1) if index in members), None)
-        found = order[:count] if circle is None else [place for place in order if place in circle]
-        return tuple(entities[place].image for place in found)
+        places = order[:count] if circle is None else [place for place in order if place in circle]
+        return tuple(entities[place].image for place in places)
 
     @cached_property
     def _settings(self) -> FolderSettings:
@@ -184,8 +185,8 @@ class FaceFolder:
         """Returns who is shown together; identities are gone through by name, so that the order of the table changes nothing."""
         if size not in self._known_circles:
             by_name = [self._places[name] for name in sorted(self._places)]
-            found = circles(self._rows[by_name], [self._groups[place] for place in by_name], size)
-            self._known_circles[size] = [tuple(by_name[member] for member in members) for members in found]
+            sets = circles(self._rows[by_name], [self._groups[place] for place in by_name], size)
+            self._known_circles[size] = [tuple(by_name[member] for member in members) for members in sets]
         return self._known_circles[size]
 
     @cached_property
@@ -232,7 +233,7 @@ def write_table(folder: str | Path, table: str | Path) -> None:
         DatasetError: the folder cannot be read, see ``FaceFolder.entities``.
     """
     collection, target = FaceFolder(Path(folder).expanduser(), "faces"), Path(table).expanduser()
-    rows = [_written(entity, target.absolute().parent) for entity in collection.entities()]
+    rows = [_table_row(entity, target.absolute().parent) for entity in collection.entities()]
     try:
         write_rows(target, rows, collection._settings.attributes)  # noqa: SLF001 - of this module's own class
     except OSError as error:
@@ -241,12 +242,12 @@ def write_table(folder: str | Path, table: str | Path) -> None:
         ) from error
 
 
-def _counted(group: str, members: int) -> str:
+def _group_size_text(group: str, members: int) -> str:
     has = f"has {members} member{'s' if members > 1 else ''}"
     return f"the group {group!r} {has}" if group else f"the group of those for whom none is given {has}"
 
 
-def _written(entity: Entity, folder: Path) -> dict[str, str]:
+def _table_row(entity: Entity, folder: Path) -> dict[str, str]:
     if not isinstance(entity.image, FileImage):
         raise TypeError(f"{entity.id}: not the picture of a folder")
     file = Path(os.path.relpath(entity.image.path.absolute(), folder)).as_posix()

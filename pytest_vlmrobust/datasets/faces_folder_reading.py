@@ -122,8 +122,8 @@ class FolderReader:
         for attribute in self.settings.attributes:
             if written and attribute not in written:
                 self.problems.add(row.place, attribute, None, f"a box too, as {written[0]!r} has one: all of them, or none")
-        found = {attribute: self._box(row, attribute) for attribute in written}
-        return {attribute: box for attribute, box in found.items() if box is not None}
+        boxes = {attribute: self._box(row, attribute) for attribute in written}
+        return {attribute: box for attribute, box in boxes.items() if box is not None}
 
     def _box(self, row: Row, attribute: str) -> Box | None:
         edges = _four(row.cells[attribute])
@@ -169,7 +169,7 @@ class FolderReader:
         return face_finder(model)
 
     def _look(self, draft: _Draft, finder: FaceFinder | None) -> None:
-        """Decodes the picture of a draft and notes what is wrong with it."""
+        """Decodes the picture of a draft and notes its problems."""
         if draft.path == self.folder:
             return  # there is none, which was said
         try:
@@ -190,15 +190,15 @@ class FolderReader:
         if self.settings.encoder is None:
             draft.features = pixel_features(picture)
         if finder is not None and not draft.boxes:
-            draft.boxes = self._found(draft, finder(picture))
+            draft.boxes = self._single_face(draft, finder(picture))
         self._check_boxes(draft)
 
-    def _found(self, draft: _Draft, faces: Faces) -> Mapping[str, Box]:
+    def _single_face(self, draft: _Draft, faces: Faces) -> Mapping[str, Box]:
         if len(faces) == 1 and len(faces[0]) == len(self.settings.attributes):
             return faces[0]
-        found = "several faces" if len(faces) > 1 else "a face that is partly outside of the picture" if faces else "no face"
+        problem = "several faces" if len(faces) > 1 else "a face that is partly outside of the picture" if faces else "no face"
         self.problems.messages.append(
-            f"{draft.place}: MediaPipe found {found} in {draft.path}, expected one face. Write its boxes into the table, crop "
+            f"{draft.place}: MediaPipe found {problem} in {draft.path}, expected one face. Write its boxes into the table, crop "
             "the picture, or remove the row"
         )
         return {}
@@ -219,8 +219,8 @@ class FolderReader:
         usual = sizes.most_common(1)[0][0] if sizes else (0, 0)
         for draft in drafts:
             if draft.size not in ((0, 0), usual):
-                found, expected = (f"{width} x {height} pixels" for width, height in (draft.size, usual))
-                self.problems.add(draft.place, "file", found, f"{expected} as in most rows: the size must not tell who it is")
+                size, expected = (f"{width} x {height} pixels" for width, height in (draft.size, usual))
+                self.problems.add(draft.place, "file", size, f"{expected} as in most rows: the size must not tell who it is")
 
     def _notes(self, drafts: Sequence[_Draft]) -> Iterator[str]:
         if turned := [draft for draft in drafts if draft.is_turned]:

@@ -50,12 +50,12 @@ def read_rows(table: Path, attributes: Sequence[str], problems: Problems) -> lis
     columns = (*REQUIRED, *OPTIONAL, *attributes)
     try:
         text = _text(table)
-        found = list(
+        entries = list(
             _of_json(table, text, columns, problems) if table.suffix == ".json" else _of_csv(table, text, columns, problems)
         )
     except OSError as error:
         raise DatasetError(f"{table} cannot be read: {error.strerror or error}") from error
-    rows = [_row(table, line, cells) for line, cells in found]
+    rows = [_row(table, line, cells) for line, cells in entries]
     return [row for row in rows if _is_complete(row, problems)]
 
 
@@ -164,10 +164,10 @@ def _values(table: Path, text: str) -> Iterator[tuple[int, Any]]:
         DatasetError: the text is no list of JSON values, from the first one on that is none.
     """
     decoder = json.JSONDecoder(object_pairs_hook=without_repeats, parse_constant=refuse_constant)
-    at = _skipped(text, 0)
+    at = _skip_blanks(text, 0)
     if text[at : at + 1] != "[":
         raise DatasetError(f"{table}:1 begins with {text[at : at + 20]!r}. Expected a list of objects: [{{…}}, {{…}}]")
-    at = _skipped(text, at + 1)
+    at = _skip_blanks(text, at + 1)
     while text[at : at + 1] != "]":
         line = text.count("\n", 0, at) + 1
         try:
@@ -175,8 +175,8 @@ def _values(table: Path, text: str) -> Iterator[tuple[int, Any]]:
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"{table}:{line} is not JSON: {error}. Expected a list of objects: [{{…}}, {{…}}]") from error
         yield line, value
-        at = _after_comma(table, text, _skipped(text, end))
-    if text[_skipped(text, at + 1) :]:
+        at = _after_comma(table, text, _skip_blanks(text, end))
+    if text[_skip_blanks(text, at + 1) :]:
         raise DatasetError(f"{table} goes on after the list. Expected one list and nothing else")
 
 
@@ -184,16 +184,16 @@ def _after_comma(table: Path, text: str, at: int) -> int:
     """Returns where the next value or the end of the list is, past exactly one comma or at the end."""
     if text[at : at + 1] == "]":
         return at
-    following = _skipped(text, at + 1)
+    following = _skip_blanks(text, at + 1)
     if text[at : at + 1] != "," or text[following : following + 1] in ("]", ""):
         line = text.count("\n", 0, at) + 1
         raise DatasetError(f"{table}:{line} is not JSON: found {text[at : at + 20]!r}, expected a comma and an object, or ']'")
     return following
 
 
-def _skipped(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return at if found is None else found.end()
+def _skip_blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    return at if match is None else match.end()
 
 
 # What a folder of identities consists of, known without reading any of it.
@@ -287,16 +287,16 @@ def read_settings(folder: Path) -> FolderSettings:
 
 def _settings(file: Path) -> FolderSettings:
     expected = f"keys and values; known keys: {', '.join(KEYS)}"
-    given = read_document(file, what="settings", error=DatasetError, expected=expected).mapping(KEYS)
-    domain = given["domain"].one_of(DOMAINS) if "domain" in given else "face"
-    if "landmarks" in given and domain != "face":
-        given["landmarks"].refuse("no such key where the domain is not face: landmarks are those of faces")
+    entries = read_document(file, what="settings", error=DatasetError, expected=expected).mapping(KEYS)
+    domain = entries["domain"].one_of(DOMAINS) if "domain" in entries else "face"
+    if "landmarks" in entries and domain != "face":
+        entries["landmarks"].refuse("no such key where the domain is not face: landmarks are those of faces")
     hints = DOMAINS[domain].hints
     return FolderSettings(
         domain,
-        given["hinted"].one_of(hints) if "hinted" in given else hints[0],
-        given["landmarks"].file_below(file.parent) if "landmarks" in given else None,
-        _encoder(given["encoder"], file.parent) if "encoder" in given else None,
+        entries["hinted"].one_of(hints) if "hinted" in entries else hints[0],
+        entries["landmarks"].file_below(file.parent) if "landmarks" in entries else None,
+        _encoder(entries["encoder"], file.parent) if "encoder" in entries else None,
     )
 
 

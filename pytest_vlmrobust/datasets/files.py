@@ -69,8 +69,8 @@ class FileDataset:
     def digest(self) -> str:
         """SHA-256, in hex, of the content and of the ``variant`` it is read as."""
         files = {written: file_digest(path) for written, path in self._contents.image_files.items()}
-        own = file_digest(self.path)
-        return fingerprint({"file": own, "images": files, "variant": self.variant}) if files or self.variant else own
+        digest = file_digest(self.path)
+        return fingerprint({"file": digest, "images": files, "variant": self.variant}) if files or self.variant else digest
 
     @cached_property
     def _contents(self) -> Contents:
@@ -100,17 +100,17 @@ class Place:
 
 @dataclass(slots=True)
 class Problems:
-    """Everything that is wrong with the rows of one source; ``part`` is what the format calls a field of a row."""
+    """The problems of the rows of one source; ``part`` is the format's word for a field of a row."""
 
     path: Path | str
     part: str
     benchmark: str = ""
-    """Whose record the rows are read by."""
+    """The benchmark whose record the rows are read by."""
     messages: list[str] = field(default_factory=list)
 
-    def add(self, place: Place, column: str, found: object, expected: str) -> None:
-        """Notes that ``column`` of a row holds ``found`` where ``expected`` was expected."""
-        self.messages.append(f"{place}, {self.part} {column!r}: found {_short(found)}, expected {expected}")
+    def add(self, place: Place, column: str, value: object, expected: str) -> None:
+        """Notes that ``column`` of a row holds ``value`` where ``expected`` was expected."""
+        self.messages.append(f"{place}, {self.part} {column!r}: found {_short(value)}, expected {expected}")
 
     def raise_any(self) -> None:
         """Raises one error with the first problems and the number of the others, if there are any.

@@ -74,10 +74,10 @@ def parse(typed: str) -> HubName:
     folder = Path(rest).expanduser()
     if rest and folder.is_dir():
         return HubName(str(folder))
-    found = _PARTS.fullmatch(rest)
-    if found is None:
+    match = _PARTS.fullmatch(rest)
+    if match is None:
         raise UsageError(f"{typed!r} names no dataset of the hub: expected hf:ID[:config][@revision][#split]")
-    parts = found.groupdict("")
+    parts = match.groupdict("")
     return HubName(str(Path(parts.pop("id")).expanduser()), **parts)
 
 
@@ -109,11 +109,13 @@ def open_hub(typed: str, name: str, folders: Sequence[Path]) -> HubDataset:
 def _record(source: HubName, folders: Sequence[Path]) -> tuple[Benchmark, Layout]:
     places = [Path(source.id).absolute().parent] if source.is_folder else list(folders) or [Path.cwd()]
     files = [place / f"{Path(source.id).name}{SUFFIX}" for place in places]
-    own = next((file for file in files if file.is_file()), None)
-    if own is not None:
-        benchmark = read_benchmark(own)
+    record_file = next((file for file in files if file.is_file()), None)
+    if record_file is not None:
+        benchmark = read_benchmark(record_file)
         if not benchmark.hub:
-            raise DatasetError(f"{own} has no key 'hub': expected a list of layouts, of which the first is that of {source}")
+            raise DatasetError(
+                f"{record_file} has no key 'hub': expected a list of layouts; the first must be the layout of {source}"
+            )
         return benchmark, next((layout for layout in benchmark.hub if layout.config == source.config), benchmark.hub[0])
     known = hub_layout(source.id, source.config)
     named = benchmark_of(Path(source.id).name) if known is None and source.is_folder else None
@@ -219,7 +221,7 @@ class _HubTable:
         self.without_picture: list[Place] = []
 
     def contents(self) -> Contents:
-        drafts = [draft for number, cells in self._read() if (draft := self._draft(number, cells))]
+        drafts = [draft for number, cells in self._read_rows() if (draft := self._draft(number, cells))]
         samples = finish(drafts, self.problems, self.rows.layout.columns_of("id")[0])
         if not samples:
             raise DatasetError(f"{self.source} has no row with a question and a picture: expected one at least")
@@ -232,7 +234,7 @@ class _HubTable:
             notes.extend(of_sizes)
         return Contents(samples, {}, tuple(notes))
 
-    def _read(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _read_rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for start in range(0, len(self.table), BATCH):
             yield from enumerate(self.table[start : start + BATCH].to_pylist(), start)
 
@@ -252,14 +254,14 @@ class _HubTable:
         return self.rows.draft(place, {key: value for key, value in cells.items() if key not in columns}, images, digest, number)
 
     def _images(self, place: Place, number: int, cells: Mapping[str, Any]) -> tuple[tuple[ImageSource, ...], str]:
-        found: list[ImageSource] = []
+        images: list[ImageSource] = []
         digests = []
         for column in self.rows.layout.columns_of("images"):
             where = f"{place}, column {column!r}"
             for position, value in enumerate(_each(cells.get(column))):
                 digests.append(hashlib.sha256(_bytes(value, where)).hexdigest())
-                found.append(HubImage(self.source, number, column, position, digests[-1], where))
-        return tuple(found), hashlib.sha256("\n".join(digests).encode()).hexdigest()
+                images.append(HubImage(self.source, number, column, position, digests[-1], where))
+        return tuple(images), hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def _each(value: Any) -> list[Any]:
@@ -286,7 +288,7 @@ def _file(path: str, where: str) -> bytes:
 
 
 def _splits(source: HubName) -> list[str]:
-    loaded = _loaded(replace(source, split=""))
+    loaded = _load_table(replace(source, split=""))
     return list(loaded) if isinstance(loaded, dict) else []
 
 
@@ -297,7 +299,7 @@ def _table(source: HubName) -> Any:
     Raises:
         DatasetError: they are absent, or the split is not said and there are several.
     """
-    loaded = _loaded(source)
+    loaded = _load_table(source)
     if isinstance(loaded, dict):
         loaded = loaded[_only_split(source, list(loaded))]
     return loaded.with_format("arrow")
@@ -312,7 +314,7 @@ def _only_split(source: HubName, splits: Sequence[str]) -> str:
     raise DatasetError(f"{source} has {wanted}: it has {', '.join(splits)}. Name one: {replace(source, split=splits[0])}")
 
 
-def _loaded(source: HubName) -> Any:
+def _load_table(source: HubName) -> Any:
     library = importlib.import_module("datasets")
     try:
         if is_saved(Path(source.id)):

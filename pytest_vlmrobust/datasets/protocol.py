@@ -158,8 +158,8 @@ def most_neighbours(collection: Collection) -> int | None:
     Raises:
         DatasetError: the data are empty or malformed.
     """
-    found: int | None = getattr(collection, "most_neighbours", None)
-    return found
+    most: int | None = getattr(collection, "most_neighbours", None)
+    return most
 
 
 def how_to_add_boxes(collection: Collection) -> str:

@@ -155,9 +155,9 @@ def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:
     """Returns the record to read a TSV by, and what of it belongs to the digest of the data: a user's own record."""
     from .benchmarks import SUFFIX, read_benchmark
 
-    own = file.with_name(file.stem + SUFFIX)
-    if own.is_file():
-        return read_benchmark(own), file_digest(own)
+    record_file = file.with_name(file.stem + SUFFIX)
+    if record_file.is_file():
+        return read_benchmark(record_file), file_digest(record_file)
     return benchmark_of(file.stem) or benchmark_of(name) or UNKNOWN, ""
 
 
@@ -167,13 +167,13 @@ def _refuse_compat(compat: str, what: str) -> None:
 
 
 def _only_file(folder: Path) -> Path:
-    found = sorted(path for path in folder.iterdir() if _is_data(path) and path.is_file())
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(path.name for path in found)
+    files = sorted(path for path in folder.iterdir() if _is_data(path) and path.is_file())
+    if len(files) == 1:
+        return files[0]
+    if files:
+        names = ", ".join(path.name for path in files)
         raise DatasetError(
-            f"{folder} holds {len(found)} datasets ({names}): expected exactly one. Give the path of the one you mean"
+            f"{folder} holds {len(files)} datasets ({names}): expected exactly one. Give the path of the one you mean"
         )
     if tables := tables_in(folder):
         raise DatasetError(
@@ -182,16 +182,16 @@ def _only_file(folder: Path) -> Path:
         )
     there = sorted(path.name for path in folder.iterdir())
     raise DatasetError(
-        f"{folder} holds no .tsv and no .jsonl, nor {' or '.join(TABLES)}: expected exactly one of them.{_misnamed(there)} "
-        f"It holds {_list(there)}"
+        f"{folder} holds no .tsv and no .jsonl, nor {' or '.join(TABLES)}: expected exactly one of them."
+        f"{_misnamed_table_hint(there)} It holds {_list(there)}"
     )
 
 
-def _misnamed(names: Iterable[str]) -> str:
+def _misnamed_table_hint(names: Iterable[str]) -> str:
     """Returns a hint at a file that looks like a table of identities under another name, or an empty string."""
     tables = (name for name in names if Path(name).suffix.lower() in (".csv", ".json", ".xlsx", ".ods"))
-    found = next(tables, None)
-    return f" A table of identities is called {' or '.join(TABLES)}, and there is {found}." if found else ""
+    table = next(tables, None)
+    return f" A table of identities is called {' or '.join(TABLES)}, and there is {table}." if table else ""
 
 
 def find(typed: str, data_dir: Path | None) -> Path | None:
@@ -238,7 +238,7 @@ def _of_benchmark(typed: str) -> str:
     names = ", ".join(f"{name}.tsv" for name in benchmark.files)
     hub = [layout.ids[0] for layout in benchmark.hub]
     return f". {benchmark.name} is a benchmark; nothing is downloaded for it. Its files as VLMEvalKit names them: {names}" + (
-        f"; on the Hugging Face hub: {', '.join(f'{HUB}{one}' for one in hub)}" if hub else ""
+        f"; on the Hugging Face hub: {', '.join(f'{HUB}{hub_id}' for hub_id in hub)}" if hub else ""
     )
 
 

@@ -99,7 +99,7 @@ def take(samples: Iterable[Sample], spec: str, seed: int = SUBSET_SEED, *, toget
 
 
 def _units(samples: Sequence[Sample], together: Sequence[str]) -> dict[str, list[Sample]]:
-    """Returns what is taken whole, by name: the connected components of samples that share a key."""
+    """Returns the units that are sampled as a whole, by name: connected components of samples that share a key."""
     marks = {sample.id: _marks(sample, together) for sample in samples}
     above: dict[str, str] = {}
 
@@ -120,8 +120,8 @@ def _units(samples: Sequence[Sample], together: Sequence[str]) -> dict[str, list
 
 def _marks(sample: Sample, together: Sequence[str]) -> list[str]:
     """Returns what other samples of its group may share with a sample, as ``key NUL value``; its id where it stands alone."""
-    found = {name: sample.group if name == GROUP else sample.keys.get(name) or sample.group for name in together}
-    return [f"{name}\0{value}" for name, value in found.items() if value] or [f"\0{sample.id}"]
+    values = {name: sample.group if name == GROUP else sample.keys.get(name) or sample.group for name in together}
+    return [f"{name}\0{value}" for name, value in values.items() if value] or [f"\0{sample.id}"]
 
 
 def count_of(spec: str, available: int) -> int:

@@ -1,4 +1,4 @@
-"""Which pictures are easily taken for one another: cosine similarity of what is known of their pixels."""
+"""Which pictures are easily confused: cosine similarity of their pixel statistics or embeddings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def unit_rows(features: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def nearest(rows: NDArray[np.float64], groups: Sequence[str], index: int) -> list[int]:
-    """Returns every other row: those of the same group first, each nearest first, and of equals the one that stands first.
+    """Returns every other row, nearest first; rows of the same group come first, and equal ones keep their order.
 
     Args:
         rows: of length 1, shape (n, d).
@@ -66,7 +66,7 @@ def nearest(rows: NDArray[np.float64], groups: Sequence[str], index: int) -> lis
 
 
 def circles(rows: NDArray[np.float64], groups: Sequence[str], size: int) -> list[tuple[int, ...]]:
-    """Returns disjoint sets of ``size`` rows of one group that are near each other; what is left over stands in none.
+    """Returns disjoint sets of ``size`` rows of one group that are near each other; rows left over are in none.
 
     Whoever is shown with the rest of its set is as often the one in the middle as any other is: of a row and those nearest to it
     alone, it would be the row that is most like all others, which can be seen without knowing which one is meant.
@@ -79,7 +79,7 @@ def circles(rows: NDArray[np.float64], groups: Sequence[str], size: int) -> list
     import numpy as np
 
     left = list(range(len(rows)))
-    found = []
+    sets = []
     while left:
         first = left[0]
         others = [row for row in left[1:] if groups[row] == groups[first]]
@@ -87,9 +87,9 @@ def circles(rows: NDArray[np.float64], groups: Sequence[str], size: int) -> list
         chosen = [others[place] for place in np.argsort(-similarity, kind="stable")[: size - 1]]
         members = (first, *chosen)
         if len(members) == size:
-            found.append(members)
+            sets.append(members)
         left = [row for row in left if row not in members] if len(members) == size else left[1:]
-    return found
+    return sets
 
 
 def _unit(values: NDArray[np.float32]) -> NDArray[np.float64]:

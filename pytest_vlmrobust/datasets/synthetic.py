@@ -110,8 +110,8 @@ def _with_paths(rows: Sequence[_Row], folder: Path) -> list[dict[str, str]]:
             (folder / name).write_bytes(data)
     paths = (names[row.same_as or row.cells["index"]] for row in rows)
     return [
-        {**row.cells, "image_path": str(found) if len(found) > 1 else "".join(found)}
-        for row, found in zip(rows, paths, strict=True)
+        {**row.cells, "image_path": str(files) if len(files) > 1 else "".join(files)}
+        for row, files in zip(rows, paths, strict=True)
     ]
 
 
@@ -122,9 +122,9 @@ def _choices(
         turned = [of[(number // 2 + step) % len(of)] for step in range(len(of))]
         more = {column.replace("__", "-"): text(number) if callable(text) else text for column, text in cells.items()}
         question = "Which colour is the shape?" if pictures == 1 else "Which colour is the shape in <image 1>?"
-        own = {"index": str(number), "question": question, **dict(zip(LETTERS, turned, strict=False))}
+        cells_of_row = {"index": str(number), "question": question, **dict(zip(LETTERS, turned, strict=False))}
         drawn = tuple(picture(number + step, shade=number) for step in range(pictures))
-        yield _Row({**own, "answer": LETTERS[turned.index(colour(number))], **more}, drawn)
+        yield _Row({**cells_of_row, "answer": LETTERS[turned.index(colour(number))], **more}, drawn)
 
 
 def _mmmu() -> Iterator[_Row]:
@@ -143,9 +143,11 @@ def _science() -> Iterator[_Row]:
 def _yes_no(ask: str = "Is the shape {}?", ending: str = "", **cells: str) -> Iterator[_Row]:
     for number in range(8):
         right = number % 3 > 0
-        said = colour(number if right else number + 1)
-        own = {"index": str(number), "question": ask.format(said) + ending, "answer": "Yes" if right else "No"}
-        yield _Row({**own, **{key: text.format(number) for key, text in cells.items()}}, (picture(number, shade=number),))
+        named = colour(number if right else number + 1)
+        cells_of_row = {"index": str(number), "question": ask.format(named) + ending, "answer": "Yes" if right else "No"}
+        yield _Row(
+            {**cells_of_row, **{key: text.format(number) for key, text in cells.items()}}, (picture(number, shade=number),)
+        )
 
 
 def _hallusion() -> Iterator[_Row]:
@@ -173,8 +175,8 @@ def _open(
     column: str, answer: Callable[[int], str], *, question: str = "Which colour is the shape?", **cells: str
 ) -> Iterator[_Row]:
     for number in range(8):
-        own = {"index": str(number), **({"question": question} if question else {}), column: answer(number)}
-        yield _Row({**own, **cells}, (picture(number, shade=number),))
+        cells_of_row = {"index": str(number), **({"question": question} if question else {}), column: answer(number)}
+        yield _Row({**cells_of_row, **cells}, (picture(number, shade=number),))
 
 
 def _chart() -> Iterator[_Row]:
@@ -211,8 +213,8 @@ def _resbench() -> Iterator[_Row]:
     for number, (kind, question, answer, category, part) in enumerate(asked):
         for step, long_edge in enumerate(RUNGS):
             cells = {"index": str(number * len(RUNGS) + step), "question": question, "answer": answer, "prediction": ""}
-            about = {"l1-category": category, "l2-category": part, "resolution": str(long_edge), "question_type": kind}
-            yield _Row({**cells, **about}, (picture(0, size=(long_edge, long_edge * 3 // 4), shade=number),))
+            categories = {"l1-category": category, "l2-category": part, "resolution": str(long_edge), "question_type": kind}
+            yield _Row({**cells, **categories}, (picture(0, size=(long_edge, long_edge * 3 // 4), shade=number),))
 
 
 _FILES: Mapping[str, _File] = {

@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pytest_vlmrobust.core.errors import DatasetError, UnknownName
 from pytest_vlmrobust.core.sample import ImageSource
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, quantity
 
-from .benchmarks import UNKNOWN, Benchmark, resembled
-from .drafts import CIRCULAR_NAMES, LETTERS, Draft, Rows, finish, listed, put_together
+from .benchmarks import UNKNOWN, Benchmark, resembling_benchmark
+from .drafts import CIRCULAR_NAMES, LETTERS, Draft, Rows, finish, parse_list, put_together
 from .files import Contents, Place, Problems
 from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity
 
@@ -75,7 +75,7 @@ class TsvImage:
             ImageError: the file has changed, or the picture cannot be decoded.
         """
         fields = next(_split([self.span.read(self.where).decode()]))
-        return decode(from_base64(listed(fields[self.column])[self.position], self.where), self.where)
+        return decode(from_base64(parse_list(fields[self.column])[self.position], self.where), self.where)
 
     def identity(self) -> str:
         """Returns a string that depends on the encoded picture alone; nothing is read for it."""
@@ -225,14 +225,14 @@ class _Row:
 class _Table:
     """The rows of one file, and what they say about each other."""
 
-    def __init__(self, path: Path, name: str, found: Iterable[Record], benchmark: Benchmark) -> None:
+    def __init__(self, path: Path, name: str, rows: Iterable[Record], benchmark: Benchmark) -> None:
         self.path, self.name = path, name
         self.problems = Problems(path, "column", benchmark.name)
         columns = {**COLUMNS, **({"question": ()} if benchmark.question else {}), **benchmark.tsv.columns}
         circular = any(part in name.lower() for part in CIRCULAR_NAMES)
         self.mapped = Rows(benchmark, replace(benchmark.tsv, columns=columns), self.problems, circular)
         self.id_column = columns["id"][0]
-        source = iter(found)
+        source = iter(rows)
         self.header = _header(path, next(source, None), self.mapped)
         self.letters = [letter for letter in LETTERS if letter in self.header]
         self.image_files: dict[str, Path] = {}
@@ -259,12 +259,12 @@ class _Table:
 
     def _taken_plainly(self) -> list[str]:
         """Returns a note where the file is named like a benchmark, and not read as one."""
-        named = "" if self.mapped.benchmark.name else resembled(self.path.stem) or resembled(self.name)
+        named = "" if self.mapped.benchmark.name else resembling_benchmark(self.path.stem) or resembling_benchmark(self.name)
         if not named:
             return []
         plain = f"{self.path} is read as a plain table and measured by accuracy, though its name speaks of the benchmark {named}"
-        own = f"{self.path.stem}.benchmark.yaml beside it"
-        return [f"{plain}. If it is that one, call it {named}.tsv; else say how to read it in {own}"]
+        record_file = f"{self.path.stem}.benchmark.yaml beside it"
+        return [f"{plain}. If it is that one, call it {named}.tsv; else say how to read it in {record_file}"]
 
     def _row(self, record: Record) -> _Row | None:
         cells = dict(zip(self.header, record.fields, strict=False))
@@ -283,7 +283,7 @@ class _Table:
 
     def _list(self, text: str, place: Place, column: str) -> tuple[str, ...]:
         try:
-            return listed(text)
+            return parse_list(text)
         except ValueError:
             self.problems.add(place, column, text, "one text, or a list of texts such as ['a', 'b']")
             return ()
@@ -307,7 +307,7 @@ class _Table:
         return replace(draft, hint=shown.get("hint", ""), shown=seen)
 
     def _images(self, row: _Row) -> tuple[tuple[ImageSource, ...], str]:
-        holder = self._referred(row) if row.reference else row
+        holder = self._referenced_row(row) if row.reference else row
         if holder is None:
             return (), row.digest
         if holder.pictures:
@@ -317,7 +317,7 @@ class _Table:
             return tuple(images), holder.digest
         return self._files(row), row.digest
 
-    def _referred(self, row: _Row) -> _Row | None:
+    def _referenced_row(self, row: _Row) -> _Row | None:
         holder = self.by_index.get(row.reference)
         if holder is None:
             expected = f"base64 of an image, or (as a text of {LONGEST_REFERENCE} characters or less) the index of another row"
@@ -329,7 +329,7 @@ class _Table:
         return holder
 
     def _files(self, row: _Row) -> tuple[ImageSource, ...]:
-        found: list[ImageSource] = []
+        images: list[ImageSource] = []
         for written in self._list(row.cells.get("image_path", ""), row.place, "image_path"):
             places = [root / written for root in self._roots()]
             path = next((path for path in places if os.path.isfile(path)), None)  # noqa: PTH113 - Path.is_file raises on long names
@@ -338,8 +338,8 @@ class _Table:
                 self.problems.add(row.place, "image_path", written, f"an image file; looked for {looked}")
             else:
                 self.image_files[written] = path
-                found.append(FileImage(path, f"{row.place}, column 'image_path'"))
-        return tuple(found)
+                images.append(FileImage(path, f"{row.place}, column 'image_path'"))
+        return tuple(images)
 
     def _roots(self) -> tuple[Path, ...]:
         folder = self.path.parent
@@ -385,9 +385,9 @@ def _header(path: Path, first: Record | None, mapped: Rows) -> list[str]:
         raise DatasetError(f"{path}:1 names the column {repeated[0]!r} twice: expected every column once")
     mapped.check(header, f"{path}:1")
     if "image" not in header and "image_path" not in header:
-        raise DatasetError(f"{path}:1 has neither a column 'image' nor 'image_path'. {_found(header)}")
+        raise DatasetError(f"{path}:1 has neither a column 'image' nor 'image_path'. {_header_text(header)}")
     return header
 
 
-def _found(header: Sequence[str]) -> str:
-    return f"Found: {', '.join(column[:40] for column in header[:20])}. Expected tab-separated columns as VLMEvalKit writes them"
+def _header_text(header: Sequence[str]) -> str:
+    return f"Found: {first_few((column[:40] for column in header), 20)}. Expected tab-separated columns as VLMEvalKit writes them"

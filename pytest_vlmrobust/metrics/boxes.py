@@ -104,7 +104,7 @@ def match_eyes(predicted: tuple[Box | None, Box | None], truth: tuple[Box, Box])
     if first is None or second is None:
         return predicted
     given, true = (_predicted_box(first), _predicted_box(second)), (_box(truth[0], "other"), _box(truth[1], "other"))
-    return (second, first) if boxes.swapped(given, true) else predicted
+    return (second, first) if boxes.are_swapped(given, true) else predicted
 
 
 def _overlap(predicted: Box, true: Box) -> float:

@@ -143,7 +143,7 @@ def _illusions() -> tuple[str, ...]:
 
     Illusions of installed packages count once they are loaded, so that a broken package does not break this set.
     """
-    return tuple(name for name in REGISTRY.loaded() if find(name).family == "illusion") or STANDINS
+    return tuple(name for name in REGISTRY.loaded_things() if find(name).family == "illusion") or STANDINS
 
 
 def _special(name: str, function: Callable[..., Image]) -> Corruption:

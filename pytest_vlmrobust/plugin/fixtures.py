@@ -89,7 +89,7 @@ def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Call
     node = request.node
     try:
         record = dataclasses.replace(measure(), nodeid=node.nodeid)
-        again = command.one(record) if (command := request.config.stash[RUN].command) else ""
+        again = command.for_test(record) if (command := request.config.stash[RUN].command) else ""
         if record.outcome is Outcome.ERROR:
             node.stash[RECORD] = record
             raise BackendError(explain(record, again))

@@ -206,7 +206,7 @@ def _with_ranking(run: Run, facts: RunFacts) -> RunFacts:
         return facts
     from pytest_vlmrobust.evaluation.after.ranking import rank_run
 
-    return facts.ranked(*rank_run(run.evidence, run.run_id, run.reference or ""))
+    return facts.with_ranking(*rank_run(run.evidence, run.run_id, run.reference or ""))
 
 
 def _update_baseline(run: Run) -> None:

@@ -422,7 +422,7 @@ class Run:
         members = families(self.models)
         policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
         tests = self._tests_sharing_risk()
-        policies = {name: policy.planned(tests.get(name, ())) for name, policy in policies.items()}
+        policies = {name: policy.for_tests(tests.get(name, ())) for name, policy in policies.items()}
         self._write_judge_inputs(policies)
         judge = Judge(
             self.evaluator,

@@ -89,7 +89,7 @@ def _check_counts(n_requested: int, n_scored: int, n_errors: int, n_unparsed: in
 
 
 class Extent(StrEnum):
-    """How much of what there is."""
+    """How much must be measured."""
 
     WHOLE = "whole"
     PARTIAL = "partial"
@@ -127,7 +127,7 @@ class Coverage:
         Args:
             planned: Gated tests that the collected files hold.
             selected: Those of them that were to run.
-            narrowed: An option by which tests may be left out that nobody counts, such as ``--lf``; empty without one.
+            narrowed: An option that may leave out tests that are not counted, such as ``--lf``; empty without one.
             samples: Dataset to the number of samples that were asked, and that it has; a dataset asked in full may be missing.
             suites: The names of the test files that ran.
         """
@@ -147,7 +147,7 @@ class Coverage:
         return [f"{lacking}: {advice}"]
 
     def _of_samples(self, samples: Mapping[str, tuple[int, int]]) -> list[str]:
-        needed = {name: self._needed(total) for name, (_, total) in samples.items()}
+        needed = {name: self._samples_needed(total) for name, (_, total) in samples.items()}
         wanted = "whole" if self.share >= 1.0 else str(self.samples) if self.samples else f"{plain_decimal(100 * self.share)}%"
         return [
             f"{asked} of {quantity(total, 'sample')} of {name} were asked, and GO asks for {needed[name]} "
@@ -157,7 +157,7 @@ class Coverage:
             if asked < needed[name]
         ]
 
-    def _needed(self, total: int) -> int:
+    def _samples_needed(self, total: int) -> int:
         # 20 % of 12 samples are 2: the sampler rounds down, and that is enough
         return max(min(self.samples, total), int(self.share * total + 1e-9))
 
@@ -169,7 +169,7 @@ class Coverage:
         )
 
     def cite(self, key: str, value: str) -> str:
-        """Returns what is asked for and where that was set, as messages say it."""
+        """Returns a requirement and where it was set, as messages cite it."""
         return f"coverage {key}: {value}, {self.sources.get(key, BUILT_IN)}"
 
 

@@ -124,8 +124,8 @@ def _choice(kind: Iterable[str]) -> dict[str, Any]:
 
 
 def _globs(offered: Sequence[str] = ()) -> dict[str, Any]:
-    one: dict[str, Any] = {"anyOf": [{"enum": list(offered)}, _TEXT]} if offered else _TEXT
-    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}], "description": "a glob, or a list of globs"}
+    glob: dict[str, Any] = {"anyOf": [{"enum": list(offered)}, _TEXT]} if offered else _TEXT
+    return {"anyOf": [glob, {"type": "array", "items": glob, "minItems": 1}], "description": "a glob, or a list of globs"}
 
 
 def _mapping(keys: Iterable[str], values: Mapping[str, Any], required: Sequence[str] = (), **more: Any) -> dict[str, Any]:

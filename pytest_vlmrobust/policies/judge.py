@@ -59,7 +59,7 @@ class Evidence:
         return self.failing, f", at a risk shared by {self.tests} tests" if self.tests > 1 else ""
 
     def _beyond(self, interval: tuple[float, float]) -> bool:
-        return self.rule.bound.exceeded(interval[0]) or self.rule.bound.undercut(interval[1])
+        return self.rule.bound.is_exceeded_by(interval[0]) or self.rule.bound.is_undercut_by(interval[1])
 
 
 def _risk_of_failing(rule: Rule, tests: int) -> float:
@@ -83,7 +83,7 @@ def judge_rule(
     if outcome is Outcome.FAIL:
         return _waive(rule, estimate, _verdict(rule, outcome, reason), waivers, today)
     if outcome is Outcome.INCONCLUSIVE and measured:
-        needed = _needed(evidence)
+        needed = _samples_needed(evidence)
         undecided = replace(_verdict(rule, outcome, f"{reason}; {_samples_in_words(needed)}"), samples_needed=needed.most)
         undecided = replace(undecided, samples_needed_least=needed.least)
         return _waive(rule, estimate, undecided, waivers, today)
@@ -150,7 +150,7 @@ def early_verdict(
     if kept is Outcome.PASS:
         return _verdict(rule, kept, f"{rule.metric} {rule.bound.condition}: {because} {_cite(rule)}")
     broken: list[Outcome] = [kept]
-    for waiver in (each for each in waivers if not each.expired(today)):
+    for waiver in (each for each in waivers if not each.is_expired(today)):
         cap = waiver.bound_of(rule.bound)
         broken.append(within(cap))
         if broken[-1] is Outcome.PASS:
@@ -215,19 +215,20 @@ def _comparison(evidence: Evidence) -> str:
     """Returns ``0.124 > 0.050``, or with ``judge: interval`` ``0.124 [0.091, 0.156] > 0.050``."""
     rule, outcome = evidence.rule, evidence.outcome
     interval, among = evidence.telling
-    decisive = interval[0] if rule.bound.exceeded(interval[0]) else interval[1]
+    decisive = interval[0] if rule.bound.is_exceeded_by(interval[0]) else interval[1]
     digits = decimals_needed(decisive, *rule.bound.ends)
     measured = f"{evidence.estimate.value:.{digits}f}"
     if rule.treatment.judge is Judge.INTERVAL:
         measured += f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
     if outcome is Outcome.FAIL:
-        return f"{measured} {'>' if rule.bound.exceeded(decisive) else '<'} {rule.bound.nearest_end(decisive):.{digits}f}{among}"
+        sign = ">" if rule.bound.is_exceeded_by(decisive) else "<"
+        return f"{measured} {sign} {rule.bound.nearest_end(decisive):.{digits}f}{among}"
     doubt = "does not decide " if outcome is Outcome.INCONCLUSIVE else ""
     return f"{measured} {doubt}{_inequality(rule.bound, digits)}{among}"
 
 
 def _samples_in_words(needed: SamplesNeeded) -> str:
-    """Returns ``about 400 to 900 samples would decide it``, of which half and nine in ten do if the value is the true one."""
+    """Returns ``about 400 to 900 samples would decide it``: half the time and nine times in ten if the value is the true one."""
     if needed.least is None or needed.most is None:
         return f"samples needed: {needed.reason}"
     least, most = _rounded_up(needed.least), _rounded_up(needed.most)
@@ -236,12 +237,12 @@ def _samples_in_words(needed: SamplesNeeded) -> str:
 
 
 def _rounded_up(count: int) -> int:
-    """Returns the next number of two digits and zeros: a single value tells no more of what is needed."""
+    """Returns a number rounded up to two digits: one value does not tell more precisely how many are needed."""
     unit: int = 10 ** max(len(str(count)) - 2, 0)
     return -(-count // unit) * unit
 
 
-def _needed(evidence: Evidence) -> SamplesNeeded:
+def _samples_needed(evidence: Evidence) -> SamplesNeeded:
     """Returns between how many samples this value would pass, or fail when it lies outside of the bound."""
     rule, estimate = evidence.rule, evidence.estimate
     inside = rule.bound.admits(estimate.value)
@@ -281,7 +282,7 @@ def _signature(waiver: Waiver) -> str:
 
 
 def _why_not_waived(waiver: Waiver, bound: Bound, value: float, today: date) -> str:
-    if waiver.expired(today):
+    if waiver.is_expired(today):
         return f"expired on {waiver.expires.isoformat()}"
     if waiver.reaches(bound, value):
         return ""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pytest_vlmrobust.core.cell import LEVELS
-from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shortened
+from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes, shorten
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName, did_you_mean
 
 from .budgets import Budgets, Coverage, Extent
@@ -54,7 +54,7 @@ _BACKWARDS = {("max", "higher"): "min", ("min", "lower"): "max"}
 
 @dataclass(frozen=True, slots=True)
 class MetricFacts:
-    """What rules on a metric are checked against; as it stands, the facts of a metric of which only the name is known.
+    """What rules on a metric are checked against; the defaults describe a metric of which only the name is known.
 
     ``unit`` is ``"fraction"`` or another unit, empty when unknown; ``better`` is ``"lower"``, ``"higher"`` or ``"none"``;
     ``scope`` is ``"cell"`` or ``"sweep"``, and ``interval`` whether estimates of it come with one. ``split`` says that a metric
@@ -79,7 +79,7 @@ def load_policy(
     ambiguous: Mapping[str, Collection[str]] | None = None,
     root: Path | None = None,
 ) -> Policy:
-    """Reads thresholds files, of which later ones override earlier ones.
+    """Reads thresholds files; later ones override earlier ones.
 
     A rule or waiver replaces the earlier one with the same id as a whole; ``budgets`` and ``coverage`` are about the run as a
     whole, and override key by key. The policy says what either changed. The ``defaults`` of a file are those of its own rules and
@@ -95,7 +95,7 @@ def load_policy(
         PolicyError: a file that cannot be read or honoured, with file, line, what was found and what was expected.
         UnknownName: a metric that is not known, with the nearest one.
     """
-    names = [_shown(path, root) for path in paths]
+    names = [_display_path(path, root) for path in paths]
     contents = [_bytes(path, name) for path, name in zip(paths, names, strict=True)]
     return parse_policy(names, contents, known_metrics=known_metrics, ambiguous=ambiguous)
 
@@ -121,8 +121,8 @@ def parse_policy(
     replaced: list[Replacement] = []
     for top in tops:
         treatment = _read_defaults(top)
-        own_rules = _by_id(reader.rule(entry, treatment) for entry in _listed(top, "rules"))
-        own_waivers = _by_id(reader.waiver(entry) for entry in _listed(top, "waivers"))
+        own_rules = _by_id(reader.rule(entry, treatment) for entry in _entries(top, "rules"))
+        own_waivers = _by_id(reader.waiver(entry) for entry in _entries(top, "waivers"))
         replaced += [Replacement.of_rule(rules[name], rule) for name, rule in own_rules.items() if name in rules]
         replaced += [Replacement.of_waiver(waivers[name], waiver) for name, waiver in own_waivers.items() if name in waivers]
         rules |= own_rules
@@ -146,7 +146,7 @@ def parse_policy(
     )
 
 
-def _shown(path: Path, root: Path | None) -> str:
+def _display_path(path: Path, root: Path | None) -> str:
     return (path.relative_to(root) if root is not None and path.is_relative_to(root) else path).as_posix()
 
 
@@ -163,7 +163,7 @@ def _read_top(content: bytes, name: str) -> dict[str, Entry]:
     return top
 
 
-def _listed(top: Mapping[str, Entry], key: str) -> list[Entry]:
+def _entries(top: Mapping[str, Entry], key: str) -> list[Entry]:
     return top[key].items() if key in top else []
 
 
@@ -171,13 +171,13 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
     """Returns how the rules of a file are treated that do not say it themselves."""
     if "defaults" not in top:
         return Treatment()
-    given = top["defaults"].mapping(TREATMENT_KEYS)
-    if given and not _listed(top, "rules"):
+    entries = top["defaults"].mapping(TREATMENT_KEYS)
+    if entries and not _entries(top, "rules"):
         top["defaults"].fail(
             "are those of the rules of their own file, and it has none: they would change nothing. Write them in the file whose "
             "rules are meant, or repeat here the rules to be treated otherwise"
         )
-    return _read_treatment(given, Treatment())
+    return _read_treatment(entries, Treatment())
 
 
 def _read_mode(tops: Iterable[Mapping[str, Entry]]) -> Mode:
@@ -189,26 +189,29 @@ def _read_mode(tops: Iterable[Mapping[str, Entry]]) -> Mode:
 def _read_budgets(tops: Iterable[Mapping[str, Entry]]) -> list[Budgets]:
     """Returns the budgets that hold with the first file, with the first two, and so on."""
     return [
-        Budgets(**{key: _read_share(entry) for key, entry in given.items()}, sources=_sources(given))
-        for given in _so_far(tops, "budgets", BUDGET_KEYS)
+        Budgets(**{key: _read_share(entry) for key, entry in entries.items()}, sources=_sources(entries))
+        for entries in _so_far(tops, "budgets", BUDGET_KEYS)
     ]
 
 
 def _read_coverage(tops: Iterable[Mapping[str, Entry]]) -> list[Coverage]:
     """Returns the coverage that is asked for with the first file, with the first two, and so on."""
-    return [Coverage(**_read_coverage_keys(given), sources=_sources(given)) for given in _so_far(tops, "coverage", COVERAGE_KEYS)]
+    return [
+        Coverage(**_read_coverage_keys(entries), sources=_sources(entries))
+        for entries in _so_far(tops, "coverage", COVERAGE_KEYS)
+    ]
 
 
 def _so_far(tops: Iterable[Mapping[str, Entry]], name: str, keys: Sequence[str]) -> Iterator[dict[str, Entry]]:
-    """Yields what each file and those before it say under a name, of which later ones override earlier ones key by key."""
-    given: dict[str, Entry] = {}
+    """Yields the merged mapping under a name after each file: later files override earlier ones key by key."""
+    entries: dict[str, Entry] = {}
     for top in tops:
-        given = {**given, **(top[name].mapping(keys) if name in top else {})}
-        yield given
+        entries = {**entries, **(top[name].mapping(keys) if name in top else {})}
+        yield entries
 
 
-def _sources(given: Mapping[str, Entry]) -> Mapping[str, str]:
-    return MappingProxyType({key: entry.where for key, entry in given.items()})
+def _sources(entries: Mapping[str, Entry]) -> Mapping[str, str]:
+    return MappingProxyType({key: entry.where for key, entry in entries.items()})
 
 
 def _by_id(things: Iterable[Identified]) -> dict[str, Identified]:
@@ -232,37 +235,37 @@ class _Reader:
 
     def rule(self, entry: Entry, treatment: Treatment) -> Rule:
         """Returns a rule; keys of its treatment that it does not set are taken from ``treatment``."""
-        given = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
-        metric, facts = self._metric(given["metric"])
-        own = _read_treatment(given, treatment)
-        if own.judge is Judge.INTERVAL and not facts.interval:
+        entries = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
+        metric, facts = self._metric(entries["metric"])
+        rule_treatment = _read_treatment(entries, treatment)
+        if rule_treatment.judge is Judge.INTERVAL and not facts.interval:
             entry.fail(f"judges the interval of {metric}, which has none, so that nothing would ever pass. Write judge: point")
         return Rule(
-            id=given["id"].identifier(),
+            id=entries["id"].identifier(),
             metric=metric,
-            bound=_read_bound(entry, given, metric, facts),
+            bound=_read_bound(entry, entries, metric, facts),
             source=entry.where,
-            where=_read_scope(given["where"], metric, facts) if "where" in given else Scope(),
-            unless=_read_scope(given["unless"], metric, facts) if "unless" in given else None,
-            treatment=own,
-            reason=given["reason"].text() if "reason" in given else "",
-            evidence=given["source"].text() if "source" in given else "",
+            where=_read_scope(entries["where"], metric, facts) if "where" in entries else Scope(),
+            unless=_read_scope(entries["unless"], metric, facts) if "unless" in entries else None,
+            treatment=rule_treatment,
+            reason=entries["reason"].text() if "reason" in entries else "",
+            evidence=entries["source"].text() if "source" in entries else "",
         )
 
     def waiver(self, entry: Entry) -> Waiver:
         """Returns a waiver; every key but ``ticket`` is required."""
-        given = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
-        metric, facts = self._metric(given["metric"])
+        entries = entry.mapping(WAIVER_KEYS, required=WAIVER_REQUIRED)
+        metric, facts = self._metric(entries["metric"])
         return Waiver(
-            id=given["id"].identifier(),
-            owner=given["owner"].text(),
-            reason=given["reason"].text(),
-            expires=given["expires"].date(),
+            id=entries["id"].identifier(),
+            owner=entries["owner"].text(),
+            reason=entries["reason"].text(),
+            expires=entries["expires"].date(),
             metric=metric,
-            where=_read_scope(given["where"], metric, facts),
-            cap=_read_quantity(given["cap"], facts),
+            where=_read_scope(entries["where"], metric, facts),
+            cap=_read_quantity(entries["cap"], facts),
             source=entry.where,
-            ticket=given["ticket"].text() if "ticket" in given else "",
+            ticket=entries["ticket"].text() if "ticket" in entries else "",
         )
 
     def _metric(self, entry: Entry) -> tuple[str, MetricFacts]:
@@ -272,7 +275,7 @@ class _Reader:
             entry.fail(f"is {name!r}, a name that several metrics go by. Write {full}")
         if name not in self._facts:
             measured = [metric for metric, facts in self._facts.items() if not facts.unmeasured]
-            raise UnknownName("metric", shortened(name), measured, where=entry.where)
+            raise UnknownName("metric", shorten(name), measured, where=entry.where)
         if needed := self._facts[name].unmeasured:
             entry.fail(
                 f"is {name!r}, which no run measures: it needs {needed}, and nothing asks a model for that. A rule or waiver "
@@ -281,9 +284,9 @@ class _Reader:
         return name, self._facts[name]
 
 
-def _read_treatment(given: Mapping[str, Entry], base: Treatment) -> Treatment:
+def _read_treatment(entries: Mapping[str, Entry], base: Treatment) -> Treatment:
     """Returns ``base`` with the keys that a rule, or the defaults of a file, set."""
-    return replace(base, **{key: read(given[key]) for key, read in _TREATMENT.items() if key in given})
+    return replace(base, **{key: read(entries[key]) for key, read in _TREATMENT.items() if key in entries})
 
 
 def _read_share(entry: Entry) -> float:
@@ -297,17 +300,17 @@ def _read_share(entry: Entry) -> float:
     return share
 
 
-def _read_coverage_keys(given: Mapping[str, Entry]) -> dict[str, Any]:
+def _read_coverage_keys(entries: Mapping[str, Entry]) -> dict[str, Any]:
     """Returns the fields of a coverage that a file sets."""
     coverage: dict[str, Any] = {}
-    if "tests" in given:
-        coverage["tests"] = given["tests"].choice(Extent)
-    if "rules" in given:
-        coverage["rules"] = given["rules"].choice(Extent)
-    if "samples" in given:
-        coverage["share"], coverage["samples"] = _read_samples(given["samples"])
-    if "suites" in given:
-        coverage["suites"] = tuple(dict.fromkeys(entry.identifier() for entry in given["suites"].items()))
+    if "tests" in entries:
+        coverage["tests"] = entries["tests"].choice(Extent)
+    if "rules" in entries:
+        coverage["rules"] = entries["rules"].choice(Extent)
+    if "samples" in entries:
+        coverage["share"], coverage["samples"] = _read_samples(entries["samples"])
+    if "suites" in entries:
+        coverage["suites"] = tuple(dict.fromkeys(entry.identifier() for entry in entries["suites"].items()))
     return coverage
 
 
@@ -349,11 +352,11 @@ def _read_quantity(entry: Entry, facts: MetricFacts) -> float:
         entry.refuse(str(error))
 
 
-def _read_bound(rule: Entry, given: Mapping[str, Entry], metric: str, facts: MetricFacts) -> Bound:
-    written = [key for key in BOUND_KEYS if key in given]
+def _read_bound(rule: Entry, entries: Mapping[str, Entry], metric: str, facts: MetricFacts) -> Bound:
+    written = [key for key in BOUND_KEYS if key in entries]
     if len(written) != 1:
         rule.fail(f"has {' and '.join(written) or 'no bound'}. Expected one of max, min or within: [low, high]")
-    kind, entry = written[0], given[written[0]]
+    kind, entry = written[0], entries[written[0]]
     if kind == "within":
         return _read_range(entry, facts)
     advised = _BACKWARDS.get((kind, facts.better))
@@ -377,17 +380,17 @@ def _read_range(entry: Entry, facts: MetricFacts) -> Bound:
 
 
 def _read_scope(entry: Entry, metric: str, facts: MetricFacts) -> Scope:
-    given = entry.mapping(SCOPE_KEYS)
-    if not given:
+    entries = entry.mapping(SCOPE_KEYS)
+    if not entries:
         entry.refuse(f"at least one of {', '.join(SCOPE_KEYS)}")
     for key in _CELL_KEYS:
-        if key in given and facts.scope == "sweep" and not (facts.split and key == "setting"):
-            given[key].fail(
+        if key in entries and facts.scope == "sweep" and not (facts.split and key == "setting"):
+            entries[key].fail(
                 f"never matches: {metric} is measured over a whole sweep, which has no {key}. Expected model, dataset or category"
             )
-    for level in given["level"].texts() if "level" in given else ():
-        _check_level(given["level"], level)
-    return Scope(**{key: value.texts() for key, value in given.items()})
+    for level in entries["level"].texts() if "level" in entries else ():
+        _check_level(entries["level"], level)
+    return Scope(**{key: value.texts() for key, value in entries.items()})
 
 
 def _check_level(entry: Entry, level: str) -> None:

@@ -97,7 +97,7 @@ class Policy:
     replaced: tuple[Replacement, ...] = field(default=(), compare=False)
     """What later files replaced: rules and waivers in the order of reading, then budgets and coverage."""
 
-    def planned(self, tests: Iterable[JudgedTest]) -> Policy:
+    def for_tests(self, tests: Iterable[JudgedTest]) -> Policy:
         """Returns the policy as it holds for a run of these tests, which share the risk of its rules.
 
         Pass only tests of this policy's model: each model has its own decision, and so its own risk of error. A test that two
@@ -238,15 +238,15 @@ def _bound_changes(before: Rule, after: Rule) -> Iterator[str]:
 
 
 def _other_changes(before: Rule, after: Rule) -> Iterator[str]:
-    yield from _change("where", _described(before.where), _described(after.where))
-    yield from _change("unless", _described(before.unless), _described(after.unless))
+    yield from _change("where", _describe_scope(before.where), _describe_scope(after.where))
+    yield from _change("unless", _describe_scope(before.unless), _describe_scope(after.unless))
     for part in fields(before.treatment):
         yield from _change(part.name, getattr(before.treatment, part.name), getattr(after.treatment, part.name))
 
 
 def _waiver_changes(before: Waiver, after: Waiver) -> Iterator[str]:
     yield from _change("metric", before.metric, after.metric)
-    yield from _change("where", _described(before.where), _described(after.where))
+    yield from _change("where", _describe_scope(before.where), _describe_scope(after.where))
     yield from _change("cap", f"{before.cap:g}", f"{after.cap:g}")
     yield from _change("expires", before.expires.isoformat(), after.expires.isoformat())
 
@@ -256,7 +256,7 @@ def _change(name: str, before: object, after: object) -> Iterator[str]:
         yield f"{name}: {before} becomes {after}"
 
 
-def _described(scope: Scope | None) -> str:
+def _describe_scope(scope: Scope | None) -> str:
     """Returns a scope as a thresholds file spells it; ``nothing`` without one, ``everything`` for an empty one."""
     if scope is None:
         return "nothing"
@@ -294,13 +294,13 @@ def _coverage_in_words(coverage: Coverage, key: str) -> str:
     return str(getattr(coverage, key))
 
 
-def _asks_as_much(one: Coverage, other: Coverage, key: str) -> bool:
-    """Whether every run that meets ``one`` also meets ``other``."""
+def _asks_as_much(coverage: Coverage, other: Coverage, key: str) -> bool:
+    """Whether every run that meets ``coverage`` also meets ``other``."""
     if key == "suites":
-        return set(one.suites) >= set(other.suites)
+        return set(coverage.suites) >= set(other.suites)
     if key == "samples":
-        return one.share >= 1.0 or (one.share >= other.share and one.samples >= other.samples)
-    return getattr(one, key) in {Extent.WHOLE, getattr(other, key)}
+        return coverage.share >= 1.0 or (coverage.share >= other.share and coverage.samples >= other.samples)
+    return getattr(coverage, key) in {Extent.WHOLE, getattr(other, key)}
 
 
 # The policy as a manifest holds it: its files, its rules and waivers, and what later files replace.
@@ -319,15 +319,15 @@ def policy_content(policy: Policy) -> dict[str, object]:
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    about = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
+    content = {"id": rule.id, "metric": rule.metric, "bound": str(rule.bound), "source": rule.source}
     unless = _scope(rule.unless) if rule.unless else {}
-    return {**about, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
+    return {**content, "where": _scope(rule.where), "unless": unless, "reason": rule.reason, "evidence": rule.evidence}
 
 
 def _waiver(waiver: Waiver) -> dict[str, object]:
-    about = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
+    content = {"id": waiver.id, "owner": waiver.owner, "reason": waiver.reason, "ticket": waiver.ticket, "metric": waiver.metric}
     more = {"where": _scope(waiver.where), "cap": waiver.cap, "expires": waiver.expires.isoformat(), "source": waiver.source}
-    return {**about, **more}
+    return {**content, **more}
 
 
 def _scope(scope: Scope) -> Mapping[str, Any]:

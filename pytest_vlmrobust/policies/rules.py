@@ -32,11 +32,11 @@ class Bound:
     low: float = -math.inf
     high: float = math.inf
 
-    def exceeded(self, value: float) -> bool:
+    def is_exceeded_by(self, value: float) -> bool:
         """Whether ``value`` lies above the range."""
         return value > self.high + TOLERANCE
 
-    def undercut(self, value: float) -> bool:
+    def is_undercut_by(self, value: float) -> bool:
         """Whether ``value`` lies below the range."""
         return value < self.low - TOLERANCE
 
@@ -180,7 +180,7 @@ class Mode(StrEnum):
 
 
 class Multiplicity(StrEnum):
-    """What is done about many tests that share a rule, of which chance breaks some."""
+    """How a rule that many tests share is protected from breaking by chance."""
 
     BONFERRONI = "bonferroni"
     """FAIL in any of them errs at ``alpha_fail`` in all. PASS needs no correction: every one of them has to pass."""
@@ -348,7 +348,7 @@ class Waiver:
         below = math.isfinite(bound.low) and (math.isinf(bound.high) or abs(self.cap - bound.low) < abs(self.cap - bound.high))
         return Bound(self.cap, bound.high) if below else Bound(bound.low, self.cap)
 
-    def expired(self, today: date) -> bool:
+    def is_expired(self, today: date) -> bool:
         """Whether the last day is over."""
         return today > self.expires
 

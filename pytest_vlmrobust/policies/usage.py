@@ -123,7 +123,7 @@ def _use(waiver: Waiver, measured: list[tuple[Measure, JudgedTest]], bounds: Map
     matched = [measure for measure, test in measured if waiver.applies(test)]
     used = sum(measure.outcome is Outcome.WAIVED and measure.waiver == waiver.id for measure in matched)
     exceeded = sum(_exceeds(measure, waiver, bounds) for measure in matched)
-    missed = None if matched else _missed(waiver, [test for _, test in measured])
+    missed = None if matched else _classify_miss(waiver, [test for _, test in measured])
     return WaiverUse(waiver, _state(waiver, len(matched), used, exceeded, today), len(matched), used, exceeded, missed)
 
 
@@ -133,7 +133,7 @@ def _exceeds(measure: Measure, waiver: Waiver, bounds: Mapping[str, Bound]) -> b
     return unwaived and measure.rule in bounds and not waiver.reaches(bounds[measure.rule], measure.value)
 
 
-def _missed(waiver: Waiver, tests: list[JudgedTest]) -> Missed:
+def _classify_miss(waiver: Waiver, tests: list[JudgedTest]) -> Missed:
     near = [test for test in tests if test.metric == waiver.metric]
     if any(replace(waiver.where, category=()).matches(test) for test in near):
         return Missed.CATEGORY
@@ -142,7 +142,7 @@ def _missed(waiver: Waiver, tests: list[JudgedTest]) -> Missed:
 
 
 def _state(waiver: Waiver, matched: int, used: int, exceeded: int, today: date) -> WaiverState:
-    if waiver.expired(today):
+    if waiver.is_expired(today):
         return WaiverState.EXPIRED
     if used:
         return WaiverState.USED
@@ -175,15 +175,16 @@ class UnmetRule:
         if coverage.rules is Extent.PARTIAL and not self.misspelt:
             return ""
         rule = self.rule
-        said = f"rule {rule.id} ({rule.source}) met no test, though this run measures {rule.metric}: {self.lacks}"
-        said += "" if said.endswith("?") else "."
+        problem = f"rule {rule.id} ({rule.source}) met no test, though this run measures {rule.metric}: {self.lacks}"
+        problem += "" if problem.endswith("?") else "."
         asked = coverage.cite("rules", str(coverage.rules))
         if coverage.rules is Extent.PARTIAL:
             return (
-                f"{said} A rule may be about what a run leaves out ({asked}), and not nearly about what it has: correct the name"
+                f"{problem} A rule may be about what a run leaves out ({asked}), and not nearly about what it has: "
+                "correct the name"
             )
         return (
-            f"{said} GO asks that every such rule has a say ({asked}): correct it, measure what it asks for, or allow it with "
+            f"{problem} GO asks that every such rule has a say ({asked}): correct it, measure what it asks for, or allow it with "
             "coverage: {rules: partial}"
         )
 
@@ -219,8 +220,9 @@ def idle_summaries(rules: Iterable[Rule], records: Iterable[Record], is_summary:
 def idle_summaries_shortfall(idle: Sequence[Rule], about: str) -> str:
     """Returns why a run in which these rules met no test is not GO, and what to do; ``about`` names what they bound."""
     first = f"the first in {idle[0].source}"
+    names = _name_list(rule.id for rule in idle)
     return (
-        f"{quantity(len(idle), 'blocking rule')} on {about} ({_listed(rule.id for rule in idle)}; {first}), and none met a test: "
+        f"{quantity(len(idle), 'blocking rule')} on {about} ({names}; {first}), and none met a test: "
         "GO would say nothing about the model as a whole. Add such a rule without a where, or measure what these ask for; "
         "coverage: {rules: partial} does not allow this"
     )
@@ -239,16 +241,16 @@ def _unmet(rule: Rule, near: Sequence[JudgedTest], categories: Sequence[str]) ->
     lacking: list[str] = []
     for part in fields(rule.where):
         globs = getattr(rule.where, part.name)
-        names = categories if part.name == "category" else sorted({_named(test, part.name) for test in near} - {""})
+        names = categories if part.name == "category" else sorted({_field_name(test, part.name) for test in near} - {""})
         if globs and not any(rule.where.admits(part.name, name) for name in names):
-            asked = f"it asks for {part.name} {_listed(map(repr, globs))}"
-            lacking.append(f"{asked}, and the run has {_listed(names)}{_near(globs, names)}")
-    named = misspellings(rule.where, {field: {_named(test, field) for test in near} for field in _CHECKED_NAMES})
+            asked = f"it asks for {part.name} {_name_list(map(repr, globs))}"
+            lacking.append(f"{asked}, and the run has {_name_list(names)}{_near(globs, names)}")
+    named = misspellings(rule.where, {field: {_field_name(test, field) for test in near} for field in _CHECKED_NAMES})
     return UnmetRule(rule, "; ".join(lacking) or _together(rule, near), bool(named))
 
 
 def _together(rule: Rule, near: Sequence[JudgedTest]) -> str:
-    """Returns why no test is in a scope of which each part is met."""
+    """Returns why no test is in a scope although each of its parts is met."""
     where = replace(rule.where, category=())
     if not any(where.matches(test) for test in near):
         return "no test has all together that its scope asks for"
@@ -257,12 +259,12 @@ def _together(rule: Rule, near: Sequence[JudgedTest]) -> str:
     return "its unless leaves out every test that its where admits"
 
 
-def _named(test: JudgedTest, field: str) -> str:
+def _field_name(test: JudgedTest, field: str) -> str:
     name: str = getattr(test, field)
     return name or (NO_LEVEL if field == "level" else "")
 
 
-def _listed(names: Iterable[str]) -> str:
+def _name_list(names: Iterable[str]) -> str:
     return first_few(names, _MOST) or "none"
 
 
@@ -270,8 +272,8 @@ def _near(globs: Iterable[str], names: Sequence[str]) -> str:
     for glob in globs:
         if name := intended_name(glob, names):
             return f". Did you mean {name!r}?"
-        if said := did_you_mean(glob, names):
-            return f".{said}"
+        if hint := did_you_mean(glob, names):
+            return f".{hint}"
     return ""
 
 
@@ -293,7 +295,7 @@ class Misspelling:
 
 
 def misspellings(scope: Scope, names: Mapping[str, Collection[str]]) -> list[Misspelling]:
-    """Returns the globs that match no name and misspell one that no other glob of their field matches.
+    """Returns the globs that match no name and misspell a name that no other glob of their field matches.
 
     ``names`` holds the existing names by field, such as ``dataset``; other fields are not checked.
     """
@@ -334,11 +336,11 @@ def _beginnings(stem: str, name: str, open_end: bool) -> list[str]:
 def _is_misspelling(written: str, name: str) -> bool:
     if written == name:
         return False
-    one, other = _tokens(written), _tokens(name)
-    if one == other or "".join(one) == "".join(other):
+    written_tokens, name_tokens = _tokens(written), _tokens(name)
+    if written_tokens == name_tokens or "".join(written_tokens) == "".join(name_tokens):
         return True
-    differing = [(a, b) for a, b in zip(one, other, strict=False) if a != b]
-    return len(one) == len(other) and len(differing) == 1 and _is_one_edit(*differing[0])
+    differing = [(a, b) for a, b in zip(written_tokens, name_tokens, strict=False) if a != b]
+    return len(written_tokens) == len(name_tokens) and len(differing) == 1 and _is_one_edit(*differing[0])
 
 
 def _tokens(name: str) -> list[str]:
@@ -346,12 +348,12 @@ def _tokens(name: str) -> list[str]:
     return [token for token in _TOKEN.findall(name.casefold()) if token.isalnum()]
 
 
-def _is_one_edit(one: str, other: str) -> bool:
+def _is_one_edit(word: str, other: str) -> bool:
     """Whether two words differ by a letter that one has and the other lacks, or by two neighbours that are swapped."""
-    short, long = sorted((one, other), key=len)
-    if not (one.isalpha() and other.isalpha()) or len(short) < _SHORTEST:
+    short, long = sorted((word, other), key=len)
+    if not (word.isalpha() and other.isalpha()) or len(short) < _SHORTEST:
         return False
     if len(long) == len(short) + 1:
         return any(long[:place] + long[place + 1 :] == short for place in range(len(long)))
-    swaps = (one[:place] + one[place + 1] + one[place] + one[place + 2 :] for place in range(len(one) - 1))
+    swaps = (word[:place] + word[place + 1] + word[place] + word[place + 2 :] for place in range(len(word) - 1))
     return other in swaps

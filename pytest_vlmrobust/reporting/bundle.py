@@ -39,7 +39,7 @@ _NAMES = {SUMS, EVIDENCE, f"{BASELINE}/{EVIDENCE}", *_WRITTEN, *_PAGES, *_DERIVE
 
 
 def write_bundle(run: Path, out: Path) -> list[str]:
-    """Writes the bundle of a run in one step; the same run gives the same bytes. Returns the names of what is in it, sorted.
+    """Writes the bundle of a run in one step; the same run gives the same bytes. Returns the names of its files, sorted.
 
     Args:
         run: a directory below ``runs`` of a store.
@@ -66,12 +66,12 @@ def write_bundle(run: Path, out: Path) -> list[str]:
 
 def belongs(name: str) -> bool:
     """Whether a bundle may hold a file of that name."""
-    folder, _, own = name.partition("/")
-    return name in _NAMES or (folder == POLICIES and own != "" and "/" not in own)
+    folder, _, file = name.partition("/")
+    return name in _NAMES or (folder == POLICIES and file != "" and "/" not in file)
 
 
 def page_notes(run: Path) -> list[str]:
-    """Returns what is to be said of each page in an unpacked bundle: what draws it, and its thumbnails, are no part of that."""
+    """Returns a note on each page in an unpacked bundle: a bundle does not hold what pages are drawn from."""
     compared = {REPORT: "its decision and the digest of its records were compared, and nothing else that it shows"}
     return [
         f"{name}: {compared.get(name, 'was not compared')}. vlmrobust report draws what the records give"
@@ -80,7 +80,7 @@ def page_notes(run: Path) -> list[str]:
     ]
 
 
-def derived(run: RunFiles) -> dict[str, str]:
+def derived_files(run: RunFiles) -> dict[str, str]:
     """Returns the files of a run that follow from its records alone, by name."""
     return {
         results.FILE_NAME: results.results_json(run.records, run.facts),
@@ -91,7 +91,7 @@ def derived(run: RunFiles) -> dict[str, str]:
     }
 
 
-def not_derived(run: RunFiles) -> list[str]:
+def underivable_claims(run: RunFiles) -> list[str]:
     """Returns, a sentence for each, what an unpacked bundle says and its records do not give.
 
     That is the decision, files that are made of records alone, and of the page what it claims at its top.
@@ -100,9 +100,9 @@ def not_derived(run: RunFiles) -> list[str]:
     claimed = run.manifest.get("decision", str(run.decision))
     if claimed != str(run.decision):
         problems.append(f"the run decided {claimed}, and its records give {run.decision}")
-    for name, text in derived(run).items():
+    for name, text in derived_files(run).items():
         path = run.directory / name
-        if path.is_file() and path.read_bytes() != _encoded(text):
+        if path.is_file() and path.read_bytes() != _to_bytes(text):
             problems.append(f"{name} is not what the records give")
     page = run.directory / REPORT
     if page.is_file():
@@ -123,8 +123,8 @@ def _stage(run: Path, staged: Path) -> None:
     for name in _PAGES:
         if (run / name).is_file():
             _copy(run / name, staged / name)
-    for name, text in derived(read).items():
-        (staged / name).write_bytes(_encoded(text))
+    for name, text in derived_files(read).items():
+        (staged / name).write_bytes(_to_bytes(text))
 
 
 def _copy(path: Path, to: Path) -> None:
@@ -143,7 +143,7 @@ def _copy_evidence(source: Path, target: Path) -> None:
         evidence.copy_to(target)
 
 
-def _encoded(text: str) -> bytes:
+def _to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -152,10 +152,10 @@ def _files(folder: Path) -> list[str]:
 
 
 def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
-    about = zipfile.ZipInfo(name, _DATE)
-    about.compress_type, about.create_system, about.external_attr = zipfile.ZIP_DEFLATED, _UNIX, _MODE
-    about.file_size = path.stat().st_size
-    with path.open("rb") as source, archive.open(about, "w") as sink:
+    entry = zipfile.ZipInfo(name, _DATE)
+    entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, _UNIX, _MODE
+    entry.file_size = path.stat().st_size
+    with path.open("rb") as source, archive.open(entry, "w") as sink:
         while chunk := source.read(_CHUNK):
             sink.write(chunk)
 
@@ -173,7 +173,7 @@ _EXPECTED = "Expected a ZIP file that vlmrobust bundle wrote"
 
 
 def unpack(bundle: Path, folder: Path) -> list[str]:
-    """Unpacks a bundle into an empty folder and checks every hash; returns, a sentence for each, what is not as it was.
+    """Unpacks a bundle into an empty folder and checks every hash; returns a sentence for each difference.
 
     Raises:
         StoreError: it is no bundle, it is damaged or too large, or it names files outside of itself.
@@ -191,7 +191,7 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
     expected = _read_sums(bundle, folder)
     strange = sorted({*names, *expected} - {*known, *filter(belongs, expected)})
     return [
-        *_changed(folder, {name: digest for name, digest in expected.items() if belongs(name)}),
+        *_digest_problems(folder, {name: digest for name, digest in expected.items() if belongs(name)}),
         *(f"{name} is not in {SUMS}" for name in sorted({*known} - {*expected, SUMS})),
         *(f"{name} is no part of a bundle, and was not looked at" for name in strange),
         *(f"{name} is in it {count} times" for name, count in sorted(Counter(names).items()) if count > 1),
@@ -225,16 +225,16 @@ def _refuse_strange(bundle: Path, names: Iterable[str]) -> None:
 
 
 def _read_sums(bundle: Path, folder: Path) -> dict[str, str]:
-    found = {}
+    sums = {}
     for number, line in enumerate((folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         digest, space, name = line.partition("  ")
         if not space or len(digest) != hashlib.sha256().digest_size * 2 or not name:
             raise StoreError(f"{bundle}: {SUMS}:{number}: expected a SHA-256, two spaces and a name, found {line!r}")
-        found[name] = digest
-    return found
+        sums[name] = digest
+    return sums
 
 
-def _changed(folder: Path, expected: Mapping[str, str]) -> list[str]:
+def _digest_problems(folder: Path, expected: Mapping[str, str]) -> list[str]:
     problems = []
     for name, digest in expected.items():
         path = folder / name

@@ -52,8 +52,8 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str
         highlight=False,
         emoji=False,
     )
-    _print_table(console, _SWEEP_HEADER, [(_sweep_row(one), one.drop) for one in comparison.sweeps])
-    _print_table(console, _HEADER, [(_row(one), one.drop) for one in comparison.cells[:_ROWS]])
+    _print_table(console, _SWEEP_HEADER, [(_sweep_row(change), change.drop) for change in comparison.sweeps])
+    _print_table(console, _HEADER, [(_row(change), change.drop) for change in comparison.cells[:_ROWS]])
     for line in _below(comparison):
         console.print(on_one_line(line), soft_wrap=True, markup=False)
     return buffer.getvalue()
@@ -64,9 +64,9 @@ def comparison_markdown(comparison: Comparison) -> str:
     title = f"# {code(comparison.after)} compared with {code(comparison.before)}"
     pairs = [f"{now} with {then}" for now, then in comparison.models.items() if now != then]
     lines = [title, "", *([f"Compared: {inert(', '.join(pairs))}.", ""] if pairs else [])]
-    lines += _markdown_table(_SWEEP_HEADER, [_sweep_row(one) for one in comparison.sweeps])
-    lines += _markdown_table(_HEADER, [_row(one) for one in comparison.cells[:_ROWS]])
-    lines += [f"- {inert(_changed(one))}" for one in comparison.cells[:_ROWS] if one.broken or one.fixed]
+    lines += _markdown_table(_SWEEP_HEADER, [_sweep_row(change) for change in comparison.sweeps])
+    lines += _markdown_table(_HEADER, [_row(change) for change in comparison.cells[:_ROWS]])
+    lines += [f"- {inert(_changes_line(change))}" for change in comparison.cells[:_ROWS] if change.broken or change.fixed]
     return "\n".join([*lines, "", *(f"- {inert(line)}" for line in _below(comparison))]) + "\n"
 
 
@@ -88,15 +88,15 @@ def _below(comparison: Comparison) -> list[str]:
     for cells, run in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
         if cells:
             lines.append(f"only in {run}: {first_few(cells, _LEFT_OUT)}")
-    lines += [f"{one.name}: {one.drop.reason}" for one in comparison.cells if math.isnan(one.drop.value)]
+    lines += [f"{change.name}: {change.drop.reason}" for change in comparison.cells if math.isnan(change.drop.value)]
     lines += comparison.notes
     level = f"intervals: {comparison.confidence:.0%}, paired by sample, samples of one source picture taken together"
     return [*lines, f"{level}; a drop above 0 is a loss"]
 
 
-def _changed(change: CellChange) -> str:
+def _changes_line(change: CellChange) -> str:
     parts = [(ids, what) for ids, what in ((change.broken, "newly broken"), (change.fixed, "newly fixed")) if ids]
-    changes = [f"{len(ids)} {what} ({', '.join(ids[:_IDS])}{', …' if len(ids) > _IDS else ''})" for ids, what in parts]
+    changes = [f"{len(ids)} {what} ({first_few(ids, _IDS)})" for ids, what in parts]
     return f"{change.name}: {'; '.join(changes)}"
 
 
@@ -117,7 +117,7 @@ def _print_table(console: Console, header: Sequence[str], rows: Sequence[tuple[t
 
 
 def _style(drop: Estimate) -> str:
-    """A loss or gain that the interval shows has a colour; what is unknown is loud too."""
+    """A loss or gain that the interval shows has a colour, and so has an unknown one."""
     if math.isnan(drop.value) or drop.low > 0.0:
         return "red"
     return "green" if drop.high < 0.0 else ""
@@ -137,58 +137,58 @@ def _interval(estimate: Estimate) -> str:
 # What an A/A comparison says.
 
 
-def noise_lines(about: Repeatability) -> list[str]:
-    """Returns what is said about the answers that were asked for twice: how many flipped, what follows, and the thresholds."""
-    name = f"A/A {about.model}-{about.dataset}:"
-    if not about.measured:
-        return [f"{name} not measured: {unmeasured(about)}"]
-    failed = f", {quantity(about.failed, 'inference')} failed" if about.failed else ""
-    share = f"{about.rate:.2%}, 90 % interval {about.low:.2%} to {about.high:.2%}"
-    reworded = quantity(about.reworded, "was worded differently", "were worded differently")
-    counted = f"{about.flipped} of {quantity(about.repeated, 'answer')} flipped ({share}), {reworded}{failed}"
-    noise = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in noise_by_metric(about))
+def noise_lines(repeat: Repeatability) -> list[str]:
+    """Returns the lines about answers that were asked for twice: how many flipped, the noise, and the thresholds."""
+    name = f"A/A {repeat.model}-{repeat.dataset}:"
+    if not repeat.measured:
+        return [f"{name} not measured: {why_unmeasured(repeat)}"]
+    failed = f", {quantity(repeat.failed, 'inference')} failed" if repeat.failed else ""
+    share = f"{repeat.rate:.2%}, 90 % interval {repeat.low:.2%} to {repeat.high:.2%}"
+    reworded = quantity(repeat.reworded, "was worded differently", "were worded differently")
+    counted = f"{repeat.flipped} of {quantity(repeat.repeated, 'answer')} flipped ({share}), {reworded}{failed}"
+    noise = ", ".join(f"{metric} {value:.3f} (at most {most:.3f})" for metric, value, most in noise_by_metric(repeat))
     return [
-        f"{name} {counted}; {quantity(about.cells, 'cell')}, {about.conditions}",
-        f"     noise of {quantity(about.samples, 'sample')} between two runs: {noise}",
-        *(f"     {sentence}" for sentence in about.beside),
+        f"{name} {counted}; {quantity(repeat.cells, 'cell')}, {repeat.conditions}",
+        f"     noise of {quantity(repeat.samples, 'sample')} between two runs: {noise}",
+        *(f"     {sentence}" for sentence in repeat.beside),
     ]
 
 
-def noise_by_metric(about: Repeatability) -> list[tuple[str, float, float]]:
+def noise_by_metric(repeat: Repeatability) -> list[tuple[str, float, float]]:
     """Returns each metric with its noise, measured and at most; what moves least comes first, however a file ordered them."""
-    found = [(metric, value, about.noise_high[metric]) for metric, value in about.noise.items()]
-    return sorted(found, key=lambda move: (move[2], move[0]))
+    moves = [(metric, value, repeat.noise_high[metric]) for metric, value in repeat.noise.items()]
+    return sorted(moves, key=lambda move: (move[2], move[0]))
 
 
-def unmeasured(about: Repeatability) -> str:
+def why_unmeasured(repeat: Repeatability) -> str:
     """Returns why nothing is known about the noise; an empty string where something is."""
-    if about.measured:
+    if repeat.measured:
         return ""
-    return about.problem or f"no answer could be asked for again ({quantity(about.failed, 'inference')} failed)"
+    return repeat.problem or f"no answer could be asked for again ({quantity(repeat.failed, 'inference')} failed)"
 
 
-def noise_warnings(found: Iterable[Repeatability]) -> list[str]:
+def noise_warnings(comparisons: Iterable[Repeatability]) -> list[str]:
     """Returns, a sentence for each, the rules that the same model may break by answering twice."""
-    return [f"{about.model}-{about.dataset}: {sentence}" for about in found for sentence in about.tighter]
+    return [f"{repeat.model}-{repeat.dataset}: {sentence}" for repeat in comparisons for sentence in repeat.tighter]
 
 
-def noise_table(found: Sequence[Repeatability]) -> list[str]:
+def noise_table(comparisons: Sequence[Repeatability]) -> list[str]:
     """Returns the comparisons as lines of Markdown, a row each, and the rules that noise alone may break; nothing without any."""
-    if not found:
+    if not comparisons:
         return []
-    metrics = list(dict.fromkeys(metric for about in found for metric, _, _ in noise_by_metric(about)))
+    metrics = list(dict.fromkeys(metric for repeat in comparisons for metric, _, _ in noise_by_metric(repeat)))
     header = ["A/A", "asked again", "flipped", "90 % interval", *(f"noise of {metric}" for metric in metrics)]
     lines = [f"| {' | '.join(map(inert, header))} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    lines += [f"| {' | '.join(_flip_row(about, metrics))} |" for about in found]
-    missing = [f"- {inert(line)}" for about in found if not about.measured for line in noise_lines(about)]
-    warned = [f"- warning: {inert(sentence)}" for sentence in noise_warnings(found)]
+    lines += [f"| {' | '.join(_flip_row(repeat, metrics))} |" for repeat in comparisons]
+    missing = [f"- {inert(line)}" for repeat in comparisons if not repeat.measured for line in noise_lines(repeat)]
+    warned = [f"- warning: {inert(sentence)}" for sentence in noise_warnings(comparisons)]
     return [*lines, *([""] if missing or warned else []), *missing, *warned]
 
 
-def _flip_row(about: Repeatability, metrics: Iterable[str]) -> list[str]:
-    name = code(f"{about.model}-{about.dataset}")
-    if not about.measured:
+def _flip_row(repeat: Repeatability, metrics: Iterable[str]) -> list[str]:
+    name = code(f"{repeat.model}-{repeat.dataset}")
+    if not repeat.measured:
         return [name, "not measured", "", "", *("" for _ in metrics)]
-    noise = [f"{about.noise[metric]:.3f}, at most {about.noise_high[metric]:.3f}" for metric in metrics]
-    counts = [str(about.repeated), f"{about.flipped} ({about.rate:.2%})"]
-    return [name, *counts, f"{about.low:.2%} to {about.high:.2%}", *noise]
+    noise = [f"{repeat.noise[metric]:.3f}, at most {repeat.noise_high[metric]:.3f}" for metric in metrics]
+    counts = [str(repeat.repeated), f"{repeat.flipped} ({repeat.rate:.2%})"]
+    return [name, *counts, f"{repeat.low:.2%} to {repeat.high:.2%}", *noise]

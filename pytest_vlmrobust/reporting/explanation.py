@@ -22,9 +22,9 @@ def explain(record: Record, again: str = "") -> str:
 
     Args:
         record: of the test.
-        again: the command line that runs the test alone; left out where nobody knows it.
+        again: the command line that runs the test alone; empty if unknown.
     """
-    lines = [on_one_line(record.reason), *(_measured(measure) for measure in record.measures)]
+    lines = [on_one_line(record.reason), *(_measure_line(measure) for measure in record.measures)]
     counts = f"{record.n} of {record.n_requested} scored, {record.n_unparsed} unparsed, {quantity(record.n_errors, 'error')}"
     counts += f", {quantity(record.n_guessed, 'guess', 'guesses')}" if record.n_guessed else ""
     lines.append(_line("answers", counts))
@@ -34,7 +34,7 @@ def explain(record: Record, again: str = "") -> str:
     return "\n".join(lines)
 
 
-def _measured(measure: Measure) -> str:
+def _measure_line(measure: Measure) -> str:
     bound = f"  {measure.outcome} {measure.threshold}" if measure.threshold else ""
     beside = measure.beside(interval(measure.low, measure.high))
     value = f"{number(measure.value)} {beside}".rstrip()
@@ -105,8 +105,8 @@ class Command:
     here: Path = Path()
     """The directory where pytest was called, likewise."""
 
-    def one(self, record: Record) -> str:
-        """Returns the command line that runs the test of a record again; an empty string where nobody knows its node id."""
+    def for_test(self, record: Record) -> str:
+        """Returns the command line that runs the test of a record again; empty if its node id is unknown."""
         if not record.nodeid:
             return ""
         file, separator, test = record.nodeid.partition("::")
@@ -149,14 +149,14 @@ class Command:
             return None
 
 
-def _seen_from_both(one: Path, other: Path) -> tuple[Path, Path]:
+def _seen_from_both(first: Path, second: Path) -> tuple[Path, Path]:
     """Returns two directories as they are seen from the nearest one that holds both, so that no report says where that is.
 
     >>> [str(path) for path in _seen_from_both(Path("/home/me/gate"), Path("/home/me/gate/suites"))]
     ['.', 'suites']
     """
-    both = os.path.commonpath([one, other])
-    return one.relative_to(both), other.relative_to(both)
+    both = os.path.commonpath([first, second])
+    return first.relative_to(both), second.relative_to(both)
 
 
 def _split(words: Sequence[str | os.PathLike[str]], positional: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -47,7 +47,7 @@ REPORT = "report.html"
 def write_report(directory: Path, records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object] | None) -> None:
     """Writes the report into ``directory``, which is created; each file replaces the old one in one step.
 
-    Without a manifest (a report made again from a journal) the one that may be there is left as it is.
+    Without a manifest (a report made again from a journal) an existing one is left as it is.
     """
     directory.mkdir(parents=True, exist_ok=True)
     origins = facts.origins if manifest is None else manifest
@@ -69,7 +69,7 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
     decision = facts.decision(records)
     lines = [f"# {decision}", "", f"{inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.", ""]
     if each := decisions_by_model(records, facts):
-        lines += [*(f"- {inert(name)}: **{one}**" for name, one in each.items()), ""]
+        lines += [*(f"- {inert(name)}: **{model_decision}**" for name, model_decision in each.items()), ""]
     lines += [f"**{inert(limit)}**\n" for limit in selection(records, facts)]
     lines += [f"{inert(line)}\n" for line in (*policy_replacements(facts.origins), *baseline_summary(records))]
     lines += ["| verdict | test | metric | value | interval | bound | n |", "|---|---|---|--:|--:|--:|--:|"]
@@ -78,8 +78,8 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     if len(records) > most:
         lines += ["", f"{quantity(len(records) - most, 'more test stands', 'more tests stand')} in results.json."]
-    if reasons := [one for one in worst_first(records)[:most] if one.deciding in EXPLAINED]:
-        lines += ["", *(f"- {one.outcome} {code(one.id)}: {inert(one.reason)}" for one in reasons)]
+    if reasons := [record for record in worst_first(records)[:most] if record.deciding in EXPLAINED]:
+        lines += ["", *(f"- {record.outcome} {code(record.id)}: {inert(record.reason)}" for record in reasons)]
     if warnings := warning_lines(worst_first(records)):
         lines += ["", *(f"- warning: {inert(line)}" for line in warnings)]
     if noise := noise_table(facts.repeatability):

@@ -27,7 +27,7 @@ _KINDS = {"error": "errors", "failure": "failures", "skipped": "skipped"}
 
 def properties(record: Record) -> list[tuple[str, str]]:
     """Returns the properties of one test case; numbers that are undefined are left out, never written as NaN."""
-    found = {
+    values = {
         "vlm.cell": record.id,
         "vlm.model": record.model,
         "vlm.dataset": record.dataset,
@@ -42,20 +42,20 @@ def properties(record: Record) -> list[tuple[str, str]]:
         "vlm.policy_sha256": record.policy_sha256,
     }
     if record.n_requested:
-        found["vlm.unparsed_rate"] = decimal(record.n_unparsed / record.n_requested)
-        found["vlm.error_rate"] = decimal(record.n_errors / record.n_requested)
+        values["vlm.unparsed_rate"] = decimal(record.n_unparsed / record.n_requested)
+        values["vlm.error_rate"] = decimal(record.n_errors / record.n_requested)
     if record.broken or record.fixed:
-        found["vlm.n_broken"], found["vlm.n_fixed"] = str(len(record.broken)), str(len(record.fixed))
+        values["vlm.n_broken"], values["vlm.n_fixed"] = str(len(record.broken)), str(len(record.fixed))
     for measure in record.measures:
         name = f"vlm.metric.{measure.metric}" + (f".{measure.category}" if measure.category else "")
         numbers = {name: measure.value, f"{name}.low": measure.low, f"{name}.high": measure.high}
-        found.update({key: decimal(value) for key, value in numbers.items() if math.isfinite(value)})
+        values.update({key: decimal(value) for key, value in numbers.items() if math.isfinite(value)})
         if measure.threshold:
-            found[f"{name}.threshold"] = measure.threshold
+            values[f"{name}.threshold"] = measure.threshold
         if measure.waiver:
-            found["vlm.waiver"] = measure.waiver
-    found["vlm.warning"] = "; ".join(_warnings(record))
-    return [(name, value) for name, value in found.items() if value]
+            values["vlm.waiver"] = measure.waiver
+    values["vlm.warning"] = "; ".join(_warnings(record))
+    return [(name, value) for name, value in values.items() if value]
 
 
 def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], facts: RunFacts) -> dict[str, str]:
@@ -67,7 +67,7 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         facts: what is known about the run beside them.
     """
     policies = origins.get("policies", {})
-    found = {
+    values = {
         "vlm.run": str(origins.get("run", "")),
         "vlm.version": str(origins.get("version", "")),
         "vlm.model": " ".join(sorted(origins.get("models", {}))),
@@ -75,33 +75,33 @@ def suite_properties(origins: Mapping[str, Any], records: Sequence[Record], fact
         "vlm.policy_sha256": " ".join(str(policies[name].get("sha256", "")) for name in sorted(policies)),
         "vlm.seed": str(origins.get("settings", {}).get("vlm_seed", "")),
         "vlm.verdict": str(facts.decision(records)),
-        **{f"vlm.verdict.{name}": str(one) for name, one in decisions_by_model(records, facts).items()},
+        **{f"vlm.verdict.{name}": str(decision) for name, decision in decisions_by_model(records, facts).items()},
         "vlm.stopped": facts.stopped,
         "vlm.shortfalls": "; ".join(facts.all_shortfalls(records)),
         "vlm.n_cells": str(sum(record.test == "cell" for record in records)),
         "vlm.n_inferred": str(sum(record.n_inferred for record in records)),
     }
-    found |= {
+    values |= {
         f"vlm.policy.replaces.{number}": on_one_line(sentence) for number, sentence in enumerate(policy_replacements(origins), 1)
     }
-    for about in facts.repeatability:
-        found |= _repeated(about)
-    return {name: value for name, value in found.items() if value}
+    for repeat in facts.repeatability:
+        values |= _repeat_properties(repeat)
+    return {name: value for name, value in values.items() if value}
 
 
 def _warnings(record: Record) -> list[str]:
     return [on_one_line(warning) for warning in warnings_of(record)]
 
 
-def _repeated(about: Repeatability) -> dict[str, str]:
-    """Returns what is said of the answers of a model about a dataset that were asked for twice."""
-    name = f"vlm.aa.{about.model}-{about.dataset}"
-    if about.problem:
-        return {f"{name}.problem": about.problem}
-    if not about.measured:
+def _repeat_properties(repeat: Repeatability) -> dict[str, str]:
+    """Returns the properties of the answers about a dataset that were asked for twice."""
+    name = f"vlm.aa.{repeat.model}-{repeat.dataset}"
+    if repeat.problem:
+        return {f"{name}.problem": repeat.problem}
+    if not repeat.measured:
         return {f"{name}.repeated": "0"}
-    counts = {f"{name}.repeated": str(about.repeated), f"{name}.flipped": str(about.flipped)}
-    numbers = {f"{name}.flip_rate": about.rate, f"{name}.low": about.low, f"{name}.high": about.high}
+    counts = {f"{name}.repeated": str(repeat.repeated), f"{name}.flipped": str(repeat.flipped)}
+    numbers = {f"{name}.flip_rate": repeat.rate, f"{name}.low": repeat.low, f"{name}.high": repeat.high}
     return {**counts, **{key: decimal(value) for key, value in numbers.items()}}
 
 
@@ -144,7 +144,7 @@ def visible(text: str) -> str:
     >>> visible("a\x1bb")
     'a#x1Bb'
     """
-    return _FORBIDDEN.sub(lambda found: f"#x{ord(found.group()):0{2 if ord(found.group()) <= 0xFF else 4}X}", text)
+    return _FORBIDDEN.sub(lambda match: f"#x{ord(match.group()):0{2 if ord(match.group()) <= 0xFF else 4}X}", text)
 
 
 def names_of(nodeid: str) -> tuple[str, str]:
@@ -162,7 +162,7 @@ def names_of(nodeid: str) -> tuple[str, str]:
 
 def _case(record: Record, beside: Record | None, command: Command | None) -> ET.Element:
     """Returns the case of a gated test, with what failed in it beside its verdict."""
-    again = command.one(record) if command else ""
+    again = command.for_test(record) if command else ""
     node = _named_case(record.key, record.seconds)
     _add_properties(node, properties(record))
     if beside is not None:
@@ -188,7 +188,7 @@ def _headline(message: str) -> str:
 
 
 def _beside_case(nodeid: str, record: Record) -> ET.Element:
-    """Returns the case of what gates nothing and failed."""
+    """Returns the case of a failed non-gate test."""
     node = _named_case(nodeid, record.seconds)
     _add_result(node, "failure", record.reason, record.reason)
     return node
@@ -205,9 +205,9 @@ def _named_case(nodeid: str, seconds: float) -> ET.Element:
     return ET.Element("testcase", {"classname": visible(classname), "name": visible(name), "time": f"{seconds:.3f}"})
 
 
-def _add_properties(node: ET.Element, found: Iterable[tuple[str, str]]) -> None:
+def _add_properties(node: ET.Element, values: Iterable[tuple[str, str]]) -> None:
     parent = ET.SubElement(node, "properties")
-    for name, value in found:
+    for name, value in values:
         ET.SubElement(parent, "property", {"name": visible(name), "value": visible(value)})
 
 

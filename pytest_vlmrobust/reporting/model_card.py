@@ -52,16 +52,23 @@ def model_card(records: Sequence[Record], facts: RunFacts, origins: Mapping[str,
         f"**{decision}**: {inert(decision_sentence(decision, records, facts))}. {outcome_counts(records)}.",
         "",
     ]
-    lines += [*_gated(records, origins), ""]
+    lines += [*_gate_lines(records, origins), ""]
     decisions = decisions_by_model(records, facts)
     for model in dict.fromkeys([*(record.model for record in records if record.model), *decisions]):
-        own = [record for record in records if record.model == model]
+        model_records = [record for record in records if record.model == model]
         verdict = [f"**{decisions[model]}** about this one.", ""] if model in decisions else []
-        lines += [f"### {inert(model)}", "", *verdict, *_numbers(own), *_broken(own), *_hardest(own)]
+        lines += [
+            f"### {inert(model)}",
+            "",
+            *verdict,
+            *_numbers(model_records),
+            *_broken(model_records),
+            *_hardest(model_records),
+        ]
     return "\n".join([*lines, "### Limits", "", *(f"- {limit}" for limit in _limits(records, facts))]) + "\n"
 
 
-def _gated(records: Sequence[Record], origins: Mapping[str, Any]) -> list[str]:
+def _gate_lines(records: Sequence[Record], origins: Mapping[str, Any]) -> list[str]:
     """Returns what was gated, on what, and by which policy."""
     settings = {record.setting for record in records} - {"", CLEAN_NAME, NO_IMAGE_NAME}
     datasets = sorted({record.dataset for record in records} - {""})
@@ -71,16 +78,18 @@ def _gated(records: Sequence[Record], origins: Mapping[str, Any]) -> list[str]:
         + (f" of {origins['date']}" if origins.get("date") else ""),
         f"- Data: {', '.join(map(inert, datasets)) or 'none'}; {quantity(len(settings), 'perturbed setting')}",
     ]
-    for model, about in sorted(dict(origins.get("models", {})).items()):
-        where = f"{about.get('location', '')}" + (f" at {about['revision']}" if about.get("revision") else "")
-        lines.append(f"- Model: {inert(model)}, {inert(where)}, asked in mode {inert(str(about.get('prompt_mode', '')))}")
+    for model, origin in sorted(dict(origins.get("models", {})).items()):
+        where = f"{origin.get('location', '')}" + (f" at {origin['revision']}" if origin.get("revision") else "")
+        lines.append(f"- Model: {inert(model)}, {inert(where)}, asked in mode {inert(str(origin.get('prompt_mode', '')))}")
     return lines + [f"- Policy of {inert(model)}: SHA-256 `{sha256}`" for model, sha256 in sorted(hashes.items())]
 
 
 def _numbers(records: Sequence[Record]) -> list[str]:
     """Returns the table of summary metrics and of the accuracies to read them against, with the verdict of each test."""
-    found = [(record, _number(record)) for record in records if record.deciding is not Outcome.MEASURED or not record.not_asked]
-    rows = [_row(record, _called(record, measure), measure) for record, measure in found if measure is not None]
+    measures = [
+        (record, _number(record)) for record in records if record.deciding is not Outcome.MEASURED or not record.not_asked
+    ]
+    rows = [_row(record, _metric_name(record, measure), measure) for record, measure in measures if measure is not None]
     unasked = [f"- {inert(line)}" for line in not_asked(records)]
     table = [*_head("number", "value"), *rows] if rows else ["No summary number was measured."]
     return [*table, "", *unasked, *([""] if unasked else [])]
@@ -116,15 +125,15 @@ def _head(*titles: str) -> list[str]:
 
 def _row(record: Record, name: str, measure: Measure) -> str:
     beside = measure.beside(interval(measure.low, measure.high))
-    cells = (record.dataset, name, number(measure.value), beside, str(measure.n), str(record.outcome), _decided(record))
+    cells = (record.dataset, name, number(measure.value), beside, str(measure.n), str(record.outcome), _deciding_text(record))
     return f"| {' | '.join(map(inert, cells))} |"
 
 
-def _called(record: Record, measure: Measure) -> str:
+def _metric_name(record: Record, measure: Measure) -> str:
     return f"{measure.metric} ({record.setting or record.split})" if record.setting or record.split else measure.metric
 
 
-def _decided(record: Record) -> str:
+def _deciding_text(record: Record) -> str:
     """Returns the measure that a test's verdict comes from, with its bound; empty where no rule judged."""
     measure = headline(record)
     if measure is None or record.outcome is Outcome.MEASURED or measure.outcome is not record.outcome:
@@ -138,13 +147,13 @@ def _broken(records: Sequence[Record]) -> list[str]:
     """Returns every rule and budget that was broken, a line for each, with the tests that broke it."""
     having: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for record in records:
-        breaches = [one for one in record.measures if one.outcome in _BREACHES]
+        breaches = [measure for measure in record.measures if measure.outcome in _BREACHES]
         if record.outcome in _BREACHES and not breaches:
             breaches = [Measure("", math.nan, outcome=record.outcome)]
-        for one in breaches:
-            about = (str(one.outcome), dataclasses.replace(one, category="").called, one.rule, one.threshold)
-            having.setdefault(about, {})[f"{record.id} ({one.category})" if one.category else record.id] = None
-    lines = [f"- {_breach(*about)}: {inert(first_few(ids, _HARDEST))}" for about, ids in having.items()]
+        for measure in breaches:
+            breach = (str(measure.outcome), dataclasses.replace(measure, category="").called, measure.rule, measure.threshold)
+            having.setdefault(breach, {})[f"{record.id} ({measure.category})" if measure.category else record.id] = None
+    lines = [f"- {_breach(*breach)}: {inert(first_few(ids, _HARDEST))}" for breach, ids in having.items()]
     return ["Broken rules and budgets:", "", *lines, ""] if lines else []
 
 
@@ -153,28 +162,30 @@ def _breach(outcome: str, metric: str, rule: str, threshold: str) -> str:
 
 
 def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
-    found = [*selection(records, facts), *policy_replacements(facts.origins), *facts.warnings]
+    sentences = [*selection(records, facts), *policy_replacements(facts.origins), *facts.warnings]
     waived = [record for record in records if record.outcome is Outcome.WAIVED]
-    found += [f"waived: {record.id}: {record.reason}" for record in waived]
+    sentences += [f"waived: {record.id}: {record.reason}" for record in waived]
     if warned := [record.id for record in records for _ in warnings_of(record)]:
         words = "verdict comes with a warning", "verdicts come with a warning"
-        found.append(f"{quantity(len(warned), *words)}, of a rule that warns and does not block: {first_few(warned, _HARDEST)}")
+        sentences.append(
+            f"{quantity(len(warned), *words)}, of a rule that warns and does not block: {first_few(warned, _HARDEST)}"
+        )
     counts = Counter(record.outcome for record in records)
     open_ones = {
         Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
         Outcome.NOT_APPLICABLE: ("test is not applicable", "tests are not applicable"),
         Outcome.MEASURED: ("test is measured and not judged", "tests are measured and not judged"),
     }
-    found += [quantity(counts[outcome], *words) for outcome, words in open_ones.items() if counts[outcome]]
+    sentences += [quantity(counts[outcome], *words) for outcome, words in open_ones.items() if counts[outcome]]
     cells = [record for record in records if record.test == "cell"]
     answers = sum(record.n_requested for record in cells)
     if unread := sum(record.n_unparsed for record in cells):
-        found.append(f"{unread} of {quantity(answers, 'answer')} could not be read and count as wrong")
+        sentences.append(f"{unread} of {quantity(answers, 'answer')} could not be read and count as wrong")
     if guessed := sum(record.n_guessed for record in cells):
-        one = "answer without the pictures could not be read and counts as a guess"
-        found.append(quantity(guessed, one, "answers without the pictures could not be read and count as guesses"))
+        singular = "answer without the pictures could not be read and counts as a guess"
+        sentences.append(quantity(guessed, singular, "answers without the pictures could not be read and count as guesses"))
     if failed := sum(record.n_errors for record in cells):
-        found.append(f"{failed} of {quantity(answers, 'inference')} failed and have no score")
+        sentences.append(f"{failed} of {quantity(answers, 'inference')} failed and have no score")
     if others := sum(not record.is_gated for record in records):
-        found.append(quantity(others, "non-gate test failed", "non-gate tests failed"))
-    return [*(inert(one) for one in found), _ADVICE]
+        sentences.append(quantity(others, "non-gate test failed", "non-gate tests failed"))
+    return [*(inert(sentence) for sentence in sentences), _ADVICE]

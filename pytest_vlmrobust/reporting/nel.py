@@ -56,7 +56,7 @@ def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]
     Args:
         run: a directory below ``runs`` of a store, or one that ``--vlm-report`` wrote.
         out: the directory to create.
-        model: a model of the run; the only one where nothing is said.
+        model: a model of the run; may be empty if there is only one.
 
     Raises:
         UsageError: no run, nothing measured, several models and none named, or ``out`` exists.
@@ -80,9 +80,9 @@ def write_nel(run: Path, out: Path, *, model: str = "") -> tuple[Benchmark, ...]
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
             staged = Path(folder) / out.name
             groups = groupby(cells, lambda cell: cell.dataset)
-            written = [one for dataset, group in groups for one in _write(evidence, dataset, group, run, staged)]
+            written = [benchmark for dataset, group in groups for benchmark in _write(evidence, dataset, group, run, staged)]
             staged.replace(out)
-    return tuple(sorted(written, key=lambda one: one.name))
+    return tuple(sorted(written, key=lambda benchmark: benchmark.name))
 
 
 def problem_number(sample: Sample) -> int:
@@ -114,13 +114,13 @@ def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, o
     """Writes the benchmarks of one dataset, each into a folder of its own."""
     metric, digest = evidence.corpus_metric(dataset), evidence.datasets()[dataset]  # the first says where it is not known
     problems = _problems(dataset, evidence.samples(dataset))
-    found = []
+    benchmarks = []
     for cell in cells:
         stored = evidence.get_cell(cell)
         lines = _lines(problems, stored)
-        one = Benchmark(f"{dataset}-{cell.setting}", dataset, len(lines), len(problems) - len(lines), metric)
+        benchmark = Benchmark(f"{dataset}-{cell.setting}", dataset, len(lines), len(problems) - len(lines), metric)
         config = {
-            "benchmark": one.name,
+            "benchmark": benchmark.name,
             "model": cell.model,
             "dataset": dataset,
             "dataset_digest": digest,
@@ -129,9 +129,14 @@ def _write(evidence: Evidence, dataset: str, cells: Iterable[Cell], run: Path, o
             "views": stored.views,
             "pytest_vlmrobust": __version__,
         }
-        _put(out, one, {"run_id": f"{run.resolve().name}/{cell}", "config": config, "benchmark": _whole(one, lines)}, lines)
-        found.append(one)
-    return found
+        _put(
+            out,
+            benchmark,
+            {"run_id": f"{run.resolve().name}/{cell}", "config": config, "benchmark": _whole(benchmark, lines)},
+            lines,
+        )
+        benchmarks.append(benchmark)
+    return benchmarks
 
 
 def _problems(dataset: str, samples: Sequence[Sample]) -> list[dict[str, Any]]:
@@ -153,13 +158,13 @@ def _problem(number: int, sample: Sample) -> dict[str, Any]:
     return {
         "problem_idx": number,
         "repeat": 0,
-        "expected_answer": _expected(sample),
+        "expected_answer": _target_text(sample),
         "metadata": {name: value for name, value in metadata.items() if value},
         "scoring_details": {"sample": sample.id},
     }
 
 
-def _expected(sample: Sample) -> str:
+def _target_text(sample: Sample) -> str:
     if sample.localisation is not None:
         return canonical_json(dict(sample.localisation.boxes))
     return sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
@@ -177,7 +182,7 @@ def _line(problem: Mapping[str, Any], answers: Sequence[Answer]) -> dict[str, An
     asked = {view: answer for view, answer in enumerate(answers) if answer.score.state != _UNASKED}
     if any(math.isnan(answer.score.value) for answer in asked.values()):
         return None
-    view, best = max(asked.items(), key=lambda one: one[1].score.value)
+    view, best = max(asked.items(), key=lambda view_and_answer: view_and_answer[1].score.value)
     seen = {"view": view, "views": len(answers)} if len(answers) > 1 else {}
     return {
         **problem,
@@ -188,17 +193,17 @@ def _line(problem: Mapping[str, Any], answers: Sequence[Answer]) -> dict[str, An
     }
 
 
-def _whole(one: Benchmark, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _whole(benchmark: Benchmark, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns what nel calls a benchmark.
 
     Categories are left to the lines: nel takes a category that one of two benchmarks does not name for one with score 0.
     """
     scores = {"mean_reward": {"value": math.fsum(line["reward"] for line in lines) / len(lines)}} if lines else {}
-    return {"name": one.name, "samples": one.results, "unscored": one.unscored, "scores": scores}
+    return {"name": benchmark.name, "samples": benchmark.results, "unscored": benchmark.unscored, "scores": scores}
 
 
-def _put(out: Path, one: Benchmark, whole: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> None:
-    name = _file_name(one.name)
+def _put(out: Path, benchmark: Benchmark, whole: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> None:
+    name = _file_name(benchmark.name)
     folder = out / name
     folder.mkdir(parents=True)
     (folder / f"eval-{name}.json").write_text(f"{_json(whole)}\n", encoding="ascii", newline="\n")
@@ -216,11 +221,11 @@ def _file_name(name: str) -> str:
 
 def _json(value: Any) -> str:
     """Returns JSON in ASCII: nel would end a line at each of Unicode's line separators."""
-    return json.dumps(_spelled(value), allow_nan=False)
+    return json.dumps(_without_halves(value), allow_nan=False)
 
 
-def _spelled(value: Any) -> Any:
+def _without_halves(value: Any) -> Any:
     """Returns a value with halves of surrogate pairs, which nel could not print, spelled out."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
-    return {key: _spelled(item) for key, item in value.items()} if isinstance(value, dict) else value
+    return {key: _without_halves(item) for key, item in value.items()} if isinstance(value, dict) else value

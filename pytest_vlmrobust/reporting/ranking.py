@@ -17,7 +17,7 @@ from .writing import inert, render_table, write_text
 JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"
 PAGE = "models.html"
-OVER_ALL = "all data sets"
+OVER_ALL = "all datasets"
 
 
 def write_ranking(directory: Path, ranking: Ranking) -> None:
@@ -36,9 +36,9 @@ def render_ranking(ranking: Ranking, *, width: int, color: bool) -> str:
     """Returns the tables as text, the best model of each first, with what limits them below."""
     parts = []
     for board in ranking.boards:
-        rows = [_row(one, ranking) for one in board.standings]
+        rows = [_row(standing, ranking) for standing in board.standings]
         table = render_table(_header(ranking), rows, names=1, width=max(80, width), color=color)
-        notes = [*(_not_apart(one) for one in board.standings if one.not_apart), *board.notes]
+        notes = [*(_not_apart(standing) for standing in board.standings if standing.not_apart), *board.notes]
         parts.append("\n".join([on_one_line(_title(board)), table, *map(on_one_line, notes), ""]))
     return "\n".join([*parts, *map(on_one_line, _below(ranking))]) + "\n"
 
@@ -53,24 +53,24 @@ def ranking_markdown(ranking: Ranking) -> str:
     ]
     for board in ranking.boards:
         lines += [f"## {inert(_title(board))}", ""]
-        lines += _markdown(_header(ranking), [_row(one, ranking) for one in board.standings])
-        notes = [*(_not_apart(one) for one in board.standings if one.not_apart), *board.notes]
+        lines += _markdown(_header(ranking), [_row(standing, ranking) for standing in board.standings])
+        notes = [*(_not_apart(standing) for standing in board.standings if standing.not_apart), *board.notes]
         lines += [*(f"- {inert(note)}" for note in notes), *([""] if notes else [])]
         if board.families:
-            models = [one.model for one in board.standings]
+            models = [standing.model for standing in board.standings]
             lines += ["Mean drop by family of perturbations, the family that costs most first:", ""]
-            lines += _markdown(("family", "settings", *models), [_family(one, models) for one in board.families])
+            lines += _markdown(("family", "settings", *models), [_family(drops, models) for drops in board.families])
     return "\n".join(lines)
 
 
 def _header(ranking: Ranking) -> tuple[str, ...]:
-    return ("model", "rank", "may be", *(one.words for one in ranking.quantities))
+    return ("model", "rank", "may be", *(quantity.words for quantity in ranking.quantities))
 
 
 def _row(standing: Standing, ranking: Ranking) -> tuple[str, ...]:
     known = standing.rank is not None
     ranks = (str(standing.rank), f"{standing.best} to {standing.worst}") if known else ("not ranked", "")
-    return (standing.model, *ranks, *(_value(standing.values[one.name]) for one in ranking.quantities))
+    return (standing.model, *ranks, *(_value(standing.values[quantity.name]) for quantity in ranking.quantities))
 
 
 def _family(drops: FamilyDrops, models: Sequence[str]) -> tuple[str, ...]:

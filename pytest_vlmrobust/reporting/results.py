@@ -31,7 +31,7 @@ CSV_COLUMNS = {
     "key": "what makes two rows of two runs be about the same test",
     "test": "cell, sweep, family or check",
     "model": "the model by its short name",
-    "dataset": "the data set by its short name",
+    "dataset": "the dataset by its short name",
     "setting": "the setting of a cell",
     "family": "the family of the perturbation",
     "level": "low, mid or high; empty where the setting has none",
@@ -43,7 +43,7 @@ CSV_COLUMNS = {
     "n_guessed": "answers without the pictures that no rule could read, and that count as guesses",
     "n_errors": "inferences that failed",
     "metric": "the measure; empty for a test that measured nothing",
-    "category": "the stratum that the measure is about; empty for the whole data set",
+    "category": "the stratum that the measure is about; empty for the whole dataset",
     "value": "its value; empty where it is undefined",
     "low": "the lower end of its interval; empty without one",
     "high": "the upper end of its interval",
@@ -87,7 +87,7 @@ _TOP = {
     "stopped": "What ended pytest before its end, or in a failure that no record tells of; empty where nothing did. With it, the "
     "decision is never GO.",
     "decisions": "What the gate concluded about each model, and about each family of models that was judged.",
-    "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and data set.",
+    "repeatability": "Of a run with --vlm-aa, how often answers flip when asked for again: one for each model and dataset.",
     "records": "One for each test that ended.",
 }
 _KEY = "The id of the test, the same in every run: its node id in pytest."
@@ -104,7 +104,7 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
         "shortfalls": facts.all_shortfalls(records),
         "stopped": facts.stopped,
         "decisions": {name: str(decision) for name, decision in facts.decisions(records).items()},
-        "repeatability": [about.to_dict() for about in facts.repeatability],
+        "repeatability": [repeat.to_dict() for repeat in facts.repeatability],
         "records": [{"key": record.key, **json.loads(record.to_json())} for record in records],
     }
 
@@ -123,11 +123,11 @@ def cells_csv(records: Sequence[Record]) -> str:
     writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for record in records:
-        about = {name: getattr(record, name) for name in _OF_RECORD}
-        about |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
+        columns = {name: getattr(record, name) for name in _OF_RECORD}
+        columns |= {"key": record.key, "test": record.test, "outcome": str(record.outcome)}
         for measure in record.measures or (None,):
-            row = {**about, **({} if measure is None else _measured(measure))}
-            writer.writerow({name: _uncomputed(value) for name, value in row.items()})
+            row = {**columns, **({} if measure is None else _measure_columns(measure))}
+            writer.writerow({name: _plain_cell(value) for name, value in row.items()})
     return buffer.getvalue()
 
 
@@ -157,7 +157,7 @@ def results_schema() -> dict[str, Any]:
     }
 
 
-def _uncomputed(value: Any) -> Any:
+def _plain_cell(value: Any) -> Any:
     """Returns a cell on one line that no spreadsheet takes for a formula: names of models and data may be anything."""
     if not isinstance(value, str):
         return value
@@ -165,7 +165,7 @@ def _uncomputed(value: Any) -> Any:
     return f"'{shown}" if shown.startswith(_FORMULA) and not _BOUND.fullmatch(shown) else shown
 
 
-def _measured(measure: Measure) -> dict[str, Any]:
+def _measure_columns(measure: Measure) -> dict[str, Any]:
     numbers = {name: getattr(measure, name) for name in _NUMBERS}
     known = {name: repr(value) for name, value in numbers.items() if not math.isnan(value)}
     return {**{name: getattr(measure, name) for name in _OF_MEASURE}, **known, "verdict": str(measure.outcome)}

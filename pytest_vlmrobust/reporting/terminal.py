@@ -47,7 +47,7 @@ _DECISIONS = {
     Decision.INCOMPLETE: "bold magenta",
 }
 _RERUN = {Outcome.FAIL: "failed", Outcome.ERROR: "errors"}
-"""What somebody will want to run alone, and how ``--vlm-rerun`` calls it; what is undecided is so again."""
+"""Outcomes worth running again, by their name in ``--vlm-rerun``; an undecided test would only be undecided again."""
 _QUIET_WORDS = (
     "more that passes, is measured only or does not apply",
     "more that pass, are measured only or do not apply",
@@ -55,7 +55,7 @@ _QUIET_WORDS = (
 _ROWS = 12
 """Rows shown when nothing is wrong."""
 _LOUD_ROWS = 40
-"""Rows shown of what is wrong, worst first."""
+"""Rows shown of failed and undecided tests, worst first."""
 _REASONS = 10
 """Reasons shown of each outcome, worst first."""
 _HEADER = ("verdict", "test", "metric", "value", "90 % interval", "bound", "n")
@@ -85,7 +85,7 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
         _table(console, shown)
     if len(loud) > _LOUD_ROWS:
         console.print(
-            f"… and {outcome_counts(loud[_LOUD_ROWS:])} more; every row stands in {_plain(facts.kept)}",
+            f"… and {outcome_counts(loud[_LOUD_ROWS:])} more; all rows are in {_plain(facts.kept)}",
             style="dim",
             soft_wrap=True,
         )
@@ -99,7 +99,7 @@ def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, c
 
 
 def _table(console: Console, records: Sequence[Record]) -> None:
-    """Prints a line for each record where all fit, else two, so that no name is torn: the test first, its numbers below it."""
+    """Prints one line for each record if all fit, else two, so that no name is broken: the test, and its numbers below it."""
     from rich.cells import cell_len
 
     rows = [(str(record.outcome), *map(on_one_line, (record.id, *row(record)))) for record in records]
@@ -128,7 +128,7 @@ def _lines(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str], *
 
 
 def _reasons(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
-    """Prints, outcome by outcome, why each is as it is: every breach for itself, and what else several have in common once."""
+    """Prints the reasons of each outcome: every breach separately, and other reasons once for all tests that share them."""
     for outcome in EXPLAINED:
         having: dict[tuple[str, str], list[Record]] = {}
         for record in loud:
@@ -138,7 +138,7 @@ def _reasons(console: Console, loud: Sequence[Record], facts: RunFacts) -> None:
             _reason(console, alike[0], len(alike) - 1, facts)
         if len(having) > _REASONS:
             left = (
-                f"… and {quantity(len(having) - _REASONS, 'more reason')} of {outcome}; every one stands in {_plain(facts.kept)}"
+                f"… and {quantity(len(having) - _REASONS, 'more reason')} of {outcome}; all of them are in {_plain(facts.kept)}"
             )
             console.print(left, style="dim", soft_wrap=True)
 
@@ -147,16 +147,16 @@ def _reason(console: Console, record: Record, others: int, facts: RunFacts) -> N
     """Prints the reason of one record, and the command that runs its test again."""
     line = f"{_plain(record.id)}{f' and {others} more' if others else ''}: {_plain(record.reason)}"
     console.print(f"[{STYLES[record.outcome]}]{record.outcome}[/] {line}", soft_wrap=True)
-    if record.outcome in _RERUN and facts.command and (command := facts.command.one(record)):
-        console.print(f"     {_typed(command)}", style="dim", soft_wrap=True)
+    if record.outcome in _RERUN and facts.command and (command := facts.command.for_test(record)):
+        console.print(f"     {_command_markup(command)}", style="dim", soft_wrap=True)
 
 
 def _again(console: Console, records: Sequence[Record], facts: RunFacts) -> None:
-    """Prints the command that runs all again that have a verdict, where there are several of them."""
+    """Prints the command that runs all tests of a verdict again, if there are several."""
     for outcome, verdicts in _RERUN.items():
         count = sum(record.outcome is outcome for record in records)
         if count > 1 and facts.command:
-            console.print(f"all {count} {outcome} again: {_typed(facts.command.several(verdicts))}", soft_wrap=True)
+            console.print(f"all {count} {outcome} again: {_command_markup(facts.command.several(verdicts))}", soft_wrap=True)
 
 
 def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None:
@@ -164,7 +164,7 @@ def _notes(console: Console, ordered: Sequence[Record], facts: RunFacts) -> None
         console.print(f"[yellow]warning[/] {_plain(line)}", soft_wrap=True)
     for note in note_lines(ordered):
         console.print(f"[yellow]note[/] {_plain(note)}", soft_wrap=True)
-    for line in (line for about in facts.repeatability for line in noise_lines(about)):
+    for line in (line for repeat in facts.repeatability for line in noise_lines(repeat)):
         console.print(_plain(line), soft_wrap=True)
     for warning in facts.warnings:
         console.print(f"[yellow]warning[/] {_plain(warning)}", soft_wrap=True)
@@ -191,14 +191,14 @@ def _close(console: Console, records: Sequence[Record], facts: RunFacts) -> None
 
 
 def _plain(text: str) -> str:
-    """Returns text on one line in which nothing is taken for an order, by the terminal or by rich."""
+    """Returns text on one line in which neither the terminal nor rich finds markup."""
     from rich.markup import escape
 
     return escape(on_one_line(text))
 
 
-def _typed(command: str) -> str:
-    """Returns a command line: never cut, and its blanks as they are."""
+def _command_markup(command: str) -> str:
+    """Returns a command line uncut, with its blanks."""
     from rich.markup import escape
 
     return escape(printable(command))

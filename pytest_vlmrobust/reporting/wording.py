@@ -1,4 +1,4 @@
-"""What every report says alike: which records come first, which number a row shows, and how numbers are spelled."""
+"""What all reports share: which records come first, which number a row shows, and how numbers are spelled."""
 
 from __future__ import annotations
 
@@ -45,18 +45,22 @@ def agreement(records: Iterable[Record]) -> list[str]:
 
 
 def _index(record: Record) -> float:
-    return next((one.value for one in record.measures if one.metric == INDEX and not one.category), math.nan)
+    return next((measure.value for measure in record.measures if measure.metric == INDEX and not measure.category), math.nan)
 
 
-def _line(setting: str, first: str, second: str, one: dict[str, float], other: dict[str, float]) -> str:
-    shared = sorted({*one} & {*other})
+def _line(setting: str, first: str, second: str, first_indices: dict[str, float], second_indices: dict[str, float]) -> str:
+    shared = sorted({*first_indices} & {*second_indices})
     if len(shared) < 2:
         return ""
-    found = rci_correlation({name: one[name] for name in shared}, {name: other[name] for name in shared})
-    correlation = (
-        "undefined, one side is constant" if math.isnan(found.pearson) else f"{found.pearson:.2f}, of ranks {found.spearman:.2f}"
+    correlations = rci_correlation(
+        {name: first_indices[name] for name in shared}, {name: second_indices[name] for name in shared}
     )
-    return f"RCI of {setting} over {len(shared)} data sets, {first} against {second}: correlation {correlation}"
+    correlation = (
+        "undefined, one side is constant"
+        if math.isnan(correlations.pearson)
+        else f"{correlations.pearson:.2f}, of ranks {correlations.spearman:.2f}"
+    )
+    return f"RCI of {setting} over {len(shared)} datasets, {first} against {second}: correlation {correlation}"
 
 
 _WARNED = re.compile(f"(?:^|; ){re.escape(WARNING)}")
@@ -80,13 +84,13 @@ class RunFacts(RunScope):
     repeatability: Sequence[Repeatability] = ()
     """What was found when some of the answers were asked for again; nothing where none were."""
     command: Command | None = None
-    """How pytest was called; ``None`` where nobody knows."""
+    """How pytest was called; ``None`` if unknown."""
     kept: str = "results.json"
-    """The file that has what is too much for a screen."""
+    """The file that holds the records that a screen has no room for."""
     ranking: Ranking | None = None
     """The models of the run side by side; ``None`` where there is one model, or nothing to rank by."""
 
-    def ranked(self, ranking: Ranking | None, problem: str) -> RunFacts:
+    def with_ranking(self, ranking: Ranking | None, problem: str) -> RunFacts:
         """Returns the facts with the models side by side, or with a warning that says why they are not."""
         return replace(self, ranking=ranking, warnings=[*self.warnings, *filter(None, [problem])])
 
@@ -104,9 +108,9 @@ def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
 
 
 def decisions_by_model(records: Sequence[Record], facts: RunFacts) -> dict[str, Decision]:
-    """Returns the decision about each model where there are several; with one, the run's is all there is to say."""
-    found = facts.decisions(records)
-    return found if len(found) > 1 else {}
+    """Returns the decision about each model where there are several; with one model, the decision of the run says it."""
+    decisions = facts.decisions(records)
+    return decisions if len(decisions) > 1 else {}
 
 
 def policy_replacements(origins: Mapping[str, object]) -> list[str]:
@@ -121,13 +125,13 @@ def policy_replacements(origins: Mapping[str, object]) -> list[str]:
 
 
 def replacements_in(policy: object) -> list[str]:
-    """Returns what the manifest says about a policy that later files replace; nothing in place of anything else."""
-    found = policy.get("replaced") if isinstance(policy, Mapping) else None
-    return list(map(str, found)) if isinstance(found, list | tuple) else []
+    """Returns what the manifest says about a policy that later files replace; empty for malformed entries."""
+    sentences = policy.get("replaced") if isinstance(policy, Mapping) else None
+    return list(map(str, sentences)) if isinstance(sentences, list | tuple) else []
 
 
 EXPLAINED = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
-"""What is never shown without its reason."""
+"""Outcomes that are always shown with their reason."""
 
 
 def worst_first(records: Iterable[Record]) -> list[Record]:
@@ -139,10 +143,10 @@ def worst_first(records: Iterable[Record]) -> list[Record]:
 
 def headline(record: Record) -> Measure | None:
     """Returns the measure that a table row shows: the one that decided, else the drop, else the first."""
-    own = [one for one in record.measures if one.outcome is record.outcome is not Outcome.MEASURED]
-    deciding = [one for one in own if one.rule] or own
-    named = {measure.metric: measure for measure in record.measures if not measure.category}
-    return next(iter(deciding), None) or named.get("accuracy_drop") or next(iter(record.measures), None)
+    decisive = [measure for measure in record.measures if measure.outcome is record.outcome is not Outcome.MEASURED]
+    deciding = [measure for measure in decisive if measure.rule] or decisive
+    by_metric = {measure.metric: measure for measure in record.measures if not measure.category}
+    return next(iter(deciding), None) or by_metric.get("accuracy_drop") or next(iter(record.measures), None)
 
 
 def row(record: Record) -> tuple[str, str, str, str, str]:
@@ -190,22 +194,27 @@ def warning_lines(records: Iterable[Record], most: int = 8) -> list[str]:
 
     What could not be measured comes last.
     """
-    found = [(record, warning) for record in records if not record.not_asked for warning in warnings_of(record)]
-    found.sort(key=lambda one: _NOT_APPLICABLE in one[1])
-    lines = [f"{record.id}: {warning}" for record, warning in found]
+    warnings = [(record, warning) for record in records if not record.not_asked for warning in warnings_of(record)]
+    warnings.sort(key=lambda pair: _NOT_APPLICABLE in pair[1])
+    lines = [f"{record.id}: {warning}" for record, warning in warnings]
     more = [f"{quantity(len(lines) - most, 'more warning stands', 'more warnings stand')} in results.json"]
     return [*lines[:most], *(more if len(lines) > most else [])]
 
 
 def baseline_summary(records: Iterable[Record]) -> list[str]:
     """Returns how many samples changed since the run that this one was compared with; nothing where there was none."""
-    asked = [(record, one) for record in records for one in record.measures if one.metric == "baseline_drop" and not one.category]
+    asked = [
+        (record, measure)
+        for record in records
+        for measure in record.measures
+        if measure.metric == "baseline_drop" and not measure.category
+    ]
     cells = [record for record, drop in asked if math.isfinite(drop.value)]
     if not asked:
         return []
     (broken, breaking), (fixed, fixing) = (
-        _changed(record.broken for record in cells),
-        _changed(record.fixed for record in cells),
+        _count_changes(record.broken for record in cells),
+        _count_changes(record.fixed for record in cells),
     )
     broke = f"{quantity(broken, 'answer')} newly broken in {quantity(breaking, 'cell')}"
     changes = f"{broke}, {fixed} newly fixed in {fixing}, over {quantity(len(cells), 'cell')}"
@@ -215,9 +224,9 @@ def baseline_summary(records: Iterable[Record]) -> list[str]:
 
 def not_asked(records: Iterable[Record]) -> list[str]:
     """Returns, for each task of a model that was not asked about further, how many tests that concerns, and why."""
-    found = Counter((record.model, record.dataset, record.not_asked) for record in records if record.not_asked)
+    counts = Counter((record.model, record.dataset, record.not_asked) for record in records if record.not_asked)
     words = "test does not apply", "tests do not apply"
-    return [f"{model}-{dataset}: {quantity(count, *words)}: {why}" for (model, dataset, why), count in found.items()]
+    return [f"{model}-{dataset}: {quantity(count, *words)}: {why}" for (model, dataset, why), count in counts.items()]
 
 
 def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunFacts | None = None) -> str:
@@ -239,15 +248,15 @@ def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunF
 
 
 def _warnings(records: Iterable[Record]) -> str:
-    """Returns how many rules that only warn were not kept, so that nobody takes what passed for all there is."""
+    """Returns the number of warnings, so that a GO does not hide broken rules that only warn."""
     count = sum(len(warnings_of(record)) for record in records if not record.not_asked)
     return f"; {quantity(count, 'warning')}" if count else ""
 
 
 def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
-    """Returns what keeps a run from GO in which nothing was broken: all of it."""
+    """Returns everything that keeps a run without a breach from GO."""
     counts = Counter(record.deciding for record in records)
-    unjudged = ", ".join(facts.unjudged(records))
+    unjudged = ", ".join(facts.unjudged_models(records))
     words = {
         Outcome.INCONCLUSIVE: ("test is undecided", "tests are undecided"),
         Outcome.NOT_APPLICABLE: ("test does not apply", "tests do not apply"),
@@ -258,9 +267,9 @@ def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
     return " and ".join(points) or "no rule applied"
 
 
-def _changed(found: Iterable[Sequence[str]]) -> tuple[int, int]:
+def _count_changes(changed: Iterable[Sequence[str]]) -> tuple[int, int]:
     """Returns how many samples changed in all, and in how many cells."""
-    counts = [len(ids) for ids in found]
+    counts = [len(ids) for ids in changed]
     return sum(counts), sum(map(bool, counts))
 
 

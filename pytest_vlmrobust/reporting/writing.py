@@ -36,13 +36,13 @@ def write_text(path: Path, text: str) -> None:
 def inert(text: str) -> str:
     r"""Returns text on one line in which nothing is taken for Markdown, HTML, a mention or the end of a cell.
 
-    What is not visible is spelled out; what would be obeyed becomes a character reference, which Markdown shows as the character
+    Invisible characters are spelled out; markup becomes character references, which Markdown shows as the character
     and never obeys. Intervals stay as they are: nothing can be made of two numbers in brackets.
 
     >>> inert("a|b\nc <i>"), inert("[x](http://y) in [0.1, 0.2]"), inert("@all")
     ('a\\|b c &lt;i>', '&#91;x&#93;(http://y) in [0.1, 0.2]', '@&#8203;all')
     """
-    return _OBEYED.sub(_referred, on_one_line(text))
+    return _OBEYED.sub(_escape_match, on_one_line(text))
 
 
 def code(text: str) -> str:
@@ -57,9 +57,9 @@ def code(text: str) -> str:
     return f"{fence}{blank}{shown}{blank}{fence}"
 
 
-def _referred(found: re.Match[str]) -> str:
-    text = found[0]
-    if found["interval"]:
+def _escape_match(match: re.Match[str]) -> str:
+    text = match[0]
+    if match["interval"]:
         return text
     if text == "|":
         return "\\|"

@@ -18,9 +18,9 @@ from pytest_vlmrobust.core.boxes import (
     Box,
     BoxSpace,
     Localisation,
+    are_swapped,
     box_space,
     overlap,
-    swapped,
 )
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Score
@@ -134,7 +134,7 @@ def _overlaps(boxes: Boxes, truth: Localisation) -> dict[str, float]:
 def _swap_eyes_if_better(boxes: Boxes, truth: Localisation) -> Boxes:
     """Returns the boxes with the eyes swapped where both eyes are given and overlap more that way."""
     left, right = boxes.get(LEFT_EYE), boxes.get(RIGHT_EYE)
-    if left is None or right is None or not swapped((left, right), (truth.boxes[LEFT_EYE], truth.boxes[RIGHT_EYE])):
+    if left is None or right is None or not are_swapped((left, right), (truth.boxes[LEFT_EYE], truth.boxes[RIGHT_EYE])):
         return boxes
     return {**boxes, LEFT_EYE: right, RIGHT_EYE: left}
 

@@ -56,7 +56,7 @@ def test_pairs_by_number_give_the_differences_that_we_find(project: Project, cap
     assert capsys.readouterr().out.splitlines() == [
         f"{old}-nel: 6 benchmarks, 48 results",
         f"{new}-nel: 6 benchmarks, 47 results",
-        "note: data-solarize:low: 1 of 8 samples left out: inferences failed, and nel has no word for that",
+        "note: data-solarize:low: 1 of 8 samples left out: inferences failed, which nel cannot express",
     ]
     then, now = exported(Path(f"{old}-nel")), exported(Path(f"{new}-nel"))
     ours = compared(project, old, new)

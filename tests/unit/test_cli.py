@@ -268,13 +268,13 @@ def test_check_wants_the_noise_of_a_run(tmp_path: Path, capsys: Captured) -> Non
 def test_check_refuses_what_is_no_number_of_samples(samples: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit):
         main(["check", "default", f"--samples={samples}"])
-    assert f"'{samples}' is no number of samples. Expected 1 or more" in capsys.readouterr().err
+    assert f"'{samples}' is not a number of samples. Expected 1 or more" in capsys.readouterr().err
 
 
 def test_power_refuses_a_seed_that_is_none(capsys: Captured) -> None:
     with pytest.raises(SystemExit):
         main(["power", "default", "--seed", "-1"])
-    assert "'-1' is no seed. Expected a whole number, 0 or more" in capsys.readouterr().err
+    assert "'-1' is not a seed. Expected a whole number, 0 or more" in capsys.readouterr().err
 
 
 def test_check_refuses_a_blocking_bound_that_nothing_could_break(tmp_path: Path, capsys: Captured) -> None:
@@ -309,8 +309,8 @@ def test_check_warns_of_every_suite_and_names_what_it_cannot_tell(tmp_path: Path
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
-        ("--options=1", "'1' is no number of options. Expected 2 or more, or open"),
-        ("--options=many", "'many' is no number of options"),
+        ("--options=1", "'1' is not a number of options. Expected 2 or more, or open"),
+        ("--options=many", "'many' is not a number of options"),
         ("--accuracy=0", "'0': expected an accuracy above 0 and at most 1, such as 0.8 or 80%"),
         ("--accuracy=80", "'80': expected an accuracy above 0 and at most 1"),
         ("--accuracy=high", "'high': expected an accuracy above 0"),

@@ -58,7 +58,7 @@ def redundant(rng: np.random.Generator) -> Cue:
 
 
 def across(rng: np.random.Generator) -> Cue:
-    """Asks for a word in the middle, of which each patch shows a part; the other options are spelled like it."""
+    """Asks for a word in the middle; each patch shows a part of it, and the other options are spelled like it."""
     word = WORDS[int(rng.integers(len(WORDS)))]
     page = Page((centred_word(rng, word, size=WORD_SIZE),), GROUND)
     return Cue(PageImage(page), "Which word is in the picture?", (word, *look_alikes(word)[:3]), frozenset())

@@ -62,7 +62,7 @@ class Canvas:
 
     def paint(self, shapes: Sequence[Shape], placing: Placing) -> None:
         """Paints shapes in their order; neighbours in it with one clip and one opacity are laid on together, as one layer."""
-        outlines = iter(_placed([outline for shape in shapes for outline in shape.outlines], placing))
+        outlines = iter(_fixed_outlines([outline for shape in shapes for outline in shape.outlines], placing))
         for (_, opacity), run in groupby(shapes, key=lambda shape: (id(shape.within), shape.opacity)):
             layer = [(shape, list(islice(outlines, len(shape.outlines)))) for shape in run]
             within = layer[0][0].within
@@ -70,7 +70,7 @@ class Canvas:
                 for shape, parts in layer:
                     cv2.fillPoly(self.pixels, parts, shape.colour, cv2.LINE_AA, _SHIFT)
             else:
-                self._blend(layer, None if within is None else _placed([within], placing)[0], opacity)
+                self._blend(layer, None if within is None else _fixed_outlines([within], placing)[0], opacity)
 
     def _blend(self, layer: list[tuple[Shape, list[Fixed]]], within: Fixed | None, opacity: float) -> None:
         """Paints shapes onto a copy, and lays what of the copy is ``within`` over the picture."""
@@ -102,7 +102,7 @@ class Canvas:
         return (left, top, right, bottom) if left < right and top < bottom else None
 
 
-def _placed(outlines: Sequence[Points], placing: Placing) -> list[Fixed]:
+def _fixed_outlines(outlines: Sequence[Points], placing: Placing) -> list[Fixed]:
     """Returns outlines as OpenCV reads them: in sixteenths of a pixel, from the middle of the first pixel."""
     if not outlines:
         return []
@@ -122,14 +122,14 @@ def smooth(points: Sequence[Sequence[float]] | Points, *, closed: bool = True) -
 def _spline(count: int, closed: bool) -> tuple[Points, Points]:  # a cache wants its keys by position
     """Returns what turns ``count`` knots into points of the curve, and into its direction there."""
     t = np.arange(_STEPS) / _STEPS
-    one = np.ones_like(t)
+    ones = np.ones_like(t)
     curve = (
         -0.5 * t + t**2 - 0.5 * t**3,
-        one - 2.5 * t**2 + 1.5 * t**3,
+        ones - 2.5 * t**2 + 1.5 * t**3,
         0.5 * t + 2 * t**2 - 1.5 * t**3,
         -0.5 * t**2 + 0.5 * t**3,
     )
-    slope = (-0.5 * one + 2 * t - 1.5 * t**2, -5 * t + 4.5 * t**2, 0.5 * one + 4 * t - 4.5 * t**2, -t + 1.5 * t**2)
+    slope = (-0.5 * ones + 2 * t - 1.5 * t**2, -5 * t + 4.5 * t**2, 0.5 * ones + 4 * t - 4.5 * t**2, -t + 1.5 * t**2)
     pieces = count if closed else count - 1
     weights = np.zeros((2, pieces * _STEPS + (not closed), count))
     for piece, k in product(range(pieces), range(4)):
@@ -156,7 +156,7 @@ def ellipse(x: float, y: float, width: float, height: float | None = None, turn:
     if turn:
         c, s = math.cos(math.radians(turn)), math.sin(math.radians(turn))
         points = points @ np.array([[c, s], [-s, c]])
-    return moved(points, x, y)
+    return shift(points, x, y)
 
 
 @cache
@@ -186,12 +186,12 @@ def _swell(count: int, taper: tuple[float, float]) -> Points:
     return np.asarray(ends + (1 - ends) * np.sin(math.pi * t).clip(0) ** 0.6, np.float64)
 
 
-def moved(points: Points, x: float, y: float) -> Points:
+def shift(points: Points, x: float, y: float) -> Points:
     """Returns points to the right by ``x`` and down by ``y``."""
     return np.asarray(points + np.array([x, y]), np.float64)
 
 
-def mirrored(points: Points) -> Points:
+def mirror(points: Points) -> Points:
     """Returns points with left and right exchanged."""
     return points * (-1, 1)
 

@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 import yaml
 
-from .painting import Canvas, Colour, Placing, Points, Shape, ellipse, mirrored, mix, moved, smooth, stroke, symmetric
+from .painting import Canvas, Colour, Placing, Points, Shape, ellipse, mirror, mix, shift, smooth, stroke, symmetric
 from .portraits import Portrait
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _extent(shapes: list[Shape], placing: Placing) -> Box:
 # Colours
 
 
-def _shaded(colour: Colour, share: float) -> Colour:
+def _shade_colour(colour: Colour, share: float) -> Colour:
     """Returns a colour in warm shade: darker by about ``share``."""
     return mix(mix(colour, _FIXED["black"], 0.55 * share), _FIXED["shade"], 0.45 * share)
 
@@ -175,14 +175,14 @@ class Part:
         """1 where the right side of the picture is in the shade, else -1."""
         return _shadow_side(self.portrait)
 
-    def fitted(self, points: Sequence[Sequence[float]]) -> Points:
+    def fit(self, points: Sequence[Sequence[float]]) -> Points:
         """Returns points in units of the head; what is above the head is lifted by the volume."""
         array = np.asarray(points, float)
         lifted = np.where(array[:, 1] < -1, -1 + (array[:, 1] + 1) * self.volume, array[:, 1])
         return np.stack([array[:, 0] * self.width, lifted], axis=1)
 
 
-def _painted(part: Part, layers: Sequence[Layer], within: Points | None = None) -> list[Shape]:
+def _paint_layers(part: Part, layers: Sequence[Layer], within: Points | None = None) -> list[Shape]:
     return [shape for layer in layers for shape in _layer_shapes(part, layer, within)]
 
 
@@ -194,51 +194,51 @@ def _layer_shapes(part: Part, layer: Layer, within: Points | None) -> list[Shape
     if layer.get("mirrored") == "points":
         outlines = [*_OUTLINE_KINDS[kind](replace(part, width=-part.width), layer), *outlines]
     elif layer.get("mirrored") == "outline":
-        outlines = [*map(mirrored, outlines), *outlines]
+        outlines = [*map(mirror, outlines), *outlines]
     paint = part.tones[layer.get("paint", "light" if kind == "strands" else "base")]
     shapes: list[Shape] = []
     for outline in outlines:
         if "rim" in layer:
-            shapes += _rimmed(part, outline, layer["rim"], paint, part.tones[layer.get("shade", "dark")])
+            shapes += _rim_shapes(part, outline, layer["rim"], paint, part.tones[layer.get("shade", "dark")])
         else:
             shapes.append(Shape((outline,), paint, within))
-        shapes += _painted(part, layer.get("inside", ()), outline)
+        shapes += _paint_layers(part, layer.get("inside", ()), outline)
     return shapes
 
 
-def _rimmed(part: Part, outline: Points, rim: float, paint: Colour, shade: Colour) -> list[Shape]:
+def _rim_shapes(part: Part, outline: Points, rim: float, paint: Colour, shade: Colour) -> list[Shape]:
     """Returns an area with its far side in shade."""
     return [Shape((outline,), shade), Shape((outline - (part.side * rim, 0.04),), paint, outline)]
 
 
 def _loop(part: Part, layer: Layer) -> list[Points]:
-    return [smooth(part.fitted(layer["loop"]))]
+    return [smooth(part.fit(layer["loop"]))]
 
 
 def _half(part: Part, layer: Layer) -> list[Points]:
-    return [symmetric(part.fitted(layer["half"]))]
+    return [symmetric(part.fit(layer["half"]))]
 
 
 def _cap(part: Part, layer: Layer) -> list[Points]:
-    right = part.fitted([*layer["cap"], *layer["hairline"]])
-    return [smooth(np.concatenate([right, mirrored(right[::-1])[1:-1]]))]
+    right = part.fit([*layer["cap"], *layer["hairline"]])
+    return [smooth(np.concatenate([right, mirror(right[::-1])[1:-1]]))]
 
 
 def _flap(part: Part, layer: Layer) -> list[Points]:
-    return [np.concatenate([smooth(part.fitted(layer["flap"]), closed=False), part.fitted(layer["corners"])])]
+    return [np.concatenate([smooth(part.fit(layer["flap"]), closed=False), part.fit(layer["corners"])])]
 
 
 def _strokes(part: Part, layer: Layer, key: str, taper: tuple[float, float]) -> list[Points]:
     first, last = layer.get("taper", taper)
-    return [stroke(part.fitted(line), layer["width"], taper=(first, last)) for line in layer[key]]
+    return [stroke(part.fit(line), layer["width"], taper=(first, last)) for line in layer[key]]
 
 
 def _dots(part: Part, layer: Layer) -> list[Points]:
-    return [ellipse(x, y, layer["radius"]) for x, y in part.fitted(layer["dots"]).tolist()]
+    return [ellipse(x, y, layer["radius"]) for x, y in part.fit(layer["dots"]).tolist()]
 
 
 def _ellipse(part: Part, layer: Layer) -> list[Points]:
-    ((x, y),) = part.fitted([layer["ellipse"]]).tolist()
+    ((x, y),) = part.fit([layer["ellipse"]]).tolist()
     width, height = layer["radii"]
     return [ellipse(x, y, width, height, math.copysign(layer.get("turn", 0.0), part.width))]
 
@@ -276,14 +276,14 @@ def _head_width(portrait: Portrait) -> float:
 def _skin(portrait: Portrait) -> list[Shape]:
     """Returns the head with its soft light, and what is on the skin."""
     skin, outline, side = _skin_colour(portrait), _face_outline(portrait), _shadow_side(portrait)
-    inner = moved(outline, -side * (0.12 + 0.06 * abs(portrait.light)), -0.05)
+    inner = shift(outline, -side * (0.12 + 0.06 * abs(portrait.light)), -0.05)
     glow = [
         Shape((ellipse(-side * 0.2, -0.36, 0.42 - 0.05 * i, 0.36 - 0.045 * i),), _lit(skin, 0.016 * (i + 1)), outline)
         for i in range(6)
     ]
-    tones = {"freckle": _shaded(skin, 0.38), "spot": _shaded(skin, 0.75), "fold": _shaded(skin, 0.26)}
-    details = _painted(Part(portrait, tones), _ASSETS["details"][portrait.detail])
-    return [Shape((outline,), _shaded(skin, 0.16)), Shape((inner,), skin, outline), *glow, *details]
+    tones = {"freckle": _shade_colour(skin, 0.38), "spot": _shade_colour(skin, 0.75), "fold": _shade_colour(skin, 0.26)}
+    details = _paint_layers(Part(portrait, tones), _ASSETS["details"][portrait.detail])
+    return [Shape((outline,), _shade_colour(skin, 0.16)), Shape((inner,), skin, outline), *glow, *details]
 
 
 def _blush(part: Part) -> list[Shape]:
@@ -308,7 +308,7 @@ def _eye(portrait: Portrait, side: int) -> list[Shape]:
     white = mix(_FIXED["white"], _skin_colour(portrait), 0.06)
     iris, size = _COLOURS["iris"][portrait.iris], portrait.eye_size
     x, y = float(place[0]), float(place[1]) - 0.012
-    shadow = np.concatenate([upper, moved(upper[::-1], 0, 0.032)]) * (side, 1) + place
+    shadow = np.concatenate([upper, shift(upper[::-1], 0, 0.032)]) * (side, 1) + place
     return [
         Shape((outline,), white),
         Shape((shadow,), _darker(white, 0.2), outline),
@@ -347,8 +347,8 @@ def _lids(portrait: Portrait) -> list[Shape]:
         crease = stroke(upper * (0.96 * side, 1) + place - (0, drop), 0.02)
         x, y = float(place[0]), float(place[1]) - 0.03
         sockets = [ellipse(x, y, (0.215 - 0.02 * i) * size, (0.14 - 0.016 * i) * size) for i in range(3)]
-        shapes += [Shape((socket,), _shaded(skin, 0.03 * (i + 1))) for i, socket in enumerate(sockets)]
-        shapes.append(Shape((crease,), _shaded(skin, 0.34)))
+        shapes += [Shape((socket,), _shade_colour(skin, 0.03 * (i + 1))) for i, socket in enumerate(sockets)]
+        shapes.append(Shape((crease,), _shade_colour(skin, 0.34)))
     return shapes
 
 
@@ -356,9 +356,9 @@ def _brows(portrait: Portrait) -> list[Shape]:
     width = (0.1 if portrait.brows == "bushy" else 0.064) * portrait.brow_thickness
     line = np.array(_OUTLINES["brow"][portrait.brows])
     line[:, 1] += portrait.brow_angle * line[:, 0] / 0.2
-    brow = moved(stroke(line, width, taper=(0.75, 0.2)), portrait.eye_spacing, portrait.eye_height - 0.255)
+    brow = shift(stroke(line, width, taper=(0.75, 0.2)), portrait.eye_spacing, portrait.eye_height - 0.255)
     colour = _brow_colour(portrait)
-    return [Shape((mirrored(brow),), colour), Shape((brow,), colour)]
+    return [Shape((mirror(brow),), colour), Shape((brow,), colour)]
 
 
 # Nose and mouth
@@ -385,9 +385,9 @@ def _nose(portrait: Portrait) -> list[Shape]:
     ball = 0.075 if portrait.nose == "button" else 0.055
     lights = [(ellipse(-0.2 * side * half, base - 0.08, ball * r, 0.8 * ball * r), 0.22 - 0.14 * r) for r in (1, 0.75, 0.5)]
     return [
-        Shape((shade,), _shaded(skin, 0.2)),
-        Shape((symmetric([*bridge, *wings]),), _shaded(skin, 0.27)),
-        *(Shape((nostril,), _shaded(skin, 0.62)) for nostril in nostrils),
+        Shape((shade,), _shade_colour(skin, 0.2)),
+        Shape((symmetric([*bridge, *wings]),), _shade_colour(skin, 0.27)),
+        *(Shape((nostril,), _shade_colour(skin, 0.62)) for nostril in nostrils),
         *(Shape((spot,), _lit(skin, share)) for spot, share in lights),
     ]
 
@@ -408,7 +408,11 @@ def _closed_mouth(half: float, left: float, right: float, full: float, lip: Colo
     parting = stroke([(x, y + _MOUTH_HEIGHT) for x, y in line], 0.03, taper=(0.5, 0.5))
     upper = _lips(half, left, right, -0.058 * full, 0.012)
     glint = ellipse(0, _MOUTH_HEIGHT + 0.05 * full, 0.32 * half, 0.012 * full)
-    return [Shape((upper,), _shaded(lip, 0.2)), Shape((glint,), _lit(lip, 0.3)), Shape((parting,), _shaded(lip, 0.72))]
+    return [
+        Shape((upper,), _shade_colour(lip, 0.2)),
+        Shape((glint,), _lit(lip, 0.3)),
+        Shape((parting,), _shade_colour(lip, 0.72)),
+    ]
 
 
 def _open_mouth(half: float, corner: float, opening: float) -> list[Shape]:
@@ -429,7 +433,7 @@ def _lips(half: float, left: float, right: float, top: float, bottom: float) -> 
     curve = [(half, right), (0.55 * half, 0.3 * right + 0.78 * bottom), (0, bottom), (-0.55 * half, 0.3 * left + 0.78 * bottom)]
     upper = smooth(bow, closed=False)
     lower = smooth([*curve, (-half, left)], closed=False)
-    return moved(np.concatenate([upper, lower]), 0, _MOUTH_HEIGHT)
+    return shift(np.concatenate([upper, lower]), 0, _MOUTH_HEIGHT)
 
 
 # Ears, earrings and glasses
@@ -445,7 +449,7 @@ def _ears(portrait: Portrait) -> list[Shape]:
     for side in (-1, 1):
         place = np.array([side * x, 0.1])
         for outline, shade in ((ear, 0.06), (inner, 0.34)):
-            shapes.append(Shape((outline * (side * size, size) + place,), _shaded(skin, shade)))
+            shapes.append(Shape((outline * (side * size, size) + place,), _shade_colour(skin, shade)))
     return shapes
 
 
@@ -471,9 +475,9 @@ def _glasses(portrait: Portrait) -> list[Shape]:
     thin = portrait.glasses == "half_rim"
     shapes: list[Shape] = []
     for side in (-1, 1):
-        lens = moved(right * (side, 1), side * x, y)
-        inner = moved(right * (0.88 * side, 0.86), side * x, y + (0.012 if thin else 0.0))
-        glint = moved(np.array(_OUTLINES["glint"]), side * x, y)
+        lens = shift(right * (side, 1), side * x, y)
+        inner = shift(right * (0.88 * side, 0.86), side * x, y + (0.012 if thin else 0.0))
+        glint = shift(np.array(_OUTLINES["glint"]), side * x, y)
         rim = Shape((lens, inner), colour, _upper_half(side * x, y) if thin else None)
         shapes += [Shape((inner,), _FIXED["glass"], None, 0.07), Shape((glint,), _FIXED["pure_white"], inner, 0.3), rim]
     gap = x + float(right[:, 0].min())
@@ -502,8 +506,8 @@ def _neck(portrait: Portrait) -> list[Shape]:
     """Returns the neck with the shadow of the head."""
     skin = _skin_colour(portrait)
     neck = smooth(np.array(_OUTLINES["neck"]) * (_neck_width(portrait), 1))
-    shadow = moved(_face_outline(portrait), 0.05 * float(np.sign(-portrait.light)), 0.2)
-    return [Shape((neck,), _shaded(skin, 0.1)), Shape((shadow,), _shaded(skin, 0.32), neck)]
+    shadow = shift(_face_outline(portrait), 0.05 * float(np.sign(-portrait.light)), 0.2)
+    return [Shape((neck,), _shade_colour(skin, 0.1)), Shape((shadow,), _shade_colour(skin, 0.32), neck)]
 
 
 def _neck_width(portrait: Portrait) -> float:
@@ -517,10 +521,10 @@ def _clothes(portrait: Portrait) -> list[Shape]:
     (collar, height), *shoulder = _OUTLINES["shoulder"]
     joint = (collar * half, height)
     right = np.concatenate([smooth([(pull * half, depth), joint], closed=False), smooth([joint, *shoulder], closed=False)])
-    body = np.concatenate([right, mirrored(right[::-1])])
+    body = np.concatenate([right, mirror(right[::-1])])
     arms = [stroke(np.array(_OUTLINES["arm"]) * (side, 1), 0.03) for side in (-1, 1)]
     tones = {"base": colour, "dark": _darker(colour, 0.2), "light": _lighter(colour, 0.14), "pale": _lighter(colour, 0.55)}
-    collars = _painted(Part(portrait, tones, width=half), _ASSETS["collars"][portrait.clothes])
+    collars = _paint_layers(Part(portrait, tones, width=half), _ASSETS["collars"][portrait.clothes])
     return [Shape((body,), colour), *(Shape((arm,), tones["dark"]) for arm in arms), *collars]
 
 
@@ -530,7 +534,7 @@ def _placket(part: Part) -> list[Shape]:
 
 def _beard(portrait: Portrait) -> list[Shape]:
     """Returns the beard, which the mouth is drawn upon."""
-    return _painted(Part(portrait, {"base": _brow_colour(portrait)}), _ASSETS["beards"][portrait.beard])
+    return _paint_layers(Part(portrait, {"base": _brow_colour(portrait)}), _ASSETS["beards"][portrait.beard])
 
 
 def _stubble(part: Part) -> list[Shape]:
@@ -538,7 +542,7 @@ def _stubble(part: Part) -> list[Shape]:
     jaw, cheeks = _jaw_and_cheeks(part.portrait)
     area = np.concatenate([jaw, cheeks])
     tint = mix(_darker(_skin_colour(part.portrait), 0.6), part.tones["base"], 0.35)
-    return [Shape((moved(area, 0, 0.035 * i),), tint, outline, 0.1 + 0.04 * i) for i in range(3)]
+    return [Shape((shift(area, 0, 0.035 * i),), tint, outline, 0.1 + 0.04 * i) for i in range(3)]
 
 
 def _full_beard(part: Part) -> list[Shape]:
@@ -561,7 +565,7 @@ def _jaw_and_cheeks(portrait: Portrait) -> tuple[Points, Points]:
 
 def _hair_behind(portrait: Portrait) -> list[Shape]:
     """Returns what of the hair is behind head and shoulders."""
-    return _painted(_hair_part(portrait), _ASSETS["hair_behind"].get(portrait.hair, ()))
+    return _paint_layers(_hair_part(portrait), _ASSETS["hair_behind"].get(portrait.hair, ()))
 
 
 def _hair_at_temples(portrait: Portrait) -> list[Shape]:
@@ -573,7 +577,7 @@ def _hair_at_temples(portrait: Portrait) -> list[Shape]:
 
 def _hair(portrait: Portrait) -> list[Shape]:
     """Returns what of the hair is before the head, or what covers it."""
-    return _painted(_hair_part(portrait), _ASSETS["hair"][portrait.hair])
+    return _paint_layers(_hair_part(portrait), _ASSETS["hair"][portrait.hair])
 
 
 def _hair_part(portrait: Portrait) -> Part:
@@ -624,7 +628,7 @@ def _afro(part: Part) -> list[Shape]:
 
 
 def _shaded_hair(part: Part, outline: Points, rim: float) -> list[Shape]:
-    return _rimmed(part, outline, rim, part.tones["base"], part.tones["dark"])
+    return _rim_shapes(part, outline, rim, part.tones["base"], part.tones["dark"])
 
 
 def _bun(part: Part) -> list[Shape]:
@@ -636,13 +640,13 @@ def _spikes(part: Part) -> list[Shape]:
     angles = np.linspace(-1.55, 1.55, 17)
     reach = np.where(np.arange(17) % 2, 1.34, 1.02)
     tips = [(float(r * math.sin(a)) * 0.98, float(-0.1 - 0.95 * r * math.cos(a))) for a, r in zip(angles, reach, strict=True)]
-    return _shaded_hair(part, part.fitted([(-1.0, 0.04), *tips, (1.0, 0.04), *_OUTLINES["spiky_hairline"]]), 0.06)
+    return _shaded_hair(part, part.fit([(-1.0, 0.04), *tips, (1.0, 0.04), *_OUTLINES["spiky_hairline"]]), 0.06)
 
 
 def _headscarf(part: Part) -> list[Shape]:
     """Returns the scarf around its opening, the edge of that, and the shade on the far side."""
-    opening = part.fitted(_OUTLINES["headscarf_opening"])
-    outer, inner = symmetric(part.fitted(_OUTLINES["headscarf"])), symmetric(opening)
+    opening = part.fit(_OUTLINES["headscarf_opening"])
+    outer, inner = symmetric(part.fit(_OUTLINES["headscarf"])), symmetric(opening)
     far = outer - (part.side * 0.09, 0.04)
     return [
         Shape((outer, inner), part.tones["base"]),

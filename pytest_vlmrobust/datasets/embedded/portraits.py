@@ -142,7 +142,7 @@ class Portrait:
 
     @property
     def plausible(self) -> bool:
-        """Whether somebody might look like that: nobody who wears a headscarf is given a beard."""
+        """Whether a person may look like that: headscarves and beards are not combined."""
         return self.hair != "headscarf" or self.beard == "none"
 
 
@@ -209,7 +209,7 @@ def relatives(rng: np.random.Generator, family: tuple[Portrait, ...]) -> Iterato
 def _family(rng: np.random.Generator, group: str, *, evaluation: bool, size: int) -> tuple[Portrait, ...]:
     """Returns a family, or one with too few members where the base has none of the split left."""
     base = random_portrait(rng, group)
-    return _members(rng, base, _varied(rng), evaluation=evaluation, size=size)
+    return _members(rng, base, _choose_varied(rng), evaluation=evaluation, size=size)
 
 
 def _members(rng: np.random.Generator, base: Portrait, varied: list[str], *, evaluation: bool, size: int) -> tuple[Portrait, ...]:
@@ -225,7 +225,7 @@ def _members(rng: np.random.Generator, base: Portrait, varied: list[str], *, eva
     return tuple(members[i] for i in rng.permutation(len(members)))
 
 
-def _varied(rng: np.random.Generator) -> list[str]:
+def _choose_varied(rng: np.random.Generator) -> list[str]:
     bold = BOLD[int(rng.integers(len(BOLD)))]
     others = [name for name in VARIED if name != bold]
     return [bold, *(others[i] for i in rng.permutation(len(others))[: _DIFFERENCES - 1])]

@@ -103,7 +103,7 @@ def scenes(rng: np.random.Generator, *, evaluation: bool) -> Iterator[Scene]:
             yield scene
 
 
-def mirrored(scene: Scene, *, horizontally: bool) -> Scene:
+def mirror_scene(scene: Scene, *, horizontally: bool) -> Scene:
     """Returns the scene that a mirror shows: what is where after ``flip_h`` (or, if not ``horizontally``, ``flip_v``)."""
     swap = {"left": "right", "right": "left"} if horizontally else {"top": "bottom", "bottom": "top", "up": "down", "down": "up"}
     return replace(scene, figures=tuple(_mirrored_figure(figure, swap, horizontally) for figure in scene.figures))

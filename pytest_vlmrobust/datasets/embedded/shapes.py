@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_vlmrobust.core.fingerprint import fingerprint, rng_for
 from pytest_vlmrobust.core.sample import Sample
 
-from .scenes import CANVAS, COLORS, DIRECTIONS, QUADRANTS, SHAPES, Figure, Scene, draw, mirrored, scenes
+from .scenes import CANVAS, COLORS, DIRECTIONS, QUADRANTS, SHAPES, Figure, Scene, draw, mirror_scene, scenes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,8 +54,8 @@ def _pick(rng: np.random.Generator, items: Sequence[str]) -> str | None:
 
 def _only(scene: Scene, **facts: str) -> Figure | None:
     """Returns the one figure with these facts; ``None`` when there is none, or more than one."""
-    found = [f for f in scene.figures if all(getattr(f, name) == value for name, value in facts.items())]
-    return found[0] if len(found) == 1 else None
+    matches = [f for f in scene.figures if all(getattr(f, name) == value for name, value in facts.items())]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _unique(scene: Scene, name: str) -> list[str]:
@@ -382,16 +382,16 @@ class Shapes:
     def _samples(self) -> tuple[Sample, ...]:
         rng = rng_for(self.seed, "shapes")
         wanted = dict.fromkeys(self.kinds, self.per_kind)
-        found: list[Sample] = []
+        samples: list[Sample] = []
         for number, scene in enumerate(scenes(rng, evaluation=True)):
             for kind in sorted(wanted, key=lambda kind: -wanted[kind])[:4]:
                 question = ask(rng, scene, kind)
                 if question is not None:
-                    found.append(_sample(number, scene, question))
+                    samples.append(_sample(number, scene, question))
                     wanted[kind] -= 1
             wanted = {kind: left for kind, left in wanted.items() if left > 0}
             if not wanted:
-                return tuple(found)
+                return tuple(samples)
         raise AssertionError("scenes never end")
 
 
@@ -415,7 +415,7 @@ def _changed_by(scene: Scene, question: Question) -> list[str]:
     """Returns the kinds of change after which another answer is right; mirrors are tried, not guessed."""
     changed = []
     for kind, horizontally in (("left_right", True), ("up_down", False)):
-        if question.solve(mirrored(scene, horizontally=horizontally)) != question.answer:
+        if question.solve(mirror_scene(scene, horizontally=horizontally)) != question.answer:
             changed.append(kind)
     if question.about_color:
         changed.append("colour")

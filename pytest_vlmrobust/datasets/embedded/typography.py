@@ -98,7 +98,7 @@ _SERIFS = {"both": (1, 1), "left": (1, 0), "right": (0, 1)}
 
 @dataclass(frozen=True, slots=True)
 class StrokeFace:
-    """A typeface written with a pen; lengths in units of which the font size has 20."""
+    """A typeface written with a pen; one unit of length is a twentieth of the font size."""
 
     name: str
     pen: float = 1.6
@@ -206,10 +206,10 @@ def typefaces_in(folder: Path) -> tuple[FontFace, ...]:
         raise DatasetError(
             f"fonts: {folder} {state}. Expected: a folder of TrueType or OpenType fonts. Name another one, or none."
         )
-    return tuple(_checked(path) for path in files)
+    return tuple(_check_face(path) for path in files)
 
 
-def _checked(path: Path) -> FontFace:
+def _check_face(path: Path) -> FontFace:
     try:
         font = _font(path, 32)
     except OSError as error:
@@ -272,7 +272,7 @@ class Style:
     position: str
     rotation: int
 
-    def written(self, word: str) -> str:
+    def in_casing(self, word: str) -> str:
         """Returns the word in this casing."""
         return str(getattr(word, self.casing)())
 
@@ -295,14 +295,14 @@ class Print:
     @property
     def text(self) -> str:
         """The word as it is written."""
-        return self.style.written(self.word)
+        return self.style.in_casing(self.word)
 
     @property
     def held_out(self) -> bool:
         """Whether it belongs to the evaluation split."""
         return self.style.holds_out(self.word)
 
-    def respelled(self, word: str) -> Print:
+    def with_word(self, word: str) -> Print:
         """Returns another word, printed in the same way and size."""
         return replace(self, word=word)
 
@@ -312,7 +312,7 @@ def print_of(word: str, style: Style, side: int) -> Print:
 
     The size does not depend on position and rotation.
     """
-    probe, room = 200, style.written(word) + ("m" if style.casing == "lower" else "W")
+    probe, room = 200, style.in_casing(word) + ("m" if style.casing == "lower" else "W")
     needed = style.typeface.line(room, probe).shape[1] * style.typeface.width
     return Print(word, style, side, int(min(FONT_SIZE * side, _LONGEST * side * probe / needed)))
 
@@ -344,7 +344,7 @@ def box_of(what: Print) -> tuple[int, int, int, int]:
 def styles(rng: np.random.Generator, typefaces: Sequence[Typeface], count: int) -> tuple[Style, ...]:
     """Returns random styles; each typeface, casing, position and rotation is as frequent as the others, give or take one."""
     faces, casings, positions, rotations = (
-        _balanced(rng, len(levels), count) for levels in (typefaces, CASINGS, POSITIONS, ROTATIONS)
+        _balanced_levels(rng, len(levels), count) for levels in (typefaces, CASINGS, POSITIONS, ROTATIONS)
     )
     places = tuple(POSITIONS)
     return tuple(
@@ -353,7 +353,7 @@ def styles(rng: np.random.Generator, typefaces: Sequence[Typeface], count: int) 
     )
 
 
-def _balanced(rng: np.random.Generator, levels: int, count: int) -> list[int]:
+def _balanced_levels(rng: np.random.Generator, levels: int, count: int) -> list[int]:
     rounds = [level for _ in range(math.ceil(count / levels)) for level in rng.permutation(levels).tolist()]
     return [rounds[i] for i in rng.permutation(count)]
 
@@ -382,9 +382,9 @@ def _placement(style: Style, shape: tuple[int, ...], side: int) -> NDArray[np.fl
     if inset.max() > side / 2:
         raise DatasetError(f"a line of {shape[1]} pixels does not fit a picture of {side} in {style}. Print it smaller.")
     middle = np.clip(np.array([0.5, POSITIONS[style.position]]) * side, inset, side - inset)
-    own = np.array([shape[1], shape[0]]) / 2
+    centre = np.array([shape[1], shape[0]]) / 2
     # upright letters stay on whole pixels, so that nothing blurs them
-    offset = np.round(middle - linear @ own) if style.rotation == 0 else middle - linear @ own
+    offset = np.round(middle - linear @ centre) if style.rotation == 0 else middle - linear @ centre
     return np.asarray(np.column_stack([linear, offset]))
 
 

@@ -42,7 +42,7 @@ _EDGE = " "
 @cache
 def vocabulary() -> Mapping[str, tuple[str, ...]]:
     """Returns the categories and their words, lower case, 2 to 10 letters; no word is in two categories."""
-    return {category: tuple(words.split()) for category, words in _shipped()["categories"].items()}
+    return {category: tuple(words.split()) for category, words in _shipped_vocabulary()["categories"].items()}
 
 
 @cache
@@ -64,7 +64,7 @@ class Variants:
     other: tuple[str, ...]
     """What is left."""
 
-    def shuffled(self, rng: np.random.Generator) -> list[str]:
+    def in_random_order(self, rng: np.random.Generator) -> list[str]:
         """Returns all strings: real words first, then the pronounceable, each part in random order."""
         return [part[i] for part in (self.real, self.pronounceable, self.other) for i in rng.permutation(len(part))]
 
@@ -88,14 +88,14 @@ def lookalikes(word: str, rng: np.random.Generator) -> tuple[str, ...]:
     which one it is. It is a random one of those with the most real words, up to ``ENOUGH``, then with the most pronounceable
     strings; in it, real words come first.
     """
-    found, longer = variants(word), rng.random() < _LONGER
-    mixed = [found[i] for i in rng.permutation(len(found))]
+    families, longer = variants(word), rng.random() < _LONGER
+    mixed = [families[i] for i in rng.permutation(len(families))]
     order = sorted(mixed, key=lambda family: _preference(family, longer=longer and not has_real_family(word)))
-    return tuple(dict.fromkeys(other for family in order for other in family.shuffled(rng)))
+    return tuple(dict.fromkeys(other for family in order for other in family.in_random_order(rng)))
 
 
 def _preference(family: Variants, *, longer: bool) -> tuple[bool, int, int]:
-    """Returns what is least for the family that serves best; one of real words serves at any length."""
+    """Returns a sort key, smallest for the best family; a family of real words serves at any length."""
     real, usable = len(family.real), len(family.real) + len(family.pronounceable)
     return real < ENOUGH and family.inserted != longer, -min(real, ENOUGH), -min(usable, ENOUGH)
 
@@ -114,7 +114,7 @@ def _fillings(head: str, tail: str) -> frozenset[str]:
 
 def _variants(word: str, members: frozenset[str]) -> Variants:
     real = members & known_words()
-    made_up = {member for member in members - real if not _avoided().search(member)}
+    made_up = {member for member in members - real if not _avoided_pattern().search(member)}
     well_formed = {member for member in made_up if _well_formed(member)}
     inserted = all(len(member) > len(word) for member in members)
     return Variants(inserted, tuple(sorted(real)), tuple(sorted(well_formed)), tuple(sorted(made_up - well_formed)))
@@ -136,12 +136,12 @@ def _usual_triples(at_least: int = 2) -> frozenset[str]:
 
 
 @cache
-def _avoided() -> re.Pattern[str]:
-    return re.compile("|".join(codecs.decode(_shipped()["avoided_rot13"], "rot13").split()))
+def _avoided_pattern() -> re.Pattern[str]:
+    return re.compile("|".join(codecs.decode(_shipped_vocabulary()["avoided_rot13"], "rot13").split()))
 
 
 @cache
-def _shipped() -> Mapping[str, Any]:
+def _shipped_vocabulary() -> Mapping[str, Any]:
     import yaml
 
     content: Mapping[str, Any] = yaml.load(SHIPPED.read_text(encoding="utf-8"), yaml.CSafeLoader)
@@ -201,9 +201,9 @@ class WordCollection:
     hinted: str = field(default="corner", init=False)
 
     def __post_init__(self) -> None:
-        for what, found, least in (("side", self.side, SMALLEST), ("count", self.count, 1)):
-            if found < least:
-                raise DatasetError(f"collection {self.name}: {what} is {found}. Expected: at least {least}.")
+        for what, value, least in (("side", self.side, SMALLEST), ("count", self.count, 1)):
+            if value < least:
+                raise DatasetError(f"collection {self.name}: {what} is {value}. Expected: at least {least}.")
 
     @property
     def digest(self) -> str:
@@ -236,12 +236,12 @@ class WordCollection:
         what, family = self._prints.get(entity.id), self._families.get(entity.id)
         if what is None or family is None:
             raise DatasetError(f"collection {self.name}: no word {entity.id!r}. Ask for neighbours of its own words.")
-        own = lookalikes(what.word, rng_for(self.seed, "word neighbours", entity.id))
-        others = list(dict.fromkeys([*(word for word in family.others if word in own), *own]))
+        alike = lookalikes(what.word, rng_for(self.seed, "word neighbours", entity.id))
+        others = list(dict.fromkeys([*(word for word in family.others if word in alike), *alike]))
         if len(others) < count:
-            found = f"{entity.id} has {len(others)} neighbours at one edit, {count} are wanted"
-            raise DatasetError(f"collection {self.name}: {found}. Ask for fewer.")
-        return tuple(PrintImage(what.respelled(other)) for other in others[:count])
+            problem = f"{entity.id} has {len(others)} neighbours at one edit, {count} are wanted"
+            raise DatasetError(f"collection {self.name}: {problem}. Ask for fewer.")
+        return tuple(PrintImage(what.with_word(other)) for other in others[:count])
 
     @cached_property
     def _typefaces(self) -> tuple[Typeface, ...]:
@@ -331,4 +331,4 @@ def random_prints(
         near = tuple(islice(others, count))
         if style.holds_out(word) == evaluation and len(near) == count:
             what = print_of(word, style, side)
-            yield (PrintImage(what), *(PrintImage(what.respelled(other)) for other in near))
+            yield (PrintImage(what), *(PrintImage(what.with_word(other)) for other in near))

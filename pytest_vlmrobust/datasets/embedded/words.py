@@ -165,7 +165,7 @@ class WordQuestion:
     about_place: bool = False
 
 
-def _shuffled(rng: np.random.Generator, options: list[str]) -> tuple[str, ...]:
+def _shuffle(rng: np.random.Generator, options: list[str]) -> tuple[str, ...]:
     return tuple(options[i] for i in rng.permutation(len(options)))
 
 
@@ -175,14 +175,14 @@ def look_alikes(word: str) -> tuple[str, ...]:
     return tuple(sorted((w for w in WORDS if w != word), key=lambda w: (-difflib.SequenceMatcher(None, word, w).ratio(), w)))
 
 
-def _read(rng: np.random.Generator, page: Page) -> WordQuestion:
+def _reading_question(rng: np.random.Generator, page: Page) -> WordQuestion:
     asked = page.letterings[int(rng.integers(len(page.letterings)))]
     others = [w.word for w in page.letterings if w is not asked]
     near = [w for w in look_alikes(asked.word)[:6] if w not in others]
     near = [near[i] for i in rng.permutation(len(near))]
     options = [asked.word, *others, *near][: len(LETTERS)]
     text = f"Which word is at the {asked.place}?" if others else "Which word is in the picture?"
-    return WordQuestion("read", "read", text, asked.word, _shuffled(rng, options), about_place=bool(others))
+    return WordQuestion("read", "read", text, asked.word, _shuffle(rng, options), about_place=bool(others))
 
 
 def _ink(rng: np.random.Generator, page: Page) -> WordQuestion:
@@ -192,10 +192,10 @@ def _ink(rng: np.random.Generator, page: Page) -> WordQuestion:
     present = [w.color for w in page.letterings if w is not asked]
     absent = [color for color in INKS if color != asked.color and color not in present]
     options = [asked.color, *present, *(absent[i] for i in rng.permutation(len(absent)))][: len(LETTERS)]
-    return WordQuestion("ink", "ink", text, asked.color, _shuffled(rng, options), about_color=True, about_place=not by_word)
+    return WordQuestion("ink", "ink", text, asked.color, _shuffle(rng, options), about_color=True, about_place=not by_word)
 
 
-def _spelled(rng: np.random.Generator, page: Page) -> WordQuestion:
+def _spelling_question(rng: np.random.Generator, page: Page) -> WordQuestion:
     present = [w.word for w in page.letterings]
     there = bool(rng.random() < 0.5)
     source = present[int(rng.integers(len(present)))]
@@ -204,7 +204,11 @@ def _spelled(rng: np.random.Generator, page: Page) -> WordQuestion:
     return WordQuestion("spelled", "yes_no", f"Does the picture show the word {word}?", "yes" if there else "no", ())
 
 
-WORD_KINDS: dict[str, Callable[[np.random.Generator, Page], WordQuestion]] = {"read": _read, "ink": _ink, "spelled": _spelled}
+WORD_KINDS: dict[str, Callable[[np.random.Generator, Page], WordQuestion]] = {
+    "read": _reading_question,
+    "ink": _ink,
+    "spelled": _spelling_question,
+}
 """Kind of question to the function that asks it."""
 
 

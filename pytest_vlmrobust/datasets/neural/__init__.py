@@ -4,6 +4,6 @@ The only code of ``datasets`` that speaks to model libraries (torch, transformer
 nothing is loaded until a folder asks for it.
 
 What could not be checked: real weights were not available. Tests run randomly initialised encoders of the real architectures, and
-a stand-in for MediaPipe's model; they show that the machinery does what is said here, and nothing about how good the boxes or the
+a stand-in for MediaPipe's model; they show that the machinery works as described, and nothing about how good the boxes or the
 neighbours are.
 """

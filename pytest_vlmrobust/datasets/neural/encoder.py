@@ -19,6 +19,7 @@ import numpy as np
 
 from pytest_vlmrobust.core.errors import ModelError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import file_digest, fingerprint
+from pytest_vlmrobust.core.words import first_few
 from pytest_vlmrobust.datasets.faces_folder_table import EncoderName
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ImageEncoder:
             ModelError: parts of it are missing, or the hub does not give it.
         """
         if name.folder is None:
-            return cls(name.id, _downloaded(name))
+            return cls(name.id, _download(name))
         absent = _absent(name.folder)
         if absent:
             raise ModelError(
@@ -96,8 +97,8 @@ class ImageEncoder:
 
         try:
             with _quiet():
-                processor, model, pools = self._loaded()
-                parts = [self._embedded(processor, model, batch, pools=pools) for batch in _batches(pictures)]
+                processor, model, pools = self._load_model()
+                parts = [self._embed_batch(processor, model, batch, pools=pools) for batch in _batches(pictures)]
         except VlmRobustError:
             raise
         except Exception as error:  # whatever the library raises about a checkpoint
@@ -107,7 +108,7 @@ class ImageEncoder:
             ) from error
         return np.asarray(torch.cat(parts).numpy(), np.float32)
 
-    def _loaded(self) -> tuple[Any, Any, bool]:
+    def _load_model(self) -> tuple[Any, Any, bool]:
         """Returns processor and model, and whether the checkpoint has the weights of everything that the model pools by."""
         import torch
         from transformers import AutoImageProcessor, AutoModel
@@ -121,11 +122,11 @@ class ImageEncoder:
         if strange:
             raise ModelError(
                 f"encoder {self.folder} lacks {len(strange)} tensor(s) that {type(model).__name__} needs, such as "
-                f"{', '.join(strange[:3])}. Save or download the checkpoint again, in full"
+                f"{first_few(strange, 3)}. Save or download the checkpoint again, in full"
             )
         return processor, model.eval(), not absent
 
-    def _embedded(self, processor: Any, model: Any, batch: Sequence[NDArray[np.uint8]], *, pools: bool) -> Tensor:
+    def _embed_batch(self, processor: Any, model: Any, batch: Sequence[NDArray[np.uint8]], *, pools: bool) -> Tensor:
         import torch
         from PIL import Image
 
@@ -160,7 +161,7 @@ def _batches(pictures: Iterable[NDArray[np.uint8]]) -> Iterator[list[NDArray[np.
 
 
 def _deciding(folder: Path) -> list[Path]:
-    weights = next((found for pattern in _WEIGHTS if (found := sorted(folder.glob(pattern)))), [])
+    weights = next((files for pattern in _WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
     return [*weights, *(folder / name for name in _CONFIGURATION if (folder / name).is_file())]
 
 
@@ -172,12 +173,12 @@ def _absent(folder: Path) -> list[str]:
         "image processor settings (preprocessor_config.json)": bool({*_CONFIGURATION[1:]} & {*there}),
         f"weights ({' or '.join(_WEIGHTS)})": not {*there} <= {*_CONFIGURATION},
     }
-    return [part for part, found in parts.items() if not found]
+    return [part for part, present in parts.items() if not present]
 
 
-def _downloaded(name: EncoderName) -> Path:
+def _download(name: EncoderName) -> Path:
     """Returns the folder of a hub id in the local cache, after a download where parts are missing."""
-    cached = _cached(name)
+    cached = _cached_folder(name)
     if cached is not None and not _absent(cached):
         return cached
     try:
@@ -195,7 +196,7 @@ def _downloaded(name: EncoderName) -> Path:
     return folder
 
 
-def _cached(name: EncoderName) -> Path | None:
+def _cached_folder(name: EncoderName) -> Path | None:
     try:
         return _snapshot(name, _WEIGHTS, offline=True)
     except OSError:  # nothing of it is there

@@ -106,7 +106,7 @@ def _points(face: Any, model: Path) -> NDArray[np.float64]:
 
 @contextmanager
 def _refusals(model: Path) -> Iterator[None]:
-    """Says of which file MediaPipe, which raises whatever its C library reports, complains."""
+    """Turns the errors of MediaPipe, which are those of its C library, into a ModelError that names the file."""
     try:
         yield
     except (ImportError, OSError, RuntimeError, ValueError) as error:

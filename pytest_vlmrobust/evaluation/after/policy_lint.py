@@ -245,7 +245,7 @@ def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: dat
     yield from (
         Finding(waiver.source, f"{named}: {sentence} A gate refuses it") for sentence in known.unknown_globs(waiver.where)
     )
-    if waiver.expired(today):
+    if waiver.is_expired(today):
         yield Finding(waiver.source, f"{named} expired on {waiver.expires}, so that breaches fail again: renew or remove it")
     elif waiver.expires - today <= SOON:
         days = (waiver.expires - today).days

@@ -400,7 +400,7 @@ class AdaptiveJudge:
     def _waivers(self, test: JudgedTest) -> list[Waiver]:
         judge = self.judge
         every = judge.policies[test.model].waivers
-        return [waiver for waiver in every if waiver.applies(test) and not waiver.expired(judge.today)]
+        return [waiver for waiver in every if waiver.applies(test) and not waiver.is_expired(judge.today)]
 
     # Audits: of one cell, of every cell of a sweep, and of the pairs of a mean.
 

@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, StoreError, UsageError, did_you_mean
 from pytest_vlmrobust.core.prediction import Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.words import quantity
+from pytest_vlmrobust.core.words import first_few, quantity
 from pytest_vlmrobust.evaluation.run.answers import Questions
 from pytest_vlmrobust.evaluation.run.results import counted
 from pytest_vlmrobust.evaluation.run.views import depends_on_seed
@@ -173,8 +173,8 @@ class Baseline:
         if drawn:
             raise DatasetError(
                 f"the baseline {str(self.evidence.path.parent)!r} was made with --vlm-seed={self.seed}, and this run has "
-                f"--vlm-seed={seed}: pictures under {quantity(len(drawn), 'setting')} ({_some({*drawn})}) are others there. "
-                f"Run with --vlm-seed={self.seed}, or make a new baseline with --vlm-seed={seed}"
+                f"--vlm-seed={seed}: pictures under {quantity(len(drawn), 'setting')} ({first_few(drawn, _MOST)}) "
+                f"are others there. Run with --vlm-seed={self.seed}, or make a new baseline with --vlm-seed={seed}"
             )
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class Baseline:
                 name for name in common & shown.keys() & pictures.keys() if not shown[name].same_as(pictures[name])
             },
         }
-        differences = [f"{len(ids)} {what} ({_some(ids)})" for what, ids in differ.items() if ids]
+        differences = [f"{len(ids)} {what} ({first_few(sorted(ids), _MOST)})" for what, ids in differ.items() if ids]
         if differences:
             raise DatasetError(
                 f"the baseline cannot be compared on {dataset}: of {len(after)} samples here, {'; '.join(differences)}. "
@@ -278,7 +278,3 @@ def best_scores(stored: StoredCell, samples: Sequence[Sample], scores: Sequence[
     values = [value if score.state != "unasked" else 0.0 for value, score in zip(worth, scores, strict=True)]
     rows = [values[start : start + stored.views] for start in range(0, len(values), stored.views)]
     return [float("nan") if any(value != value for value in row) else max(row) for row in rows]  # noqa: PLR0124 - NaN
-
-
-def _some(ids: set[str]) -> str:
-    return ", ".join(sorted(ids)[:_MOST]) + (", …" if len(ids) > _MOST else "")

@@ -121,7 +121,7 @@ def undecidable(
         questions: dataset to its number of questions, where several are asked about one picture. At best their answers are
             independent.
     """
-    waivers = [waiver for waiver in policy.waivers if not waiver.expired(today)]
+    waivers = [waiver for waiver in policy.waivers if not waiver.is_expired(today)]
     planned: dict[str, set[JudgedTest]] = {}
     for test in tests:
         if test.dataset in sizes:
@@ -311,9 +311,9 @@ class _Plan:
         of = f"of a model {model.called} they show"
         if len(refused) > (1.0 - POWER) * _SHOWN:
             return f"{of} nothing: {refused[0]}"
-        if math.isfinite(high) and rule.bound.exceeded(high):
+        if math.isfinite(high) and rule.bound.is_exceeded_by(high):
             return f"{of} {rule.metric} <= {high:.3f}"
-        if math.isfinite(low) and rule.bound.undercut(low):
+        if math.isfinite(low) and rule.bound.is_undercut_by(low):
             return f"{of} {rule.metric} >= {low:.3f}"
         if not (math.isfinite(low) and math.isfinite(high)):
             return f"{of} no interval"

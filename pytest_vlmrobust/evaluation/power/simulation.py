@@ -168,7 +168,7 @@ def plan(policy: Policy, truth: Truth) -> Planned:
                 shortfalls.append(f"rule {rule.id} meets no test, and coverage asks that all rules do")
     left_out |= {suite: _why_unanswered(suite) for suite in asked if suite not in answered}
     whole = [test for test in every if not test.category]
-    return Planned(policy.planned(whole), tests, left_out, idle, tuple(shortfalls))
+    return Planned(policy.for_tests(whole), tests, left_out, idle, tuple(shortfalls))
 
 
 def _why_unanswered(suite: str) -> str:

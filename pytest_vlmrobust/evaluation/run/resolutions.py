@@ -61,7 +61,7 @@ def is_preprocessed(setting: Setting) -> bool:
 def _networks() -> list[str]:
     """Returns perturbations of the family that are not built in: super-resolution networks of the user's own."""
     built_in = (*_PADDING, *_PLAIN_ENLARGING)
-    return [name for name, record in REGISTRY.loaded().items() if record.family == PREPROCESSING and name not in built_in]
+    return [name for name, record in REGISTRY.loaded_things().items() if record.family == PREPROCESSING and name not in built_in]
 
 
 # Rungs: what a model received of a resolution, which its processor may have undone, or small pictures never had.

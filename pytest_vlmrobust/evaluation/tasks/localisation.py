@@ -128,5 +128,5 @@ boxes_for_rest = partial(_lacking, split=_one_hint)
 def _moving() -> frozenset[str]:
     """Returns what moves things in a picture away from their boxes: kinds of change, and the geometric corruptions by name."""
     perturbations.names()  # registers those that are built in
-    geometric = (name for name, corruption in REGISTRY.loaded().items() if corruption.family == "geometric")
+    geometric = (name for name, corruption in REGISTRY.loaded_things().items() if corruption.family == "geometric")
     return frozenset({"left_right", "up_down", "position", *geometric})

@@ -60,7 +60,7 @@ class FamilyMap:
 
     def spots(self, column: str) -> list[Spot]:
         """Returns the settings of one of the three levels that ran; for :data:`OTHER`, those that have none of them."""
-        chosen = [at for at, own in enumerate(self.columns) if (own if own in LEVELS else OTHER) == column]
+        chosen = [at for at, name in enumerate(self.columns) if (name if name in LEVELS else OTHER) == column]
         return [spot for row in self.rows for at in chosen if (spot := row.spots[at]) is not None]
 
     def mean(self, column: str) -> float:
@@ -89,14 +89,14 @@ def overview(sweep: Sweep) -> Overview | None:
     """Returns the drops of a sweep by family and level; ``None`` when it has no perturbed cells but rungs and patches."""
     by_family: dict[str, list[Record]] = {}
     for record in sweep.cells:
-        if mapped(record):
+        if is_mapped(record):
             by_family.setdefault(record.family, []).append(record)
     families = [_family(name, cells) for name, cells in by_family.items()]
     columns = [column for column in (*LEVELS, OTHER) if any(family.spots(column) for family in families)]
     return Overview(columns, families) if families else None
 
 
-def mapped(record: Record) -> bool:
+def is_mapped(record: Record) -> bool:
     """Whether a cell belongs into the map: a perturbation that was asked about, neither a rung nor a grid of patches."""
     asked = bool(record.family) and not record.not_asked
     return asked and record.family not in (LADDER, PATCHES) and measure_of(record, DROP) is not None
@@ -116,7 +116,7 @@ def _family(name: str, cells: Sequence[Record]) -> FamilyMap:
     for record in cells:
         bare, column = _place(record)
         by_name.setdefault(bare, {})[column] = Spot(record, _value(measure_of(record, DROP)))
-    columns = _ordered({column for spots in by_name.values() for column in spots})
+    columns = _sort_columns({column for spots in by_name.values() for column in spots})
     rows = [Row(bare, [spots.get(column) for column in columns]) for bare, spots in by_name.items()]
     return FamilyMap(name, columns, rows)
 
@@ -129,7 +129,7 @@ def _place(record: Record) -> tuple[str, str]:
     return record.setting, OTHER
 
 
-def _ordered(columns: Collection[str]) -> list[str]:
+def _sort_columns(columns: Collection[str]) -> list[str]:
     order = {level: index for index, level in enumerate(LEVELS)}
     numeric = {column: int(column) for column in columns if column.isdecimal()}
     return sorted(columns, key=lambda column: (order.get(column, len(order)), column == OTHER, numeric.get(column, 0), column))
@@ -157,7 +157,7 @@ class Chart:
 
 def worst_settings(sweep: Sweep) -> Chart | None:
     """Returns the settings of a sweep that cost most, with intervals and bounds."""
-    drops = [(record, measure_of(record, DROP)) for record in sweep.cells if _ranked(record)]
+    drops = [(record, measure_of(record, DROP)) for record in sweep.cells if _is_ranked(record)]
     known = [(record, drop) for record, drop in drops if drop is not None and math.isfinite(drop.value)]
     if not known:
         return None
@@ -170,13 +170,16 @@ def worst_settings(sweep: Sweep) -> Chart | None:
         f"Drop of accuracy, its 90 % interval, and the bound (vertical tick) of the rule that decided.{rest}",
         _draw_bars(bars, "drop of accuracy", f"{sweep.anchor}-worst", f"Settings that cost {sweep.name} most"),
         ("setting", "drop", "90 % interval", "bound", "verdict"),
-        [(one, (one.setting, number(drop.value), interval(drop), bound(drop), str(drop.outcome))) for one, drop in ranked],
+        [
+            (record, (record.setting, number(drop.value), interval(drop), bound(drop), str(drop.outcome)))
+            for record, drop in ranked
+        ],
     )
 
 
-def _ranked(record: Record) -> bool:
+def _is_ranked(record: Record) -> bool:
     """Whether a setting may be ranked with others: those that shrink pictures first are an experiment of their own."""
-    return mapped(record) and LADDER not in record.family.split("+")
+    return is_mapped(record) and LADDER not in record.family.split("+")
 
 
 def _bar(label: str, measure: Measure) -> Bar:
@@ -198,12 +201,15 @@ def _draw_bars(bars: Sequence[Bar], axis: str, prefix: str, label: str) -> Marku
 def resolution_curve(sweep: Sweep) -> Chart | None:
     """Returns accuracy against the size of the pictures, with the rungs that reached the model as one marked."""
     cells = [record for record in sweep.cells if record.family == LADDER and record.level.isdecimal()]
-    found = [(record, accuracy) for record in cells if (accuracy := measure_of(record, "accuracy")) is not None]
-    known = sorted((pair for pair in found if math.isfinite(pair[1].value)), key=lambda pair: int(pair[0].level))
+    accuracies = [(record, accuracy) for record in cells if (accuracy := measure_of(record, "accuracy")) is not None]
+    known = sorted((pair for pair in accuracies if math.isfinite(pair[1].value)), key=lambda pair: int(pair[0].level))
     if len(known) < 2:
         return None
-    merged = collapsed(record for record, _ in known)
-    rungs = [Rung(int(one.level), m.value, _or(m.low, m.value), _or(m.high, m.value), one.received in merged) for one, m in known]
+    merged = collapsed_sizes(record for record, _ in known)
+    rungs = [
+        Rung(int(record.level), m.value, _or(m.low, m.value), _or(m.high, m.value), record.received in merged)
+        for record, m in known
+    ]
     marked = sum(rung.collapsed for rung in rungs)
     collapsed_note = f" {marked} hollow points reached the model at the same size as another one." if marked else ""
     return Chart(
@@ -213,22 +219,22 @@ def resolution_curve(sweep: Sweep) -> Chart | None:
         ("long edge", "accuracy", "90 % interval", "reached the model as", ""),
         [
             (
-                one,
+                record,
                 (
-                    one.level,
+                    record.level,
                     number(m.value),
                     interval(m),
-                    one.received or "not said",
-                    "same as another" if one.received in merged else "",
+                    record.received or "not said",
+                    "same as another" if record.received in merged else "",
                 ),
             )
-            for one, m in known
+            for record, m in known
         ],
         tuple(dict.fromkeys(note for record in sweep.summaries for note in record.notes)),
     )
 
 
-def collapsed(rungs: Iterable[Record]) -> set[str]:
+def collapsed_sizes(rungs: Iterable[Record]) -> set[str]:
     """Returns what several rungs reached the model as: one size for all their pictures, and the same one."""
     counts = Counter(record.received for record in rungs if record.received and " more" not in record.received)
     return {received for received, count in counts.items() if count > 1}
@@ -239,7 +245,9 @@ def _levels(sweep: Sweep) -> list[tuple[str, float]]:
     names = {CLEAN_NAME: "as they are", NO_IMAGE_NAME: "without pictures"}
     cells = {setting: sweep.cell(setting) for setting in names}
     measures = {setting: measure_of(record, "accuracy") for setting, record in cells.items() if record is not None}
-    return [(names[key], one.value) for key, one in measures.items() if one is not None and math.isfinite(one.value)]
+    return [
+        (names[key], measure.value) for key, measure in measures.items() if measure is not None and math.isfinite(measure.value)
+    ]
 
 
 def _draw_curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], sweep: Sweep) -> Markup:
@@ -248,20 +256,20 @@ def _draw_curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], sweep
 
 def flips(sweep: Sweep) -> Chart | None:
     """Returns how many answers settings turned wrong and right, those that turned most wrong first."""
-    found = []
+    pairs = []
     for record in sweep.cells:
         harmful, helpful = measure_of(record, _HARMFUL), measure_of(record, _HELPFUL)
-        if _ranked(record) and harmful is not None and helpful is not None and math.isfinite(harmful.value + helpful.value):
-            found.append((record, harmful, helpful))
-    if not found:
+        if _is_ranked(record) and harmful is not None and helpful is not None and math.isfinite(harmful.value + helpful.value):
+            pairs.append((record, harmful, helpful))
+    if not pairs:
         return None
-    found.sort(key=lambda three: (-three[1].value, three[0].id))
-    top = found[:_MOST]
+    pairs.sort(key=lambda three: (-three[1].value, three[0].id))
+    top = pairs[:_MOST]
     drawn = [Flip(record.setting, harmful.value, helpful.value) for record, harmful, helpful in top]
-    both = sum(harmful.value + helpful.value for _, harmful, helpful in found) / len(found)
+    both = sum(harmful.value + helpful.value for _, harmful, helpful in pairs) / len(pairs)
     return Chart(
         "Answers that flipped",
-        f"A drop is the difference of the two. Over {len(found)} settings, {share(both)} of the answers flipped.",
+        f"A drop is the difference of the two. Over {len(pairs)} settings, {share(both)} of the answers flipped.",
         drawing.flips(drawn, prefix=f"{sweep.anchor}-flips", label=f"Answers of {sweep.name} that flipped")
         if drawing.available()
         else Markup(),

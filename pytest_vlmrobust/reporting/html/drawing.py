@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from .words import shown
+from .words import visible_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,8 +66,8 @@ _REFERENCE = re.compile(r"url\(#(?P<id>[^)]+)\)")
 _FONT_SIZE = re.compile(r"(?:^|\s)(?P<size>[\d.]+)px\b")
 
 
-def inlined(drawn: str, prefix: str, label: str) -> Markup:
-    """Returns an SVG document as an element of a page.
+def inline_svg(drawn: str, prefix: str, label: str) -> Markup:
+    """Returns an SVG document as an element for a page.
 
     Args:
         drawn: What matplotlib wrote.
@@ -76,7 +76,7 @@ def inlined(drawn: str, prefix: str, label: str) -> Markup:
     """
     root = ET.fromstring(drawn)  # noqa: S314 - what matplotlib wrote in this process
     for parent in list(root.iter()):
-        for child in [one for one in parent if _local(one) in _LOST]:
+        for child in [child for child in parent if _local(child) in _LOST]:
             parent.remove(child)
     for element in root.iter():
         _rename(element, prefix)
@@ -236,14 +236,14 @@ def ranking(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, zero: bo
         axes.set_xlabel(axis)
         axes.grid(axis="x", color=ROLE_COLORS["grid"], linewidth=0.8)
 
-    return _drawn(draw, _ROW * len(bars) + 46, prefix, label)
+    return _draw_svg(draw, _ROW * len(bars) + 46, prefix, label)
 
 
 def dots(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, whole: bool = False) -> Markup:
     """Draws values below each other with their intervals, on an axis that holds these and no more.
 
     Args:
-        bars: what is drawn; of each, value and interval.
+        bars: the values with their intervals.
         axis: what the axis is called.
         prefix: what ids begin with.
         label: what the drawing shows, for those who do not see it.
@@ -264,7 +264,7 @@ def dots(bars: Sequence[Bar], *, axis: str, prefix: str, label: str, whole: bool
             axes.set_xticks(range(1, len(bars) + 1))
             axes.set_xlim(0.5, len(bars) + 0.5)
 
-    return _drawn(draw, _ROW * len(bars) + 46, prefix, label)
+    return _draw_svg(draw, _ROW * len(bars) + 46, prefix, label)
 
 
 def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: str, label: str) -> Markup:
@@ -275,10 +275,10 @@ def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: 
         axes.fill_between(sizes, [r.low for r in rungs], [r.high for r in rungs], color=ROLE_COLORS["band"], linewidth=0)
         axes.plot(sizes, [r.value for r in rungs], color=ROLE_COLORS["line"], linewidth=1.8, zorder=3)
         for collapsed, face in ((False, ROLE_COLORS["line"]), (True, ROLE_COLORS["paper"])):
-            own = [rung for rung in rungs if rung.collapsed is collapsed]
+            chosen = [rung for rung in rungs if rung.collapsed is collapsed]
             axes.scatter(
-                [r.size for r in own],
-                [r.value for r in own],
+                [r.size for r in chosen],
+                [r.value for r in chosen],
                 s=32,
                 facecolor=face,
                 edgecolor=ROLE_COLORS["line"],
@@ -294,7 +294,7 @@ def curve(rungs: Sequence[Rung], lines: Sequence[tuple[str, float]], *, prefix: 
         axes.set_ylabel("accuracy")
         axes.grid(axis="y", color=ROLE_COLORS["grid"], linewidth=0.8)
 
-    return _drawn(draw, 240, prefix, label)
+    return _draw_svg(draw, 240, prefix, label)
 
 
 def flips(rows: Sequence[Flip], *, prefix: str, label: str) -> Markup:
@@ -311,10 +311,10 @@ def flips(rows: Sequence[Flip], *, prefix: str, label: str) -> Markup:
         axes.set_xlabel("% turned wrong      % turned right")
         axes.grid(axis="x", color=ROLE_COLORS["grid"], linewidth=0.8)
 
-    return _drawn(draw, _ROW * len(rows) + 46, prefix, label)
+    return _draw_svg(draw, _ROW * len(rows) + 46, prefix, label)
 
 
-def _drawn(draw: Callable[[Axes], None], height: int, prefix: str, label: str) -> Markup:
+def _draw_svg(draw: Callable[[Axes], None], height: int, prefix: str, label: str) -> Markup:
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -326,7 +326,7 @@ def _drawn(draw: Callable[[Axes], None], height: int, prefix: str, label: str) -
         FigureCanvasSVG(figure)
         _style(figure.add_subplot(), draw)
         _save(figure, stream)
-    return inlined(stream.getvalue(), prefix, shown(label))
+    return inline_svg(stream.getvalue(), prefix, visible_text(label))
 
 
 def _style(axes: Axes, draw: Callable[[Axes], None]) -> None:
@@ -348,5 +348,5 @@ def _save(figure: Figure, stream: io.StringIO) -> None:
 
 
 def _label(text: str) -> str:
-    readable = " ".join(shown(text).split())
+    readable = " ".join(visible_text(text).split())
     return readable if len(readable) <= _LONGEST_LABEL else f"{readable[: _LONGEST_LABEL - 1]}…"

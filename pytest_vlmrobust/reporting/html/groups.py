@@ -25,40 +25,45 @@ _SPLITS = {"clean": "as they are", "observatory_id": "augmented", "observatory_o
 _SCORE = "identity_accuracy"
 _GAPS = {"split_group_gap": "groups of people", "split_position_gap": "positions"}
 _MARKS = {"clean": "", "observatory_id": ", augmented", "observatory_ood": ", illusions"}
-PEOPLE = "The ticks of people are the paper's, reached on the paper's own pictures, and judge nothing here."
+PEOPLE = "The ticks of people are the paper's results on its own pictures, and nothing is judged by them."
 
 
 def scores(sweeps: Sequence[Sweep]) -> Chart | None:
     """Returns how well each task was done on each split, beside what people reached in the paper's study."""
-    found = _known(sweeps, (_SCORE,))
+    measures = _finite_measures(sweeps, (_SCORE,))
     if not _all(sweeps, (_SCORE,)):
         return None
-    references = {sweep.task: human_reference(sweep.task) for sweep, _, _ in found}
-    texts = dict.fromkeys(one.text for one in references.values() if one is not None)
-    tasks = {text: ", ".join(t for t, one in references.items() if one is not None and one.text == text) for text in texts}
+    references = {sweep.task: human_reference(sweep.task) for sweep, _, _ in measures}
+    texts = dict.fromkeys(reference.text for reference in references.values() if reference is not None)
+    tasks = {
+        text: ", ".join(t for t, reference in references.items() if reference is not None and reference.text == text)
+        for text in texts
+    }
     people = [f"{PEOPLE} {'; '.join(f'{names}: {text}' for text, names in tasks.items())}"] if tasks else []
-    values = {task: None if one is None else one.value for task, one in references.items()}
+    values = {task: None if reference is None else reference.value for task, reference in references.items()}
     return Chart(
         "Tasks",
-        "Accuracy, and of boxes mean overlap, with its 90 % interval.",
-        _draw([(*one, values[one[0].task]) for one in found], "score", "observatory-scores", "Scores of the Observatory's tasks"),
+        "Accuracy (mean overlap for boxes) with its 90 % interval.",
+        _draw(
+            [(*row, values[row[0].task]) for row in measures], "score", "observatory-scores", "Scores of the Observatory's tasks"
+        ),
         ("task", "pictures", "score", "90 % interval", "bound", "verdict", "people, in the paper"),
-        [(record, (*_row(sweep, record, measure), _published(values[sweep.task]))) for sweep, record, measure in found],
+        [(record, (*_row(sweep, record, measure), _published_text(values[sweep.task]))) for sweep, record, measure in measures],
         (*_rest(sweeps, (_SCORE,)), *people),
     )
 
 
 def gaps(sweeps: Sequence[Sweep]) -> Chart | None:
     """Returns how far positions in the grid, and groups of people, are apart."""
-    found = _known(sweeps, tuple(_GAPS))
+    measures = _finite_measures(sweeps, tuple(_GAPS))
     if not _all(sweeps, tuple(_GAPS)):
         return None
     return Chart(
         "Gaps between positions and between groups of people",
         "The best minus the worst one, with its 90 % interval.",
-        _draw([(*one, None) for one in found], "gap", "observatory-gaps", "Gaps between positions and groups"),
+        _draw([(*row, None) for row in measures], "gap", "observatory-gaps", "Gaps between positions and groups"),
         ("task", "pictures", "gap", "90 % interval", "bound", "verdict", "between"),
-        [(record, (*_row(sweep, record, measure), _GAPS[measure.metric])) for sweep, record, measure in found],
+        [(record, (*_row(sweep, record, measure), _GAPS[measure.metric])) for sweep, record, measure in measures],
         tuple(_rest(sweeps, tuple(_GAPS))),
     )
 
@@ -73,14 +78,14 @@ def _all(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[tuple[Sweep, R
     ]
 
 
-def _known(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[tuple[Sweep, Record, Measure]]:
-    return [one for one in _all(sweeps, metrics) if math.isfinite(one[2].value)]
+def _finite_measures(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[tuple[Sweep, Record, Measure]]:
+    return [row for row in _all(sweeps, metrics) if math.isfinite(row[2].value)]
 
 
 def _rest(sweeps: Sequence[Sweep], metrics: Sequence[str]) -> list[str]:
     every = _all(sweeps, metrics)
     unasked = sum(bool(record.not_asked) for _, record, _ in every)
-    undefined = len(every) - len(_known(sweeps, metrics)) - unasked
+    undefined = len(every) - len(_finite_measures(sweeps, metrics)) - unasked
     counts = {f"{unasked} were not asked": unasked, f"{undefined} are undefined": undefined}
     reasons = [words for words, count in counts.items() if count > 0]
     return [f"Of {len(every)} numbers, {' and '.join(reasons)}: their tests say why."] if reasons else []
@@ -91,12 +96,12 @@ def _row(sweep: Sweep, record: Record, measure: Measure) -> tuple[str, ...]:
     return sweep.name, pictures, number(measure.value), interval(measure), bound(measure), str(record.outcome)
 
 
-def _published(value: float | None) -> str:
+def _published_text(value: float | None) -> str:
     return "not published" if value is None else f"{number(value, 2)}"
 
 
-def _draw(found: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: str, prefix: str, label: str) -> Markup:
-    several = len({sweep.model for sweep, *_ in found}) > 1
+def _draw(measures: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: str, prefix: str, label: str) -> Markup:
+    several = len({sweep.model for sweep, *_ in measures}) > 1
     bars = [
         Bar(
             f"{sweep.model + ' ' if several else ''}{sweep.dataset}{_MARKS.get(record.split, record.split)}",
@@ -108,7 +113,7 @@ def _draw(found: Sequence[tuple[Sweep, Record, Measure, float | None]], axis: st
             MARKS[measure.outcome].sign,
             reference,
         )
-        for sweep, record, measure, reference in found
+        for sweep, record, measure, reference in measures
     ]
     if not bars or not drawing.available():
         return Markup()
@@ -168,23 +173,23 @@ class Shown:
 
 def spatial(sweep: Sweep) -> list[Spatial]:
     """Returns the maps of positions of a sweep, of each grid that was asked in full."""
-    found = []
+    maps = []
     for record in sweep.cells:
         side = math.isqrt(len(record.positions))
         if side and side * side == len(record.positions):
             values = record.positions
-            found.append(Spatial(record, [list(values[row * side : (row + 1) * side]) for row in range(side)]))
-    return found
+            maps.append(Spatial(record, [list(values[row * side : (row + 1) * side]) for row in range(side)]))
+    return maps
 
 
 def table(sweep: Sweep) -> dict[str, list[Shown]]:
     """Returns the samples that only the whole picture or only a patch answers, by which of the two."""
-    found: dict[str, list[Shown]] = {kind: [] for kind in KINDS}
+    by_kind: dict[str, list[Shown]] = {kind: [] for kind in KINDS}
     for record in sweep.cells:
         for example in record.examples if record.family == PATCHES else ():
-            if example.kind in found:
-                found[example.kind].append(_laid_out(record, example))
-    return {kind: examples for kind, examples in found.items() if examples}
+            if example.kind in by_kind:
+                by_kind[example.kind].append(_laid_out(record, example))
+    return {kind: examples for kind, examples in by_kind.items() if examples}
 
 
 def _laid_out(record: Record, example: Example) -> Shown:
@@ -196,13 +201,13 @@ def _laid_out(record: Record, example: Example) -> Shown:
         if 0 <= row < side and 0 <= column < side:
             grid[row][column] = _view(example, reply)
     whole = next((reply for reply in example.replies if not _PATCH.match(reply.about)), None)
-    about = whole.about if whole else ""
-    return Shown(record, example, View(_pictures(example.pictures, about), whole), grid)
+    view_name = whole.about if whole else ""
+    return Shown(record, example, View(_pictures(example.pictures, view_name), whole), grid)
 
 
 def _view(example: Example, reply: Reply) -> View:
     return View(_pictures(example.pictures, reply.about), reply)
 
 
-def _pictures(pictures: Sequence[Picture], about: str) -> list[Picture]:
-    return [one for one in pictures if one.caption == about or one.caption.startswith(f"{about}, ")]
+def _pictures(pictures: Sequence[Picture], view_name: str) -> list[Picture]:
+    return [picture for picture in pictures if picture.caption == view_name or picture.caption.startswith(f"{view_name}, ")]

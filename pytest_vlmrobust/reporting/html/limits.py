@@ -9,7 +9,7 @@ from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import CHECK, FAMILY, Record
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.reporting.comparison import noise_by_metric, noise_lines, unmeasured
+from pytest_vlmrobust.reporting.comparison import noise_by_metric, noise_lines, why_unmeasured
 from pytest_vlmrobust.reporting.wording import RunFacts, not_asked, note_lines, selection, warnings_of
 
 from .words import number, share
@@ -29,124 +29,127 @@ class Limit:
 
 
 def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
-    """Returns what limits the evidence of a run, grave things first; never says that nothing does."""
-    found = [Limit(line, grave=True) for line in selection(records, facts)]
-    others = [f"{one.id}: {one.reason}" for one in records if not one.is_gated]
-    found += _counted(
+    """Returns what limits the evidence of a run, grave limits first; never an empty list."""
+    sentences = [Limit(line, grave=True) for line in selection(records, facts)]
+    others = [f"{record.id}: {record.reason}" for record in records if not record.is_gated]
+    sentences += _count_limit(
         others,
         "non-gate test failed",
         "non-gate tests failed",
         ": the run is not GO, whatever the gate found",
         grave=True,
     )
-    found += _answers(records)
-    found += _not_asked(records)
-    found += _not_applicable(records)
-    found += [Limit(warning) for warning in facts.warnings]
-    found += _warned(records)
-    found += _repeated(facts)
-    found += _ungated(records)
-    found += _about_samples_only(records)
+    sentences += _answer_limits(records)
+    sentences += _not_asked_limits(records)
+    sentences += _not_applicable_limits(records)
+    sentences += [Limit(warning) for warning in facts.warnings]
+    sentences += _warning_limits(records)
+    sentences += _repeat_limits(facts)
+    sentences += _ungated_limits(records)
+    sentences += _sample_only_limits(records)
     notes = [note for note in note_lines(records, most=_MOST) if note not in not_asked(records)]
-    return found + _counted(notes, "note", "notes", " on what settings could not do, or on what numbers mean")
+    return sentences + _count_limit(notes, "note", "notes", " on what settings could not do, or on what numbers mean")
 
 
-def _counted(details: Sequence[str], one: str, several: str, rest: str, *, grave: bool = False) -> list[Limit]:
-    return _listed(details, f"{quantity(len(details), one, several)}{rest}", grave=grave)
+def _count_limit(details: Sequence[str], singular: str, plural: str, rest: str, *, grave: bool = False) -> list[Limit]:
+    return _detailed_limit(details, f"{quantity(len(details), singular, plural)}{rest}", grave=grave)
 
 
-def _listed(details: Sequence[str], text: str, *, grave: bool = False) -> list[Limit]:
+def _detailed_limit(details: Sequence[str], text: str, *, grave: bool = False) -> list[Limit]:
     if not details:
         return []
     return [Limit(text, grave, tuple(details[:_MOST]), max(0, len(details) - _MOST))]
 
 
-def _answers(records: Iterable[Record]) -> list[Limit]:
+def _answer_limits(records: Iterable[Record]) -> list[Limit]:
     """Returns failed and unreadable answers of cells; summary metrics count the same ones again."""
     cells = [record for record in records if record.test == "cell"]
-    asked = sum(one.n_requested for one in cells)
-    failed, unread = sum(one.n_errors for one in cells), sum(one.n_unparsed for one in cells)
-    found = []
+    asked = sum(cell.n_requested for cell in cells)
+    failed, unread = sum(cell.n_errors for cell in cells), sum(cell.n_unparsed for cell in cells)
+    sentences = []
     if failed:
-        details = [f"{one.id}: {one.n_errors} of {one.n_requested}" for one in _most(cells, "n_errors")]
-        found += _listed(
+        details = [f"{cell.id}: {cell.n_errors} of {cell.n_requested}" for cell in _most(cells, "n_errors")]
+        sentences += _detailed_limit(
             details,
             f"{failed} of {quantity(asked, 'inference')} failed ({share(failed / asked)}): these have no score",
             grave=True,
         )
     if unread:
-        details = [f"{one.id}: {one.n_unparsed} of {one.n_requested}" for one in _most(cells, "n_unparsed")]
-        found += _listed(
+        details = [f"{cell.id}: {cell.n_unparsed} of {cell.n_requested}" for cell in _most(cells, "n_unparsed")]
+        sentences += _detailed_limit(
             details, f"no rule could read {unread} of {quantity(asked, 'answer')} ({share(unread / asked)}): these count as wrong"
         )
-    if guessed := sum(one.n_guessed for one in cells):
-        details = [f"{one.id}: {one.n_guessed} of {one.n_requested}" for one in _most(cells, "n_guessed")]
-        found += _listed(
+    if guessed := sum(cell.n_guessed for cell in cells):
+        details = [f"{cell.id}: {cell.n_guessed} of {cell.n_requested}" for cell in _most(cells, "n_guessed")]
+        sentences += _detailed_limit(
             details, f"no rule could read {quantity(guessed, 'answer')} without the pictures: these count as guesses"
         )
     if cells and not (failed or unread or guessed):
-        found.append(Limit(f"of {quantity(asked, 'inference')} that cells rest on none failed, and every answer could be read"))
-    return found
+        sentences.append(Limit(f"none of {quantity(asked, 'inference')} of cells failed, and every answer could be read"))
+    return sentences
 
 
 def _most(cells: Iterable[Record], count: str) -> list[Record]:
-    having = [one for one in cells if getattr(one, count)]
-    return sorted(having, key=lambda one: -int(getattr(one, count)))
+    having = [cell for cell in cells if getattr(cell, count)]
+    return sorted(having, key=lambda cell: -int(getattr(cell, count)))
 
 
-def _not_asked(records: Sequence[Record]) -> list[Limit]:
+def _not_asked_limits(records: Sequence[Record]) -> list[Limit]:
     total = sum(bool(record.not_asked) for record in records)
-    return _listed(
+    return _detailed_limit(
         not_asked(records),
-        f"{quantity(total, 'test was', 'tests were')} not asked: the model is not shown to do the task, or cannot be compared",
+        f"{quantity(total, 'test was', 'tests were')} not asked: "
+        "the model has not been shown to do the task, or cannot be compared",
     )
 
 
-def _not_applicable(records: Iterable[Record]) -> list[Limit]:
+def _not_applicable_limits(records: Iterable[Record]) -> list[Limit]:
     details = [
         f"{record.id}: {measure.metric}: {measure.reason}"
         for record in records
         for measure in record.measures
         if measure.outcome is Outcome.NOT_APPLICABLE
     ]
-    return _counted(
+    return _count_limit(
         details,
-        "metric that a rule is about says nothing here",
-        "metrics that a rule is about say nothing here",
+        "metric of a rule does not apply",
+        "metrics of rules do not apply",
         " (NOT_APPLICABLE)",
     )
 
 
-def _warned(records: Iterable[Record]) -> list[Limit]:
+def _warning_limits(records: Iterable[Record]) -> list[Limit]:
     details = [f"{record.id}: {sentence}" for record in records for sentence in warnings_of(record)]
-    return _counted(
+    return _count_limit(
         details, "verdict comes with a warning", "verdicts come with a warning", ": of a rule that warns and does not block"
     )
 
 
-def _repeated(facts: RunFacts) -> list[Limit]:
+def _repeat_limits(facts: RunFacts) -> list[Limit]:
     """Returns how many answers flip when they are asked for again; the section on noise says what follows."""
     if not facts.repeatability:
-        return [Limit("how many answers flip when they are asked for again was not measured: --vlm-aa does")]
-    return [Limit(noise_lines(about)[0]) for about in facts.repeatability]
+        return [Limit("how many answers flip when they are asked for again was not measured: --vlm-aa measures it")]
+    return [Limit(noise_lines(repeat)[0]) for repeat in facts.repeatability]
 
 
-def _ungated(records: Iterable[Record]) -> list[Limit]:
+def _ungated_limits(records: Iterable[Record]) -> list[Limit]:
     having = [record for record in records if record.test != CHECK]
     free = [record.id for record in having if record.outcome is Outcome.MEASURED]
     families = sum(record.test == FAMILY for record in having if record.outcome is Outcome.MEASURED)
-    about = f", {families} of them about families of models" if families else ""
+    of_families = f", {families} of them about families of models" if families else ""
     every = quantity(len(having), "test")
-    one = f"of {every} was measured only: no rule of the policy judges it"
-    return _counted(free, one, f"of {every} were measured only: no rule of the policy judges them", about)
+    singular = f"of {every} was measured only: no rule of the policy judges it"
+    return _count_limit(free, singular, f"of {every} were measured only: no rule of the policy judges them", of_families)
 
 
-def _about_samples_only(records: Iterable[Record]) -> list[Limit]:
-    points = [f"{record.id}: {one.metric}" for record in records for one in record.measures if one.target == "dataset"]
-    return _counted(
+def _sample_only_limits(records: Iterable[Record]) -> list[Limit]:
+    points = [
+        f"{record.id}: {measure.metric}" for record in records for measure in record.measures if measure.target == "dataset"
+    ]
+    return _count_limit(
         points,
-        "verdict speaks about these samples alone",
-        "verdicts speak about these samples alone",
+        "verdict holds for these samples only",
+        "verdicts hold for these samples only",
         ": what was judged is the value, not the interval",
     )
 
@@ -173,32 +176,32 @@ class Floor:
     tighter: tuple[str, ...]
 
 
-def floors(found: Sequence[Repeatability]) -> list[Floor]:
-    """Returns what stands about each comparison, in their order."""
-    return [_floor(about) for about in found]
+def floors(comparisons: Sequence[Repeatability]) -> list[Floor]:
+    """Returns the floor of each comparison, in their order."""
+    return [_floor(repeat) for repeat in comparisons]
 
 
-def _floor(about: Repeatability) -> Floor:
-    lacking = unmeasured(about)
+def _floor(repeat: Repeatability) -> Floor:
+    lacking = why_unmeasured(repeat)
     if lacking:
-        return Floor(about.model, about.dataset, lacking, "", "", (), (), (), ())
-    metrics = tuple((name, number(value), number(most)) for name, value, most in noise_by_metric(about))
-    rate, interval = _percent(about.rate), f"{_percent(about.low)} to {_percent(about.high)}"
-    return Floor(about.model, about.dataset, "", rate, interval, _facts(about), metrics, about.beside, about.tighter)
+        return Floor(repeat.model, repeat.dataset, lacking, "", "", (), (), (), ())
+    metrics = tuple((name, number(value), number(most)) for name, value, most in noise_by_metric(repeat))
+    rate, interval = _percent(repeat.rate), f"{_percent(repeat.low)} to {_percent(repeat.high)}"
+    return Floor(repeat.model, repeat.dataset, "", rate, interval, _facts(repeat), metrics, repeat.beside, repeat.tighter)
 
 
-def _facts(about: Repeatability) -> tuple[tuple[str, str], ...]:
+def _facts(repeat: Repeatability) -> tuple[tuple[str, str], ...]:
     """Returns the counts, each with what it counts."""
     facts = {
-        "asked again": f"{quantity(about.repeated, 'answer')} from {quantity(about.cells, 'cell')}",
-        "scored differently": str(about.flipped),
-        "worded differently": str(about.reworded),
-        "inferences that failed": str(about.failed) if about.failed else "",
-        "the second time": about.conditions,
+        "asked again": f"{quantity(repeat.repeated, 'answer')} from {quantity(repeat.cells, 'cell')}",
+        "scored differently": str(repeat.flipped),
+        "worded differently": str(repeat.reworded),
+        "inferences that failed": str(repeat.failed) if repeat.failed else "",
+        "the second time": repeat.conditions,
     }
     return tuple((name, value) for name, value in facts.items() if value)
 
 
 def _percent(value: float) -> str:
-    """Returns a share in percent with two decimals: one answer in thousands is to be seen."""
+    """Returns a share in percent with two decimals: one answer in thousands must be visible."""
     return f"{number(100 * value, 2)} %"

@@ -21,7 +21,7 @@ _OPEN = 4
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands about one board."""
+    """The section of one board."""
 
     anchor: str
     title: str
@@ -36,7 +36,7 @@ def render_models(ranking: Ranking) -> str:
     sections = [_section(board, at, ranking) for at, board in enumerate(ranking.boards, 1)]
     return environment.get_template("models.html").render(
         ranking=ranking,
-        said=headline(ranking.boards[0], ranking),
+        headline=headline(ranking.boards[0], ranking),
         first=sections[0],
         others=sections[1:],
         unfolded=len(sections) - 1 <= _OPEN,
@@ -46,26 +46,26 @@ def render_models(ranking: Ranking) -> str:
 
 
 def headline(board: Board, ranking: Ranking) -> str:
-    """Returns who stands first, and whether anybody else may."""
-    leading = [one for one in board.standings if one.rank == 1]
+    """Returns which model is first, and whether another one may be."""
+    leading = [standing for standing in board.standings if standing.rank == 1]
     if not leading:
         return "Nothing is ranked"
     by = f"by {ranking.quantity.words}"
     if len(leading) > 1:
-        return f"{_listed([one.model for one in leading])} share the first rank {by}"
+        return f"{_join_names([standing.model for standing in leading])} share the first rank {by}"
     first = leading[0]
     if not first.not_apart:
         return f"{first.model} is first {by}, and shown to be better than every other model"
-    return f"{first.model} is first {by}, and cannot be told apart from {_listed(first.not_apart)}"
+    return f"{first.model} is first {by}, and cannot be told apart from {_join_names(first.not_apart)}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _section(board: Board, at: int, ranking: Ranking) -> Section:
     anchor = f"board-{at}"
-    title = board.dataset or f"Over all {len(ranking.boards) - 1} data sets"
+    title = board.dataset or f"Over all {len(ranking.boards) - 1} datasets"
     charts = [_values(board, anchor, ranking), _ranks(board, anchor, ranking)] if board.differences else []
     return Section(anchor, title, board, charts)
 
@@ -73,28 +73,28 @@ def _section(board: Board, at: int, ranking: Ranking) -> Section:
 def _values(board: Board, anchor: str, ranking: Ranking) -> Chart:
     """Returns the chart of the quantity that ranks."""
     words = ranking.quantity.words
-    own = [(one.model, one.values[ranking.by]) for one in board.standings]
-    bars = [Bar(name, value.value, _or(value.low, value.value), _or(value.high, value.value)) for name, value in own]
+    values = [(standing.model, standing.values[ranking.by]) for standing in board.standings]
+    bars = [Bar(name, value.value, _or(value.low, value.value), _or(value.high, value.value)) for name, value in values]
     level = f"{ranking.confidence:.0%} interval"
     return Chart(
         f"{words[0].upper()}{words[1:]}",
-        f"Each with its own {level}. Whether two models differ is not seen from these: their answers belong together in pairs.",
-        _drawn(bars, words, f"{anchor}-values", f"{words} of each model"),
+        f"Each with its own {level}. These intervals do not show whether two models differ: their answers are compared in pairs.",
+        _draw_dots(bars, words, f"{anchor}-values", f"{words} of each model"),
         ("model", words, level),
-        [(None, (name, number(value.value), interval(value))) for name, value in own],
+        [(None, (name, number(value.value), interval(value))) for name, value in values],
     )
 
 
 def _ranks(board: Board, anchor: str, ranking: Ranking) -> Chart:
     """Returns the chart of ranks and what the samples leave of them."""
-    bars = [Bar(one.model, *_ends(one)) for one in board.standings]
+    bars = [Bar(standing.model, *_ends(standing)) for standing in board.standings]
     return Chart(
         "Ranks",
         f"The rank of each model, and the ranks that its samples do not rule out; all of them hold together at "
         f"{ranking.confidence:.0%}.",
-        _drawn(bars, "rank", f"{anchor}-ranks", "Ranks of the models", whole=True),
+        _draw_dots(bars, "rank", f"{anchor}-ranks", "Ranks of the models", whole=True),
         ("model", "rank", "may be"),
-        [(None, (one.model, str(one.rank), f"{one.best} to {one.worst}")) for one in board.standings],
+        [(None, (standing.model, str(standing.rank), f"{standing.best} to {standing.worst}")) for standing in board.standings],
     )
 
 
@@ -106,5 +106,5 @@ def _or(value: float, other: float) -> float:
     return value if math.isfinite(value) else other
 
 
-def _drawn(bars: Sequence[Bar], axis: str, prefix: str, label: str, *, whole: bool = False) -> Markup:
+def _draw_dots(bars: Sequence[Bar], axis: str, prefix: str, label: str, *, whole: bool = False) -> Markup:
     return drawing.dots(bars, axis=axis, prefix=prefix, label=label, whole=whole) if drawing.available() else Markup()

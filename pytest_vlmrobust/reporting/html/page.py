@@ -41,13 +41,13 @@ def security(style: str, script: str) -> str:
     """Returns what a page may do: show pictures that it holds, and use its own style and script."""
     return (
         "default-src 'none'; img-src data:; "
-        f"style-src '{_hashed(style)}'; script-src '{_hashed(script)}'; base-uri 'none'; form-action 'none'"
+        f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'; base-uri 'none'; form-action 'none'"
     )
 
 
 def templates() -> Environment:
     """Returns what renders templates: whatever comes from outside is made readable and escaped."""
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
         undefined=StrictUndefined,
@@ -55,8 +55,8 @@ def templates() -> Environment:
         lstrip_blocks=True,
         finalize=_readable,
     )
-    found.filters |= {"points": words.points, "share": words.share, "number": words.number, "interval": words.interval}
-    found.globals |= {
+    environment.filters |= {"points": words.points, "share": words.share, "number": words.number, "interval": words.interval}
+    environment.globals |= {
         "marks": words.MARKS,
         "quantity": quantity,
         "shade": charts.shade,
@@ -64,16 +64,16 @@ def templates() -> Environment:
         "undrawn": drawing.problem(),
         "style": asset("style.css"),
     }
-    return found
+    return environment
 
 
-def _hashed(text: str) -> str:
+def _csp_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _readable(value: Any) -> Any:
     """Returns a value as it is printed: text from outside is made readable before it is escaped."""
-    return words.shown(str(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return words.visible_text(str(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 # What a page says about its decision, so that a bundle can be checked against its records.
@@ -122,28 +122,28 @@ def contradictions(page: str, records: Sequence[Record], decision: Decision) -> 
     expected = {name: [value] for name, value in asdict(Claims.of(records, decision)).items()}
     expected["decision"] *= 2  # for people and for machines
     return [
-        f"{_SHOWN[name]} is {' and '.join(map(repr, found)) or 'missing'}, and the records give {expected[name][0]!r}"
-        for name, found in reader.found.items()
-        if found != expected[name]
+        f"{_SHOWN[name]} is {' and '.join(map(repr, claims)) or 'missing'}, and the records give {expected[name][0]!r}"
+        for name, claims in reader.claims.items()
+        if claims != expected[name]
     ]
 
 
 class _Reader(HTMLParser):
-    """Collects what the places of a page say where its claims stand, in the order of the page."""
+    """Collects the claims of a page from the places where they are made, in the order of the page."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[str, list[str]] = {name: [] for name in _SHOWN}
+        self.claims: dict[str, list[str]] = {name: [] for name in _SHOWN}
         self._inside: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         if tag == "meta" and (name := _METAS.get(given.get("name") or "")):
-            self.found[name].append(given.get("content") or "")
+            self.claims[name].append(given.get("content") or "")
         chip = "chip" in (given.get("class") or "").split()
         place = "title" if tag == "title" else "decision" if tag == "h1" else "chip" if chip else None
         if place is not None:
-            self.found[place].append("")
+            self.claims[place].append("")
             self._inside = place
 
     def handle_endtag(self, tag: str) -> None:
@@ -151,7 +151,7 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._inside is not None:
-            self.found[self._inside][-1] += data
+            self.claims[self._inside][-1] += data
 
 
 _BREACHES = 15
@@ -174,8 +174,8 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
     ordered = worst_first(records)
     decision = facts.decision(records)
     names = addresses(ordered)
-    again = {record.key: facts.command.one(record) for record in ordered} if facts.command else {}
-    thumbnails = samples.embedded(ordered, facts.pictures)
+    again = {record.key: facts.command.for_test(record) for record in ordered} if facts.command else {}
+    thumbnails = samples.embed_thumbnails(ordered, facts.pictures)
     environment = _environment()
     environment.globals["link"] = lambda record: f"#cell={quote(names[record.key], safe='')}"
     places = {name: at for at, name in enumerate(thumbnails)}
@@ -189,15 +189,15 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
         apart=decisions_by_model(records, facts),
         records=ordered,
         outcomes=words.by_outcome(records),
-        breaches=[one for one in ordered if one.deciding not in QUIET][:_BREACHES],
-        loud=sum(one.deciding not in QUIET for one in records),
+        breaches=[record for record in ordered if record.deciding not in QUIET][:_BREACHES],
+        loud=sum(record.deciding not in QUIET for record in records),
         facts=facts,
         limits=[*limits(ordered, facts), *_left_out(ordered, thumbnails)],
         sweeps=_sections(records),
-        families=[one for one in ordered if one.test == FAMILY],
+        families=[record for record in ordered if record.test == FAMILY],
         observatory=_observatory(records),
         floors=floors(facts.repeatability),
-        policies=policy.applied(ordered, facts, manifest),
+        policies=policy.applied_policies(ordered, facts, manifest),
         manifest=_manifest(manifest),
         run=str(manifest.get("run") or ""),
         command=facts.command.whole() if facts.command else "",
@@ -209,35 +209,38 @@ def render_html(records: Sequence[Record], facts: RunFacts, manifest: Mapping[st
 
 
 def _sections(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Returns what stands about each sweep."""
-    found = sweeps.sweeps(records)
+    """Returns the section of each sweep, as the template reads it."""
+    all_sweeps = sweeps.sweeps(records)
     return [
         {
             "sweep": sweep,
             "outcomes": words.by_outcome(sweep.records),
             **dict(zip(("judged", "free"), sweeps.card(sweep), strict=True)),
             "overview": charts.overview(sweep),
-            "charts": [one for one in (charts.worst_settings(sweep), charts.resolution_curve(sweep), charts.flips(sweep)) if one],
-            "unasked": sum(one.deciding is Outcome.MEASURED and bool(one.not_asked) for one in sweep.summaries),
-            "not_asked": Counter(one.not_asked for one in sweep.records if one.not_asked),
+            "charts": [
+                chart for chart in (charts.worst_settings(sweep), charts.resolution_curve(sweep), charts.flips(sweep)) if chart
+            ],
+            "unasked": sum(record.deciding is Outcome.MEASURED and bool(record.not_asked) for record in sweep.summaries),
+            "not_asked": Counter(record.not_asked for record in sweep.records if record.not_asked),
             "spatial": groups.spatial(sweep),
             "patches": groups.table(sweep),
-            "open": len(found) <= _OPEN or any(str(one.outcome) == "FAIL" for one in sweep.records),
+            "open": len(all_sweeps) <= _OPEN or any(str(record.outcome) == "FAIL" for record in sweep.records),
         }
-        for sweep in found
+        for sweep in all_sweeps
     ]
 
 
 def _observatory(records: Sequence[Record]) -> list[charts.Chart]:
-    found = sweeps.sweeps(records)
-    return [chart for chart in (groups.scores(found), groups.gaps(found)) if chart is not None]
+    all_sweeps = sweeps.sweeps(records)
+    return [chart for chart in (groups.scores(all_sweeps), groups.gaps(all_sweeps)) if chart is not None]
 
 
 def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limit]:
-    named = samples.named(records)
-    lacking = len(named - set(thumbnails))
+    files = samples.picture_files(records)
+    lacking = len(files - set(thumbnails))
     text = (
-        f"{lacking} of {len(named)} thumbnails are not in this page: not in the store any more, or more than a page should carry"
+        f"{lacking} of {len(files)} thumbnails are not in this page: "
+        "they are no longer in the store, or would make the page too large"
     )
     return [Limit(text)] if lacking else []
 
@@ -245,15 +248,15 @@ def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[
 def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Returns the manifest by part, without what has a place of its own in the page."""
     left = {name: value for name, value in manifest.items() if name not in _ELSEWHERE}
-    found: dict[str, Mapping[str, object]] = {
+    parts: dict[str, Mapping[str, object]] = {
         "run": {name: value for name, value in left.items() if not isinstance(value, Mapping)}
     }
-    found |= {name: mapping(value) for name, value in left.items() if isinstance(value, Mapping)}
-    return [(name, list(flat(value))) for name, value in found.items() if value]
+    parts |= {name: mapping(value) for name, value in left.items() if isinstance(value, Mapping)}
+    return [(name, list(flat(value))) for name, value in parts.items() if value]
 
 
 def _environment() -> Environment:
     environment = templates()
-    environment.filters |= {"bound": words.bound, "bound_text": words.bound_text, "named": words.named}
+    environment.filters |= {"bound": words.bound, "bound_text": words.bound_text, "named": words.metric_name}
     environment.globals |= {"decisions": words.DECISIONS, "kinds": groups.KINDS, "headline": headline}
     return environment

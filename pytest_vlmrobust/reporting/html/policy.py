@@ -10,7 +10,7 @@ from pytest_vlmrobust.core.decision import WORST_FIRST, Outcome
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.reporting.wording import RunFacts, replacements_in
 
-from .words import mapping, objects, spelled
+from .words import mapping, objects, value_text
 
 
 @dataclass(slots=True)
@@ -57,22 +57,22 @@ class Applied:
     """What later files do to earlier ones beside tightening them, a sentence each."""
 
 
-def applied(records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object]) -> list[Applied]:
+def applied_policies(records: Sequence[Record], facts: RunFacts, manifest: Mapping[str, object]) -> list[Applied]:
     """Returns the policy of each model of a run, or family of models, that has records or stands in the manifest."""
     known = mapping(manifest.get("policies"))
     by_model: dict[str, list[Record]] = {name: [] for name in (*known, *facts.policies)}
     for record in records:
         if record.policy_sha256:
             by_model.setdefault(record.model, []).append(record)
-    return [_applied(model, own, facts, mapping(known.get(model))) for model, own in by_model.items()]
+    return [_applied_policy(model, model_records, facts, mapping(known.get(model))) for model, model_records in by_model.items()]
 
 
-def _applied(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapping[str, Any]) -> Applied:
+def _applied_policy(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapping[str, Any]) -> Applied:
     hashes = dict.fromkeys(record.policy_sha256 for record in records)
-    files = [(spelled(one.get("name")), spelled(one.get("sha256"))) for one in objects(entry.get("files"))]
+    files = [(value_text(file.get("name")), value_text(file.get("sha256"))) for file in objects(entry.get("files"))]
     return Applied(
         model,
-        ", ".join(hashes) or spelled(entry.get("sha256")),
+        ", ".join(hashes) or value_text(entry.get("sha256")),
         files or [(facts.policies[model], "")] if model in facts.policies or files else [],
         _rules(records, objects(entry.get("rules"))),
         _waivers(records, objects(entry.get("waivers"))),
@@ -82,13 +82,13 @@ def _applied(model: str, records: Sequence[Record], facts: RunFacts, entry: Mapp
 
 def _rules(records: Iterable[Record], entries: Iterable[Mapping[str, Any]]) -> list[RuleUse]:
     """Returns every rule that gave a verdict, and those of the manifest that gave none, worst first."""
-    found = {str(one.get("id")): _known_rule(one) for one in entries}
-    for _, measure in _judged(records):
-        rule = found.setdefault(measure.rule, RuleUse(measure.rule))
+    rules = {str(entry.get("id")): _known_rule(entry) for entry in entries}
+    for _, measure in _ruled_measures(records):
+        rule = rules.setdefault(measure.rule, RuleUse(measure.rule))
         rule.metric, rule.source = measure.metric, measure.source
         rule.bound, rule.judges = rule.bound or measure.threshold, measure.target or rule.judges
         rule.outcomes[measure.outcome] = rule.outcomes.get(measure.outcome, 0) + 1
-    return sorted(found.values(), key=lambda rule: (_rank(rule), rule.id))
+    return sorted(rules.values(), key=lambda rule: (_rank(rule), rule.id))
 
 
 def _rank(rule: RuleUse) -> int:
@@ -103,19 +103,19 @@ def _known_rule(entry: Mapping[str, Any]) -> RuleUse:
 
 
 def _scope(entry: Mapping[str, Any]) -> str:
-    where = "; ".join(f"{name} {spelled(globs)}" for name, globs in mapping(entry.get("where")).items())
-    unless = "; ".join(f"{name} {spelled(globs)}" for name, globs in mapping(entry.get("unless")).items())
+    where = "; ".join(f"{name} {value_text(globs)}" for name, globs in mapping(entry.get("where")).items())
+    unless = "; ".join(f"{name} {value_text(globs)}" for name, globs in mapping(entry.get("unless")).items())
     return f"{where}{' ' if where and unless else ''}{f'unless {unless}' if unless else ''}"
 
 
 def _waivers(records: Iterable[Record], entries: Iterable[Mapping[str, Any]]) -> list[WaiverUse]:
     """Returns every waiver that covered a test, and those of the manifest that covered none, most used first."""
-    found = {str(one.get("id")): _known_waiver(one) for one in entries}
-    for record, measure in _judged(records):
+    waivers = {str(entry.get("id")): _known_waiver(entry) for entry in entries}
+    for record, measure in _ruled_measures(records):
         if measure.waiver:
-            waiver = found.setdefault(measure.waiver, WaiverUse(measure.waiver, metric=measure.metric, reason=measure.reason))
+            waiver = waivers.setdefault(measure.waiver, WaiverUse(measure.waiver, metric=measure.metric, reason=measure.reason))
             waiver.tests.append(record)
-    return sorted(found.values(), key=lambda waiver: (-len(waiver.tests), waiver.id))
+    return sorted(waivers.values(), key=lambda waiver: (-len(waiver.tests), waiver.id))
 
 
 def _known_waiver(entry: Mapping[str, Any]) -> WaiverUse:
@@ -124,5 +124,5 @@ def _known_waiver(entry: Mapping[str, Any]) -> WaiverUse:
     return WaiverUse(str(entry.get("id")), owner, expires, ticket, metric, _scope(entry), cap, reason)
 
 
-def _judged(records: Iterable[Record]) -> list[tuple[Record, Measure]]:
+def _ruled_measures(records: Iterable[Record]) -> list[tuple[Record, Measure]]:
     return [(record, measure) for record in records for measure in record.measures if measure.rule]

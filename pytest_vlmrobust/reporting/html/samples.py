@@ -17,7 +17,7 @@ from markupsafe import Markup
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Example, Measure, Record
 
-from .words import MARKS, shown
+from .words import MARKS, visible_text
 
 # Records as JSON inside a page.
 
@@ -25,7 +25,7 @@ from .words import MARKS, shown
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 _LONGEST_NAME = 300
 MOST_EXAMPLES = 1500
-"""Examples in one page, those of the first tests; the others stand in results.json."""
+"""Examples in one page, those of the first tests; the others are in results.json only."""
 _DROPPED = ("policy_sha256", "seconds", "worst", "examples", "metric", "nodeid", "n_inferred", "n_recalled")
 """Fields of a record that the drill-down does not show, or has in another form."""
 _ASKED = ("sample", "question", "options", "target", "category")
@@ -34,13 +34,13 @@ _ASKED = ("sample", "question", "options", "target", "category")
 
 def addresses(records: Sequence[Record]) -> dict[str, str]:
     """Returns what each record is called in the address of the page, by its key: its id, numbered where several share it."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     taken: dict[str, int] = {}
     for record in records:
-        name = shown(record.id)[:_LONGEST_NAME]
+        name = visible_text(record.id)[:_LONGEST_NAME]
         taken[name] = taken.get(name, 0) + 1
-        found[record.key] = name if taken[name] == 1 else f"{name}~{taken[name]}"
-    return found
+        names[record.key] = name if taken[name] == 1 else f"{name}~{taken[name]}"
+    return names
 
 
 def drill_down(records: Sequence[Record], pictures: Mapping[str, str], commands: Mapping[str, str]) -> Markup:
@@ -57,7 +57,7 @@ def drill_down(records: Sequence[Record], pictures: Mapping[str, str], commands:
     tests: list[Any] = []
     left = MOST_EXAMPLES
     for record in records:
-        examples = [_example(one, places, asked) for one in record.examples[:left]]
+        examples = [_example(example, places, asked) for example in record.examples[:left]]
         left -= len(examples)
         known: dict[str, Any] = {"name": names[record.key], "command": commands.get(record.key, ""), "examples": examples}
         known["elsewhere"] = len(record.examples) - len(examples)
@@ -75,13 +75,13 @@ def _example(example: Example, places: Mapping[str, int], asked: dict[str, int])
     """Returns an example with the places of its pictures and of what was asked, which joins ``asked`` when it is new."""
     fields = dataclasses.asdict(example)
     text = _json(_readable({name: fields.pop(name) for name in _ASKED}))
-    pictures = [{**one, "file": places.get(one["file"])} for one in fields.pop("pictures")]
-    replies = [_short(one) for one in fields.pop("replies")]
+    pictures = [{**picture, "file": places.get(picture["file"])} for picture in fields.pop("pictures")]
+    replies = [_short(reply) for reply in fields.pop("replies")]
     return {
         **fields,
         "asked": asked.setdefault(text, len(asked)),
         "replies": replies,
-        "pictures": [_short(one) for one in pictures],
+        "pictures": [_short(picture) for picture in pictures],
     }
 
 
@@ -91,7 +91,7 @@ def _short(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _content(record: Record) -> dict[str, Any]:
     fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record) if field.name not in _DROPPED}
-    measures = [_measure(one, record) for one in fields.pop("measures")]
+    measures = [_measure(measure, record) for measure in fields.pop("measures")]
     return {**_short(fields), "lost": list(record.worst), "measures": measures}
 
 
@@ -112,11 +112,11 @@ def _has_content(value: object) -> bool:
 
 def _readable(value: Any) -> Any:
     if isinstance(value, str):
-        return shown(str(value))
+        return visible_text(str(value))
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {shown(str(key)): _readable(item) for key, item in value.items()}
+        return {visible_text(str(key)): _readable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_readable(item) for item in value]
     return value
@@ -131,24 +131,24 @@ _NAME = re.compile(r"[0-9a-f]{8,128}\.webp\Z")
 _SIGNATURE = (b"RIFF", b"WEBP")
 
 
-def embedded(records: Sequence[Record], folder: Path | None, budget: int = BUDGET) -> dict[str, str]:
+def embed_thumbnails(records: Sequence[Record], folder: Path | None, budget: int = BUDGET) -> dict[str, str]:
     """Returns thumbnails by file name, as base64 of WebP; those that are not there, or too much, are left out.
 
     The first example of each test comes before the second of any, and tests in the order given: so the worst come first.
     """
-    found: dict[str, str] = {}
+    thumbnails: dict[str, str] = {}
     if folder is None:
-        return found
+        return thumbnails
     left = budget
     for name in dict.fromkeys(_in_order(records)):
         content = _thumbnail(folder, name)
         if content is not None and len(content) <= left:
-            found[name] = base64.b64encode(content).decode("ascii")
+            thumbnails[name] = base64.b64encode(content).decode("ascii")
             left -= len(content)
-    return found
+    return thumbnails
 
 
-def named(records: Iterable[Record]) -> set[str]:
+def picture_files(records: Iterable[Record]) -> set[str]:
     """Returns the files of all pictures that records speak of."""
     return {picture.file for record in records for example in record.examples for picture in example.pictures}
 

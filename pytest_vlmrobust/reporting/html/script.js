@@ -1,4 +1,4 @@
-/* What comes from models and data sets is only ever set as text. */
+/* What comes from models and datasets is only ever set as text. */
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dialog = document.getElementById("drill");
@@ -90,7 +90,7 @@
     return said.length > 0 && el("ul", { class: "reasons" }, said.map((line) => el("li", {}, line)));
   };
   const facts = (test) => {
-    const rows = [["model", test.model], ["data set", test.dataset], ["setting", test.setting], ["family", test.family], ["level", test.level],
+    const rows = [["model", test.model], ["dataset", test.dataset], ["setting", test.setting], ["family", test.family], ["level", test.level],
       ["task", test.task], ["split", test.split], ["answers scored", test.n], ["asked", test.n_requested], ["unparsed", test.n_unparsed],
       ["failed", test.n_errors], ["the model received", test.received]];
     return el("dl", { class: "facts" }, rows.filter(([, value]) => value !== undefined && value !== "").map(([name, value]) =>

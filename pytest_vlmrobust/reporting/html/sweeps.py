@@ -38,7 +38,7 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        """What stands above it."""
+        """Its heading."""
         return f"{self.model} on {self.dataset}"
 
     @property
@@ -53,25 +53,25 @@ class Sweep:
 
     def cell(self, setting: str) -> Record | None:
         """Returns the cell of a setting."""
-        return next((one for one in self.cells if one.setting == setting), None)
+        return next((record for record in self.cells if record.setting == setting), None)
 
 
 def sweeps(records: Iterable[Record]) -> list[Sweep]:
     """Returns the sweeps of a run in the order in which their first test ended."""
-    found: dict[tuple[str, str], Sweep] = {}
+    by_key: dict[tuple[str, str], Sweep] = {}
     for record in records:
         if record.test in (CHECK, FAMILY):
             continue
         key = record.model, record.dataset
-        sweep = found.setdefault(key, Sweep(len(found) + 1, *key, record.task))
+        sweep = by_key.setdefault(key, Sweep(len(by_key) + 1, *key, record.task))
         (sweep.cells if record.test == "cell" else sweep.summaries).append(record)
-    return list(found.values())
+    return list(by_key.values())
 
 
 def baselines(sweep: Sweep) -> list[Line]:
     """Returns the accuracy with clean pictures and with none, where their cells ran."""
-    found = [(words, sweep.cell(setting)) for setting, words in _BASELINES.items()]
-    return [Line(words, measure_of(record, "accuracy"), record) for words, record in found if record is not None]
+    cells = [(words, sweep.cell(setting)) for setting, words in _BASELINES.items()]
+    return [Line(words, measure_of(record, "accuracy"), record) for words, record in cells if record is not None]
 
 
 def card(sweep: Sweep) -> tuple[list[Line], list[Line]]:
@@ -80,15 +80,15 @@ def card(sweep: Sweep) -> tuple[list[Line], list[Line]]:
     What was not asked, and no rule has anything to say about, is in neither.
     """
     asked = [record for record in sweep.summaries if record.deciding is not Outcome.MEASURED or not record.not_asked]
-    found = [line for record in asked for line in summary_lines(record)]
-    judged = [line for line in found if _outcome(line) is not Outcome.MEASURED]
-    return [*baselines(sweep), *_budgets(sweep), *judged], [line for line in found if line not in judged]
+    lines = [line for record in asked for line in summary_lines(record)]
+    judged = [line for line in lines if _outcome(line) is not Outcome.MEASURED]
+    return [*baselines(sweep), *_budgets(sweep), *judged], [line for line in lines if line not in judged]
 
 
 def _budgets(sweep: Sweep) -> list[Line]:
     """Returns, of each budget that was broken, the first test that says so: others count the same answers again."""
-    broken = [(record, one) for record in sweep.records for one in record.measures if one.metric in _BUDGETS]
-    first = {one.metric: Line(one.metric, one, record) for record, one in reversed(broken)}
+    broken = [(record, measure) for record in sweep.records for measure in record.measures if measure.metric in _BUDGETS]
+    first = {measure.metric: Line(measure.metric, measure, record) for record, measure in reversed(broken)}
     return list(first.values())
 
 
@@ -98,7 +98,7 @@ def _outcome(line: Line) -> Outcome:
 
 def summary_lines(record: Record) -> Sequence[Line]:
     """Returns what a test of a summary metric says about the whole dataset; at least one line."""
-    whole = [one for one in record.measures if not one.category and one.metric not in _BUDGETS]
+    whole = [measure for measure in record.measures if not measure.category and measure.metric not in _BUDGETS]
     where = f", {record.split}" if record.split else ""
-    lines = [Line(f"{one.metric}{where}", one, record) for one in whole]
+    lines = [Line(f"{measure.metric}{where}", measure, record) for measure in whole]
     return lines or [Line(f"{record.metric}{where}", headline(record), record)]

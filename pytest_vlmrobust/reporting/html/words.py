@@ -16,7 +16,7 @@ _MINUS, _TO = "\N{MINUS SIGN}", " \N{EN DASH} "
 
 
 class Mark(NamedTuple):
-    """How a verdict or a decision is told apart without colour: a sign, and the CSS class of its colour."""
+    """How a verdict or a decision is distinguished without colour: a sign, and the CSS class of its colour."""
 
     sign: str
     css: str
@@ -27,7 +27,7 @@ MARKS = {
     Outcome.FAIL: Mark("✕", "fail", "broke its bound"),
     Outcome.ERROR: Mark("!", "error", "could not be measured, or is a non-gate test that failed"),
     Outcome.INCONCLUSIVE: Mark("?", "open", "the evidence does not decide"),
-    Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric says nothing here"),
+    Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric does not apply here"),
     Outcome.WAIVED: Mark("⚑", "waived", "breaks or does not keep its bound, and a waiver covers it"),
     Outcome.PASS: Mark("✓", "pass", "keeps its bound"),
     Outcome.MEASURED: Mark("·", "measured", "measured, and no rule judges it"),
@@ -36,17 +36,17 @@ DECISIONS = {
     Decision.GO: Mark("✓", "pass", "The evidence supports a release under this policy."),
     Decision.NO_GO: Mark("✕", "fail", "The policy is broken: do not release on this evidence."),
     Decision.INCONCLUSIVE: Mark("?", "open", "The evidence does not decide."),
-    Decision.INCOMPLETE: Mark("!", "error", "The run did not measure all that it set out to."),
+    Decision.INCOMPLETE: Mark("!", "error", "The run did not measure everything that it set out to measure."),
 }
 
 
-def shown(text: str) -> str:
+def visible_text(text: str) -> str:
     """Returns a text as the page shows it: cut, line breaks and tabs kept, and spelled out what else is not visible."""
     return printable(text, LONGEST, kept="\n\t")
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Returns a number with a true minus sign; ``undefined`` for what is none.
+    """Returns a number with a true minus sign; ``undefined`` if it is not finite.
 
     >>> number(0.1234), number(float("nan"))
     ('0.123', 'undefined')
@@ -55,7 +55,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def interval(measure: Measure | Estimate) -> str:
-    """Returns the interval of what was measured, or that its value was judged without it; an empty string where there is none."""
+    """Returns the interval of a measure, or the words for a value judged without it; empty if there is none."""
     if isinstance(measure, Measure) and measure.judge == "value":
         return BY_VALUE
     if math.isnan(measure.low) or math.isnan(measure.high):
@@ -99,14 +99,14 @@ def ends(threshold: str) -> list[float]:
         return []
 
 
-def named(measure: Measure) -> str:
+def metric_name(measure: Measure) -> str:
     """Returns the metric of a measure, with its category."""
     return measure.called
 
 
 def measure_of(record: Record, metric: str) -> Measure | None:
     """Returns a record's measure of a metric over the whole dataset."""
-    return next((one for one in record.measures if one.metric == metric and not one.category), None)
+    return next((measure for measure in record.measures if measure.metric == metric and not measure.category), None)
 
 
 def by_outcome(records: Iterable[Record]) -> list[tuple[Outcome, int]]:
@@ -125,7 +125,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 def objects(value: object) -> list[Mapping[str, Any]]:
     """Returns the objects of a JSON list; none in place of anything else."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
 def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
@@ -141,13 +141,13 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
         for index, item in enumerate(value, 1):
             yield from flat(item, f"{path}.{index}")
     else:
-        yield path, spelled(value)
+        yield path, value_text(value)
 
 
-def spelled(value: object) -> str:
+def value_text(value: object) -> str:
     """Returns a JSON value as words."""
     if isinstance(value, list | tuple):
-        return ", ".join(map(spelled, value))
+        return ", ".join(map(value_text, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None or value == "" else str(value)

@@ -119,7 +119,7 @@ def test_an_unknown_policy_is_the_argument_and_not_an_option(capsys: Captured) -
 def test_a_number_below_one_is_refused_by_its_name(option: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit):
         main(["power", "default", f"--{option}", "0"])
-    assert f"'0' is no number of {option}. Expected 1 or more" in capsys.readouterr().err
+    assert f"'0' is not a number of {option}. Expected 1 or more" in capsys.readouterr().err
 
 
 def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: Path, capsys: Captured) -> None:
@@ -128,7 +128,9 @@ def test_what_is_taken_as_kept_stands_beside_the_shares(policy: str, tmp_path: P
     arguments = (policy, str(more), "--samples", "100", "--runs", "2", "--no-search", "--profile", "typical")
     said = printed(capsys, *arguments).splitlines()
     assert said[1].endswith(", given that cider is kept")
-    assert "  not simulated, and taken as kept: cider: the number that a benchmark publishes for all of its answers" in said[5]
+    assert (
+        "  not simulated and assumed to be kept: cider: the number that a benchmark publishes for all of its answers" in said[5]
+    )
     assert "| GO (given that cider is kept) |" in printed(capsys, *arguments, "--table")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_vlmrobust.core.boxes import CONVENTIONS, Box, box_space, overlap, swapped
+from pytest_vlmrobust.core.boxes import CONVENTIONS, Box, are_swapped, box_space, overlap
 from pytest_vlmrobust.core.errors import UnknownName
 
 UNIT = (0.0, 0.0, 2.0, 2.0)
@@ -50,10 +50,10 @@ def test_overlap_is_a_share_either_way_round(box: Box, other: Box) -> None:
 
 
 def test_eyes_are_swapped_when_they_then_overlap_more() -> None:
-    assert swapped((AWAY, UNIT), (UNIT, AWAY))
-    assert not swapped((UNIT, AWAY), (UNIT, AWAY))
-    assert not swapped(((20, 0, 21, 1), (30, 0, 31, 1)), (UNIT, AWAY))
-    assert swapped(((8, 2, 6, 0), UNIT), (UNIT, AWAY))
+    assert are_swapped((AWAY, UNIT), (UNIT, AWAY))
+    assert not are_swapped((UNIT, AWAY), (UNIT, AWAY))
+    assert not are_swapped(((20, 0, 21, 1), (30, 0, 31, 1)), (UNIT, AWAY))
+    assert are_swapped(((8, 2, 6, 0), UNIT), (UNIT, AWAY))
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)

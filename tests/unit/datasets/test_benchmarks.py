@@ -238,7 +238,7 @@ def test_mistakes_in_a_record_are_named_by_line(tmp_path: Path, text: str, said:
 
 def test_templates_need_the_columns_they_name() -> None:
     layout = Layout({"id": ("{a}-{row}",), "answer": ("x", "y")}, keys={"k": "{part}{b}"}, parts={"c": "(?P<part>.)"})
-    assert layout.needed() == [(("c",), "parts"), (("a",), "id"), (("x", "y"), "answer"), (("b",), "keys.k")]
+    assert layout.needed_columns() == [(("c",), "parts"), (("a",), "id"), (("x", "y"), "answer"), (("b",), "keys.k")]
 
 
 def test_a_record_of_ones_own_is_part_of_the_digest(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_the_same_words_about_another_picture_are_another_question() -> None:
     assert len({sample.group for sample in found}) == 2
     assert notes == (
         (
-            "f.tsv: 1 question has the words and the answer of an earlier one (the first: 'b4'): which rows are about one "
-            "picture is told by their order at each size"
+            "f.tsv: 1 question has the words and the answer of an earlier one (the first: 'b4'): their order at each "
+            "size decides which rows are about one picture"
         ),
     )
 

@@ -109,7 +109,7 @@ def test_the_tests_of_a_run_share_the_risk_of_a_rule(load: Load) -> None:
     )
     tests = [JudgedTest("m", "d", "accuracy_drop", f"{name}:{level}", "any", level) for name in "ab" for level in ("low", "high")]
     twice = tests[0]  # by two suites
-    planned = policy.planned([*tests, twice, JudgedTest("m", "d", "worst_case_drop")])
+    planned = policy.for_tests([*tests, twice, JudgedTest("m", "d", "worst_case_drop")])
     assert planned.shared_by == {"low": 2, "art": 4, "worst": 1}
     assert planned.sha256 == policy.sha256
     asked: list[float] = []

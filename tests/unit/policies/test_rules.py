@@ -79,8 +79,8 @@ def test_a_waiver_holds_on_its_last_day() -> None:
     waiver = Waiver("W", "jane", "why", date(2027, 6, 30), "accuracy_drop", Scope(model=("qwen*",)), 0.6, "t.yaml:1")
     assert waiver.applies(TEST)
     assert not waiver.applies(JudgedTest("qwen2-vl-2b", "mmbench", "accuracy"))
-    assert not waiver.expired(date(2027, 6, 30))
-    assert waiver.expired(date(2027, 7, 1))
+    assert not waiver.is_expired(date(2027, 6, 30))
+    assert waiver.is_expired(date(2027, 7, 1))
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_a_bound_tolerates_rounding_and_nothing_more() -> None:
     bound = Bound(high=0.05)
     assert bound.admits(0.30 - 0.25)
     assert bound.admits(0.05 + 9e-10)
-    assert not bound.exceeded(0.05 + 9e-10)
-    assert not Bound(low=0.05).undercut(0.05 - 9e-10)
+    assert not bound.is_exceeded_by(0.05 + 9e-10)
+    assert not Bound(low=0.05).is_undercut_by(0.05 - 9e-10)
     assert not bound.admits(0.05 + 2e-9)
-    assert bound.exceeded(0.05 + 2e-9)
-    assert Bound(low=0.05).undercut(0.05 - 2e-9)
+    assert bound.is_exceeded_by(0.05 + 2e-9)
+    assert Bound(low=0.05).is_undercut_by(0.05 - 2e-9)
 
 
 def test_nan_is_never_admitted() -> None:

@@ -23,11 +23,11 @@ ALIKE = [
 
 
 def test_each_pair_of_models_is_compared_over_the_data_sets_that_both_have() -> None:
-    assert agreement(ALIKE) == ["RCI of patches:2 over 3 data sets, a against b: correlation 0.90, of ranks 1.00"]
+    assert agreement(ALIKE) == ["RCI of patches:2 over 3 datasets, a against b: correlation 0.90, of ranks 1.00"]
     assert agreement([*ALIKE, cell("c", "x", 0.0), cell("a", "w", 0.5)]) == agreement(ALIKE)
     grids = [*ALIKE, *(cell(record.model, record.dataset, 0.1, "patches:3") for record in ALIKE)]
     assert agreement(grids)[1].endswith(
-        "RCI of patches:3 over 3 data sets, a against b: correlation undefined, one side is constant"
+        "RCI of patches:3 over 3 datasets, a against b: correlation undefined, one side is constant"
     )
 
 

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
-from pytest_vlmrobust.reporting.bundle import RATIO, SMALL, not_derived, page_notes, unpack, write_bundle
+from pytest_vlmrobust.reporting.bundle import RATIO, SMALL, page_notes, underivable_claims, unpack, write_bundle
 from pytest_vlmrobust.reporting.files import read_run
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.run_directory import write_docket
@@ -84,7 +84,7 @@ def test_it_holds_everything_with_its_hash(run: Path, tmp_path: Path) -> None:
     assert [line[66:] for line in sums] == NAMES[1:]
     read = read_run(tmp_path / "unpacked")
     assert [one.id for one in read.records] == ["a", "b"]
-    assert not_derived(read) == []
+    assert underivable_claims(read) == []
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b.zip"]
 
 
@@ -153,15 +153,15 @@ def test_a_report_that_says_something_else_is_named_though_its_hash_is_right(run
     write_bundle(run, tmp_path / "b.zip")
     (tmp_path / "unpacked").mkdir()
     assert unpack(rewritten(tmp_path / "b.zip", polished), tmp_path / "unpacked") == []
-    assert not_derived(read_run(tmp_path / "unpacked")) == ["summary.md is not what the records give"]
+    assert underivable_claims(read_run(tmp_path / "unpacked")) == ["summary.md is not what the records give"]
 
 
 def test_another_decision_than_the_one_of_the_records_is_named(run: Path, tmp_path: Path) -> None:
     write_manifest(run, {"run": "r1", "planned": 2, "selected": 2, "decision": "GO"})
-    assert not_derived(read_run(run)) == []
+    assert underivable_claims(read_run(run)) == []
     with Journal(run) as journal:
         journal.append(record("b", Outcome.FAIL))
-    assert not_derived(read_run(run)) == ["the run decided GO, and its records give NO-GO"]
+    assert underivable_claims(read_run(run)) == ["the run decided GO, and its records give NO-GO"]
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "a\\evil"])

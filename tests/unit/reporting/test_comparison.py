@@ -15,7 +15,7 @@ from pytest_vlmrobust.reporting.comparison import (
     noise_table,
     noise_warnings,
     render_comparison,
-    unmeasured,
+    why_unmeasured,
     write_comparison,
 )
 from pytest_vlmrobust.reporting.files import summary
@@ -124,9 +124,9 @@ def test_names_and_problems_cannot_break_the_table() -> None:
 
 def test_no_answer_the_second_time_is_not_no_noise() -> None:
     about = Repeatability("m", "d", failed=3)
-    assert unmeasured(about) == "no answer could be asked for again (3 inferences failed)"
-    assert noise_lines(about) == [f"A/A m-d: not measured: {unmeasured(about)}"]
-    assert unmeasured(asked_twice()[0]) == ""
+    assert why_unmeasured(about) == "no answer could be asked for again (3 inferences failed)"
+    assert noise_lines(about) == [f"A/A m-d: not measured: {why_unmeasured(about)}"]
+    assert why_unmeasured(asked_twice()[0]) == ""
 
 
 def test_what_is_tighter_names_model_and_data() -> None:

@@ -185,7 +185,7 @@ def test_without_a_manifest_the_records_speak() -> None:
     text = Outline(render_html(run(), NOTHING, {})).text
     assert "W1 see the reason see the reason accuracy_drop waived by W1 invert" in text
     assert "holds no manifest" in text
-    assert "How pytest was called is not known." in text
+    assert "The command line of the run is not known." in text
     assert "pytest --vlm" not in text
 
 
@@ -199,7 +199,7 @@ def test_commands_repeat_the_options_of_the_run(page: str) -> None:
     again = "pytest --vlm=m '--vlm-store=a store' 'suites/test_corruptions.py::test_cell[m-d-fog:high]'"
     assert tests["m-d-fog:high"]["command"] == again
     text = Outline(page).text
-    assert "All tests of the run's files, whichever it chose of them: pytest --vlm=m '--vlm-store=a store' suites" in text
+    assert "All tests of the run's files, also those that it did not select: pytest --vlm=m '--vlm-store=a store' suites" in text
     assert "own line: pytest --vlm=m '--vlm-store=a store' " in text
     assert "--not-the-one-that-counts" not in page
 
@@ -219,7 +219,7 @@ def test_what_was_asked_twice_stands_beside_the_thresholds() -> None:
         "accuracy_drop 0.120 0.210",
         "! warning: p.yaml:4: rule r0 (accuracy_drop 0.1) is tighter than the noise",
         "rule r1: accuracy_drop bounded by 0.2, noise 0.120 (at most 0.210)",
-        "m on faces.matching Not measured: the model is lost. The noise is not known, which is not the same as none.",
+        "m on faces.matching Not measured: the model is lost. The noise is unknown, not zero.",
     ):
         assert said in text
     limits = text.partition("What limits this evidence")[2].partition("Sweeps: one model")[0]
@@ -238,7 +238,7 @@ def test_a_run_that_asked_once_says_so_in_one_line(page: str) -> None:
     outline = Outline(page)
     assert "noise" not in outline.ids
     assert "#noise" not in page
-    assert outline.text.count("how many answers flip when they are asked for again was not measured: --vlm-aa does") == 1
+    assert outline.text.count("how many answers flip when they are asked for again was not measured: --vlm-aa measures it") == 1
 
 
 def test_thumbnails_are_there_once(page: str) -> None:
@@ -271,7 +271,7 @@ def test_of_too_many_samples_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch)
 def test_of_too_many_thumbnails_the_worst_are_kept(tmp_path: Path) -> None:
     folder = store(tmp_path)
     size = max(path.stat().st_size for path in folder.iterdir())
-    kept = samples.embedded(worst_first(run()), folder, budget=2 * size)
+    kept = samples.embed_thumbnails(worst_first(run()), folder, budget=2 * size)
     assert list(kept) == [f"{DIGESTS[name]}.webp" for name in ("clean", "fog")]
 
 
@@ -311,7 +311,7 @@ def test_rungs_that_collapsed_are_marked(page: str) -> None:
 
 def test_people_are_said_to_be_the_papers(page: str) -> None:
     text = Outline(page).text
-    assert "The ticks of people are the paper's, reached on the paper's own pictures, and judge nothing here." in text
+    assert "The ticks of people are the paper's results on its own pictures, and nothing is judged by them." in text
     assert "matching: above 95 %" in text
 
 

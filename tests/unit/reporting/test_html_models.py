@@ -24,7 +24,7 @@ def test_the_parts_stand_in_the_order_of_looking(page: str) -> None:
     parts = ["board-1", "board-1-families", "datasets", "board-2", "board-3", "limits", "reading"]
     assert [name for name in outline.ids if name in parts] == parts
     assert "ann is first by accuracy under settings, and cannot be told apart from bob." in outline.text
-    assert "Over all 2 data sets" in outline.text
+    assert "Over all 2 datasets" in outline.text
 
 
 def test_ids_are_unique_and_links_lead_somewhere(page: str) -> None:

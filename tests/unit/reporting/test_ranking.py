@@ -47,7 +47,7 @@ def test_what_is_not_ranked_says_so() -> None:
 def test_markdown_has_boards_families_and_what_was_left_out() -> None:
     text = ranking_markdown(ranking(board(""), board("d|x")))
     assert text.startswith("# 3 models side by side\n")
-    assert "## all data sets: 40 samples, 4 perturbed settings" in text
+    assert "## all datasets: 40 samples, 4 perturbed settings" in text
     assert "## d\\|x: 40 samples" in text
     assert "| ann | 1 | 1 to 2 | 0.820 [0.770, 0.870] |" in text
     assert "| weather | 3 | 0.120 [0.070, 0.170] | -0.020 [-0.070, 0.030] | 0.550 [0.500, 0.600] |" in text

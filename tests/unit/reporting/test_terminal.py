@@ -132,8 +132,8 @@ def test_of_hundreds_the_worst_are_shown_and_the_rest_is_counted_and_has_a_place
     lines = text.splitlines()
     assert len(lines) < 70
     assert lines[1].split()[:2] == ["FAIL", "f-299"]
-    assert "… and 260 FAIL, 100 ERROR more; every row stands in runs/x/records.jsonl" in lines
-    assert "… and 290 more reasons of FAIL; every one stands in runs/x/records.jsonl" in lines
+    assert "… and 260 FAIL, 100 ERROR more; all rows are in runs/x/records.jsonl" in lines
+    assert "… and 290 more reasons of FAIL; all of them are in runs/x/records.jsonl" in lines
     assert "ERROR e-000 and 99 more: the model does not load" in lines
     assert "300 FAIL, 100 ERROR" in lines
 

@@ -105,7 +105,7 @@ def test_a_mirror_changes_the_answers_that_are_marked_and_no_others() -> None:
 def test_a_drawn_mirror_is_the_mirrored_drawing() -> None:
     scene = next(scenes.scenes(np.random.default_rng(2), evaluation=True))
     flat = scenes.Scene(scene.figures, scene.background, (0, 0))
-    drawn = scenes.draw(scenes.mirrored(flat, horizontally=True)).astype(int)
+    drawn = scenes.draw(scenes.mirror_scene(flat, horizontally=True)).astype(int)
     difference = np.abs(drawn - scenes.draw(flat)[:, ::-1].astype(int))
     assert np.mean(difference > 40) < 0.03
 

@@ -73,7 +73,7 @@ def test_nothing_is_cut_off_even_of_the_widest_neighbours(word: str) -> None:
     for number, style in enumerate(STYLES[::2]):
         side = 1024 if number % 27 == 0 else 96
         for wide in ("w" + word, word + "m", word[:3] + "w" + word[3:]):
-            x1, y1, x2, y2 = box_of(print_of(word, style, side).respelled(wide))
+            x1, y1, x2, y2 = box_of(print_of(word, style, side).with_word(wide))
             edge = int(MARGIN * side)
             assert min(x1, y1) >= edge - 1, (wide, style)
             assert max(x2, y2) <= side - edge + 1, (wide, style)
@@ -81,7 +81,7 @@ def test_nothing_is_cut_off_even_of_the_widest_neighbours(word: str) -> None:
 
 def test_what_does_not_fit_is_an_error_and_never_cut_off() -> None:
     with pytest.raises(DatasetError, match=r"a line of \d+ pixels does not fit a picture of 640 in Style\(.*Print it smaller"):
-        draw_print(print_of("cat", STYLES[0], 160).respelled("wwwwwwwwww"))
+        draw_print(print_of("cat", STYLES[0], 160).with_word("wwwwwwwwww"))
 
 
 def test_short_words_have_the_paper_s_size_and_size_tells_neither_position_nor_rotation() -> None:
@@ -112,7 +112,7 @@ def test_words_turn_as_their_rotation_says(rotation: int, sign: int) -> None:
 
 def test_casings_are_those_of_the_text() -> None:
     face = BUILT_IN[0]
-    assert [Style(face, casing, "top", 0).written("cat") for casing in CASINGS] == ["CAT", "cat", "Cat"]
+    assert [Style(face, casing, "top", 0).in_casing("cat") for casing in CASINGS] == ["CAT", "cat", "Cat"]
 
 
 def test_typefaces_differ() -> None:

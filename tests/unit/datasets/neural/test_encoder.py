@@ -82,7 +82,7 @@ def test_half_precision_weights_are_computed_with_in_full(encoder: Encoder) -> N
     folder = encoder("siglip")
     transformers.SiglipModel.from_pretrained(folder, dtype=torch.float16).save_pretrained(folder)
     assert {tensor.dtype for tensor in load_file(folder / "model.safetensors").values()} == {torch.float16}
-    _, model, _ = opened(folder)._loaded()
+    _, model, _ = opened(folder)._load_model()
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
 
 
@@ -204,13 +204,13 @@ def test_neighbours_in_a_folder_are_those_of_the_encoder_and_it_is_loaded_once(
     (folder / "faces.yaml").write_text("encoder: clip\n")
     collection = FaceFolder(folder, "crew")
     calls: list[Path] = []
-    loaded = ImageEncoder._loaded
+    loaded = ImageEncoder._load_model
 
     def counted(self: ImageEncoder) -> tuple[Any, Any, bool]:
         calls.append(self.folder)
         return loaded(self)
 
-    monkeypatch.setattr(ImageEncoder, "_loaded", counted)
+    monkeypatch.setattr(ImageEncoder, "_load_model", counted)
     rows = opened(model).embed(entity.image.load() for entity in collection.entities())
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     entities = collection.entities()
