@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import SAMPLES, Project
+from .conftest import SAMPLES, UNUSED, Project
 
 FICKLE = """
 import itertools
@@ -137,9 +137,8 @@ def test_without_it_another_policy_cannot_be_set_beside_the_noise(project: Proje
     project.run()
     (run,) = (project.path / ".vlmrobust" / "runs").iterdir()
     assert main(["check", "tiny", "--noise", str(run)]) == 4
-    command = (
-        "pytest --vlm=scripted:model.yaml --vlm-dataset=data.jsonl --vlm-thresholds=policy.yaml -p no:randomly --vlm-aa suite"
-    )
+    given = "--vlm=scripted:model.yaml --vlm-dataset=data.jsonl --vlm-thresholds=policy.yaml -p no:randomly"
+    command = f"pytest {given} {' '.join(UNUSED)} --vlm-aa suite"
     assert capsys.readouterr().err.endswith(f"Make a run that has one: {command}\n")
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_vlmrobust.cli import main
 
-from .conftest import Project
+from .conftest import UNUSED, Project
 
 TESTS = 8
 BROKEN = ({"setting": "invert", "answer": "A"}, {"setting": "flip_v", "answer": "A"})
@@ -224,6 +224,7 @@ def test_the_command_of_a_breach_runs_that_test_alone(any_project_but_slowly: Pr
         "--vlm-thresholds=policy.yaml",
         "-p",
         "no:randomly",
+        *UNUSED,
     ]
     alone = any_project_but_slowly.pytester.runpytest(*every[0][1:])
     alone.assert_outcomes(failed=1)

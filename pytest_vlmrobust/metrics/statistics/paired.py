@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -141,14 +142,23 @@ def exact_lower(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
     if tail <= 0.0:
         return np.full(harmful.shape, -1.0)
     # settings of a sweep share few pairs of counts, and each is bounded once
-    (harmful, helpful, n), each = np.unique(np.stack([harmful, helpful, n]), axis=1, return_inverse=True)
+    counts, each = np.unique(np.stack([harmful, helpful, n], dtype=np.float64), axis=1, return_inverse=True)
+    bounds: Array = _exact_lower(counts.tobytes(), tail)[each.reshape(-1)]
+    return bounds
+
+
+@lru_cache(maxsize=4096)
+def _exact_lower(counts: bytes, tail: float) -> Array:
+    """Bisects for the bounds of float64 counts, shape (3, m). Kept: a run asks for the same bound again and again, such as for
+    whether a task is done at all, before each of its metrics.
+    """  # noqa: D205 - one sentence
+    harmful, helpful, n = np.frombuffer(counts).reshape(3, -1)
     low, high = np.full(harmful.shape, -1.0), (harmful - helpful) / n
     for _ in range(_EXACT_HALVINGS):
         middle = (low + high) / 2.0
         rare = chance_of_excess(harmful, helpful, n, middle) <= tail
         low, high = np.where(rare, middle, low), np.where(rare, high, middle)
-    bounds: Array = low[each.reshape(-1)]
-    return bounds
+    return low
 
 
 def exact_upper(harmful: Array, helpful: Array, n: Array, tail: float) -> Array:
