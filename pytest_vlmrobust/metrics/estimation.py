@@ -22,14 +22,17 @@ from .statistics.clusters import one_sided
 from .table import Needs, ScoreTable
 
 
-def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None = None, confidence: float = 0.90) -> Estimate:
+def estimate(
+    name: str | Metric, table: ScoreTable, setting: SettingLike | None = None, confidence: float | None = 0.90
+) -> Estimate:
     """Computes a registered metric from a table of scores, with its interval, sample size, validity and reason.
 
     Args:
         name: a registered metric, or a record, which need not be registered.
         table: scores of N samples.
         setting: the setting of the cell for a metric of scope ``"cell"``; None for one of scope ``"sweep"``.
-        confidence: two-sided level of the interval in (0, 1): each bound of 0.90 is a one-sided 95 % bound.
+        confidence: two-sided level of the interval in (0, 1): each bound of 0.90 is a one-sided 95 % bound. ``None`` computes no
+            interval before ``at`` is asked for one.
 
     Returns:
         An :class:`Estimate`. ``value`` is NaN, and ``reason`` says why, when something it needs is missing or it is undefined;
@@ -44,7 +47,8 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
         ValueError: ``confidence`` outside (0, 1).
     """
     record = name if isinstance(name, Metric) else REGISTRY.get(name)
-    one_sided(confidence)
+    if confidence is not None:
+        one_sided(confidence)
     key = _checked_setting(record, setting)
     read = arrays_read(record, table, key)
     if missing := what_is_missing(record, table, key, read):
@@ -60,13 +64,13 @@ def estimate(name: str | Metric, table: ScoreTable, setting: SettingLike | None 
     def at(level: float) -> tuple[float, float]:
         return _bounds(record, table, key, level) if math.isfinite(value) else (math.nan, math.nan)
 
-    low, high = at(confidence)
+    low, high = (math.nan, math.nan) if confidence is None else at(confidence)
     return Estimate(
         value,
         labelled_samples(record, table),
         low,
         high,
-        math.nan if math.isnan(low) else confidence,
+        math.nan if confidence is None or math.isnan(low) else confidence,
         valid=not refusal,
         reason="; ".join(part for part in (refusal, undefined, note, _coverage_note(record, table)) if part),
         counts_settings=record.counts_settings,

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pytest_vlmrobust.core.prediction import ModelRef
     from pytest_vlmrobust.core.record import Record
     from pytest_vlmrobust.evaluation.after.rerun import Rerun
+    from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
     from pytest_vlmrobust.evaluation.judge.baseline import Baseline
     from pytest_vlmrobust.evaluation.judge.conditions import Conditions
     from pytest_vlmrobust.evaluation.judge.context import Asked
-    from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
     from pytest_vlmrobust.evaluation.judge.judge_inputs import StoredTest
     from pytest_vlmrobust.evaluation.run.data import RunData
     from pytest_vlmrobust.evaluation.run.directories import RunDirectories
@@ -225,7 +225,6 @@ class Run:
             UsageError: a thresholds file that cannot be read or honoured.
         """
         from pytest_vlmrobust.evaluation.judge.scopes import policy_for
-
         from pytest_vlmrobust.policies import Mode
 
         settings = self.settings

@@ -191,7 +191,7 @@ class Decisions:
                 self._look(policy, rule, test, estimate)
             if key in self.decided and estimate.valid:
                 decided[rule.id] = self.decided[key]
-            elif rule.treatment.tier is Tier.BLOCK:
+            elif blocks(rule):
                 self.undecided.add(key)
         return decided
 
@@ -326,8 +326,12 @@ class AdaptiveJudge:
         size = len(judge.evaluator.samples(cell.dataset))
         looks = look_sizes(size)
         decisions = Decisions(judge, size, len(looks))
-        audits = self._cell_audits(cell, size)
+        policy = judge.policies[cell.model]
+        planned = judged_tests(cell, Asked.of(judge.evaluator, cell.dataset, judge.tasks.get(cell.dataset, "")))
+        blocking = {(test, rule.id): rule for test in planned for rule in policy.rules if rule.applies(test) and blocks(rule)}
+        audits = self._cell_audits(cell, size, blocking)
         decisions.audited = set(audits)
+        decisions.open_looks = any(key not in audits for key in blocking)
         for asked in sorted({*(range(FIRST, size, STEP) if audits else (FIRST,)), *looks} - {size}):
             decisions.asked = asked
             for (test, rule), audit in audits.items():
@@ -335,7 +339,7 @@ class AdaptiveJudge:
                     audit.advance(judge.evaluator.result(cell, places).values)
                     self._decide(decisions, test, audit.rule, audit.within)
             all_done = all(audit.is_done for audit in audits.values())
-            if asked in looks or (all_done and not decisions.open_looks):
+            if (all_done or decisions.has_failed) and (asked in looks or not decisions.open_looks):
                 record = self._look(decisions, partial(Judge.cell, cell=cell))
                 if record is not None:
                     return record
@@ -374,13 +378,15 @@ class AdaptiveJudge:
         """Returns the record of a test that is decided by what is asked so far, or ``None``."""
         whole, asked, size = self.judge.evaluator, decisions.asked, decisions.size
         decisions.at_look, decisions.undecided = asked in look_sizes(size), set()
-        record = judged(dataclasses.replace(self.judge, evaluator=Prefix.of(whole, asked, size), early=decisions))
-        decisions.at_look = False
+        album = None if decisions.open_looks else whole.album  # thumbnails cost more than a look
+        record = judged(dataclasses.replace(self.judge, evaluator=Prefix.of(whole, asked, size, album), early=decisions))
         decisions.open_looks = bool(decisions.undecided - decisions.audited)
         if (decisions.undecided and not decisions.has_failed) or breaks_budget(record):
             return None
-        with_pictures = Prefix.of(whole, asked, size, whole.album)
-        record = judged(dataclasses.replace(self.judge, evaluator=with_pictures, early=decisions))
+        if album is None:
+            decisions.at_look = False
+            prefix = Prefix.of(whole, asked, size, whole.album)
+            record = judged(dataclasses.replace(self.judge, evaluator=prefix, early=decisions))
         return dataclasses.replace(record, n_samples=record.n_requested * size // asked)
 
     def _at_all_samples(self, decisions: Decisions) -> Judge:
@@ -404,20 +410,19 @@ class AdaptiveJudge:
 
     # Audits: of one cell, of every cell of a sweep, and of the pairs of a mean.
 
-    def _cell_audits(self, cell: Cell, size: int) -> dict[tuple[JudgedTest, str], RuleAudit]:
-        """Returns an audit of each rule on a cell that can have one, by test and rule."""
-        judge = self.judge
-        policy = judge.policies[cell.model]
+    def _cell_audits(
+        self, cell: Cell, size: int, rules: Mapping[tuple[JudgedTest, str], Rule]
+    ) -> dict[tuple[JudgedTest, str], RuleAudit]:
+        """Returns an audit of each rule on a cell that can have one."""
+        policy = self.judge.policies[cell.model]
         audits = {}
-        planned = judged_tests(cell, Asked.of(judge.evaluator, cell.dataset, judge.tasks.get(cell.dataset, "")))
-        for test in (test for test in planned if test.metric in CELL_LIMITS):
-            for rule in policy.rules:
-                if not rule.applies(test) or not is_audited(rule):
-                    continue
-                bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
-                limits = partial(CELL_LIMITS[test.metric], *self._references(cell))
-                with contextlib.suppress(ValueError):  # without a limit there is no audit, and looks decide
-                    audits[test, rule.id] = RuleAudit(rule, bounds, limits, asking_order(size), risks(policy, rule, test))
+        for (test, name), rule in rules.items():
+            if not judges_value(rule) or test.metric not in CELL_LIMITS:
+                continue
+            bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
+            limits = partial(CELL_LIMITS[test.metric], *self._references(cell))
+            with contextlib.suppress(ValueError):  # without a limit there is no audit, and looks decide
+                audits[test, name] = RuleAudit(rule, bounds, limits, asking_order(size), risks(policy, rule, test))
         return audits
 
     def _references(self, about: Cell | SweepMetric) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -432,7 +437,7 @@ class AdaptiveJudge:
         test = JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
         rules = [rule for rule in policy.rules if rule.bounds(test)]
         known = sweep.metric in EVERY_CELL or sweep.metric in MEANS
-        if not known or not rules or not all(rule.applies(test) and is_audited(rule) for rule in rules):
+        if not known or not rules or not all(rule.applies(test) and blocks(rule) and judges_value(rule) for rule in rules):
             return None
         chosen = [setting for setting in settings if setting not in (CLEAN, NO_IMAGE)]
         if sweep.metric in LOW_ONLY:
@@ -544,9 +549,14 @@ def with_risk(policy: Policy, share: float) -> Policy:
     return dataclasses.replace(policy, rules=tuple(rules))
 
 
-def is_audited(rule: Rule) -> bool:
-    """Whether an audit may decide a rule: one that blocks, and judges the value."""
-    return rule.treatment.judge is Judging.POINT and rule.treatment.tier is Tier.BLOCK
+def blocks(rule: Rule) -> bool:
+    """Whether a test has to ask until a rule is decided."""
+    return rule.treatment.tier is Tier.BLOCK
+
+
+def judges_value(rule: Rule) -> bool:
+    """Whether a rule asks for the verdict that all answers would give."""
+    return rule.treatment.judge is Judging.POINT
 
 
 def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:

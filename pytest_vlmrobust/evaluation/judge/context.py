@@ -124,6 +124,14 @@ class CellScores:
     earlier: Baseline | None = None
     """The run that cells are compared with."""
 
+    intervals: bool = True
+    """Whether quantities come with intervals before a rule asks for one."""
+
+    @property
+    def level(self) -> float | None:
+        """The two-sided level of intervals; ``None`` where none is computed before a rule asks for one."""
+        return self.confidence if self.intervals else None
+
     def __post_init__(self) -> None:
         self.samples: Sequence[Sample] = self.result.samples
 
@@ -211,6 +219,13 @@ class SweepScores:
     table: ScoreTable
     samples: Sequence[Sample]
     confidence: float = 0.90
+    intervals: bool = True
+    """Whether quantities come with intervals before a rule asks for one."""
+
+    @property
+    def level(self) -> float | None:
+        """The two-sided level of intervals; ``None`` where none is computed before a rule asks for one."""
+        return self.confidence if self.intervals else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

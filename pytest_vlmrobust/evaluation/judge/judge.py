@@ -103,6 +103,8 @@ class Judge:
     """Whether patches are compared with as many attempts at the whole picture even if no rule asks for it."""
     early: EarlyVerdicts | None = None
     """What decides where ``evaluator`` has a part of the samples; ``None`` where it has all of them."""
+    refusals: dict[tuple[str, str], str] = field(default_factory=dict, repr=False, compare=False)
+    """By model and dataset, why a task is not shown to be done: told once."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -170,7 +172,7 @@ class Judge:
             table = self._sweep_table(sweep, needs, asked)
             used = self._settings_read(sweep, table, asked)
             refusal = observatory.why_not_offered(sweep.metric, table) or self._why_flat(sweep, used)
-            scores = SweepScores(table, self.evaluator.samples(sweep.dataset), self.confidence)
+            scores = SweepScores(table, self.evaluator.samples(sweep.dataset), self.confidence, intervals=self.early is None)
             test = PlannedTest(sweep, Asked(self.tasks.get(sweep.dataset, ""), samples=scores.samples))
             estimates = estimate_all(test, scores)
             estimate = estimates.pop(sweep.metric)
@@ -275,7 +277,7 @@ class Judge:
         attempts = None if tried is None else self.evaluator.result(tried)
         asked = Asked(task, self.evaluator.corpus_metric(cell.dataset), result.samples)
         test = PlannedTest(cell, asked, baseline=self.baseline is not None, attempts=attempts is not None)
-        return CellScores(self.evaluator, test, result, self.confidence, attempts, self.baseline)
+        return CellScores(self.evaluator, test, result, self.confidence, attempts, self.baseline, intervals=self.early is None)
 
     def _judge_estimates(self, test: PlannedTest, estimates: Mapping[str, Estimate]) -> list[Measure]:
         """Judges the estimates of a test."""
@@ -320,7 +322,10 @@ class Judge:
         """Returns why a model is not shown to do a task on unchanged pictures; it is then not asked about changed ones."""
         if not self._is_task(dataset):
             return ""
-        return self.why_nothing_asked(dataset) or observatory.why_task_not_shown(self._whole, model, dataset)
+        if (model, dataset) not in self.refusals:
+            why = self.why_nothing_asked(dataset) or observatory.why_task_not_shown(self._whole, model, dataset)
+            self.refusals[model, dataset] = why
+        return self.refusals[model, dataset]
 
     @property
     def _whole(self) -> Measured:
@@ -405,7 +410,8 @@ class Judge:
             and (why := observatory.why_pictures_not_needed(self._whole, test))
         ):
             return self._measure(model, test, dataclasses.replace(estimate, valid=False, reason=why))
-        undefined = float("nan")  # a number that does not apply is not shown as one
+        undefined = float("nan")  # a number that does not apply is not shown as one, nor an interval that ignores an early stop
+        measure = dataclasses.replace(measure, low=undefined, high=undefined) if self.early else measure
         return measure if estimate.valid else dataclasses.replace(measure, value=undefined, low=undefined, high=undefined)
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust import metrics, perturbations
@@ -96,9 +97,13 @@ class Quantity:
         )
 
 
-def quantities() -> dict[str, Quantity]:
+def quantities() -> Mapping[str, Quantity]:
     """Returns every quantity that a rule may bound, by name, in the order in which records list them."""
-    records = [metrics.get(name) for name in metrics.names()]
+    return _quantities(tuple(metrics.get(name) for name in metrics.names()))
+
+
+@lru_cache(maxsize=4)
+def _quantities(records: tuple[Metric, ...]) -> Mapping[str, Quantity]:
     of_scores = [_of_metric(record) for record in records]
     listed = [
         *(each for each in of_scores if not each.compares_with_earlier_run),
@@ -107,7 +112,7 @@ def quantities() -> dict[str, Quantity]:
         *(_of_mean_curve(record) for record in records if record.suite == SUITE and has_macro(record)),
         *(_of_family(record) for record in metrics.FAMILY_METRICS.values()),
     ]
-    return {each.name: each for each in listed}
+    return MappingProxyType({each.name: each for each in listed})
 
 
 def quantity(name: str) -> Quantity:
@@ -193,17 +198,17 @@ def _measures_cell(metric: Metric, test: PlannedTest) -> bool:
 def _of_cell(name: str, scores: CellScores) -> Estimate:
     if scores.result.n_unasked and not best_is_enough(name):
         return undefined(len(scores.samples))
-    return metrics.estimate(name, scores.table, setting=scores.setting, confidence=scores.confidence)
+    return metrics.estimate(name, scores.table, setting=scores.setting, confidence=scores.level)
 
 
 def _since_baseline(name: str, scores: CellScores) -> Estimate:
     if scores.not_compared:
         return Estimate(math.nan, 0, valid=False, reason=scores.not_compared)
-    return metrics.estimate(name, scores.table_with_baseline, setting=scores.setting, confidence=scores.confidence)
+    return metrics.estimate(name, scores.table_with_baseline, setting=scores.setting, confidence=scores.level)
 
 
 def _of_table(name: str, scores: SweepScores) -> Estimate:
-    return metrics.estimate(name, scores.table, confidence=scores.confidence)
+    return metrics.estimate(name, scores.table, confidence=scores.level)
 
 
 def _of_family(record: FamilyProperty) -> Quantity:
@@ -271,7 +276,7 @@ def label_preserving_drop(scores: CellScores) -> Estimate:
     if not any(kept):
         return Estimate(math.nan, 0, valid=False, reason="the setting changes the answer of every sample")
     table = rows_of(scores.table, kept)
-    return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.confidence)
+    return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
 
 
 def unparsed_increase(scores: CellScores) -> Estimate | None:
@@ -284,7 +289,7 @@ def unparsed_increase(scores: CellScores) -> Estimate | None:
         return None
     readable = {scores.setting: _readable(scores.result)}
     table = ScoreTable(clean=_readable(scores.clean), by_setting=readable, groups=scores.groups)
-    return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.confidence)
+    return metrics.estimate("accuracy_drop", table, setting=scores.setting, confidence=scores.level)
 
 
 def _readable(result: CellResult) -> NDArray[np.float64]:
