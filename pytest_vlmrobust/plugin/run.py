@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vlmrobust.core.errors import UnknownName, VlmRobustError
+from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
 
 from .options import RERUN, Settings, data_directory
 from .progress import ProgressDisplay
@@ -170,12 +170,28 @@ class Run:
 
         if not self.only_plans:
             self.directories.check()
+        self._refuse_partial_baseline()
         _ = self.policies, self.reference, self.grids, self.baseline
         for ref in self.models.values():
             self.open_backend(ref)
         if self.settings.vlm_sample:
             sampling.count_of(self.settings.vlm_sample, 1)
         self.data.check()
+
+    def _refuse_partial_baseline(self) -> None:
+        """Refuses to replace a baseline by a run that may stop early: later runs would be compared with a part of the samples.
+
+        Raises:
+            UsageError: ``--vlm-update-baseline`` where a policy is adaptive.
+        """
+        from pytest_vlmrobust.policies import Mode
+
+        stopping = [name for name, policy in self.policies.items() if policy.mode is Mode.ADAPTIVE]
+        if self.settings.vlm_update_baseline and stopping:
+            raise UsageError(
+                f"--vlm-update-baseline: the policy of {', '.join(stopping)} is adaptive, and a run that stops early is no baseline. "
+                "Add --vlm-mode=full: answers that are in the store are not asked for again"
+            )
 
     def choose_rerun(self, sent: Mapping[str, object] | None = None) -> None:
         """Looks for the tests that ``--vlm-rerun`` asks for; a worker takes them from what its controller ``sent``.

@@ -106,7 +106,7 @@ class Conditions:
         They are about unneeded or insufficient waivers, rules that need a baseline when there is none, a baseline without
         picture digests, and (in a whole run) rules that met no test and data that no rule gates.
         """
-        warnings = self._pictures_not_compared(records)
+        warnings = [*_stopped_early(records), *self._pictures_not_compared(records)]
         unmet = self._unmet_rules(records)
         for name, policy in self.policies.items():
             relative = self._relative_rules(policy)
@@ -219,6 +219,18 @@ def _is_meaningless(use: WaiverUse, policy: Policy, records: Iterable[Record]) -
     required = policy.coverage.suites
     all_ran = bool(required) and set(required) <= suites_of(records)
     return use.missed is Missed.CATEGORY or (use.missed is Missed.SETTING and all_ran)
+
+
+def _stopped_early(records: Iterable[Record]) -> list[str]:
+    """Returns how many tests asked a part of their samples, and what their values are worth."""
+    partial = [record for record in records if record.n_samples > record.n_requested]
+    if not partial:
+        return []
+    asked, every = sum(record.n_requested for record in partial), sum(record.n_samples for record in partial)
+    return [
+        f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {asked:,} of {every:,} answers. Their verdicts "
+        "hold at the declared risk; their values are of a part of the samples, have no interval, and are no baseline"
+    ]
 
 
 def _smoke_test(name: str, policy: Policy) -> list[str]:
