@@ -263,6 +263,9 @@ __all__ = [
     "worst_tenth_drop",
 ]
 
+SHIPPED = REGISTRY.loaded_things()
+"""The metrics of this package by name, as it registers them: one that somebody replaces is a metric of their own."""
+
 
 def __getattr__(name: str) -> object:
     if name in AMBIGUOUS:

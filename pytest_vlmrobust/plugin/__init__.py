@@ -20,6 +20,7 @@ from .fixtures import GatedTest as GatedTest
 from .fixtures import vlm_cell as vlm_cell
 from .fixtures import vlm_sweep as vlm_sweep
 from .fixtures import vlm_family as vlm_family
+from .fixtures import vlm_check_memory as vlm_check_memory
 from .outcome import pytest_runtest_makereport as pytest_runtest_makereport
 from .outcome import pytest_report_teststatus as pytest_report_teststatus
 from .report import pytest_sessionfinish as pytest_sessionfinish

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_vlmrobust.core.cell import Setting
+    from pytest_vlmrobust.testing.memory import CheckMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,14 @@ def vlm_family(request: pytest.FixtureRequest) -> GatedTest:
     """One property of a family of models of different sizes, judged; call ``.check()`` on it."""
     run = request.config.stash[RUN]
     return _measure_and_record(request, FAMILY, lambda: run.judge.family(request.param, _settings(request)))
+
+
+@pytest.fixture(scope="session")
+def vlm_check_memory(pytestconfig: pytest.Config) -> CheckMemory:
+    """Which property checks of the package's metrics passed before, as the store says; without ``--vlm``, too."""
+    from pytest_vlmrobust.testing.memory import CheckMemory, installation
+
+    return CheckMemory(pytestconfig.stash[RUN].directories.store, installation())
 
 
 def _settings(request: pytest.FixtureRequest) -> tuple[Setting, ...]:

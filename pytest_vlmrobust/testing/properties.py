@@ -25,7 +25,8 @@ from .cases import Case, Table, cases, describe_arguments, needs_with_scores, no
 # Properties are tried on generated examples, the same each time. A failure shows the smallest failing example.
 
 
-PROFILES = {"vlm-fast": 12, "vlm-thorough": 300}
+THOROUGH = "vlm-thorough"
+PROFILES = {"vlm-fast": 12, THOROUGH: 300}
 """Hypothesis profiles of the property suite, and their number of examples for each property."""
 VARIABLE = "VLMROBUST_PROFILE"
 """Environment variable that names one of them."""
@@ -56,10 +57,19 @@ def examples_of(profile: str | None = None) -> int:
     """
     if profile:
         return settings.get_profile(profile).max_examples
-    name = os.environ.get(VARIABLE) or next(iter(PROFILES))
+    name = _in_environment()
     if name not in PROFILES:
         raise UnknownName("profile", name, PROFILES, where=VARIABLE)
     return PROFILES[name]
+
+
+def is_thorough(profile: str | None = None) -> bool:
+    """Returns whether a Hypothesis profile, given as in :func:`examples_of`, is ``vlm-thorough``."""
+    return (profile or _in_environment()) == THOROUGH
+
+
+def _in_environment() -> str:
+    return os.environ.get(VARIABLE) or next(iter(PROFILES))
 
 
 def try_examples(name: str, strategy: st.SearchStrategy[Any], check: Callable[[Any], None], examples: int) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs, ScoreTable, estimate, get, names
 from pytest_vlmrobust.metrics.table import WITHOUT_SCORES
-from pytest_vlmrobust.testing import check_metric
+from pytest_vlmrobust.testing import PROFILES, check_metric
 
 Scores: TypeAlias = NDArray[np.float64]
 
@@ -75,7 +75,8 @@ def _estimate(name: str, table: ScoreTable, confidence: float = 0.90) -> Estimat
 
 @every_metric
 def test_it_passes_the_checks_for_users(name: str) -> None:
-    check_metric(name, examples=8)
+    """On all examples of the default profile: a gate tries the metrics of this package on a part of them."""
+    check_metric(name, examples=PROFILES["vlm-fast"])
 
 
 @every_metric

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from pytest_vlmrobust.cli import main
 from pytest_vlmrobust.core.decision import EXIT_CODES, Decision
+from pytest_vlmrobust.metrics import Metric
 from pytest_vlmrobust.shipped import shipped
+from pytest_vlmrobust.testing import CHECKS, PROPERTIES, Property, memory
 
 from .conftest import Project, make_project
 from .test_gate import TESTS
@@ -153,3 +156,90 @@ def test_a_misspelt_profile_in_the_environment_is_named(shop: Project, monkeypat
     result = shop.pytester.runpytest_subprocess("suite/test_metric_properties.py", "-k", "good-empty")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*VLMROBUST_PROFILE: unknown profile 'vlm-thorugh'. Did you mean 'vlm-thorough'?*"])
+
+
+# Metrics of the package: checked once on each installation.
+
+
+SUITE = "suite/test_metric_properties.py"
+IDS = [f"{SUITE}::{test}[accuracy-all]" for test in ("test_metric", "test_interval", "test_verdict")]
+REMEMBERED = "SKIPPED * remembered: passed on 20??-??-?? with pytest-vlmrobust *, numpy *, scipy *, Python *checks.jsonl says"
+
+
+@pytest.fixture
+def checks(pytester: pytest.Pytester) -> pytest.Pytester:
+    """The shipped property checks without a model."""
+    file = pytester.path / "suite" / "test_metric_properties.py"
+    file.parent.mkdir()
+    file.write_text((shipped("suites") / "test_metric_properties.py").read_text(encoding="utf-8"), encoding="utf-8")
+    return pytester
+
+
+def run(checks: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return checks.runpytest(*IDS, "-rs", "-p", "no:randomly", *arguments)
+
+
+def passes(directory: Path) -> list[str]:
+    file = directory / "checks.jsonl"
+    return sorted(json.loads(line)["test"] for line in file.read_text().split("\n") if line) if file.is_file() else []
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "n2"])
+def test_what_passed_is_remembered_in_the_store_and_said(checks: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    run(checks, *arguments).assert_outcomes(passed=3)
+    assert passes(checks.path / ".vlmrobust") == ["test_interval", "test_metric", "test_verdict"]
+    again = run(checks, *arguments)
+    again.assert_outcomes(skipped=3)
+    again.stdout.fnmatch_lines([REMEMBERED])
+    run(checks, "--vlm-store=another").assert_outcomes(passed=3)
+    assert len(passes(checks.path / "another")) == 3
+
+
+def test_other_code_is_checked_again(checks: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(checks).assert_outcomes(passed=3)
+    memory.installation.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(memory, "_code_digest", lambda: "another digest")
+        run(checks).assert_outcomes(passed=3)
+        run(checks).assert_outcomes(skipped=3)
+    memory.installation.cache_clear()
+    run(checks).assert_outcomes(skipped=3)
+
+
+def test_a_metric_of_the_package_that_fails_is_not_remembered(checks: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hold(record: Metric, examples: int) -> None:
+        raise AssertionError(f"metric {record.name!r} differs on {examples} examples")
+
+    with monkeypatch.context() as patched:
+        for known in (PROPERTIES, CHECKS):
+            patched.setitem(known, "empty", Property("", hold))
+        for others in ("passed", "skipped"):
+            result = run(checks)
+            assert result.parseoutcomes() == {others: 2, "failed": 1}
+            result.stdout.fnmatch_lines(["*metric 'accuracy' differs on 3 examples*"])
+    assert passes(checks.path / ".vlmrobust") == ["test_interval", "test_verdict"]
+    run(checks).assert_outcomes(passed=1, skipped=2)
+
+
+def test_where_the_store_cannot_be_written_checks_run_each_time(checks: pytest.Pytester) -> None:
+    (checks.path / "file").write_text("no directory", encoding="utf-8")
+    for _ in range(2):
+        run(checks, "--vlm-store=file").assert_outcomes(passed=3)
+
+
+def test_metrics_of_ones_own_are_checked_in_full_each_time(shop: Project) -> None:
+    """One that replaces a metric of the package is a metric of one's own."""
+    mine = "\n\n@metric(better='higher', perfect=1.0, replace=True)\ndef accuracy(perturbed):\n    return good(perturbed)\n"
+    shop.write("conftest.py", GOOD + mine)
+    tests = [f"{SUITE}::test_metric[{about}]" for about in ("good-float", "accuracy-float", "accuracy_drop-all")]
+    shop.pytester.runpytest_subprocess(*tests).assert_outcomes(passed=3)
+    shop.pytester.runpytest_subprocess(*tests).assert_outcomes(passed=2, skipped=1)
+
+
+def test_thorough_checks_are_made_one_by_one_and_remembered_by_no_one(checks: pytest.Pytester) -> None:
+    run(checks).assert_outcomes(passed=3)
+    one = f"{SUITE}::test_metric[accuracy-float]"
+    for _ in range(2):
+        checks.runpytest(one, "--hypothesis-profile=vlm-thorough").assert_outcomes(passed=1)
+    assert checks.runpytest(one).ret == pytest.ExitCode.USAGE_ERROR
+    assert len(passes(checks.path / ".vlmrobust")) == 3

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTasks, StoredTest, changed_policies
 from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
 from pytest_vlmrobust.evaluation.run.families import families
+from pytest_vlmrobust.policies import Mode
 from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
@@ -150,7 +151,8 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
             replay = Replay(evidence, inputs.models)
             for name in evidence.datasets():
                 replay.samples(name)  # what cannot be read is no difference: it ends here
-            answers, unreadable = _answers(replay)
+            stopping = {name for name, policy in inputs.policies.items() if policy.mode is Mode.ADAPTIVE}
+            answers, unreadable = _answers(replay, stopping)
             judge = AdaptiveJudge(
                 Judge(
                     replay,
@@ -173,8 +175,10 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
     return Verification(tuple(problems), tuple(notes), answers, count, hashes)
 
 
-def _answers(replay: Replay) -> tuple[int, list[str]]:
+def _answers(replay: Replay, stopping: Collection[str]) -> tuple[int, list[str]]:
     """Scores the answers of all cells again; returns their number, and the cells that cannot be scored.
+
+    Cells of models whose policy is adaptive, ``stopping``, may have answers about a part of the samples.
 
     Raises:
         StoreError: answers cannot be read, which is no difference: it ends here.
@@ -182,7 +186,7 @@ def _answers(replay: Replay) -> tuple[int, list[str]]:
     count, problems = 0, []
     for cell in replay.evidence.cells():
         try:
-            count += len(replay.result(cell).scores)
+            count += len((replay.partial_result(cell) if cell.model in stopping else replay.result(cell)).scores)
         except UsageError as error:
             problems.append(f"{cell}: its answers cannot be scored again: {error}")
     return count, problems

@@ -98,11 +98,11 @@ class Replay:
             StoreError: the run has no answers of the cell, or not one for each view of each of the samples.
             UnknownName: a sample is scored by what is not registered here.
         """
-        if cell not in self._results or (places is None and self._results[cell].places is not None):
-            self._results[cell] = self._result(self.evidence.get_cell(cell, whole=places is None))
-        result = self._results[cell]
         if places is None:
-            return result
+            if cell not in self._results or self._results[cell].places is not None:
+                self._results[cell] = self._result(self.evidence.get_cell(cell))
+            return self._results[cell]
+        result = self.partial_result(cell)
         if missing := set(places) - set(range(len(result.samples)) if result.places is None else result.places):
             samples = self._load_samples(cell.model, cell.dataset)
             first = samples[min(missing)].id
@@ -111,6 +111,17 @@ class Replay:
                 f"such as {first!r}. {RUN_AGAIN}"
             )
         return result.part(places)
+
+    def partial_result(self, cell: Cell) -> CellResult:
+        """Returns all answers that the run has of a cell, be they about a part of the samples.
+
+        Raises:
+            StoreError: the run lacks the cell, or the answer to a view of a sample.
+            UnknownName: the scorer of a sample is not registered.
+        """
+        if cell not in self._results:
+            self._results[cell] = self._result(self.evidence.get_cell(cell, whole=False))
+        return self._results[cell]
 
     def _result(self, stored: StoredCell) -> CellResult:
         everything = self._load_samples(stored.cell.model, stored.cell.dataset)

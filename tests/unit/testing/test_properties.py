@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.testing import PROFILES, examples_of
-from pytest_vlmrobust.testing.properties import VARIABLE, fails, try_examples
+from pytest_vlmrobust.testing.properties import VARIABLE, fails, is_thorough, try_examples
 
 
 def test_the_fast_profile_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,6 +18,15 @@ def test_the_environment_chooses_and_the_option_beats_it(monkeypatch: pytest.Mon
     monkeypatch.setenv(VARIABLE, "vlm-thorough")
     assert examples_of() == PROFILES["vlm-thorough"]
     assert examples_of("vlm-fast") == PROFILES["vlm-fast"]
+
+
+def test_thorough_is_what_the_option_or_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert not is_thorough()
+    assert is_thorough("vlm-thorough")
+    monkeypatch.setenv(VARIABLE, "vlm-thorough")
+    assert is_thorough()
+    assert not is_thorough("vlm-fast")
 
 
 def test_a_profile_of_the_users_own_is_honoured() -> None:
