@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
+import pkgutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,11 @@ import scipy.special  # noqa: F401 - likewise
 import yaml  # noqa: F401 - likewise
 from PIL import Image
 
+import pytest_vlmrobust
+
+for found in pkgutil.walk_packages(pytest_vlmrobust.__path__, "pytest_vlmrobust."):
+    if ".neural" not in found.name:  # likewise: registries would be made anew, and their members not
+        importlib.import_module(found.name)
 with contextlib.suppress(ImportError):  # an extra
     import matplotlib.backends.backend_svg
     import matplotlib.figure  # noqa: F401 - likewise

@@ -18,6 +18,7 @@ from PIL import Image
 
 from pytest_vlmrobust.backends import oracles
 from pytest_vlmrobust.datasets.protocol import COLLECTIONS
+from pytest_vlmrobust.evaluation.power.profiles import published_profiles
 from pytest_vlmrobust.perturbations import catalog
 from pytest_vlmrobust.shipped import shipped
 
@@ -259,6 +260,7 @@ class Lab:
 @pytest.fixture
 def lab(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    published_profiles()  # over all settings, before a set has fewer
     for name, settings in FEWER.items():
         monkeypatch.setitem(catalog.SETS, name, partial(list, settings))
     return Lab(pytester, monkeypatch)

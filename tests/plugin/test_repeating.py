@@ -149,7 +149,7 @@ def test_a_model_that_is_gone_leaves_no_noise_and_says_so(project: Project) -> N
     result.stdout.fnmatch_lines(["A/A model-data: not measured: the model is gone"])
     (about,) = results(project)["repeatability"]
     assert (about["problem"], about["rate"], about["tighter"]) == ("the model is gone", None, [])
-    assert "The noise is not known" in (project.path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "The noise is unknown" in (project.path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_sample_is_spread_over_the_cells(project: Project) -> None:
