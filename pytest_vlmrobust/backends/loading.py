@@ -370,7 +370,9 @@ def quiet() -> Iterator[None]:
             _quiet["users"] -= 1
             if not _quiet["users"]:
                 logging, verbosity, bars = _quiet["logging"]
-                if warnings.filters is _quiet["filters"]:  # else somebody has replaced them meanwhile, as pytest does between tests
+                if (
+                    warnings.filters is _quiet["filters"]
+                ):  # else somebody has replaced them meanwhile, as pytest does between tests
                     _quiet["warnings"].__exit__(None, None, None)
                 logging.set_verbosity(verbosity)
                 if bars:
