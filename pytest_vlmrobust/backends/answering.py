@@ -127,7 +127,7 @@ class Answerer:
         self._rows: OrderedDict[tuple[str, tuple[tuple[int, ...], ...]], dict[str, Any]] = OrderedDict()
 
     def twin(self) -> Answerer:
-        """Returns one that another thread may use at the same time: the weights are the same memory, the state of a call is not."""
+        """Returns one that another thread may use at the same time: it shares the weights, and not the state of a call."""
         model = self._loaded.model
         shared = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
         other = Answerer(dataclasses.replace(self._loaded, model=copy.deepcopy(model, shared)), self._generation)
