@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +35,8 @@ class Job:
     note: str = ""
     """Why letters that were offered are not scored."""
     method: str = "generate"
+    inputs: Any = None
+    """The row of tensors that was prepared for it; None where the batch is encoded as a whole."""
 
 
 def batches(jobs: Iterable[Job], size: int) -> list[list[Job]]:
@@ -80,7 +86,7 @@ def answer_by_halves(
     except Exception as error:  # whatever a request does to a model is that request's error, and is reported
         if fatal is not None and isinstance(error, fatal):
             raise
-        reason = _reason(error)
+        reason = failure_reason(error)
     recover()
     if len(batch) == 1:
         return [failed_prediction(reason, batch[0].method)]
@@ -95,7 +101,8 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
-def _reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
+    """Returns why a request failed, on one line, with what to do where memory ran out."""
     first = (str(error).strip().splitlines() or ["(no message)"])[0]
     reason = f"{type(error).__name__}: {first}"
     if is_out_of_memory(error):
@@ -116,17 +123,28 @@ class Answerer:
         self._loaded = loaded
         self._generation = generation
         self._letters: dict[tuple[str, ...], LetterTokens] = {}
+        self._tokenizing = threading.Lock()  # a tokenizer refuses to be used while another thread changes how it pads
+        self._rows: OrderedDict[tuple[str, tuple[tuple[int, ...], ...]], dict[str, Any]] = OrderedDict()
+
+    def twin(self) -> Answerer:
+        """Returns one that another thread may use at the same time: it shares the weights, and not the state of a call."""
+        model = self._loaded.model
+        shared = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
+        other = Answerer(dataclasses.replace(self._loaded, model=copy.deepcopy(model, shared)), self._generation)
+        other._letters, other._tokenizing = self._letters, self._tokenizing
+        return other
 
     def letters(self, choices: tuple[str, ...]) -> LetterTokens:
         """Returns the tokens that stand for the offered letters at the place where this model's answers begin."""
         if choices not in self._letters:
             tokenizer = self._loaded.processor.tokenizer
-            self._letters[choices] = letter_tokens(
-                choices,
-                self._loaded.plain_prompt,
-                encode=lambda text: list(tokenizer.encode(text, add_special_tokens=False)),
-                decode=tokenizer.decode,
-            )
+            with self._tokenizing:
+                self._letters[choices] = letter_tokens(
+                    choices,
+                    self._loaded.plain_prompt,
+                    encode=lambda text: list(tokenizer.encode(text, add_special_tokens=False)),
+                    decode=tokenizer.decode,
+                )
         return self._letters[choices]
 
     def answer(self, batch: list[Job]) -> list[Prediction]:
@@ -136,17 +154,58 @@ class Answerer:
             return self._scored(batch, inputs, details)
         return self._generated(batch, inputs, details)
 
+    @property
+    def prepares_rows(self) -> bool:
+        """Whether rows that were encoded alone make the same batch as when they are encoded together.
+
+        They do for the Qwen2-VL family, whose pictures are a list of patches each, however many there are in a batch. Other
+        families pad pictures too.
+        """
+        names = getattr(self._loaded.processor.image_processor, "model_input_names", ())
+        return "image_grid_thw" in names and self._loaded.processor.tokenizer.padding_side == "left"
+
+    def row(self, request: Request) -> dict[str, Any]:
+        """Returns the tensors of one request, the only row of a batch; any thread may call it.
+
+        The tokens of a prompt depend on its words and on the sizes of its pictures alone, so they are made once for all settings.
+        """
+        known = self._rows.get(_tokens_about(request))
+        if known is None:
+            encoded = dict(self._processed([request], [self._loaded.control.broken(request.text)[0]]))
+            known = {name: values for name, values in encoded.items() if name not in _OF_PICTURES}
+            if known.keys() <= _OF_TEXT:
+                self._rows[_tokens_about(request)] = known
+                while len(self._rows) > _ROWS_KEPT:
+                    self._rows.popitem(last=False)
+            return encoded
+        if not request.images:
+            return known
+        pictures = [part["image"] for part in message(request.images, "")["content"] if part["type"] == "image"]
+        return {**known, **self._loaded.processor.image_processor(pictures, return_tensors="pt")}
+
+    def knows_tokens(self, request: Request) -> bool:
+        """Whether ``row`` needs nothing but the image processor for a request."""
+        return _tokens_about(request) in self._rows
+
+    def _processed(self, requests: Sequence[Request], texts: Sequence[str]) -> Any:
+        conversations = [[message(request.images, text)] for request, text in zip(requests, texts, strict=True)]
+        with self._tokenizing:
+            return self._loaded.processor.apply_chat_template(
+                conversations,
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=True,
+                return_tensors="pt",
+                processor_kwargs={"padding": True},
+            )
+
     def _encoded(self, batch: list[Job]) -> tuple[Any, list[dict[str, str | int | float]]]:
         texts = [self._loaded.control.broken(job.request.text) for job in batch]
-        conversations = [[message(job.request.images, text)] for job, (text, _) in zip(batch, texts, strict=True)]
-        inputs = self._loaded.processor.apply_chat_template(
-            conversations,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-            return_tensors="pt",
-            processor_kwargs={"padding": True},
-        )
+        rows = [job.inputs for job in batch]
+        if all(row is not None and row.keys() <= _OF_TEXT | _OF_PICTURES for row in rows):
+            inputs = collated(rows, self._loaded.processor.tokenizer.pad_token_id)
+        else:
+            inputs = self._processed([job.request for job in batch], [text for text, _ in texts])
         if not bool(inputs["attention_mask"][:, -1].all()):
             kind = type(self._loaded.processor).__name__
             raise BackendError(
@@ -208,11 +267,47 @@ class Answerer:
         if spoilt:
             return failed_prediction(NOT_FINITE, job.method)
         end = next((place for place, token in enumerate(tokens) if token in self._loaded.stop_ids), None)
-        text = self._loaded.processor.tokenizer.decode(tokens[:end], skip_special_tokens=True)
+        with self._tokenizing:
+            text = self._loaded.processor.tokenizer.decode(tokens[:end], skip_special_tokens=True)
         if job.note:
             detail["letters_not_scored"] = job.note
         detail["new_tokens"] = len(tokens[:end])
         return Prediction(text=text, method=job.method, finish_reason="length" if end is None else "stop", details=detail)
+
+
+_OF_PICTURES = frozenset({"pixel_values", "image_grid_thw"})
+"""Tensors in which the pictures of a batch follow one another."""
+_OF_TEXT = frozenset({"input_ids", "attention_mask", "mm_token_type_ids"})
+"""Tensors with a row for each request, as long as its tokens."""
+_ROWS_KEPT = 4096
+"""Prompts whose tokens are remembered: some kilobytes each."""
+
+
+def _tokens_about(request: Request) -> tuple[str, tuple[tuple[int, ...], ...]]:
+    """Returns what the tokens of a prompt are a function of."""
+    return request.text, tuple(image.shape for image in request.images)
+
+
+def collated(rows: Sequence[Mapping[str, Any]], padding: int) -> Any:
+    """Returns the batch of rows of tensors, each made alone: texts padded on the left, pictures one after the other.
+
+    Args:
+        rows: of each request its tensors, as a batch of one.
+        padding: the token that fills ``input_ids``; everything else is filled with 0.
+    """
+    import torch
+    from torch.nn.functional import pad
+    from transformers import BatchFeature
+
+    length = max(row["input_ids"].shape[1] for row in rows)
+    batch = {}
+    for name in rows[0]:
+        parts = [row[name] for row in rows if name in row]
+        if name in _OF_TEXT:
+            fill = padding if name == "input_ids" else 0
+            parts = [pad(part, (length - part.shape[1], 0), value=fill) for part in parts]
+        batch[name] = torch.cat(parts)
+    return BatchFeature(batch)
 
 
 def _by_letter(job: Job, logits: Any, detail: dict[str, str | int | float]) -> Prediction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -338,22 +339,41 @@ _ELSE = "Check that it is an image-text-to-text checkpoint that the installed tr
 # Silence around transformers: its progress bars and advice do not belong into the output of a gate.
 
 
+_QUIET = threading.Lock()
+_quiet: dict[str, Any] = {"users": 0}
+"""How many threads want silence, and what is restored when the last of them is done."""
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Holds back progress bars, log lines below error, and Python warnings, and restores all three as they were.
 
-    Warnings too, because a project that turns them into errors must not fail an inference over a library's deprecation.
+    Warnings too, because a project that turns them into errors must not fail an inference over a library's deprecation. Several
+    threads may be inside at a time: the first one sets what holds for the process, and the last one restores it.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from transformers.utils import logging
+    with _QUIET:
+        _quiet["users"] += 1
+        if _quiet["users"] == 1:
+            _quiet["warnings"] = warnings.catch_warnings()
+            _quiet["warnings"].__enter__()
+            warnings.simplefilter("ignore")
+            _quiet["filters"] = warnings.filters
+            from transformers.utils import logging
 
-        verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-        try:
-            yield
-        finally:
-            logging.set_verbosity(verbosity)
-            if bars:
-                logging.enable_progress_bar()
+            _quiet["logging"] = logging, logging.get_verbosity(), logging.is_progress_bar_enabled()
+            logging.set_verbosity_error()
+            logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        with _QUIET:
+            _quiet["users"] -= 1
+            if not _quiet["users"]:
+                logging, verbosity, bars = _quiet["logging"]
+                if (
+                    warnings.filters is _quiet["filters"]
+                ):  # else somebody has replaced them meanwhile, as pytest does between tests
+                    _quiet["warnings"].__exit__(None, None, None)
+                logging.set_verbosity(verbosity)
+                if bars:
+                    logging.enable_progress_bar()

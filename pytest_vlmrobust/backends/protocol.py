@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
@@ -51,6 +51,53 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Frees the weights; closing twice does nothing, and a later inference loads them again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A request for which the work that needs no weights is done."""
+
+    request: Request
+    inputs: Any = None
+    """What the backend made of it; None where it prepares whole batches only."""
+    bytes: int = 0
+    """How much memory ``inputs`` take."""
+    failure: str = ""
+    """Why the request cannot be put to the model; empty where it can."""
+
+
+@runtime_checkable
+class PreparingBackend(Backend, Protocol):
+    """A backend that can prepare a request on one thread while the model answers others on another.
+
+    A backend need not be one: then ``infer`` does both, and is never called twice at the same time.
+    """
+
+    @property
+    def lanes(self) -> int:
+        """How many calls of ``infer_prepared`` may run at the same time, each on a thread of its own."""
+        ...
+
+    @property
+    def mixes_cells(self) -> bool:
+        """Whether an answer does not depend on what else is in its batch, but for the rounding of float32."""
+        ...
+
+    def prepare(self, request: Request) -> Prepared:
+        """Returns a request with what can be computed before the model has its turn; any thread may call it at any time.
+
+        Raises:
+            BackendError: the model's files cannot be used, so that no request can be prepared.
+        """
+        ...
+
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        """Returns what ``infer`` would return for the same requests.
+
+        Raises:
+            BackendError: as ``infer``.
+        """
         ...
 
 

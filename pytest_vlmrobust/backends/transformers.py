@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +15,12 @@ from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 
-from .answering import Job, answer_by_halves, batches
+from .answering import Job, answer_by_halves, batches, failure_reason
 from .devices import device_class, device_for
 from .digests import checkpoint_digests, checkpoint_state, commit_of
 from .generation import generation_for, scores_letters
 from .messages import malformed
-from .protocol import BackendOptions, failed_prediction
+from .protocol import BackendOptions, Prepared, failed_prediction
 
 if TYPE_CHECKING:
     from .answering import Answerer
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
 
+_MOST_LANES = 2
 _LIBRARIES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
 
 
@@ -43,6 +47,11 @@ class TransformersBackend:
         self._failed_batches = 0
         self._loaded: Loaded | None = None
         self._answerer: Answerer | None = None
+        self._idle: list[Answerer] = []
+        self._copies = 0
+        self._limited = threading.local()
+        self._loading = threading.RLock()
+        self._returned = threading.Condition(self._loading)
         self._images: Any = None
         self._sizes: dict[tuple[int, int], tuple[int, int] | None] = {}
 
@@ -99,20 +108,65 @@ class TransformersBackend:
         Raises:
             BackendError: the model does not load, or its device is lost.
         """
-        if not requests:
+        return self.infer_prepared([Prepared(request, failure=malformed(request)) for request in requests])
+
+    @property
+    def lanes(self) -> int:
+        """How many batches may be computed at the same time.
+
+        On a CPU, two batches on half of the cores each take less time than one after the other on all of them, for the threads
+        of one batch wait for each other at every step, and badly so when another program uses a core. Where somebody says how
+        many threads there should be, with ``OMP_NUM_THREADS`` or in the options, one batch is computed by that many.
+        """
+        if self._options.threads is not None or os.environ.get("OMP_NUM_THREADS") or not self.mixes_cells:
+            return 1
+        return min(_MOST_LANES, _cores())
+
+    @property
+    def mixes_cells(self) -> bool:
+        """Whether an answer depends on the rest of its batch by the rounding of float32 on a CPU only: below 1e-6 in a logit."""
+        placement = self._placement()
+        return placement.device == "cpu" and placement.dtype == "float32"
+
+    def prepare(self, request: Request) -> Prepared:
+        """Returns a request with its pictures preprocessed and its prompt as tokens, for families whose rows can be made alone.
+
+        Raises:
+            BackendError: the model does not load.
+        """
+        from .loading import quiet
+
+        if why := malformed(request):
+            return Prepared(request, failure=why)
+        answerer = self._ready()
+        if not answerer.prepares_rows:
+            return Prepared(request)
+        try:
+            with contextlib.nullcontext() if answerer.knows_tokens(request) else quiet():
+                row = answerer.row(request)
+        except Exception as error:  # noqa: BLE001 - whatever a request does to a processor is that request's error
+            return Prepared(request, failure=failure_reason(error))
+        return Prepared(request, row, bytes=sum(values.nbytes for values in row.values()))
+
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        """Returns what ``infer`` would return for the same requests; as many threads as there are lanes may call it at once.
+
+        Raises:
+            BackendError: as ``infer``.
+        """
+        if not prepared:
             return []
         import torch
 
         from .loading import quiet
 
-        with quiet():
-            answerer = self._ready()
-            answers = {index: failed_prediction(why) for index, request in enumerate(requests) if (why := malformed(request))}
-            jobs = [self._job(answerer, index, request) for index, request in enumerate(requests) if index not in answers]
-            for batch in batches(jobs, self._options.batch_size):
+        with quiet(), self._borrowed() as answerer:
+            jobs = [self._job(answerer, index, one) for index, one in enumerate(prepared)]
+            answers = {job.index: failed_prediction(one.failure, job.method) for job, one in zip(jobs, prepared, strict=True)}
+            for batch in batches([job for job in jobs if not prepared[job.index].failure], self._options.batch_size):
                 predictions = self._answered(batch, answerer, getattr(torch, "AcceleratorError", None))
                 answers.update(zip((job.index for job in batch), predictions, strict=True))
-        return [answers[index] for index in range(len(requests))]
+        return [answers[index] for index in range(len(prepared))]
 
     def seen_size(self, width: int, height: int) -> tuple[int, int] | None:
         """Returns width and height in pixels of what the processor makes of a picture of that size; loads no weights.
@@ -131,9 +185,12 @@ class TransformersBackend:
 
     def close(self) -> None:
         """Frees the weights; closing twice does nothing, and a later inference loads them again."""
-        if self._loaded is not None:
+        with self._loading:
+            if self._loaded is None:
+                return
             self._loaded = self._answerer = None
-            _free_memory()
+            self._idle, self._copies = [], 0
+        _free_memory()
 
     def _answered(self, batch: list[Job], answerer: Answerer, lost: type[Exception] | None) -> list[Prediction]:
         try:
@@ -151,8 +208,9 @@ class TransformersBackend:
         self._failed_batches += 1
         _free_memory()
 
-    def _job(self, answerer: Answerer, index: int, request: Request) -> Job:
-        text = Job(index, request, method="sample" if self._generation.samples else "generate")
+    def _job(self, answerer: Answerer, index: int, prepared: Prepared) -> Job:
+        request = prepared.request
+        text = Job(index, request, method="sample" if self._generation.samples else "generate", inputs=prepared.inputs)
         if not request.choices:
             return text
         if not scores_letters(self._ref):
@@ -163,17 +221,40 @@ class TransformersBackend:
         return dataclasses.replace(text, letters=letters, method=LETTER_LOGITS)
 
     def _ready(self) -> Answerer:
-        if self._answerer is None:
-            from .answering import Answerer
-            from .loading import load
+        with self._loading:
+            if self._answerer is None:
+                from .answering import Answerer
+                from .loading import load, quiet
 
-            source = self._source()  # before anything heavy starts
-            self._limit_threads()
-            loaded = load(source, self._placement())
-            self._require_unchanged()
-            self._loaded = loaded
-            self._answerer = Answerer(self._loaded, self._generation)
-        return self._answerer
+                with quiet():
+                    source = self._source()  # before anything heavy starts
+                    self._limit_threads()
+                    loaded = load(source, self._placement())
+                    self._require_unchanged()
+                self._loaded = loaded
+                self._answerer = Answerer(self._loaded, self._generation)
+                self._idle, self._copies = [self._answerer], 1
+            return self._answerer
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[Answerer]:
+        """Lends an answerer that no other thread uses; waits for one where all lanes are busy."""
+        with self._loading:
+            master = self._ready()
+            while not self._idle and self._copies >= self.lanes:
+                self._returned.wait()
+            if not self._idle:
+                self._idle.append(master.twin())
+                self._copies += 1
+            answerer = self._idle.pop()
+        self._limit_threads()
+        try:
+            yield answerer
+        finally:
+            with self._loading:
+                if self._answerer is master:
+                    self._idle.append(answerer)
+                self._returned.notify()
 
     def _require_unchanged(self) -> None:
         """Refuses weights that are not those of the fingerprint: answers would be kept under the name of others.
@@ -206,10 +287,18 @@ class TransformersBackend:
         return Source(self._ref.location, self._commit, self._options.offline)
 
     def _limit_threads(self) -> None:
-        if self._options.threads is not None:
+        """Sets, once for each thread that calls, how many threads of torch compute for it.
+
+        Without a word in the options or ``OMP_NUM_THREADS``, lanes on a CPU share its cores; elsewhere torch's setting stays.
+        """
+        threads = self._options.threads
+        if threads is None and self.mixes_cells and not os.environ.get("OMP_NUM_THREADS"):
+            threads = max(1, _cores() // self.lanes)
+        if threads is not None and not getattr(self._limited, "done", False):
             import torch
 
-            torch.set_num_threads(self._options.threads)
+            self._limited.done = True
+            torch.set_num_threads(threads)
 
     def _placement(self) -> Placement:
         from .loading import Placement
@@ -242,6 +331,12 @@ class TransformersBackend:
         if not self._generation.samples:
             return {"temperature": 0.0, "repetition_penalty": self._generation.repetition_penalty}
         return {name: value for name, value in dataclasses.asdict(self._generation).items() if name != "max_new_tokens"}
+
+
+def _cores() -> int:
+    """Returns how many cores this process may use; the workers of pytest-xdist share them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def _versions(image_backend: str) -> dict[str, str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
-from pytest_vlmrobust.core.errors import BackendError, DatasetError, OfflineError, VlmRobustError
+from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, fingerprint
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
@@ -25,12 +26,11 @@ from pytest_vlmrobust.scoring import check_scoring, score
 from pytest_vlmrobust.store import Pictures, Store
 
 from .answers import score_table
-from .leases import LEASE_SECONDS, Wait, owner_name, renewed
+from .asking import Asking, Engine, Want
+from .leases import owner_name
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
 from .results import HIGHEST, NOT_PREDICTED, UNASKED, CellResult, turns
-from .views import Album, Pipeline, View, ViewMaker, of_view, view_count
-
-_POLL_SECONDS = 0.2
+from .views import Album, View, ViewMaker, of_view, view_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,6 @@ class Progress:
     done: int
     total: int
     inferred: int
-
-
-@dataclass(eq=False)
-class Asking:
-    """One view of a sample on its way: where it comes from, and the key of its answer once known."""
-
-    sample: Sample
-    text: str
-    recipe: str
-    view: int
-    views: int
-    key: str | None = None
 
 
 @dataclass(eq=False)
@@ -147,7 +135,17 @@ class Evaluator:
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
         self._backends: dict[str, Backend] = {}
         self._views = ViewMaker(self.options.seed)
-        self._pipeline = Pipeline(self._views, threads=self.options.threads)
+        self._wanted: dict[str, deque[Want]] = {}
+        self._engine = Engine(
+            self.store,
+            self._views,
+            request=self.request,
+            resident=self._make_resident,
+            owner=self.owner,
+            batch_size=self.options.batch_size,
+            threads=self.options.threads,
+            notice=lambda text: self.notice(text),  # noqa: PLW0108 - whoever is told may change
+        )
         pictures = Pictures(self.options.pictures) if self.options.pictures else None
         self.album = Album(self._views, self.store, pictures, read_only=self.options.offline)
         self.inferred = 0
@@ -211,9 +209,7 @@ class Evaluator:
         """
         if places is None and cell in self._results:
             return self._results[cell]
-        if cell not in self._partial:
-            self._partial[cell] = PartialCell(cell, self.asked(cell), view_count(cell.setting))
-        partial = self._partial[cell]
+        partial = self._partial_cell(cell)
         if missing := partial.missing(places):
             self._evaluate(partial, missing)
         if places is None:
@@ -223,6 +219,18 @@ class Evaluator:
         if missing:
             self.witness(partial.result(self._notes(partial, missing), missing))
         return partial.result(self._notes(partial, places), places)
+
+    def expect(self, wants: Iterable[Want]) -> None:
+        """Says what will be asked for next, in this order, so that a model is kept busy with it while it has nothing else to do.
+
+        No result depends on it, but for the rounding of float32. An expected cell that nobody asks for may have been answered in
+        part: those answers are in the store and in no result. What cannot be prepared is an error for whoever asks for it, and
+        for nobody else. Offline nothing is expected.
+        """
+        if self.options.offline or self.store.read_only:
+            return
+        for want in wants:
+            self._wanted.setdefault(want.cell.model, deque()).append(want)
 
     def table(self, model: str, dataset: str, settings: Sequence[Setting], *, reference: str | None = None) -> ScoreTable:
         """Returns the paired scores of a model on a dataset: clean, without image, and under each of ``settings``.
@@ -243,8 +251,8 @@ class Evaluator:
         return self._fingerprints[model]
 
     def close(self) -> None:
-        """Frees the models and stops making views."""
-        self._pipeline.close()
+        """Frees the models and stops working ahead."""
+        self._engine.close()
         for backend in self._backends.values():
             backend.close()
 
@@ -254,7 +262,11 @@ class Evaluator:
         return self._backends[model]
 
     def resident(self, model: str) -> Backend:
-        """Returns the backend that may load weights now: every other one frees its own first."""
+        """Returns the backend that may load weights now, and that nothing else uses: every other one frees its own first."""
+        self._engine.rest()
+        return self._make_resident(model)
+
+    def _make_resident(self, model: str) -> Backend:
         for name, backend in self._backends.items():
             if name != model:
                 backend.close()
@@ -263,11 +275,13 @@ class Evaluator:
     def _evaluate(self, partial: PartialCell, places: Sequence[int]) -> None:
         """Asks about these samples of a cell, by their places in the dataset, of which none was asked about yet."""
         started = time.monotonic()
-        answers, inferred = self._answered(partial, places)
+        self._work_ahead(partial.cell.model)
+        answers = self._answered(partial, places)
+        inferred, seconds = self._engine.counted(partial.asked[number].key or "" for number in answers)
         partial.answers |= answers
         partial.evaluated |= set(places)
         partial.n_inferred += inferred
-        partial.seconds += time.monotonic() - started
+        partial.seconds += seconds or time.monotonic() - started
         self.inferred += inferred
         self.recalled += len(answers) - inferred
 
@@ -284,23 +298,68 @@ class Evaluator:
         self._recall(cell, asked)
         return asked
 
-    def _answered(self, partial: PartialCell, places: Sequence[int]) -> tuple[dict[int, tuple[Prediction, Score]], int]:
-        """Returns the answer to each view that has to be asked about, by its place in the cell, and how many were inferred."""
-        views, stop = partial.views, self.options.patch_stop and partial.views > 1
+    def _answered(self, partial: PartialCell, places: Sequence[int]) -> dict[int, tuple[Prediction, Score]]:
+        """Returns the answer to each view that has to be asked about, by its place in the cell."""
+        views = partial.views
         answers: dict[int, tuple[Prediction, Score]] = {}
         settled: set[int] = set()
-        inferred = 0
-        for turn in turns(len(places), views, stop=stop):
+        for turn in turns(len(places), views, stop=self._stops(partial)):
             numbers = [places[index // views] * views + index % views for index in turn]
             chosen = [number for number in numbers if number // views not in settled]
             batch = [partial.asked[number] for number in chosen]
-            stored = self.store.get_many({asking.key for asking in batch if asking.key is not None})
-            inferred += self._infer_missing(partial.cell, batch, stored)
+            predictions = self._predictions(partial.cell, batch)
             for number, asking in zip(chosen, batch, strict=True):
-                prediction = stored[asking.key or ""]
+                prediction = predictions[asking]
                 answers[number] = prediction, score(asking.sample, prediction)
             settled |= {number // views for number in chosen if answers[number][1].value == HIGHEST}
-        return answers, inferred
+        return answers
+
+    def _stops(self, partial: PartialCell) -> bool:
+        return self.options.patch_stop and partial.views > 1
+
+    def _predictions(self, cell: Cell, asked: Sequence[Asking]) -> dict[Asking, Prediction]:
+        """Returns the answers to some questions of a cell; those that are not in the store yet are inferred."""
+        stored = self.store.get_many({asking.key for asking in asked if asking.key is not None})
+        found = {asking: stored[asking.key] for asking in asked if asking.key in stored}
+        missing = [asking for asking in asked if asking not in found]
+        if missing and self.options.offline:
+            raise OfflineError(
+                f"{cell}: {len(missing)} of {len(asked)} answers are not in the store, and --vlm-offline forbids asking "
+                "the model. Run once without --vlm-offline"
+            )
+        if missing:
+            self._engine.turn_to(cell.model)
+            self._work_ahead(cell.model)
+        inferred = 0
+        for answers in self._engine.answers(cell, missing):
+            found |= answers
+            inferred += len({asking.key for asking in answers})
+            self.listener(Progress(cell, len(found), len(asked), inferred))
+        return found
+
+    def _work_ahead(self, model: str) -> None:
+        """Hands the engine what is expected next of a model that is asked, as long as it has room."""
+        wanted = self._wanted.get(model, ())
+        while wanted and self._engine.is_asking(model) and self._engine.room > 0:
+            want = wanted.popleft()
+            try:
+                self._engine.expect(want.cell, self._missing(want))
+            except VlmRobustError:
+                continue  # whoever asks for this cell meets the same error
+
+    def _missing(self, want: Want) -> list[Asking]:
+        """Returns the questions of an expected part of a cell that the store has no answers to."""
+        partial = self._partial_cell(want.cell)
+        views = 1 if self._stops(partial) else partial.views  # whether a further patch is asked about depends on the first
+        numbers = [place * partial.views + view for place in partial.missing(want.places) for view in range(views)]
+        askings = [partial.asked[number] for number in numbers]
+        known = self.store.has({asking.key for asking in askings if asking.key is not None})
+        return [asking for asking in askings if asking.key not in known]
+
+    def _partial_cell(self, cell: Cell) -> PartialCell:
+        if cell not in self._partial:
+            self._partial[cell] = PartialCell(cell, self.asked(cell), view_count(cell.setting))
+        return self._partial[cell]
 
     def spoken_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
         """Returns the samples of a dataset as a model is asked about them: boxes in the coordinates that it speaks."""
@@ -335,32 +394,6 @@ class Evaluator:
     def _limit(self, ref: ModelRef, sample: Sample) -> int:
         return answer_limit(sample, ref.prompt_mode, generation_for(ref).max_new_tokens)
 
-    def _infer_missing(self, cell: Cell, asked: Sequence[Asking], answers: dict[str, Prediction]) -> int:
-        """Infers what has no answer, batch by batch, each stored before the next; returns how many were inferred here."""
-        missing = [asking for asking in asked if asking.key is None or asking.key not in answers]
-        if not missing:
-            return 0
-        if self.options.offline:
-            raise OfflineError(
-                f"{cell}: {len(missing)} of {len(asked)} answers are not in the store, and --vlm-offline forbids asking "
-                "the model. Run once without --vlm-offline"
-            )
-        inferred = 0
-        views = self._pipeline.views([(asking.sample, cell.setting, asking.recipe) for asking in missing])
-        for start in range(0, len(missing), self.options.batch_size):
-            batch = missing[start : start + self.options.batch_size]
-            inferred += self._ask(cell, batch, [next(views) for _ in batch], answers)
-            self.listener(Progress(cell, len(asked) - len(missing) + start + len(batch), len(asked), inferred))
-        return inferred
-
-    def _ask(self, cell: Cell, batch: Sequence[Asking], views: Sequence[View], answers: dict[str, Prediction]) -> int:
-        """Answers one batch: from the store, from another worker that is at it, or by asking the model."""
-        sent = [self.request(cell, asking, view) for asking, view in zip(batch, views, strict=True)]
-        requests = {request.key: request for request in sent}
-        made = [(asking.recipe, view) for asking, view in zip(batch, views, strict=True) if view.digests]
-        self.store.put_digests({recipe: view.digests for recipe, view in made}, {recipe: view.notes for recipe, view in made})
-        return self._settle(cell, requests, answers)
-
     def request(self, cell: Cell, asking: Asking, view: View | None = None) -> Request:
         """Returns what is sent to the model for one view of a sample, whose key is then known.
 
@@ -380,52 +413,3 @@ class Evaluator:
             setting=str(cell.setting),
             dataset=cell.dataset,
         )
-
-    def _settle(self, cell: Cell, requests: Mapping[str, Request], answers: dict[str, Prediction]) -> int:
-        inferred = 0
-        wait = Wait(self.notice)
-        while open_keys := [key for key in requests if key not in answers]:
-            answers.update(self.store.get_many(open_keys))
-            open_keys = [key for key in open_keys if key not in answers]
-            mine = self.store.claim(open_keys, self.owner, LEASE_SECONDS)
-            if open_keys and not mine:
-                self._wait(open_keys, wait)
-                continue
-            inferred += self._infer(cell, [requests[key] for key in open_keys if key in mine], answers)
-        return inferred
-
-    def _wait(self, keys: Sequence[str], wait: Wait) -> None:
-        """Waits a moment for others that work on these keys; takes the leases of those that died or give no sign of life."""
-        lapsed = wait.lapsed(self.store.holders(keys), len(keys))
-        for owner in lapsed:
-            self.store.release(keys, owner)
-        if not lapsed:
-            time.sleep(_POLL_SECONDS)
-
-    def _infer(self, cell: Cell, requests: Sequence[Request], answers: dict[str, Prediction]) -> int:
-        if not requests:
-            return 0
-        keys = [request.key for request in requests]
-        try:
-            with renewed(self.store, keys, self.owner):
-                found = dict(zip(keys, self.resident(cell.model).infer(requests), strict=True))
-            _refuse_contradictions(cell, found.values())
-            self.store.put_many(found, context={"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)})
-            answers.update({**found, **self.store.get_many(keys)})
-        finally:
-            self.store.release(keys, self.owner)
-        return len(found)
-
-
-def _refuse_contradictions(cell: Cell, predictions: Iterable[Prediction]) -> None:
-    """Refuses letters that their own log-probabilities do not give: a verification of the run would read others.
-
-    Raises:
-        BackendError: there is one.
-    """
-    for prediction in predictions:
-        if prediction.contradicts_itself:
-            raise BackendError(
-                f"{cell}: the backend answered with the letter {prediction.text!r}, and its log-probabilities are "
-                f"{dict(prediction.logprobs)}. Expected the letter of the highest one: mend the backend of model {cell.model!r}"
-            )

@@ -221,6 +221,7 @@ class TestLoading:
 
     def test_threads_are_set_only_when_asked(self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
         monkeypatch.setattr(torch, "set_num_threads", asked.append)
         _open(checkpoint("qwen2_vl")).infer([request_for("a")])
         assert asked == []

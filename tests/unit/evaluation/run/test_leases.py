@@ -15,7 +15,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.evaluation.run import evaluator as evaluating
+from pytest_vlmrobust.evaluation.run import asking
 from pytest_vlmrobust.evaluation.run import leases
 from pytest_vlmrobust.evaluation.run.leases import (
     LEASE_SECONDS,
@@ -213,7 +213,7 @@ def test_a_lease_that_nobody_renews_is_taken_over_and_said(
     evaluator = world.evaluator(owner="me")
     evaluator.notice = said.append
     held = held_by(world, ELSEWHERE)
-    monkeypatch.setattr(evaluating, "Wait", lambda say: Wait(say, clock))
+    monkeypatch.setattr(asking, "Wait", lambda say: Wait(say, clock))
 
     def sleep(seconds: float) -> None:
         clock.now += seconds

@@ -1,0 +1,145 @@
+"""What the engine that asks costs: a gate's way of asking beside a bare loop of the same batched forwards.
+
+    python benchmarks/overhead.py                      # 1,600 questions of 8 cells, some minutes
+    python benchmarks/overhead.py --samples 40         # fewer questions of each cell
+
+Both ask the embedded model the same questions in the same batches, from empty. The gate's way begins with a store without any
+answer, makes and digests the pictures, preprocesses them, asks, and stores and scores the answers. The bare loop finds its inputs
+prepared, calls the model batch by batch, and keeps nothing; torch computes each batch with the threads that it takes by itself,
+or with those that ``OMP_NUM_THREADS`` says. The weights are loaded before. Both take turns, and the fastest round of each counts,
+so that other programs disturb them less. The program ends with 1 where the gate takes longer than the bound allows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from pytest_vlmrobust.backends import BackendOptions, resolve
+from pytest_vlmrobust.backends.answering import Answerer, Job
+from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends.transformers import TransformersBackend
+from pytest_vlmrobust.core.cell import Cell, Setting
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
+from pytest_vlmrobust.datasets import resolve as dataset
+from pytest_vlmrobust.evaluation.run.asking import Want
+from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.store import Store
+
+SETTINGS = (
+    "clean",
+    "no_image",
+    "fog:low",
+    "gaussian_noise:low",
+    "flip_v",
+    "glass_blur:low",
+    "contrast:low",
+    "jpeg_compression:low",
+)
+CELLS = [Cell("tiny", "shapes", Setting.parse(name)) for name in SETTINGS]
+BOUND = 1.10
+
+Times = tuple[float, float]
+"""Seconds by the clock, and of the processor."""
+
+
+class Recorded(TransformersBackend):
+    """A backend that keeps the batches that it was given."""
+
+    def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
+        super().__init__(ref, options)
+        self.batches: list[list[Request]] = []
+
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        """Answers as any backend does."""
+        self.batches.append([one.request for one in prepared])
+        return super().infer_prepared(prepared)
+
+    def close(self) -> None:
+        """Keeps the weights for the next round."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures, and prints what was found.
+
+    Returns:
+        The exit status: 1 where the gate takes longer than the bound allows, else 0.
+    """
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--samples", default="200", help="of each cell")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=1, help="threads that prepare requests ahead")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    threads = torch.get_num_threads()  # before any backend changes it
+    backend = Recorded(resolve("tiny"), BackendOptions(batch_size=options.batch_size))
+    backend.infer([Request("", (), "Is it?")])
+    gates: list[Times] = []
+    loops: list[Times] = []
+    for _ in range(options.rounds):
+        backend.batches.clear()
+        gates.append(_timed(lambda: _gate(backend, options)))
+        loops.append(_bare_loop(backend, threads))
+        print(f"gate {_said(gates[-1])}   bare loop {_said(loops[-1])}", flush=True)
+    gate, loop = min(gates), min(loops)
+    ratio = gate[0] / loop[0]
+    print(f"{sum(map(len, backend.batches))} questions in {len(backend.batches)} batches of at most {options.batch_size}")
+    print(f"{backend.lanes} lanes in the gate; {threads} threads of torch in the bare loop")
+    print(f"by the processor: {min(p for _, p in gates) / min(p for _, p in loops):.2f} times as much")
+    print(f"{'PASS' if ratio <= BOUND else 'FAIL'}  gate against bare loop: {ratio:.2f} (expected: at most {BOUND:g})")
+    return 0 if ratio <= BOUND else 1
+
+
+def _gate(backend: Recorded, options: argparse.Namespace) -> None:
+    """Evaluates all cells as a gate does, with an empty store."""
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
+        evaluator = Evaluator(
+            models={"tiny": resolve("tiny")},
+            datasets={"shapes": lambda: dataset("shapes")},
+            open_backend=lambda _ref: backend,
+            store=store,
+            options=EvaluationOptions(sample=options.samples, batch_size=options.batch_size, threads=options.threads),
+        )
+        evaluator.expect(map(Want, CELLS))
+        for cell in CELLS:
+            evaluator.result(cell)
+        evaluator.close()
+
+
+def _bare_loop(backend: Recorded, threads: int) -> Times:
+    """Returns how long the model takes for the batches that it was given, with so many threads of torch."""
+    model = backend._ready()  # noqa: SLF001 - the same forwards, without what stands around them
+    own = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    times = [_forward(model, requests) for requests in backend.batches]
+    torch.set_num_threads(own)
+    return sum(clock for clock, _ in times), sum(processor for _, processor in times)
+
+
+def _forward(model: Answerer, requests: Sequence[Request]) -> Times:
+    by_pictures: dict[int, list[Job]] = {}  # as the backend does: rows of one kind
+    for request in requests:
+        job = Job(0, request, model.letters(request.choices), inputs=model.row(request))
+        by_pictures.setdefault(len(request.images), []).append(job)
+    inputs = [model._encoded(jobs)[0] for jobs in by_pictures.values()]  # noqa: SLF001 - as above
+    return _timed(lambda: [model._generate(one, 1, [], output_logits=True) for one in inputs])  # noqa: SLF001 - as above
+
+
+def _timed(call: Callable[[], object]) -> Times:
+    clock, processor = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - clock, time.process_time() - processor
+
+
+def _said(times: Times) -> str:
+    return f"{times[0]:.2f} s ({times[1]:.2f} s of the processor)"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,597 @@
+"""Asking: one queue of questions in the order of the plan, from which a model is kept busy.
+
+What somebody waits for goes first; behind it wait the questions that are expected next, across cells. Threads make their views
+and prepare their requests ahead of the model. Whoever waits for an answer computes batches itself; where a backend has more lanes
+than one, a thread for each other lane takes batches at the same time. Every batch is stored before its answers are handed out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from pytest_vlmrobust.backends.protocol import Backend, Prepared, PreparingBackend
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.errors import BackendError
+from pytest_vlmrobust.core.prediction import Prediction, Request
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.store import Store
+
+from .leases import LEASE_SECONDS, Wait, renewed
+from .views import View, ViewMaker
+
+AHEAD_BYTES = 128 * 2**20
+"""Prepared requests that may wait for their turn, beside those of the next batch."""
+BATCH_BYTES = 512 * 2**20
+"""A batch that has reached this is not filled up further; a request alone may be larger."""
+_BATCHES_AHEAD = 8
+"""How many batches of questions are expected at a time."""
+_PREPARED_AHEAD = 4
+"""How many batches of them at most are prepared at a time."""
+_RECENT_VIEWS, _RECENT_BYTES = 32, 32 * 2**20
+"""Views that are kept for questions about the same pixels."""
+_POLL_SECONDS = 0.2
+_QUEUED = ("new", "preparing", "ready", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What will be asked of a cell: the samples at these places of its dataset, or all."""
+
+    cell: Cell
+    places: Sequence[int] | None = None
+
+
+@dataclass(eq=False)
+class Asking:
+    """One view of a sample on its way: where it comes from, and the key of its answer once known."""
+
+    sample: Sample
+    text: str
+    recipe: str
+    view: int
+    views: int
+    key: str | None = None
+
+
+@dataclass(eq=False)
+class Question:
+    """An asking in the queue."""
+
+    cell: Cell
+    asking: Asking
+    group: object
+    """What it came in with; where answers depend on their batch, a batch holds questions of one group only."""
+    stage: str = "new"
+    """``new``, ``preparing``, ``ready`` or ``failed`` in the queue; then ``asked``, ``following`` (another one with its key is on
+    its way), ``elsewhere`` (another process is at it) or ``done``."""
+    waited: bool = False
+    """Whether somebody waits for it."""
+    prepared: Prepared | None = None
+    prediction: Prediction | None = None
+    error: BaseException | None = None
+    leader: Question | None = None
+    followers: list[Question] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """How much memory it takes while it waits for its batch."""
+        return 0 if self.prepared is None else self.prepared.bytes + sum(image.nbytes for image in self.prepared.request.images)
+
+    @property
+    def pixels(self) -> int:
+        """How many numbers its pictures have: what the number of visual tokens grows with."""
+        return 0 if self.prepared is None else sum(image.size for image in self.prepared.request.images)
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether somebody waits for it, or for one that follows it."""
+        return self.waited or any(follower.waited for follower in self.followers)
+
+
+class Engine:
+    """Gets answers: from the store, from another process that is at it, or from the model.
+
+    With a backend whose answers depend on their batch by no more than the rounding of float32, batches are filled across cells
+    with questions of like length. With any other, a batch holds questions of one pull, or of one :class:`Want`, in their order:
+    what it holds follows from the plan and from what the store lacks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        views: ViewMaker,
+        *,
+        request: Callable[[Cell, Asking, View], Request],
+        resident: Callable[[str], Backend],
+        owner: str,
+        batch_size: int,
+        threads: int,
+        notice: Callable[[str], None],
+    ) -> None:
+        self._store, self._maker, self._request, self._resident = store, views, request, resident
+        self._owner, self._size, self._threads, self._notice = owner, batch_size, threads, notice
+        self._changed = threading.Condition()
+        self._demanded: dict[Asking, Question] = {}
+        self._expected: dict[Asking, Question] = {}
+        self._elsewhere: dict[Asking, Question] = {}
+        """Those that somebody waits for and another process works on."""
+        self._known: dict[Asking, Question] = {}
+        self._leaders: dict[str, Question] = {}
+        self._done: list[Question] = []
+        """Those that somebody waits for and has not been told of yet."""
+        self._fresh: dict[str, float] = {}
+        """Keys of answers that a model gave and nobody has counted yet, and the seconds that each took."""
+        self._made: list[tuple[str, View]] = []
+        self._recent: OrderedDict[str, Future[View]] = OrderedDict()
+        self._model = ""
+        self._backend: Backend | None = None
+        self._lanes, self._mixes = 1, False
+        self._computing = self._preparing = self._held = 0
+        self._stored_at = 0.0
+        self._workers: list[threading.Thread] = []
+        self._resting = True
+        self._closed = False
+
+    # What the evaluator asks of it.
+
+    @property
+    def room(self) -> int:
+        """How many more questions may be expected for now."""
+        return _BATCHES_AHEAD * self._size - len(self._expected)
+
+    def expect(self, cell: Cell, askings: Iterable[Asking]) -> None:
+        """Puts questions behind all others; known ones keep their place."""
+        with self._changed:
+            group = object()
+            for asking in askings:
+                if asking not in self._known:
+                    self._known[asking] = self._expected[asking] = Question(cell, asking, group)
+            self._changed.notify_all()
+
+    def is_asking(self, model: str) -> bool:
+        """Whether this is the model that is asked."""
+        return self._backend is not None and self._model == model
+
+    def turn_to(self, model: str) -> None:
+        """Makes a model the one that is asked; what was expected of another one is forgotten.
+
+        Raises:
+            BackendError: the files of the model cannot be used.
+        """
+        if self.is_asking(model):
+            return
+        self.rest()
+        backend = self._resident(model)
+        with self._changed:
+            self._backend, self._model, self._resting = backend, model, False
+            self._lanes = backend.lanes if isinstance(backend, PreparingBackend) else 1
+            self._mixes = bool(getattr(backend, "mixes_cells", False))
+        self._start_workers()
+
+    def answers(self, cell: Cell, askings: Sequence[Asking]) -> Iterator[dict[Asking, Prediction]]:
+        """Yields the answers to questions of one cell as they come; its model has to be the one that is asked.
+
+        Raises:
+            BackendError: the model does not load, or is lost.
+            ImageError: a picture cannot be read; what was computed before its turn came is stored.
+            StoreError: the store cannot be read or written.
+        """
+        wait, left = Wait(self._notice), dict.fromkeys(askings)
+        with self._changed:
+            self._demand(cell, askings)
+        try:
+            while left:
+                found = self._collected()
+                if not found:
+                    self._work(wait)
+                    continue
+                for asking in found:
+                    del left[asking]
+                yield found
+        finally:
+            with self._changed:
+                self._withdraw(left)
+                self._done.clear()
+            self._remember_views()
+
+    def counted(self, keys: Iterable[str]) -> tuple[int, float]:
+        """Returns how many of these answers came from the model and were never counted before, and the seconds they took."""
+        with self._changed:
+            seconds = [self._fresh.pop(key) for key in dict.fromkeys(keys) if key in self._fresh]
+        return len(seconds), sum(seconds)
+
+    def rest(self) -> None:
+        """Waits for what is being computed, forgets what is expected, and does nothing until it turns to a model again."""
+        with self._changed:
+            self._resting = True
+            self._changed.wait_for(lambda: not self._computing and not self._preparing)
+            self._withdraw(list(self._known))
+            self._backend = None
+            self._recent.clear()
+
+    def close(self) -> None:
+        """Stops the threads; a batch that is being computed is stored first."""
+        with self._changed:
+            self._closed = self._resting = True
+            self._changed.notify_all()
+        for worker in self._workers:
+            worker.join()
+
+    def _start_workers(self) -> None:
+        kinds = [False] * self._threads + [True] * (self._lanes - 1)
+        for computes in kinds[len(self._workers) :]:
+            name = "vlm-lane" if computes else "vlm-views"
+            self._workers.append(threading.Thread(target=self._work_ahead, args=(computes,), name=name, daemon=True))
+            self._workers[-1].start()
+
+    # The queue: whoever calls these holds the lock.
+
+    def _demand(self, cell: Cell, askings: Iterable[Asking]) -> None:
+        group = object()
+        for asking in askings:
+            question = self._known.setdefault(asking, Question(cell, asking, group))
+            question.waited = True
+            if question.stage == "done":
+                self._done.append(question)
+            else:
+                self._hurry(question.leader or question)
+        self._changed.notify_all()
+
+    def _hurry(self, question: Question) -> None:
+        """Moves a question of the queue among those that somebody waits for."""
+        if question.stage in _QUEUED:
+            self._expected.pop(question.asking, None)
+            self._demanded[question.asking] = question
+
+    def _order(self) -> Iterator[Question]:
+        return chain(self._demanded.values(), self._expected.values())
+
+    def _window(self) -> list[Question]:
+        """Returns the questions of which the next batch is made: twice as many as it holds, where memory allows."""
+        window: list[Question] = []
+        held = 0
+        for question in islice(self._order(), (2 if self._mixes else 1) * self._size):
+            if held >= (BATCH_BYTES if len(window) < self._size else AHEAD_BYTES):
+                break
+            if not self._mixes and window and question.group is not window[0].group:
+                break
+            window.append(question)
+            held += question.bytes
+        return window
+
+    def _next_batch(self) -> list[Question]:
+        """Takes the next batch out of the queue; nothing where it is not prepared yet, or where all lanes are busy.
+
+        The first of the queue is part of it, then come those that somebody waits for, then those whose pictures are most like
+        the first one's in size.
+        """
+        if self._computing >= self._lanes or self._resting:
+            return []
+        window = self._window()
+        if not window or any(one.stage in ("new", "preparing") for one in window):
+            return []
+        if failed := [one for one in window[: self._size] if one.stage == "failed"]:
+            for one in failed:
+                self._finish(one, None, one.error)
+            self._changed.notify_all()
+            return []
+        place = {one: number for number, one in enumerate(window) if one.stage == "ready"}
+        first = window[0].pixels
+        rank = {one: (one.asking not in self._demanded, abs(one.pixels - first), number) for one, number in place.items()}
+        batch = sorted(sorted(place, key=rank.__getitem__)[: self._size], key=place.__getitem__)
+        for one in batch:
+            self._take(one)
+            one.stage = "asked"
+        self._computing += 1
+        return batch
+
+    def _next_new(self) -> Question | None:
+        """Returns the first question that may be prepared now: for the next batch always, for later ones while memory allows."""
+        if self._resting:
+            return None
+        later = islice(self._order(), _PREPARED_AHEAD * self._size) if self._held < AHEAD_BYTES else ()
+        question = next((one for one in chain(self._window(), later) if one.stage == "new"), None)
+        if question is not None:
+            question.stage = "preparing"
+            self._preparing += 1
+        return question
+
+    def _take(self, question: Question) -> None:
+        """Takes a question out of the queue."""
+        if question.stage == "ready":
+            self._held -= question.bytes
+        self._demanded.pop(question.asking, None)
+        self._expected.pop(question.asking, None)
+        self._elsewhere.pop(question.asking, None)
+
+    def _put_back(self, question: Question, stage: str) -> None:
+        """Puts a question into the queue again."""
+        question.stage = stage
+        if stage == "ready":
+            self._held += question.bytes
+        queue = self._demanded if question.is_urgent else self._expected
+        queue[question.asking] = question
+
+    def _unlead(self, question: Question) -> None:
+        key = question.asking.key
+        if key is not None and self._leaders.get(key) is question:
+            del self._leaders[key]
+
+    def _drop(self, question: Question) -> None:
+        """Forgets a question; those that follow it are asked for themselves."""
+        self._take(question)
+        self._unlead(question)
+        self._known.pop(question.asking, None)
+        if question.leader is not None:
+            question.leader.followers.remove(question)
+        for follower in question.followers:
+            follower.leader = None
+            self._put_back(follower, "new")
+        question.followers, question.stage = [], "done"
+
+    def _withdraw(self, askings: Iterable[Asking]) -> None:
+        """Forgets questions, but for those that are being computed: nobody waits for them any more."""
+        for asking in askings:
+            question = self._known.get(asking)
+            if question is not None:
+                question.waited = False
+                if question.stage != "asked":
+                    self._drop(question)
+
+    def _finish(self, question: Question, prediction: Prediction | None, error: BaseException | None) -> None:
+        """Hands an answer or an error to whoever waits for it.
+
+        Where nobody does, the store has the answer. A failed answer, which it does not keep, waits for whoever asks; an error is
+        forgotten, for whoever asks meets it again.
+        """
+        self._take(question)
+        self._unlead(question)
+        for one in (question, *question.followers):
+            one.stage, one.prediction, one.error, one.prepared, one.leader = "done", prediction, error, None, None
+            if one.waited:
+                self._done.append(one)
+            elif prediction is None or prediction.finish_reason != "error":
+                self._known.pop(one.asking, None)
+        question.followers = []
+
+    def _collected(self) -> dict[Asking, Prediction]:
+        """Returns the answers that are there; where there are none, the first error is raised."""
+        with self._changed:
+            found = {one.asking: one.prediction for one in self._done if one.prediction is not None}
+            self._done = [one for one in self._done if one.prediction is None]
+            for asking in found:
+                self._known.pop(asking, None)
+            error = None if found or not self._done else self._done[0].error
+        if error is not None:
+            raise error
+        return found
+
+    # The work.
+
+    def _work(self, wait: Wait) -> None:
+        """Does a piece of work for whoever waits; where there is none, waits for what others do."""
+        with self._changed:
+            batch = self._next_batch() if self._demanded else []
+            question = None if batch or self._done else self._next_new()
+            idle = not batch and question is None and not self._done
+            if idle and not self._elsewhere:
+                self._changed.wait()
+                return
+        error = self._compute(batch) if batch else self._prepare(question) if question is not None else None
+        if error is not None and not isinstance(error, Exception):
+            raise error  # an interrupt concerns the whole run
+        if idle:
+            self._look_elsewhere(wait)
+
+    def _work_ahead(self, computes: bool) -> None:
+        """Works until the engine is closed; what goes wrong is kept for whoever asks."""
+        while True:
+            with self._changed:
+                batch, question = self._next_ahead(computes)
+                while not batch and question is None and not self._closed:
+                    self._changed.wait()
+                    batch, question = self._next_ahead(computes)
+            if batch:
+                self._compute(batch)
+            elif question is not None:
+                self._prepare(question)
+            else:
+                return
+
+    def _next_ahead(self, computes: bool) -> tuple[list[Question], Question | None]:
+        batch = self._next_batch() if computes else []
+        return batch, None if batch else self._next_new()
+
+    def _prepare(self, question: Question) -> BaseException | None:
+        """Makes the view and the request of a question, as far as nothing else does; returns what went wrong."""
+        asking, backend = question.asking, self._backend
+        prepared: Prepared | None = None
+        stored: Prediction | None = None
+        error: BaseException | None = None
+        try:
+            view = self._view(question)
+            request = self._request(question.cell, asking, view)
+            with self._changed:
+                if view.digests:
+                    self._made.append((asking.recipe, view))
+                leads = self._leaders.setdefault(request.key, question) is question
+            if leads:
+                stored = self._store.get_many([request.key]).get(request.key)
+            if leads and stored is None:
+                prepared = backend.prepare(request) if isinstance(backend, PreparingBackend) else Prepared(request)
+        except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for this question
+            error = caught
+        with self._changed:
+            self._preparing -= 1
+            self._settle(question, prepared, stored, error)
+            self._changed.notify_all()
+        return error
+
+    def _settle(
+        self, question: Question, prepared: Prepared | None, stored: Prediction | None, error: BaseException | None
+    ) -> None:
+        """Puts a question where it belongs after it was prepared."""
+        if self._known.get(question.asking) is not question:  # it was withdrawn meanwhile
+            self._unlead(question)
+        elif error is not None:
+            question.error, question.stage = error, "failed"
+            if not question.is_urgent:
+                self._drop(question)
+        elif stored is not None:
+            self._finish(question, stored, None)
+        elif prepared is not None:
+            question.prepared, question.stage = prepared, "ready"
+            self._held += question.bytes
+        else:
+            self._follow(question, self._leaders.get(question.asking.key or ""))
+
+    def _follow(self, question: Question, leader: Question | None) -> None:
+        if leader is None or leader is question:  # the other one is done: its answer is in the store, or nowhere
+            question.stage = "new"
+            return
+        self._take(question)
+        question.stage, question.leader = "following", leader
+        leader.followers.append(question)
+        if question.waited:
+            self._hurry(leader)
+
+    def _view(self, question: Question) -> View:
+        """Returns the view of a question; equal recipes near each other are made once."""
+        recipe = question.asking.recipe
+        with self._changed:
+            known = self._recent.get(recipe)
+            future = self._recent[recipe] = known or Future()
+            while len(self._recent) > 1 and (len(self._recent) > _RECENT_VIEWS or self._recent_bytes() > _RECENT_BYTES):
+                self._recent.popitem(last=False)
+        if known is None:
+            try:
+                future.set_result(self._maker.view(question.asking.sample, question.cell.setting))
+            except BaseException as error:  # noqa: BLE001 - raised below, and for others who wait for this view
+                future.set_exception(error)
+                with self._changed:
+                    self._recent.pop(recipe, None)
+        return future.result()
+
+    def _recent_bytes(self) -> int:
+        made = (future.result() for future in self._recent.values() if future.done() and not future.exception())
+        return sum(image.nbytes for view in made for image in view.images)
+
+    def _remember_views(self) -> None:
+        with self._changed:
+            made, self._made = self._made, []
+        if made:
+            self._store.put_digests(
+                {recipe: view.digests for recipe, view in made}, {recipe: view.notes for recipe, view in made}
+            )
+
+    def _compute(self, batch: Sequence[Question]) -> BaseException | None:
+        """Has a batch answered and stored; returns what went wrong."""
+        answers: dict[Question, Prediction] = {}
+        error: BaseException | None = None
+        try:
+            answers = self._answered(batch)
+        except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for one of these questions
+            error = caught
+        with self._changed:
+            self._computing -= 1
+            for one in batch:
+                if error is not None or one in answers:
+                    self._finish(one, answers.get(one), error)
+                elif one.is_urgent:
+                    one.stage = "elsewhere"
+                    self._elsewhere[one.asking] = one
+                else:
+                    self._drop(one)
+            if error is not None:
+                self._withdraw(list(self._expected))
+            self._changed.notify_all()
+        return error
+
+    def _answered(self, batch: Sequence[Question]) -> dict[Question, Prediction]:
+        """Returns the answers to a batch, but for those that another process works on."""
+        self._remember_views()
+        by_key = {one.asking.key or "": one for one in batch}
+        mine = self._store.claim(by_key, self._owner, LEASE_SECONDS)
+        found = self._store.get_many([key for key in by_key if key not in mine])
+        if mine:
+            found |= self._inferred({key: one for key, one in by_key.items() if key in mine})
+        return {one: found[key] for key, one in by_key.items() if key in found}
+
+    def _inferred(self, batch: Mapping[str, Question]) -> dict[str, Prediction]:
+        started = time.monotonic()
+        unstored = set(batch)
+        try:
+            with renewed(self._store, batch, self._owner):
+                found = dict(zip(batch, self._infer([one.prepared for one in batch.values() if one.prepared]), strict=True))
+            cells = dict.fromkeys(one.cell for one in batch.values())
+            parts = {cell: {key: found[key] for key, one in batch.items() if one.cell == cell} for cell in cells}
+            for cell, part in parts.items():
+                _refuse_contradictions(cell, part.values())
+            new = 0
+            for cell, part in parts.items():
+                context = {"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)}
+                new += self._store.put_many(part, context=context)
+            kept = {key for key, answer in found.items() if answer.finish_reason != "error"}
+            unstored -= kept
+            if new < len(kept):  # another process was first with some of them: the first answer counts
+                found |= self._store.get_many(kept)
+        finally:
+            if unstored:
+                self._store.release(unstored, self._owner)
+        self._count(found, started)
+        return found
+
+    def _infer(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        if isinstance(self._backend, PreparingBackend):
+            return self._backend.infer_prepared(prepared)
+        if self._backend is None:
+            raise ValueError("no model is asked")
+        return self._backend.infer([one.request for one in prepared])
+
+    def _count(self, keys: Iterable[str], started: float) -> None:
+        """Notes that the model gave these answers, each at its share of the time since others were stored."""
+        with self._changed:
+            now = time.monotonic()
+            answered = list(keys)
+            each = (now - max(started, self._stored_at)) / len(answered)
+            self._fresh |= dict.fromkeys(answered, each)
+            self._stored_at = now
+
+    def _look_elsewhere(self, wait: Wait) -> None:
+        """Looks what became of answers that another process works on, and takes over those of one that gives no sign of life."""
+        waiting = {one.asking.key or "": one for one in list(self._elsewhere.values())}
+        found = self._store.get_many(waiting)
+        missing = [key for key in waiting if key not in found]
+        lapsed = wait.lapsed(self._store.holders(missing), len(missing)) if missing else []
+        for owner in lapsed:
+            self._store.release(missing, owner)
+        free = self._store.claim(missing, self._owner, LEASE_SECONDS) if missing else set()
+        with self._changed:
+            for key, one in waiting.items():
+                if key in found:
+                    self._finish(one, found[key], None)
+                elif key in free:
+                    self._take(one)
+                    self._put_back(one, "ready")
+        if not found and not free and not lapsed:
+            time.sleep(_POLL_SECONDS)
+
+
+def _refuse_contradictions(cell: Cell, predictions: Iterable[Prediction]) -> None:
+    """Refuses letters that their own log-probabilities do not give: a verification of the run would read others.
+
+    Raises:
+        BackendError: there is one.
+    """
+    for prediction in predictions:
+        if prediction.contradicts_itself:
+            raise BackendError(
+                f"{cell}: the backend answered with the letter {prediction.text!r}, and its log-probabilities are "
+                f"{dict(prediction.logprobs)}. Expected the letter of the highest one: mend the backend of model {cell.model!r}"
+            )
