@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 
 from .devices import require_device
 from .messages import ControlTokens, message
+from .qwen_images import FAST, accelerated
 
 # Loading a processor, also where torchvision is absent.
 #
@@ -210,6 +211,8 @@ class Placement:
     """A torch dtype by name, or ``checkpoint`` for the one it was saved in."""
     attention: str
     image_backend: str
+    preprocessing: str = FAST
+    """``fast`` or ``library``: two ways to the same bits."""
     min_pixels: int | None = None
     max_pixels: int | None = None
 
@@ -238,6 +241,7 @@ def load(source: Source, placement: Placement) -> Loaded:
     try:
         processor = load_processor(source, placement.image_backend)
         limit_pixels(processor, placement.min_pixels, placement.max_pixels)
+        processor.image_processor = _by_preprocessing(processor.image_processor, placement.preprocessing)
         prompt = _plain_prompt(processor, source)
         model = _load_weights(source, placement)
     except VlmRobustError:
@@ -259,11 +263,16 @@ def load_images_part(source: Source, placement: Placement) -> Any:
     try:
         images = load_image_processor(source, placement.image_backend)
         limit_image_pixels(images, placement.min_pixels, placement.max_pixels)
+        images = _by_preprocessing(images, placement.preprocessing)
     except VlmRobustError:
         raise
     except Exception as error:  # whatever the library raises about a checkpoint
         raise BackendError(f"the image processor at {source.location!r} does not load: {_explained(error)}") from error
     return images
+
+
+def _by_preprocessing(images: Any, preprocessing: str) -> Any:
+    return accelerated(images) if preprocessing == FAST else images
 
 
 def _plain_prompt(processor: Any, source: Source) -> str:

@@ -12,6 +12,8 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
+from .qwen_images import FAST, PREPROCESSING
+
 ATTENTION = ("auto", "sdpa", "eager", "flash_attention_2")
 IMAGE_BACKENDS = ("pil", "torchvision")
 
@@ -76,6 +78,8 @@ class BackendOptions:
     attention: str = "auto"
     image_backend: str = "pil"
     """``pil`` or ``torchvision``; the two give different pixels, so they are never mixed silently."""
+    preprocessing: str = FAST
+    """``fast`` or ``library``: two ways to the same bits, of which the first exists for some families."""
     offline: bool = False
     """Never reach for the hub; local files only."""
     digest_cache: Path | None = None
@@ -94,6 +98,7 @@ class BackendOptions:
             raise UsageError(f"threads {self.threads}: expected 1 or more, or nothing to leave torch's setting alone")
         _one_of("attention", self.attention, ATTENTION)
         _one_of("image backend", self.image_backend, IMAGE_BACKENDS)
+        _one_of("--vlm-preprocessing", self.preprocessing, PREPROCESSING)
 
 
 def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:

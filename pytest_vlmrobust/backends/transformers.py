@@ -18,6 +18,7 @@ from .digests import checkpoint_digests, checkpoint_state, commit_of
 from .generation import generation_for, scores_letters
 from .messages import malformed
 from .protocol import BackendOptions, failed_prediction
+from .qwen_images import preprocessing_of
 
 if TYPE_CHECKING:
     from .answering import Answerer
@@ -55,7 +56,8 @@ class TransformersBackend:
         """Returns everything that determines an answer, without importing torch.
 
         The batch size is not part of it: it moves logits by rounding only (below 1e-6 in float32, by a few thousandths in
-        bfloat16 where rows are padded), and a run that had to use smaller batches would otherwise start from nothing.
+        bfloat16 where rows are padded), and a run that had to use smaller batches would otherwise start from nothing. Neither is
+        ``preprocessing``: both ways give the same bits.
 
         Raises:
             BackendError: the checkpoint is absent or incomplete, or the hub cannot say which commit is meant.
@@ -224,6 +226,7 @@ class TransformersBackend:
             dtype=dtype,
             attention=self._options.attention,
             image_backend=self._options.image_backend,
+            preprocessing=self._options.preprocessing,
             min_pixels=self._ref.min_pixels,
             max_pixels=self._ref.max_pixels,
         )
@@ -265,6 +268,7 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
         "model_class": type(model).__name__,
         "processor_class": type(processor).__name__,
         "image_processor_class": type(processor.image_processor).__name__,
+        "preprocessing": preprocessing_of(processor.image_processor),
         "image_size": {key: value for key, value in dict(processor.image_processor.size).items() if value is not None},
         "parameters": int(model.num_parameters()),
         "dtype": str(model.dtype).removeprefix("torch."),

@@ -97,6 +97,12 @@ class Settings:
         "", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE"
     )
     vlm_batch_size: int = option(16, "requests that a model answers at a time", metavar="N", type=int)
+    vlm_preprocessing: str = option(
+        "fast",
+        "how pictures become the numbers that models of the Qwen2-VL family take: fast, by table, or library, by transformers; "
+        "the numbers are the same to the last bit",
+        metavar="fast|library",
+    )
     vlm_seed: int = option(AUGMENTATION_SEED, "seed of every stochastic perturbation", metavar="N", type=int)
     vlm_patches: str = option("2,3", "grids of the suite of patches: patches on a side, of 2, 3, 4 and 5", metavar="N,N")
     vlm_patch_stop: bool = option(

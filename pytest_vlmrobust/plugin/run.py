@@ -393,6 +393,7 @@ class Run:
         options = BackendOptions(
             device=settings.vlm_device,
             batch_size=settings.vlm_batch_size,
+            preprocessing=settings.vlm_preprocessing,
             offline=settings.vlm_offline,
             digest_cache=self.directories.store / "digests.json",
             digests_of=self.run_id if asks_for_all_samples(self.policies.values()) else "",

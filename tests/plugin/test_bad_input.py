@@ -71,6 +71,7 @@ def test_an_absent_thresholds_file(project: Project) -> None:
         ("--vlm-device=cdua", ("cdua", "--vlm-device")),
         ("--vlm-batch-size=0", ("--vlm-batch-size 0", "expected 1 or more")),
         ("--vlm-threads=-2", ("--vlm-threads -2", "expected 1 or more")),
+        ("--vlm-preprocessing=quick", ("--vlm-preprocessing 'quick'", "expected one of fast, library")),
         ("--vlm=", ("--vlm is empty",)),
         ("--vlm-report=policy.yaml/x", ("--vlm-report", "cannot make the directory")),
     ],

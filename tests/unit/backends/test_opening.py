@@ -50,6 +50,7 @@ def test_opening_reads_no_file_but_checks_the_parameters() -> None:
         ({"threads": 0}, "threads 0: expected 1 or more"),
         ({"attention": "flash"}, "attention 'flash': expected one of auto, sdpa, eager, flash_attention_2"),
         ({"image_backend": "opencv"}, "image backend 'opencv': expected one of pil, torchvision"),
+        ({"preprocessing": "quick"}, "--vlm-preprocessing 'quick': expected one of fast, library"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
