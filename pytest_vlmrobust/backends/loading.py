@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 
-from .devices import require_device
+from .devices import leased, require_device
 from .messages import ControlTokens, message
 from .qwen_images import FAST, accelerated
 
@@ -229,15 +230,19 @@ class Loaded:
     image_token_id: int | None
     plain_prompt: str
     """A rendered prompt without images, ending where the model's answer begins."""
+    note: str = ""
+    """What the user should know about the device; empty where there is nothing to say."""
 
 
 def load(source: Source, placement: Placement) -> Loaded:
-    """Loads processor and weights.
+    """Loads processor and weights; where the device has no number, onto a GPU that this process leases.
 
     Raises:
         BackendError: something is missing, damaged, or does not fit this installation; the message says what to do.
     """
     require_device(placement.device, placement.requested_device)
+    lease = leased(placement.device)
+    placement = dataclasses.replace(placement, device=lease.device)
     try:
         processor = load_processor(source, placement.image_backend)
         limit_pixels(processor, placement.min_pixels, placement.max_pixels)
@@ -251,7 +256,8 @@ def load(source: Source, placement: Placement) -> Loaded:
     stop_ids = _stop_ids(model, processor.tokenizer)
     _forget_saved_generation(model, processor.tokenizer, stop_ids)
     image_token_id = getattr(model.config, "image_token_id", None)
-    return Loaded(model, processor, placement.device, ControlTokens.of(processor), stop_ids, image_token_id, prompt)
+    control = ControlTokens.of(processor)
+    return Loaded(model, processor, placement.device, control, stop_ids, image_token_id, prompt, lease.note)
 
 
 def load_images_part(source: Source, placement: Placement) -> Any:

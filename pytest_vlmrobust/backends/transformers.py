@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,8 @@ from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 
-from .answering import Job, answer_by_halves, batches
+from .answering import Job, answer_by_halves, batches, is_out_of_memory
+from .batch_size import BatchSize, held_bytes, room_for_twice
 from .devices import device_class, device_for
 from .digests import checkpoint_digests, checkpoint_state, commit_of
 from .generation import generation_for, scores_letters
@@ -42,6 +45,9 @@ class TransformersBackend:
         self._state: dict[str, list[int]] = {}
         self._commit = ""
         self._failed_batches = 0
+        self._batch_size = BatchSize(options.batch_size, self._has_room)
+        self._held: int | None = None
+        self._facts: dict[str, Any] | None = None
         self._loaded: Loaded | None = None
         self._answerer: Answerer | None = None
         self._images: Any = None
@@ -51,6 +57,11 @@ class TransformersBackend:
     def name(self) -> str:
         """The model's short name."""
         return self._ref.name
+
+    @property
+    def batch_size(self) -> int:
+        """How many requests it answers at a time, as far as is known by now: whoever has more does well to hand over so many."""
+        return self._batch_size.now
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Returns everything that determines an answer, without importing torch.
@@ -86,11 +97,12 @@ class TransformersBackend:
             "model": dataclasses.asdict(self._ref),
             "fingerprint": dict(self.fingerprint()),
             "files_sha256": self._files,
-            "batch_size": self._options.batch_size,
+            "batch_size": self._batch_size.now,
+            "batches": self._batch_size.describe(),
             "threads": self._options.threads,
             "failed_batches": self._failed_batches,
         }
-        return known if self._loaded is None else {**known, "loaded": _facts(self._loaded)}
+        return known if self._facts is None else {**known, "loaded": self._facts}
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order; see :class:`Backend`.
@@ -111,7 +123,7 @@ class TransformersBackend:
             answerer = self._ready()
             answers = {index: failed_prediction(why) for index, request in enumerate(requests) if (why := malformed(request))}
             jobs = [self._job(answerer, index, request) for index, request in enumerate(requests) if index not in answers]
-            for batch in batches(jobs, self._options.batch_size):
+            for batch in batches(jobs, self.batch_size):
                 predictions = self._answered(batch, answerer, getattr(torch, "AcceleratorError", None))
                 answers.update(zip((job.index for job in batch), predictions, strict=True))
         return [answers[index] for index in range(len(requests))]
@@ -139,7 +151,7 @@ class TransformersBackend:
 
     def _answered(self, batch: list[Job], answerer: Answerer, lost: type[Exception] | None) -> list[Prediction]:
         try:
-            return answer_by_halves(batch, answerer.answer, self._recover, lost)
+            return answer_by_halves(batch, partial(self._timed, answerer), self._recover, lost)
         except Exception as error:
             if lost is not None and isinstance(error, lost):
                 raise BackendError(
@@ -147,6 +159,22 @@ class TransformersBackend:
                     "Start the run again: answers already given are in the store"
                 ) from error
             raise
+
+    def _timed(self, answerer: Answerer, batch: list[Job]) -> list[Prediction]:
+        """Answers a batch, from which the size of the next ones may follow."""
+        began = time.perf_counter()
+        try:
+            predictions = answerer.answer(batch)
+        except Exception as error:
+            if is_out_of_memory(error):
+                self._batch_size.ran_out_of_memory(len(batch))
+            raise
+        self._batch_size.answered(len(batch), time.perf_counter() - began)
+        return predictions
+
+    def _has_room(self) -> bool:
+        """Whether larger batches may be tried: a GPU refuses what it cannot hold, but a process that takes too much is ended."""
+        return self._placement().device != "cpu" or room_for_twice(self._held)
 
     def _recover(self) -> None:
         """Makes room after a batch failed, and counts it: a model that never takes a whole batch is slow, and should be seen."""
@@ -173,7 +201,9 @@ class TransformersBackend:
             self._limit_threads()
             loaded = load(source, self._placement())
             self._require_unchanged()
-            self._loaded = loaded
+            self._loaded, self._facts, self._held = loaded, _facts(loaded), held_bytes()
+            if loaded.note:
+                self._options.notice(f"model {self.name!r} {loaded.note}")
             self._answerer = Answerer(self._loaded, self._generation)
         return self._answerer
 

@@ -102,7 +102,7 @@ def measure(evaluator: Evaluator, evidence: Evidence, about: tuple[str, str], *,
     """
     model, dataset = about
     chosen = choose(evidence, model, dataset, most)
-    usual = evaluator.options.batch_size
+    usual = evaluator.batch_size(model)
     size = max(1, usual // 2)
     again = zip(chosen, ask_again(evaluator, chosen, size), strict=True)
     pairs = [(one, *given) for one, given in again if given[1].finish_reason != "error"]

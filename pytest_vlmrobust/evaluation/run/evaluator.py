@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.backends import generation_for
+from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import BackendError, DatasetError, OfflineError, VlmRobustError
@@ -40,7 +41,8 @@ class EvaluationOptions:
     seed: int = AUGMENTATION_SEED
     sample: str | None = None
     offline: bool = False
-    batch_size: int = 32
+    batch_size: int | str = 32
+    """Requests that a model is handed at a time; ``auto`` for as many as its backend says."""
     threads: int = 1
     """Threads that make views ahead of the model."""
     patch_stop: bool = False
@@ -292,11 +294,20 @@ class Evaluator:
             )
         inferred = 0
         views = self._pipeline.views([(asking.sample, cell.setting, asking.recipe) for asking in missing])
-        for start in range(0, len(missing), self.options.batch_size):
-            batch = missing[start : start + self.options.batch_size]
+        done = len(asked) - len(missing)
+        while missing:
+            size = self.batch_size(cell.model)
+            batch, missing = missing[:size], missing[size:]
             inferred += self._ask(cell, batch, [next(views) for _ in batch], answers)
-            self.listener(Progress(cell, len(asked) - len(missing) + start + len(batch), len(asked), inferred))
+            done += len(batch)
+            self.listener(Progress(cell, done, len(asked), inferred))
         return inferred
+
+    def batch_size(self, model: str) -> int:
+        """Returns how many requests a model is handed at a time; with ``auto``, as many as its backend says where it can say."""
+        if isinstance(self.options.batch_size, int):
+            return self.options.batch_size
+        return int(getattr(self._backend(model), "batch_size", START))
 
     def _ask(self, cell: Cell, batch: Sequence[Asking], views: Sequence[View], answers: dict[str, Prediction]) -> int:
         """Answers one batch: from the store, from another worker that is at it, or by asking the model."""
