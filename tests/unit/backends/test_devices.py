@@ -22,6 +22,7 @@ from pytest_vlmrobust.backends.devices import (
     require_device,
     threads_for,
     torch_is_built_for_cuda,
+    wait_passively,
 )
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 
@@ -245,3 +246,28 @@ def test_workers_share_the_cores(
 
 def test_cores_are_those_that_this_process_may_use() -> None:
     assert 1 <= devices.usable_cores() <= (os.cpu_count() or 1)
+
+
+OPENED = """
+import os, sys
+from pytest_vlmrobust.backends import open_backend, resolve
+open_backend(resolve("tiny"))
+print(os.environ["OMP_WAIT_POLICY"], "torch" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_of_openmp_sleep_while_they_wait(monkeypatch: pytest.MonkeyPatch, before: str | None, after: str) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if before is not None:
+        monkeypatch.setenv("OMP_WAIT_POLICY", before)
+    opened = subprocess.run([sys.executable, "-c", OPENED], capture_output=True, text=True, check=True)
+    assert opened.stdout.split() == [after, "False"]
+
+
+def test_what_is_set_after_torch_is_imported_would_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch  # noqa: F401 - as in a process that has one already
+
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    wait_passively()
+    assert "OMP_WAIT_POLICY" not in os.environ
