@@ -1,16 +1,26 @@
-"""Which device will compute, known without importing torch: importing it costs seconds that a finished gate need not spend."""
+"""Which device will compute, known without importing torch: importing it costs seconds that a finished gate need not spend.
+
+What several processes do on several GPUs is tested with locks that stand for them, and was not measured on GPUs.
+"""
 
 from __future__ import annotations
 
+import errno
 import functools
+import itertools
+import os
 import platform
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
+from pytest_vlmrobust.core.words import quantity
 
 # Another process counts the devices: initialising the driver here would break a later fork and freeze CUDA_VISIBLE_DEVICES.
 _COUNT_GPUS = """
@@ -65,6 +75,136 @@ def gpu_count() -> int:
     command = [sys.executable, "-I", "-S", "-c", _COUNT_GPUS]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - a constant program
     return int(answer.stdout) if answer.returncode == 0 else 0
+
+
+# Leases: processes that are told no number, such as the workers of pytest-xdist, each take a GPU of their own.
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A device to compute on."""
+
+    device: str
+    note: str = ""
+    """What the user should know about it; empty where there is nothing to say."""
+    lock: int | None = None
+    """A descriptor of an open file: its lock is the lease, and the system frees it when the process ends, however it does."""
+
+
+def leased(device: str) -> Leased:
+    """Returns where this process computes: for ``cuda``, a GPU that no other process of this user holds; else ``device``.
+
+    The lease is for as long as the process lives, for all of its models. A GPU that is named by its number is taken as it is,
+    without asking who else is on it.
+    """
+    return _lease_of_this_process() if device == "cuda" else Leased(device)
+
+
+@functools.cache
+def _lease_of_this_process() -> Leased:
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
+    return lease_one(Path(tempfile.gettempdir()) / f"vlmrobust-gpus-{user}", _names_of_gpus())
+
+
+def lease_one(folder: Path, gpus: Sequence[str]) -> Leased:
+    """Returns the first GPU whose lock is free; where none is, one that as few processes as possible share.
+
+    A GPU has a lock for each process that may share it: the second one is tried when the first of every GPU is taken.
+
+    Args:
+        folder: Where processes that look out for each other keep their locks; made where it is not there.
+        gpus: The names of the GPUs, in the order in which torch numbers them: what stands for a GPU in every process.
+    """
+    if not gpus:
+        return Leased("cuda")  # whoever loads the weights says what is wrong
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        share, number, lock = next(_free_locks(folder, gpus))
+    except OSError as error:
+        why = f"no GPU could be leased in {folder} ({error}), so that processes may share one. Name one: --vlm-device cuda:N"
+        return Leased("cuda", why)
+    note = (
+        f"shares GPU {number} with {quantity(share, 'other process', 'other processes')}: there are more processes than the "
+        f"{quantity(len(gpus), 'GPU')} of this machine. Each loads weights of its own; fewer workers (-n {len(gpus)}) take less "
+        "memory"
+    )
+    return Leased(f"cuda:{number}", note if share else "", lock)
+
+
+def _free_locks(folder: Path, gpus: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Yields how many others share a GPU, its number and the lock that was free.
+
+    Raises:
+        OSError: the folder cannot be written to, or its file system has no locks.
+    """
+    for share in itertools.count():
+        for number, name in enumerate(gpus):
+            lock = _locked(folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', name)}.{share}.lock")
+            if lock is not None:
+                yield share, number, lock
+
+
+def _locked(path: Path) -> int | None:
+    """Returns a descriptor of the file with its lock held; None while another process holds it.
+
+    On Windows the lock is on the first byte, elsewhere on the file. On both it goes with the process that holds it.
+
+    Raises:
+        OSError: the file cannot be opened, or the file system has no locks.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(file)
+        if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
+            return None
+        raise
+    return file
+
+
+def _names_of_gpus() -> list[str]:
+    """Returns a name for each GPU that this process sees: its number on the machine, or as ``CUDA_VISIBLE_DEVICES`` has it."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    named = [part.strip() for part in visible.split(",")] if visible else map(str, itertools.count())
+    return list(itertools.islice(named, gpu_count()))
+
+
+# Threads: those of torch in all workers together are as many as the cores.
+
+
+def threads_for(workers: int) -> int | None:
+    """Returns how many CPU threads torch may use in each of so many processes; None leaves it to torch.
+
+    An environment variable ``OMP_NUM_THREADS`` has the last word, and one process alone has all cores by itself.
+    """
+    if workers < 2 or os.environ.get("OMP_NUM_THREADS"):
+        return None
+    return max(1, usable_cores() // workers)
+
+
+def wait_passively() -> None:
+    """Has the threads of OpenMP, which torch computes with, sleep while they wait; by itself the GNU library has them spin.
+
+    A thread that spins holds a core that threads which make views, another worker or another program could use, and whoever waits
+    for what does not run waits long: ``OMP_WAIT_POLICY=ACTIVE python benchmarks/batch_sizes.py`` shows it on a machine that has
+    something else to do. OpenMP reads the setting when torch is imported: after that nothing changes, nor where the environment
+    already holds ``OMP_WAIT_POLICY``. No answer depends on it.
+    """
+    if "torch" not in sys.modules:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def usable_cores() -> int:
+    """Returns how many cores this process may run on; a quota of a container is not known here."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def require_device(device: str, requested: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,8 +12,9 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, VlmRobustError
 
-from .devices import require_device
+from .devices import leased, require_device
 from .messages import ControlTokens, message
+from .qwen_images import FAST, accelerated
 
 # Loading a processor, also where torchvision is absent.
 #
@@ -211,6 +213,8 @@ class Placement:
     """A torch dtype by name, or ``checkpoint`` for the one it was saved in."""
     attention: str
     image_backend: str
+    preprocessing: str = FAST
+    """``fast`` or ``library``: two ways to the same bits."""
     min_pixels: int | None = None
     max_pixels: int | None = None
 
@@ -227,18 +231,23 @@ class Loaded:
     image_token_id: int | None
     plain_prompt: str
     """A rendered prompt without images, ending where the model's answer begins."""
+    note: str = ""
+    """What the user should know about the device; empty where there is nothing to say."""
 
 
 def load(source: Source, placement: Placement) -> Loaded:
-    """Loads processor and weights.
+    """Loads processor and weights; where the device has no number, onto a GPU that this process leases.
 
     Raises:
         BackendError: something is missing, damaged, or does not fit this installation; the message says what to do.
     """
     require_device(placement.device, placement.requested_device)
+    lease = leased(placement.device)
+    placement = dataclasses.replace(placement, device=lease.device)
     try:
         processor = load_processor(source, placement.image_backend)
         limit_pixels(processor, placement.min_pixels, placement.max_pixels)
+        processor.image_processor = _by_preprocessing(processor.image_processor, placement.preprocessing)
         prompt = _plain_prompt(processor, source)
         model = _load_weights(source, placement)
     except VlmRobustError:
@@ -248,7 +257,8 @@ def load(source: Source, placement: Placement) -> Loaded:
     stop_ids = _stop_ids(model, processor.tokenizer)
     _forget_saved_generation(model, processor.tokenizer, stop_ids)
     image_token_id = getattr(model.config, "image_token_id", None)
-    return Loaded(model, processor, placement.device, ControlTokens.of(processor), stop_ids, image_token_id, prompt)
+    control = ControlTokens.of(processor)
+    return Loaded(model, processor, placement.device, control, stop_ids, image_token_id, prompt, lease.note)
 
 
 def load_images_part(source: Source, placement: Placement) -> Any:
@@ -260,11 +270,16 @@ def load_images_part(source: Source, placement: Placement) -> Any:
     try:
         images = load_image_processor(source, placement.image_backend)
         limit_image_pixels(images, placement.min_pixels, placement.max_pixels)
+        images = _by_preprocessing(images, placement.preprocessing)
     except VlmRobustError:
         raise
     except Exception as error:  # whatever the library raises about a checkpoint
         raise BackendError(f"the image processor at {source.location!r} does not load: {_explained(error)}") from error
     return images
+
+
+def _by_preprocessing(images: Any, preprocessing: str) -> Any:
+    return accelerated(images) if preprocessing == FAST else images
 
 
 def _plain_prompt(processor: Any, source: Source) -> str:

@@ -12,6 +12,9 @@ from pytest_vlmrobust.core.errors import UsageError
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 
+from .batch_size import AUTO
+from .qwen_images import FAST, PREPROCESSING
+
 ATTENTION = ("auto", "sdpa", "eager", "flash_attention_2")
 IMAGE_BACKENDS = ("pil", "torchvision")
 
@@ -117,30 +120,36 @@ class BackendOptions:
 
     device: str = "auto"
     """``auto``, ``cpu``, ``mps``, ``cuda`` or ``cuda:N``."""
-    batch_size: int = 8
+    batch_size: int | str = 8
+    """Requests at a time: a number, or ``auto`` to find one by timing the first batches."""
     threads: int | None = None
     """CPU threads of torch; None leaves the process-wide setting alone."""
     attention: str = "auto"
     image_backend: str = "pil"
     """``pil`` or ``torchvision``; the two give different pixels, so they are never mixed silently."""
+    preprocessing: str = FAST
+    """``fast`` or ``library``: two ways to the same bits, of which the first exists for some families."""
     offline: bool = False
     """Never reach for the hub; local files only."""
     digest_cache: Path | None = None
     """JSON file that remembers the digests of checkpoint files by what the file system says of them; None hashes every time."""
     digests_of: str = ""
     """The run whose digests alone are taken from that file, so that each run hashes once; empty takes those of any run."""
+    notice: Callable[[str], None] = lambda _text: None
+    """Told what the user should know about how the model runs, such as a device that it shares."""
     answers: AnswerKey | None = None
     """What is asked, with what is right: for scripted models that declare how often they are. No other backend may read it."""
 
     def __post_init__(self) -> None:
         if not _DEVICE.match(self.device):
             raise UsageError(f"device {self.device!r}: expected 'auto', 'cpu', 'mps', 'cuda' or 'cuda:N' (--vlm-device)")
-        if self.batch_size < 1:
-            raise UsageError(f"batch size {self.batch_size}: expected 1 or more (--vlm-batch-size)")
+        if self.batch_size != AUTO and (isinstance(self.batch_size, str) or self.batch_size < 1):
+            raise UsageError(f"batch size {self.batch_size}: expected 1 or more, or 'auto' (--vlm-batch-size)")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"threads {self.threads}: expected 1 or more, or nothing to leave torch's setting alone")
         _one_of("attention", self.attention, ATTENTION)
         _one_of("image backend", self.image_backend, IMAGE_BACKENDS)
+        _one_of("--vlm-preprocessing", self.preprocessing, PREPROCESSING)
 
 
 def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:

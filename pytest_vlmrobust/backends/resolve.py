@@ -15,6 +15,7 @@ from pytest_vlmrobust.core.errors import ModelError, UnknownName, did_you_mean
 from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.registry import Registry
 
+from .devices import wait_passively
 from .digests import missing_parts
 from .models_file import check_dtype, read_models
 from .protocol import Backend, BackendOptions
@@ -256,6 +257,7 @@ def open_backend(ref: ModelRef, options: BackendOptions | None = None) -> Backen
 def _open_transformers(ref: ModelRef, options: BackendOptions) -> Backend:
     from .transformers import TransformersBackend
 
+    wait_passively()
     return TransformersBackend(ref, options)
 
 

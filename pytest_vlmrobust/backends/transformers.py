@@ -6,7 +6,9 @@ import contextlib
 import dataclasses
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +17,14 @@ from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.fingerprint import fingerprint
 from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
 
-from .answering import Job, answer_by_halves, batches, failure_reason
+from .answering import Job, answer_by_halves, batches, failure_reason, is_out_of_memory
+from .batch_size import BatchSize, held_bytes, room_for_twice
 from .devices import device_class, device_for
 from .digests import checkpoint_digests, checkpoint_state, commit_of
 from .generation import generation_for, scores_letters
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
+from .qwen_images import preprocessing_of
 
 if TYPE_CHECKING:
     from .answering import Answerer
@@ -45,6 +49,9 @@ class TransformersBackend:
         self._state: dict[str, list[int]] = {}
         self._commit = ""
         self._failed_batches = 0
+        self._batch_size = BatchSize(options.batch_size, self._has_room)
+        self._held: int | None = None
+        self._facts: dict[str, Any] | None = None
         self._loaded: Loaded | None = None
         self._answerer: Answerer | None = None
         self._idle: list[Answerer] = []
@@ -60,11 +67,17 @@ class TransformersBackend:
         """The model's short name."""
         return self._ref.name
 
+    @property
+    def batch_size(self) -> int:
+        """How many requests it answers at a time, as far as is known by now: whoever has more does well to hand over so many."""
+        return self._batch_size.now
+
     def fingerprint(self) -> Mapping[str, Any]:
         """Returns everything that determines an answer, without importing torch.
 
         The batch size is not part of it: it moves logits by rounding only (below 1e-6 in float32, by a few thousandths in
-        bfloat16 where rows are padded), and a run that had to use smaller batches would otherwise start from nothing.
+        bfloat16 where rows are padded), and a run that had to use smaller batches would otherwise start from nothing. Neither is
+        ``preprocessing``: both ways give the same bits.
 
         Raises:
             BackendError: the checkpoint is absent or incomplete, or the hub cannot say which commit is meant.
@@ -93,11 +106,12 @@ class TransformersBackend:
             "model": dataclasses.asdict(self._ref),
             "fingerprint": dict(self.fingerprint()),
             "files_sha256": self._files,
-            "batch_size": self._options.batch_size,
+            "batch_size": self._batch_size.now,
+            "batches": self._batch_size.describe(),
             "threads": self._options.threads,
             "failed_batches": self._failed_batches,
         }
-        return known if self._loaded is None else {**known, "loaded": _facts(self._loaded)}
+        return known if self._facts is None else {**known, "loaded": self._facts}
 
     def infer(self, requests: Sequence[Request]) -> list[Prediction]:
         """Returns one prediction per request, in order; see :class:`Backend`.
@@ -163,7 +177,7 @@ class TransformersBackend:
         with quiet(), self._borrowed() as answerer:
             jobs = [self._job(answerer, index, one) for index, one in enumerate(prepared)]
             answers = {job.index: failed_prediction(one.failure, job.method) for job, one in zip(jobs, prepared, strict=True)}
-            for batch in batches([job for job in jobs if not prepared[job.index].failure], self._options.batch_size):
+            for batch in batches([job for job in jobs if not prepared[job.index].failure], self.batch_size):
                 predictions = self._answered(batch, answerer, getattr(torch, "AcceleratorError", None))
                 answers.update(zip((job.index for job in batch), predictions, strict=True))
         return [answers[index] for index in range(len(prepared))]
@@ -194,7 +208,7 @@ class TransformersBackend:
 
     def _answered(self, batch: list[Job], answerer: Answerer, lost: type[Exception] | None) -> list[Prediction]:
         try:
-            return answer_by_halves(batch, answerer.answer, self._recover, lost)
+            return answer_by_halves(batch, partial(self._timed, answerer), self._recover, lost)
         except Exception as error:
             if lost is not None and isinstance(error, lost):
                 raise BackendError(
@@ -202,6 +216,22 @@ class TransformersBackend:
                     "Start the run again: answers already given are in the store"
                 ) from error
             raise
+
+    def _timed(self, answerer: Answerer, batch: list[Job]) -> list[Prediction]:
+        """Answers a batch, from which the size of the next ones may follow."""
+        began = time.perf_counter()
+        try:
+            predictions = answerer.answer(batch)
+        except Exception as error:
+            if is_out_of_memory(error):
+                self._batch_size.ran_out_of_memory(len(batch))
+            raise
+        self._batch_size.answered(len(batch), time.perf_counter() - began)
+        return predictions
+
+    def _has_room(self) -> bool:
+        """Whether larger batches may be tried: a GPU refuses what it cannot hold, but a process that takes too much is ended."""
+        return self._placement().device != "cpu" or room_for_twice(self._held)
 
     def _recover(self) -> None:
         """Makes room after a batch failed, and counts it: a model that never takes a whole batch is slow, and should be seen."""
@@ -231,7 +261,9 @@ class TransformersBackend:
                     self._limit_threads()
                     loaded = load(source, self._placement())
                     self._require_unchanged()
-                self._loaded = loaded
+                self._loaded, self._facts, self._held = loaded, _facts(loaded), held_bytes()
+                if loaded.note:
+                    self._options.notice(f"model {self.name!r} {loaded.note}")
                 self._answerer = Answerer(self._loaded, self._generation)
                 self._idle, self._copies = [self._answerer], 1
             return self._answerer
@@ -313,6 +345,7 @@ class TransformersBackend:
             dtype=dtype,
             attention=self._options.attention,
             image_backend=self._options.image_backend,
+            preprocessing=self._options.preprocessing,
             min_pixels=self._ref.min_pixels,
             max_pixels=self._ref.max_pixels,
         )
@@ -360,6 +393,7 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
         "model_class": type(model).__name__,
         "processor_class": type(processor).__name__,
         "image_processor_class": type(processor.image_processor).__name__,
+        "preprocessing": preprocessing_of(processor.image_processor),
         "image_size": {key: value for key, value in dict(processor.image_processor.size).items() if value is not None},
         "parameters": int(model.num_parameters()),
         "dtype": str(model.dtype).removeprefix("torch."),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse as arguments
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -17,6 +18,7 @@ RERUN = {"failed": Outcome.FAIL, "errors": Outcome.ERROR, "inconclusive": Outcom
 """What ``--vlm-rerun`` selects by."""
 MODES = ("full", "adaptive")
 """What ``--vlm-mode`` takes."""
+AUTO = "auto"
 ENVIRONMENT_DATA = ("VLMROBUST_DATA", "LMUData")
 
 
@@ -28,6 +30,21 @@ def option(default: Any, text: str, *, ini: str = "string", **argparse: Any) -> 
 def repeatable(text: str, metavar: str) -> Any:
     """Declares an option that may be given several times; in an ini file, one value a line."""
     return option((), text, ini="linelist", action="append", metavar=metavar)
+
+
+def count_or_auto(value: object) -> int | str:
+    """Reads a whole number, or ``auto``.
+
+    Raises:
+        argparse.ArgumentTypeError: it is neither.
+    """
+    text = str(value).strip()
+    if text == AUTO:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise arguments.ArgumentTypeError(f"{text!r}: expected a whole number, or {AUTO}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +121,19 @@ class Settings:
     vlm_dtype: str = option(
         "", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE"
     )
-    vlm_batch_size: int = option(16, "requests that a model answers at a time", metavar="N", type=int)
+    vlm_batch_size: int | str = option(
+        16,
+        "requests that a model answers at a time: a number, or auto for as many as answer most in a second, found by timing the "
+        "first batches and halved where memory runs out",
+        metavar="N|auto",
+        type=count_or_auto,
+    )
+    vlm_preprocessing: str = option(
+        "fast",
+        "how pictures become the numbers that models of the Qwen2-VL family take: fast, by table, or library, by transformers; "
+        "the numbers are the same to the last bit",
+        metavar="fast|library",
+    )
     vlm_seed: int = option(AUGMENTATION_SEED, "seed of every stochastic perturbation", metavar="N", type=int)
     vlm_patches: str = option("2,3", "grids of the suite of patches: patches on a side, of 2, 3, 4 and 5", metavar="N,N")
     vlm_patch_stop: bool = option(
@@ -132,7 +161,7 @@ class Settings:
         """
         settings = cls(**{f.name: _resolve(config, f.name, f.default, f.metadata) for f in fields(cls)})
         for name in ("vlm_batch_size", "vlm_threads", "vlm_aa_sample"):
-            if getattr(settings, name) < 1:
+            if getattr(settings, name) != AUTO and getattr(settings, name) < 1:
                 raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 1 or more")
         if "" in settings.vlm:
             raise pytest.UsageError("--vlm is empty: name a model, such as --vlm=tiny")
@@ -153,7 +182,7 @@ class Settings:
 
         Raises:
             UsageError: a baseline is to be updated in continuous integration or without a place for it, or a model is to be asked
-                again and must not be asked.
+                again and must not be asked, or nobody knows in which batches it was asked first.
         """
         if self.vlm_update_baseline and os.environ.get("CI"):
             raise UsageError(
@@ -164,6 +193,8 @@ class Settings:
             raise UsageError("--vlm-update-baseline needs --vlm-baseline DIR, which says where the baseline is")
         if self.vlm_aa and self.vlm_offline:
             raise UsageError("--vlm-aa asks the model again, and --vlm-offline forbids asking it: leave one of them out")
+        if self.vlm_aa and self.vlm_batch_size == AUTO:
+            raise UsageError("--vlm-aa asks again in batches half as large: give --vlm-batch-size as a number, not as auto")
 
 
 def data_directory(settings: Settings) -> str:
@@ -179,10 +210,12 @@ def _resolve(config: pytest.Config, name: str, default: Any, metadata: Mapping[s
     if isinstance(default, bool):
         return bool(value)
     if isinstance(default, int):
+        read: Callable[[Any], Any] = metadata["argparse"].get("type", int)
         try:
-            return int(value)
-        except ValueError:
-            raise pytest.UsageError(f"ini value {name} = {value!r}: expected a whole number ({metadata['help']})") from None
+            return read(value)
+        except (ValueError, arguments.ArgumentTypeError):
+            expected = "a whole number" if read is int else f"a whole number, or {AUTO}"
+            raise pytest.UsageError(f"ini value {name} = {value!r}: expected {expected} ({metadata['help']})") from None
     return str(value)
 
 

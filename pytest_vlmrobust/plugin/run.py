@@ -5,6 +5,7 @@ Everything is opened when it is first asked for: models and data when tests are 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -119,6 +120,8 @@ class Run:
     run_id: str
     worker: str = MAIN
     """The process: ``MAIN``, or a worker of xdist by its name there."""
+    workers: int = 1
+    """How many processes ask at the same time."""
     command: Command | None = None
     """How pytest was called, for commands that run tests again."""
     display: ProgressDisplay | None = None
@@ -132,6 +135,9 @@ class Run:
     repeatability: Sequence[Repeatability] = ()
     """How often answers changed when they were asked for again (``--vlm-aa``)."""
     by_test: dict[str, Record] = field(default_factory=dict)
+    workers_said: dict[str, dict[str, object]] = field(default_factory=dict)
+    """What each worker of xdist said at its end about how it ran its models, by the worker's name."""
+    _opened: dict[str, Backend] = field(default_factory=dict)
 
     # What the run was asked for.
 
@@ -390,7 +396,7 @@ class Run:
         return Evaluator(
             models=self.models,
             datasets=self.data.factories,
-            open_backend=self.open_backend,
+            open_backend=self._open_to_ask,
             store=Store.open(directories.store, read_only=settings.vlm_offline or not directories.store_is_writable),
             options=EvaluationOptions(
                 seed=settings.vlm_seed,
@@ -408,18 +414,38 @@ class Run:
     def open_backend(self, ref: ModelRef) -> Backend:
         """Returns the backend of a model with the run's options; no weights are loaded yet."""
         from pytest_vlmrobust.backends import BackendOptions, open_backend
+        from pytest_vlmrobust.backends.devices import threads_for
         from pytest_vlmrobust.evaluation.judge.conditions import asks_for_all_samples
 
         settings = self.settings
         options = BackendOptions(
             device=settings.vlm_device,
             batch_size=settings.vlm_batch_size,
+            threads=threads_for(self.workers),
+            preprocessing=settings.vlm_preprocessing,
             offline=settings.vlm_offline,
             digest_cache=self.directories.store / "digests.json",
             digests_of=self.run_id if asks_for_all_samples(self.policies.values()) else "",
+            notice=self._show_notice,
             answers=self._answers,
         )
         return open_backend(ref, options)
+
+    @property
+    def processes(self) -> dict[str, object]:
+        """How each process that asked a model ran it, as far as it has said so, by the name of the process."""
+        said = {self.worker: self.how_models_ran(), **self.workers_said}
+        return {name: models for name, models in said.items() if models}
+
+    def how_models_ran(self) -> dict[str, object]:
+        """Returns how this process ran each model that it loaded, JSON-safe: device, threads, size of batches."""
+        found: dict[str, object] = {}
+        for name, backend in self._opened.items():
+            with contextlib.suppress(VlmRobustError):  # its records say why it could not be asked
+                about = backend.describe()
+                if "loaded" in about:
+                    found[name] = {key: about[key] for key in ("batches", "failed_batches", "loaded") if key in about}
+        return found
 
     @cached_property
     def judge(self) -> AdaptiveJudge:
@@ -589,7 +615,7 @@ class Run:
         from pytest_vlmrobust.evaluation.run.manifest import measured_facts
 
         measured = measured_facts(self.records, self.models, self.data, self.open_backend)
-        return {**self.origins(), **measured, "decision": str(self.facts().decision(self.records))}
+        return {**self.origins(), **measured, "processes": self.processes, "decision": str(self.facts().decision(self.records))}
 
     def describe(self, lacks: Sequence[str], **conclusion: object) -> None:
         """Writes the manifest beside the journal: what was to run, and which requirements of policies are not met.
@@ -609,10 +635,16 @@ class Run:
             "repeats": self.rerun.run if self.rerun else "",
             "repeatability": [about.to_dict() for about in self.repeatability],
             "store": os.path.relpath(directories.store, directories.run),
+            "processes": self.processes,
         }
         write_manifest(directories.run, {**content, **conclusion})
 
     # Parts of these.
+
+    def _open_to_ask(self, ref: ModelRef) -> Backend:
+        """Opens the backend that the evaluator asks, and keeps it in mind for what it says of itself later."""
+        self._opened[ref.name] = self.open_backend(ref)
+        return self._opened[ref.name]
 
     @cached_property
     def _answers(self) -> AnswerKey:

@@ -67,6 +67,7 @@ def _open_run(config: pytest.Config) -> Run:
         config.invocation_params.dir,
         run_id=str(sent.get("vlm_run_id") or _new_name()),
         worker=worker,
+        workers=int(sent.get("workercount", 1)),
         command=_command(config, sent) if gates else None,
         display=ProgressDisplay.for_run(config, reports=worker == MAIN) if gates else None,
         selection=Selection(narrowed="--lf" if config.getoption("lf", default=False) else ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,9 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def tell_controller(config: pytest.Config) -> None:
-    """Tells the controller, at the end of a worker, what it knows about the tests and the controller does not."""
-    selection = config.stash[RUN].selection
+    """Tells the controller, at the end of a worker, what it knows about tests and models and the controller does not."""
+    run = config.stash[RUN]
+    selection = run.selection
     config.workeroutput.update(  # type: ignore[attr-defined]  # xdist's
         vlm_selection={
             "planned": selection.planned,
@@ -36,6 +38,7 @@ def tell_controller(config: pytest.Config) -> None:
             "notes": list(selection.notes),
         },
         vlm_refused=str(selection.refusal or ""),
+        vlm_models=json.dumps(run.how_models_ran()),
     )
 
 
@@ -43,7 +46,10 @@ def tell_controller(config: pytest.Config) -> None:
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's argument
     """Takes what a worker reports at its end; a worker that died reports nothing."""
     output = getattr(node, "workeroutput", {})
-    selection = node.config.stash[RUN].selection
+    run = node.config.stash[RUN]
+    selection = run.selection
+    if "vlm_models" in output:
+        run.workers_said[node.gateway.id] = json.loads(output["vlm_models"])
     if "vlm_selection" in output:
         selection.learn(**output["vlm_selection"])
     if output.get("vlm_refused"):

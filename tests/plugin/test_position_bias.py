@@ -53,7 +53,14 @@ def test_the_quarter_that_holds_every_answer_stands_out(pytester: pytest.Pyteste
     write(pytester.path)
     datasets = ["--vlm-dataset=planted.jsonl", "--vlm-dataset=redundant_cue"]
     pytester.runpytest_subprocess(
-        "--vlm=tiny", "--vlm-mode=full", *datasets, "--vlm-patches=2", f"--vlm-sample={SAMPLES}", "--vlm-report=report", "-p", "no:cacheprovider"
+        "--vlm=tiny",
+        "--vlm-mode=full",
+        *datasets,
+        "--vlm-patches=2",
+        f"--vlm-sample={SAMPLES}",
+        "--vlm-report=report",
+        "-p",
+        "no:cacheprovider",
     )
     records = json.loads((pytester.path / "report" / "results.json").read_text(encoding="utf-8"))["records"]
     biased, even = ({record["dataset"]: record["positions"] for record in records}[name] for name in ("planted", "redundant_cue"))

@@ -110,12 +110,12 @@ class Engine:
         request: Callable[[Cell, Asking, View], Request],
         resident: Callable[[str], Backend],
         owner: str,
-        batch_size: int,
+        batch_size: Callable[[str], int],
         threads: int,
         notice: Callable[[str], None],
     ) -> None:
         self._store, self._maker, self._request, self._resident = store, views, request, resident
-        self._owner, self._size, self._threads, self._notice = owner, batch_size, threads, notice
+        self._owner, self._batch_size, self._threads, self._notice = owner, batch_size, threads, notice
         self._changed = threading.Condition()
         self._demanded: dict[Asking, Question] = {}
         self._expected: dict[Asking, Question] = {}
@@ -137,6 +137,11 @@ class Engine:
         self._workers: list[threading.Thread] = []
         self._resting = True
         self._closed = False
+
+    @property
+    def _size(self) -> int:
+        """How many questions a batch holds; it may grow where the backend finds out what suits it."""
+        return self._batch_size(self._model) if self._model else 1
 
     # What the evaluator asks of it.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vlmrobust.backends import generation_for
+from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
@@ -40,7 +41,8 @@ class EvaluationOptions:
     seed: int = AUGMENTATION_SEED
     sample: str | None = None
     offline: bool = False
-    batch_size: int = 32
+    batch_size: int | str = 32
+    """Requests that a model is handed at a time; ``auto`` for as many as its backend says."""
     threads: int = 1
     """Threads that make views ahead of the model."""
     patch_stop: bool = False
@@ -142,7 +144,7 @@ class Evaluator:
             request=self.request,
             resident=self._make_resident,
             owner=self.owner,
-            batch_size=self.options.batch_size,
+            batch_size=self.batch_size,
             threads=self.options.threads,
             notice=lambda text: self.notice(text),  # noqa: PLW0108 - whoever is told may change
         )
@@ -393,6 +395,12 @@ class Evaluator:
 
     def _limit(self, ref: ModelRef, sample: Sample) -> int:
         return answer_limit(sample, ref.prompt_mode, generation_for(ref).max_new_tokens)
+
+    def batch_size(self, model: str) -> int:
+        """Returns how many requests a model is handed at a time; with ``auto``, as many as its backend says where it can say."""
+        if isinstance(self.options.batch_size, int):
+            return self.options.batch_size
+        return int(getattr(self._backend(model), "batch_size", START))
 
     def request(self, cell: Cell, asking: Asking, view: View | None = None) -> Request:
         """Returns what is sent to the model for one view of a sample, whose key is then known.

@@ -46,10 +46,12 @@ def test_opening_reads_no_file_but_checks_the_parameters() -> None:
     [
         ({"device": "gpu"}, "device 'gpu': expected 'auto', 'cpu', 'mps', 'cuda' or 'cuda:N'"),
         ({"device": "cuda:x"}, "device 'cuda:x': expected"),
-        ({"batch_size": 0}, "batch size 0: expected 1 or more"),
+        ({"batch_size": 0}, "batch size 0: expected 1 or more, or 'auto'"),
+        ({"batch_size": "many"}, "batch size many: expected 1 or more, or 'auto'"),
         ({"threads": 0}, "threads 0: expected 1 or more"),
         ({"attention": "flash"}, "attention 'flash': expected one of auto, sdpa, eager, flash_attention_2"),
         ({"image_backend": "opencv"}, "image backend 'opencv': expected one of pil, torchvision"),
+        ({"preprocessing": "quick"}, "--vlm-preprocessing 'quick': expected one of fast, library"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:

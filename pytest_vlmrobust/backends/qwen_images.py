@@ -1,0 +1,153 @@
+"""Preprocessing of the Qwen2-VL family by table: the bits of the library's Pillow path, in a fraction of its time.
+
+The library turns a picture back and forth between Pillow and numpy, rescales it in float64, normalises it in float32, and cuts it
+into patches last, when it has become four times as large. Here Pillow resizes the picture as there. What follows depends on
+nothing but one of 256 values and its channel, so it is looked up in a table that the library's own functions fill; patches
+are cut while the picture still has one byte a value. The numbers are the same to the last bit, so that runs by either way share
+their answers.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+FAST, LIBRARY = "fast", "library"
+PREPROCESSING = (FAST, LIBRARY)
+"""What ``--vlm-preprocessing`` takes."""
+_SHARED_BY_THE_FAMILY = "Qwen2VLImageProcessorPil"
+"""The image processor of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and others: a class that resizes otherwise has another name."""
+_PROBES = ((31, 45), (112, 140))
+"""Heights and widths of the pictures on which both ways are compared before this one is taken."""
+
+
+def accelerated(images: Any) -> Any:
+    """Returns an image processor that gives the bits of ``images`` faster; ``images`` itself where there is no such way.
+
+    Both are asked about two pictures first. Where they differ in a bit, as they might with another version of the library, or
+    where a picture is refused, ``images`` is returned. The result may be called from several threads at once. It leaves to the
+    library what is not a Pillow picture in RGB, and calls with settings of their own.
+    """
+    kind: Any = type(images)
+    if kind.__name__ != _SHARED_BY_THE_FAMILY or getattr(images, "backend", "") != "pil":
+        return images
+    faster = copy.copy(images)
+    faster.__class__ = _faster_kind(kind)
+    return faster if _agree(images, faster) else images
+
+
+def preprocessing_of(images: Any) -> str:
+    """Returns which way an image processor goes: ``fast`` or ``library``."""
+    return FAST if getattr(images, "by_table", False) else LIBRARY
+
+
+@functools.cache
+def _faster_kind(kind: Any) -> Any:
+    """Returns a class of image processors that does the work of ``kind`` by table."""
+
+    def preprocess(self: Any, images: Any, *places: Any, **settings: Any) -> Any:
+        pictures = _flat(images)
+        resizes = self.do_resize and isinstance(self.resample, int)
+        if places or settings.keys() - {"return_tensors"} or not resizes or not all(map(_is_rgb, pictures)):
+            return kind.preprocess(self, images, *places, **settings)
+        return _preprocessed(self, pictures, settings.get("return_tensors"))
+
+    return type(kind.__name__, (kind,), {"preprocess": preprocess, "by_table": True})
+
+
+def _flat(images: Any) -> list[Any]:
+    """Returns the pictures of one, of a list, or of a list of lists, as the library takes them."""
+    if not isinstance(images, list | tuple):
+        return [images]
+    return [picture for part in images for picture in _flat(part)]
+
+
+def _is_rgb(image: Any) -> bool:
+    return getattr(image, "mode", "") == "RGB"
+
+
+def _preprocessed(processor: Any, images: Sequence[Image], return_tensors: Any) -> Any:
+    """Returns patches and grids of pictures, as the processor's own class does.
+
+    Raises:
+        ValueError: the library's, of a picture more than 200 times as long as wide.
+    """
+    import numpy as np
+    from transformers import BatchFeature
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+    side, merged, size = processor.patch_size, processor.merge_size, processor.size
+    limits = {"factor": side * merged, "min_pixels": size.shortest_edge, "max_pixels": size.longest_edge}
+    sizes = [smart_resize(image.height, image.width, **limits) for image in images]
+    counts = [height // side * (width // side) for height, width in sizes]
+    patches = np.empty((sum(counts), 3, processor.temporal_patch_size, side * side), np.float32)
+    table, start = _table(processor), 0
+    for image, (height, width), count in zip(images, sizes, counts, strict=True):
+        resized = np.asarray(image.resize((width, height), processor.resample))
+        _fill(patches[start : start + count], resized, table, side, merged)
+        start += count
+    grids = np.array([(1, height // side, width // side) for height, width in sizes], np.int64)
+    data = {"pixel_values": patches.reshape(len(patches), -1), "image_grid_thw": grids}
+    return BatchFeature(data=data, tensor_type=return_tensors)
+
+
+def _fill(patches: NDArray[np.float32], image: NDArray[np.uint8], table: NDArray[np.float32], side: int, merged: int) -> None:
+    """Cuts a picture into patches whose values are those of ``table``; Python's interpreter lock is free for most of it.
+
+    Args:
+        patches: of one picture, shape (patches, 3, times, side * side), to be filled.
+        image: shape (H, W, 3), both lengths multiples of ``side * merged``.
+        table: the number that stands for each value of each channel, shape (3, 256).
+        side: pixels on the side of a patch.
+        merged: patches on the side of what becomes one visual token; those of one token follow each other.
+    """
+    import cv2
+    import numpy as np
+
+    height, width, _ = image.shape
+    for channel, plane in enumerate(cv2.split(image)):
+        tokens = plane.reshape(height // side // merged, merged, side, width // side // merged, merged, side)
+        values = np.ascontiguousarray(tokens.transpose(0, 3, 1, 4, 2, 5)).reshape(1, -1)
+        numbers = cv2.LUT(values, table[channel : channel + 1]).reshape(len(patches), -1)
+        for time in range(patches.shape[2]):
+            patches[:, channel, time] = numbers
+
+
+def _table(processor: Any) -> NDArray[np.float32]:
+    """Returns what rescaling and normalising make of each value of each channel, shape (3, 256), by the library's functions."""
+    import numpy as np
+
+    values: Any = np.tile(np.arange(256, dtype=np.uint8), (3, 1, 1))
+    if processor.do_rescale:
+        values = processor.rescale(values, processor.rescale_factor)
+    if processor.do_normalize:
+        values = processor.normalize(values, processor.image_mean, processor.image_std)
+    return np.ascontiguousarray(values.reshape(3, 256), np.float32)
+
+
+def _agree(images: Any, faster: Any) -> bool:
+    """Whether two image processors make the same of pictures that hold all values, to the last bit; not where one is refused."""
+    import numpy as np
+    from PIL import Image
+
+    for height, width in _PROBES:
+        values = np.arange(height * width * 3, dtype=np.uint32) * 97 // 3 % 256
+        picture = Image.fromarray(values.astype(np.uint8).reshape(height, width, 3))
+        try:
+            expected, found = (each(picture, return_tensors="np") for each in (images, faster))
+        except ValueError:  # as one does that is not to resize
+            return False
+        if expected.keys() != found.keys() or any(not _same_bits(expected[name], found[name]) for name in expected):
+            return False
+    return True
+
+
+def _same_bits(expected: NDArray[Any], found: NDArray[Any]) -> bool:
+    return expected.shape == found.shape and expected.dtype == found.dtype and expected.tobytes() == found.tobytes()
