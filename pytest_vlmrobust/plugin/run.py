@@ -195,8 +195,8 @@ class Run:
         stopping = [name for name, policy in self.policies.items() if policy.mode is Mode.ADAPTIVE]
         if self.settings.vlm_update_baseline and stopping:
             raise UsageError(
-                f"--vlm-update-baseline: the policy of {', '.join(stopping)} is adaptive, and a run that stops early is no baseline. "
-                "Add --vlm-mode=full: answers that are in the store are not asked for again"
+                f"--vlm-update-baseline: the policy of {', '.join(stopping)} is adaptive, and a run that stops early is no "
+                "baseline. Add --vlm-mode=full: answers that are in the store are not asked for again"
             )
 
     def choose_rerun(self, sent: Mapping[str, object] | None = None) -> None:
@@ -475,7 +475,10 @@ class Run:
             baseline=self.baseline,
             attempts=self.settings.vlm_patch_attempts,
         )
-        return AdaptiveJudge(judge)
+        adaptive = AdaptiveJudge(judge)
+        if self.controls:  # a worker of xdist does not know which tests it will be given
+            self.evaluator.expect(adaptive.first_wants(self.required_cells()))
+        return adaptive
 
     @cached_property
     def evidence(self) -> Evidence:

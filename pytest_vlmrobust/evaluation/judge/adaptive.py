@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -29,6 +29,7 @@ from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails
+from pytest_vlmrobust.evaluation.run.asking import Want
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.statistics.proportions import is_binary
@@ -310,6 +311,15 @@ class AdaptiveJudge:
             InfrastructureError: a cell that it needs could not be measured.
         """
         return self._counted(lambda: self._sweep(sweep, settings))
+
+    def first_wants(self, cells: Iterable[Cell]) -> Iterator[Want]:
+        """Yields what is surely asked of cells, in their order: all samples, or those before the first moment to stop."""
+        for cell in cells:
+            if cell.setting in (CLEAN, NO_IMAGE):
+                yield Want(cell)
+            elif cell.dataset not in self.judge.tasks:  # a task that is not shown to be done asks about no changed picture
+                size = len(self.judge.evaluator.samples(cell.dataset))
+                yield Want(cell, asking_order(size)[:FIRST] if self._stops_early(cell) else None)
 
     def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
         """Computes a property of a family of models over ``settings``, always from all samples, and judges it.

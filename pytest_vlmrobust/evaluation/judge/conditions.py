@@ -228,8 +228,10 @@ def _stopped_early(records: Iterable[Record]) -> list[str]:
         return []
     asked, every = sum(record.n_requested for record in partial), sum(record.n_samples for record in partial)
     return [
-        f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {asked:,} of {every:,} answers. Their verdicts "
-        "hold at the declared risk; their values are of a part of the samples, have no interval, and are no baseline"
+        (
+            f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {asked:,} of {every:,} answers. Their "
+            "verdicts hold at the declared risk; their values are of a part of the samples, have no interval, and are no baseline"
+        )
     ]
 
 

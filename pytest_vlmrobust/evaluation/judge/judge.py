@@ -230,6 +230,7 @@ class Judge:
         more: Sequence[Measure] = (),
         **facts: Any,
     ) -> Record:
+        """Returns the record of a summary metric: its estimate judged, with the budgets of the cells that it rests on."""
         judged = JudgedTest(about.model, about.dataset, about.metric, about.split)
         members = self.families[about.family].members if isinstance(about, FamilyMetric) else (about.model,)
         excused = next(filter(None, (self.why_task_not_shown(name, about.dataset) for name in members)), "")
@@ -267,6 +268,7 @@ class Judge:
         )
 
     def counts(self) -> tuple[int, int]:
+        """Returns how many answers came from a model so far, and how many from a store."""
         return self.evaluator.inferred, self.evaluator.recalled
 
     def _cell_scores(self, cell: Cell) -> CellScores:
@@ -309,6 +311,7 @@ class Judge:
 
     @property
     def tasks(self) -> Mapping[str, str]:
+        """What is asked in each dataset that a task makes of a collection, by its name."""
         return {} if self.data is None else self.data.tasks
 
     def _is_task(self, dataset: str) -> bool:
