@@ -86,6 +86,9 @@ class ScriptedBackend:
         made._answers = answers if rules.declares else None
         return made
 
+    mixes_cells = True
+    """An answer depends on nothing that stands beside it in a batch."""
+
     @property
     def name(self) -> str:
         """The model's short name."""

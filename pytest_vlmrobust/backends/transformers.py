@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import threading
 import time
@@ -136,7 +137,7 @@ class TransformersBackend:
             return 1
         return min(_MOST_LANES, _cores())
 
-    @property
+    @functools.cached_property
     def mixes_cells(self) -> bool:
         """Whether an answer depends on the rest of its batch by the rounding of float32 on a CPU only: below 1e-6 in a logit."""
         placement = self._placement()
@@ -323,13 +324,15 @@ class TransformersBackend:
 
         Without a word in the options or ``OMP_NUM_THREADS``, lanes on a CPU share its cores; elsewhere torch's setting stays.
         """
+        if getattr(self._limited, "done", False):
+            return
+        self._limited.done = True
         threads = self._options.threads
         if threads is None and self.mixes_cells and not os.environ.get("OMP_NUM_THREADS"):
             threads = max(1, _cores() // self.lanes)
-        if threads is not None and not getattr(self._limited, "done", False):
+        if threads is not None:
             import torch
 
-            self._limited.done = True
             torch.set_num_threads(threads)
 
     def _placement(self) -> Placement:

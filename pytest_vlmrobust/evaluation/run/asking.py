@@ -73,20 +73,20 @@ class Question:
     waited: bool = False
     """Whether somebody waits for it."""
     prepared: Prepared | None = None
+    bytes: int = 0
+    """How much memory it takes while it waits for its batch; known once it is ready."""
+    pixels: int = 0
+    """How many numbers its pictures have: what the number of visual tokens grows with; known once it is ready."""
     prediction: Prediction | None = None
     error: BaseException | None = None
     leader: Question | None = None
     followers: list[Question] = field(default_factory=list)
 
-    @property
-    def bytes(self) -> int:
-        """How much memory it takes while it waits for its batch."""
-        return 0 if self.prepared is None else self.prepared.bytes + sum(image.nbytes for image in self.prepared.request.images)
-
-    @property
-    def pixels(self) -> int:
-        """How many numbers its pictures have: what the number of visual tokens grows with."""
-        return 0 if self.prepared is None else sum(image.size for image in self.prepared.request.images)
+    def ready(self, prepared: Prepared) -> None:
+        """Notes that it can be asked."""
+        self.prepared, self.stage = prepared, "ready"
+        self.pixels = sum(image.size for image in prepared.request.images)
+        self.bytes = prepared.bytes + sum(image.nbytes for image in prepared.request.images)
 
     @property
     def is_urgent(self) -> bool:
@@ -451,7 +451,7 @@ class Engine:
         elif stored is not None:
             self._finish(question, stored, None)
         elif prepared is not None:
-            question.prepared, question.stage = prepared, "ready"
+            question.ready(prepared)
             self._held += question.bytes
         else:
             self._follow(question, self._leaders.get(question.asking.key or ""))
@@ -472,20 +472,26 @@ class Engine:
         with self._changed:
             known = self._recent.get(recipe)
             future = self._recent[recipe] = known or Future()
-            while len(self._recent) > 1 and (len(self._recent) > _RECENT_VIEWS or self._recent_bytes() > _RECENT_BYTES):
-                self._recent.popitem(last=False)
         if known is None:
+            view = None
             try:
-                future.set_result(self._maker.view(question.asking.sample, question.cell.setting))
+                view = self._maker.view(question.asking.sample, question.cell.setting)
+                future.set_result(view)
             except BaseException as error:  # noqa: BLE001 - raised below, and for others who wait for this view
                 future.set_exception(error)
-                with self._changed:
-                    self._recent.pop(recipe, None)
+            with self._changed:
+                self._keep_few(recipe, view)
         return future.result()
 
-    def _recent_bytes(self) -> int:
-        made = (future.result() for future in self._recent.values() if future.done() and not future.exception())
-        return sum(image.nbytes for view in made for image in view.images)
+    def _keep_few(self, recipe: str, view: View | None) -> None:
+        """Forgets the oldest views beside a new one, as far as they are too many; also a view that could not be made."""
+        most = _RECENT_VIEWS
+        if view is None:
+            self._recent.pop(recipe, None)
+        elif view.images:
+            most = max(1, min(most, _RECENT_BYTES // sum(image.nbytes for image in view.images)))
+        while len(self._recent) > most:
+            self._recent.popitem(last=False)
 
     def _remember_views(self) -> None:
         with self._changed:

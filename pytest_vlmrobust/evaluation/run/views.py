@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -184,45 +182,6 @@ def of_view(things: tuple[T, ...], view: int, count: int) -> tuple[T, ...]:
 def depends_on_seed(setting: Setting) -> bool:
     """Whether the pictures of a setting are drawn by chance, so that another seed makes others."""
     return setting not in (CLEAN, NO_IMAGE) and bool(perturbations.info(str(setting)).stochastic)
-
-
-# Pipeline: views are made on threads while the model works; a bounded number of them waits in memory.
-
-
-AHEAD = 32
-"""Views that may wait, and as many that may be used again: at 1344 x 1008 pixels up to 260 MB."""
-
-
-class Pipeline:
-    """Makes views in order, ahead of whoever takes them."""
-
-    def __init__(self, maker: ViewMaker, *, threads: int) -> None:
-        self._maker = maker
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="vlm-views")
-
-    def views(self, wanted: Sequence[tuple[Sample, Setting, str]]) -> Iterator[View]:
-        """Yields the view of each (sample, setting, recipe), in order; equal recipes in a row are made once.
-
-        Raises:
-            ImageError: a source picture cannot be read; raised when its turn comes.
-        """
-        waiting: deque[Future[View]] = deque()
-        recent: dict[str, Future[View]] = {}
-        rest = iter(wanted)
-        while True:
-            for sample, setting, recipe in islice(rest, AHEAD - len(waiting)):
-                if recipe not in recent:
-                    if len(recent) >= AHEAD:
-                        recent.clear()
-                    recent[recipe] = self._pool.submit(self._maker.view, sample, setting)
-                waiting.append(recent[recipe])
-            if not waiting:
-                return
-            yield waiting.popleft().result()
-
-    def close(self) -> None:
-        """Stops the threads; views not yet begun are dropped."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 # Album: thumbnails of the views of single samples, made again only where there is none yet.

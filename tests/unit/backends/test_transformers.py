@@ -252,6 +252,73 @@ class TestLoading:
         assert prediction.details["image_grid_thw"] == "1x4x4"
 
 
+class TestPreparing:
+    @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
+    @pytest.mark.parametrize("sizes", [[(56, 84)], [], [(28, 28), (60, 100)]])
+    def test_rows_made_alone_are_the_batch_made_together(
+        self, checkpoint: Find, request_for: Ask, family: str, sizes: list[tuple[int, int]]
+    ) -> None:
+        answerer = _open(checkpoint(family))._ready()
+        words = ("What is shown?", "And what, please, is shown here? <|image_pad|>", "What is shown?")
+        asked = [request_for(f"k{n}", *((h + 28 * n, w) for h, w in sizes), text=text) for n, text in enumerate(words)]
+        jobs = [Job(place, request) for place, request in enumerate(asked)]
+        together, details = answerer._encoded(jobs)
+        for _ in range(2):  # the second time, the tokens are known
+            alone, again = answerer._encoded([dataclasses.replace(job, inputs=answerer.row(job.request)) for job in jobs])
+            assert alone.keys() == together.keys()
+            for name, values in together.items():
+                assert alone[name].dtype == values.dtype
+                assert torch.equal(alone[name], values)
+            assert again == details
+
+    @pytest.mark.parametrize("family", ["qwen2_vl", "gemma3", "internvl"])
+    def test_prepared_requests_get_the_answers_of_others(self, checkpoint: Find, request_for: Ask, family: str) -> None:
+        opened = _open(checkpoint(family))
+        asked = [request_for("a", (112, 56)), request_for("b"), request_for("c", (28, 28), choices=(), max_new_tokens=3)]
+        prepared = [opened.prepare(request) for request in asked]
+        assert [one.inputs is not None for one in prepared] == [family == "qwen2_vl"] * 3
+        assert opened.infer_prepared(prepared) == opened.infer(asked)
+
+    def test_a_request_that_cannot_be_prepared_fails_alone(self, checkpoint: Find, request_for: Ask) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        asked = [request_for("a", (56, 56)), request_for("b", (1, 300)), request_for("c", (28, 28), text="<image><image>")]
+        good, narrow, marks = opened.infer_prepared([opened.prepare(request) for request in asked])
+        assert good.error == ""
+        assert narrow.error == opened.infer(asked[1:2])[0].error != ""
+        assert marks == opened.infer(asked[2:])[0]
+
+    def test_lanes_answer_at_the_same_time_what_one_answers(
+        self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = [request_for(f"k{n}", (28 + 28 * (n % 3), 56), choices=(), max_new_tokens=4) for n in range(12)]
+        expected = _open(checkpoint("qwen2_vl")).infer(asked)
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        monkeypatch.setattr(module, "_cores", lambda: 2)
+        opened = _open(checkpoint("qwen2_vl"))
+        assert opened.lanes == 2
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda request: opened.infer_prepared([opened.prepare(request)])[0], asked))
+        assert [one.text for one in found] == [one.text for one in expected]
+        assert opened._copies <= 2
+
+    @pytest.mark.parametrize(
+        ("options", "environment", "lanes"),
+        [({}, "", 2), ({}, "2", 1), ({"threads": 2}, "", 1), ({"device": "cuda"}, "", 1)],
+    )
+    def test_an_explicit_number_of_threads_wins(
+        self, checkpoint: Find, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], environment: str, lanes: int
+    ) -> None:
+        monkeypatch.setenv("OMP_NUM_THREADS", environment)
+        monkeypatch.setattr(module, "_cores", lambda: 16)
+        assert _open(checkpoint("qwen2_vl"), BackendOptions(**{"device": "cpu", **options})).lanes == lanes
+
+    @pytest.mark.parametrize(("dtype", "device", "mixes"), [("auto", "cpu", True), ("bfloat16", "cpu", False), ("float32", "cuda", False)])
+    def test_only_float32_on_a_cpu_mixes_cells(self, checkpoint: Find, dtype: str, device: str, *, mixes: bool) -> None:
+        opened = _open(checkpoint("qwen2_vl"), BackendOptions(device=device), dtype=dtype)
+        assert opened.mixes_cells is mixes
+        assert opened.lanes == 1 or mixes
+
+
 class TestSeenSize:
     @pytest.mark.parametrize("size", [(60, 100), (28, 28), (280, 280), (31, 97)])
     @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])

@@ -15,8 +15,7 @@ import pytest
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Request
-from pytest_vlmrobust.evaluation.run import asking
-from pytest_vlmrobust.evaluation.run import leases
+from pytest_vlmrobust.evaluation.run import asking, leases
 from pytest_vlmrobust.evaluation.run.leases import (
     LEASE_SECONDS,
     NOTICE_SECONDS,

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.backends.protocol import Prepared
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.errors import BackendError, ImageError
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.run import asking
+from pytest_vlmrobust.evaluation.run.asking import Want
+from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
+from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.store import Store
+from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
+
+CELLS = [cell(name) for name in ("clean", "invert", "flip_v", "gaussian_noise:low", "no_image")]
+
+
+class Lanes(ScriptedBackend):
+    """A backend with lanes that prepares requests: it records what it is given, and never more than it says at a time."""
+
+    lanes = 1
+
+    def __init__(self, world: World, *, lanes: int = 1, mixes: bool = True) -> None:
+        super().__init__(world.model, version=world.model.version, name="model")
+        self.lanes, self.mixes_cells = lanes, mixes
+        self.batches: list[list[Request]] = []
+        self.lock = threading.Lock()
+        self.inside = self.most_inside = self.held = self.most_held = 0
+
+    def prepare(self, request: Request) -> Prepared:
+        with self.lock:
+            self.held += 1000
+            self.most_held = max(self.held, self.most_held)
+        return Prepared(request, inputs=request.key, bytes=1000)
+
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        assert all(one.inputs == one.request.key for one in prepared)
+        with self.lock:
+            self.inside += 1
+            self.most_inside = max(self.inside, self.most_inside)
+            self.batches.append([one.request for one in prepared])
+        answers = self.infer([one.request for one in prepared])
+        with self.lock:
+            self.inside -= 1
+            self.held -= 1000 * len(prepared)
+        return answers
+
+
+def opened(world: World, *, lanes: int = 1, mixes: bool = True, **options: Any) -> tuple[Evaluator, Lanes]:
+    evaluator, backend = world.evaluator(**options), Lanes(world, lanes=lanes, mixes=mixes)
+    evaluator.open_backend = lambda _ref: backend
+    return evaluator, backend
+
+
+def by_pixels(request: Request) -> str:
+    """Answers what follows from the pixels alone."""
+    return "AB"[int(sum(int(image.sum()) for image in request.images)) % 2]
+
+
+def facts(result: CellResult) -> tuple[Any, ...]:
+    return result.predictions, result.keys, result.n_requested, result.n_inferred, result.notes, result.places
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("batch_size", [1, 4, 32])
+@pytest.mark.parametrize(("lanes", "mixes"), [(1, False), (1, True), (2, True)])
+def test_what_is_expected_changes_no_result(world: World, threads: int, batch_size: int, lanes: int, *, mixes: bool) -> None:
+    world.model.answer = by_pixels
+    plain = [facts(world.evaluator(threads=1).result(one)) for one in CELLS]
+    world.directory /= "expected"
+    evaluator, backend = opened(world, lanes=lanes, mixes=mixes, threads=threads, batch_size=batch_size)
+    evaluator.expect([Want(CELLS[0], [0, 2]), *map(Want, CELLS)])
+    assert [facts(evaluator.result(one)) for one in CELLS] == plain
+    assert (evaluator.inferred, len(evaluator.store)) == (30, 30)
+    assert backend.most_inside <= lanes
+    assert max(map(len, backend.batches)) <= batch_size
+
+
+def test_a_pull_of_few_samples_is_filled_up_with_what_is_expected(world: World) -> None:
+    evaluator, backend = opened(world, batch_size=8)
+    first = [Want(one, [0, 3, 5]) for one in CELLS[:4]]
+    evaluator.expect(first)
+    for want in first:
+        assert evaluator.result(want.cell, want.places).values.tolist() == [1.0] * 3
+    asked = [[(request.setting, request.sample_id) for request in batch] for batch in backend.batches]
+    assert [len(batch) for batch in asked] == [8, 4]
+    assert asked[0] == [*((s, q) for s in ("clean", "invert") for q in ("q0", "q3", "q5")), ("flip_v", "q0"), ("flip_v", "q3")]
+
+
+def test_a_batch_keeps_to_one_cell_where_answers_depend_on_it(world: World) -> None:
+    evaluator, backend = opened(world, batch_size=4, mixes=False)
+    evaluator.expect(map(Want, CELLS))
+    for one in CELLS:
+        evaluator.result(one)
+    assert all(len({request.setting for request in batch}) == 1 for batch in backend.batches)
+    assert sorted(map(len, backend.batches)) == [2] * 5 + [4] * 5
+
+
+def test_what_is_waited_for_goes_first(world: World) -> None:
+    evaluator, backend = opened(world, batch_size=6)
+    evaluator.expect(map(Want, CELLS))
+    evaluator.result(cell("clean"))
+    evaluator.result(cell("no_image"))
+    assert [{request.setting for request in batch} for batch in backend.batches] == [{"clean"}, {"no_image"}]
+
+
+def test_batches_are_filled_with_pictures_of_like_size(world: World) -> None:
+    def sized(number: int) -> Sample:
+        side = 40 if number % 2 else 16
+        return sample(number, images=(MemoryImage(np.full((side, side, 3), number, np.uint8)),))
+
+    world.samples = [sized(i) for i in range(8)]
+    evaluator, backend = opened(world, batch_size=4)
+    evaluator.result(cell("clean"))
+    assert [[request.sample_id for request in batch] for batch in backend.batches] == [
+        ["q0", "q2", "q4", "q6"],
+        ["q1", "q3", "q5", "q7"],
+    ]
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("batch_size", [2, 32])
+def test_equal_inputs_are_asked_once_across_cells(world: World, batch_size: int, lanes: int) -> None:
+    same = [cell(name) for name in ("clean", "flip_v+flip_v", "flip_h+flip_h")]
+    evaluator, _ = opened(world, batch_size=batch_size, lanes=lanes)
+    evaluator.expect(map(Want, same))
+    results = [evaluator.result(one) for one in same]
+    assert sorted(world.model.asked_about) == [f"q{i}" for i in range(6)]
+    assert [result.n_inferred for result in results] == [6, 0, 0]
+    assert results[0].predictions == results[1].predictions == results[2].predictions
+
+
+def test_equal_inputs_are_counted_where_they_are_pulled_first(world: World) -> None:
+    same = [cell(name) for name in ("clean", "flip_v+flip_v")]
+    evaluator, _ = opened(world, batch_size=32)
+    evaluator.expect(map(Want, same))
+    assert [evaluator.result(one).n_inferred for one in reversed(same)] == [6, 0]
+
+
+def test_a_picture_that_cannot_be_read_is_an_error_of_its_own_cell(world: World) -> None:
+    world.samples[3] = sample(3, images=(MemoryImage(picture(3), broken=True),))
+    evaluator, _ = opened(world, batch_size=4)
+    evaluator.expect(Want(one, [0, 3]) for one in CELLS)
+    for one in CELLS[:4]:
+        assert evaluator.result(one, [0, 1, 2]).n_requested == 3
+        for _ in range(2):
+            with pytest.raises(ImageError, match="cannot be decoded"):
+                evaluator.result(one)
+    assert evaluator.result(cell("no_image")).n_requested == 6
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_an_interrupted_run_loses_the_batches_in_flight_alone(world: World, lanes: int) -> None:
+    def interrupted(request: Request) -> str:
+        if (request.setting, request.sample_id) == ("flip_v", "q3"):
+            raise KeyboardInterrupt
+        return "B"
+
+    world.model.answer = interrupted
+    evaluator, backend = opened(world, batch_size=4, lanes=lanes)
+    evaluator.expect(map(Want, CELLS))
+    with pytest.raises(KeyboardInterrupt):
+        _ = [evaluator.result(one) for one in CELLS]
+    evaluator.close()
+    lost = {request.key for batch in backend.batches for request in batch if ("flip_v", "q3") in _names(batch)}
+    asked = {request.key for batch in backend.batches for request in batch}
+    stored = Store.open(world.directory).has(asked)
+    assert lost == asked - stored
+    assert len(lost) == 4
+    world.model.answer = lambda _request: "B"
+    again, later = opened(world, batch_size=4, owner="after")
+    again.expect(map(Want, CELLS))
+    assert [again.result(one).n_requested for one in CELLS] == [6] * 5
+    assert sum(map(len, later.batches)) == 30 - len(stored)
+
+
+def _names(batch: Sequence[Request]) -> list[tuple[str, str]]:
+    return [(request.setting, request.sample_id) for request in batch]
+
+
+def test_a_failed_answer_waits_for_whoever_asks_and_is_not_kept(world: World) -> None:
+    world.model.answer = lambda request: failed_prediction("down") if request.sample_id == "q2" else "B"
+    evaluator, _ = opened(world, batch_size=32)
+    evaluator.expect(map(Want, CELLS[:2]))
+    assert [evaluator.result(one).count("error") for one in CELLS[:2]] == [1, 1]
+    assert len(evaluator.store) == 10
+    assert len(world.model.asked) == 12
+
+
+def test_a_backend_that_fails_ahead_fails_whoever_asks(world: World) -> None:
+    class Lost(Lanes):
+        def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+            if any(one.request.setting == "invert" for one in prepared):
+                raise BackendError("lost")
+            return super().infer_prepared(prepared)
+
+    evaluator = world.evaluator(batch_size=6)
+    backend = Lost(world)
+    evaluator.open_backend = lambda _ref: backend
+    evaluator.expect(map(Want, CELLS))
+    assert evaluator.result(cell("clean")).n_inferred == 6
+    for _ in range(2):
+        with pytest.raises(BackendError, match="lost"):
+            evaluator.result(cell("invert"))
+    assert evaluator.result(cell("flip_v")).n_inferred == 6
+    assert evaluator.store.claim([request.key for batch in backend.batches for request in batch], "another", 60) == set()
+
+
+def test_memory_is_bounded_by_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "AHEAD_BYTES", 8000)  # each request takes 1000 bytes, and its picture 576
+    monkeypatch.setattr(asking, "BATCH_BYTES", 4000)
+    world.samples = [sample(i) for i in range(40)]
+    evaluator, backend = opened(world, batch_size=16, threads=2)
+    evaluator.expect(map(Want, CELLS))
+    for one in CELLS:
+        evaluator.result(one)
+    assert max(map(len, backend.batches)) == 4  # no_image, whose requests take 1000 bytes each
+    most = 8000 + 4000 + 4 * 1576  # what waits, the batch that is computed, and one for each thread beyond the bound
+    assert backend.most_held <= most
+
+
+def test_a_request_larger_than_all_bounds_is_asked_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "AHEAD_BYTES", 1)
+    monkeypatch.setattr(asking, "BATCH_BYTES", 1)
+    evaluator, backend = opened(world, batch_size=16)
+    evaluator.expect(map(Want, CELLS))
+    assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
+    assert {len(batch) for batch in backend.batches} == {1}
+
+
+def test_offline_nothing_is_expected(world: World) -> None:
+    world.evaluator().result(cell("clean"))
+    world.model.asked.clear()
+    evaluator = world.evaluator(offline=True)
+    evaluator.expect(map(Want, CELLS))
+    assert evaluator.result(cell("clean")).n_requested == 6
+    assert world.model.asked == []
+    assert {image.loaded for one in world.samples for image in one.images if isinstance(image, MemoryImage)} == {1}
+
+
+def test_stored_answers_are_not_expected_again(world: World) -> None:
+    for one in CELLS:
+        world.evaluator().result(one)
+    world.model.asked.clear()
+    world.samples = [sample(i) for i in range(6)]
+    world.samples[0] = dataclasses.replace(world.samples[0], question="How many?")
+    evaluator, backend = opened(world, batch_size=32, owner="later")
+    evaluator.expect(map(Want, CELLS))
+    assert [evaluator.result(one).n_inferred for one in CELLS] == [1] * 5
+    assert len(backend.batches) == 1
+
+
+def test_no_other_model_is_prepared_for(world: World) -> None:
+    world.refs["other"] = ModelRef("other", "scripted", "")
+    resident: set[str] = set()
+
+    class Heavy(Lanes):
+        def prepare(self, request: Request) -> Prepared:
+            resident.add(self.title)
+            assert resident == {self.title}
+            return super().prepare(request)
+
+        def close(self) -> None:
+            resident.discard(self.title)
+
+    def opened_for(ref: ModelRef) -> Heavy:
+        backend = Heavy(world)
+        backend.title = ref.name
+        backend._version = ref.name
+        return backend
+
+    Heavy.title = ""
+    evaluator = world.evaluator(batch_size=4, threads=2)
+    evaluator.open_backend = opened_for
+    evaluator.expect(Want(cell(name, model)) for model in world.refs for name in ("clean", "invert", "flip_v"))
+    for name in ("clean", "invert"):
+        for model in ("model", "other"):
+            assert evaluator.result(cell(name, model)).n_inferred == 6
+    assert evaluator.resident("model").name == "model"
+    evaluator.close()
+    assert resident == set()
+
+
+def test_what_is_expected_under_patches_stops_at_the_first_right_one(world: World) -> None:
+    evaluator, _ = opened(world, batch_size=32, patch_stop=True)
+    evaluator.expect([Want(cell("patches:2"))])
+    result = evaluator.result(cell("patches:2"))
+    assert (result.n_requested, result.n_unasked, len(world.model.asked)) == (6, 18, 6)
+
+
+def test_closing_ends_the_threads(world: World) -> None:
+    before = threading.active_count()
+    evaluator, _ = opened(world, lanes=2, threads=3)
+    evaluator.expect(map(Want, CELLS))
+    evaluator.result(cell("clean"))
+    assert threading.active_count() > before
+    evaluator.close()
+    evaluator.close()
+    assert threading.active_count() == before
+
+
+def test_views_of_the_same_picture_are_made_once(world: World) -> None:
+    shared = MemoryImage(picture(1))
+    world.samples = [sample(i, images=(shared,)) for i in range(6)]
+    evaluator, _ = opened(world, batch_size=8, threads=3)
+    made: list[str] = []
+    view = evaluator._views.view
+    evaluator._engine._maker.view = lambda one, setting: (made.append(one.id), view(one, setting))[1]  # type: ignore[method-assign]
+    evaluator.result(cell("invert"))
+    assert len(made) == 1
+    assert len(world.model.asked) == 6
