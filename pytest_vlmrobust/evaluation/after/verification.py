@@ -22,6 +22,7 @@ from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTasks, StoredTest, changed_policies
 from pytest_vlmrobust.evaluation.judge.replay import Replay, Rescored
 from pytest_vlmrobust.evaluation.run.families import families
+from pytest_vlmrobust.policies import Mode
 from pytest_vlmrobust.policies.policy import policy_content
 from pytest_vlmrobust.store import Evidence, read_journal
 from pytest_vlmrobust.store.database import FILE_NAME as EVIDENCE
@@ -150,7 +151,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
             replay = Replay(evidence, inputs.models)
             for name in evidence.datasets():
                 replay.samples(name)  # what cannot be read is no difference: it ends here
-            answers, unreadable = _answers(replay)
+            answers, unreadable = _answers(replay, inputs)
             judge = AdaptiveJudge(
                 Judge(
                     replay,
@@ -173,8 +174,10 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
     return Verification(tuple(problems), tuple(notes), answers, count, hashes)
 
 
-def _answers(replay: Replay) -> tuple[int, list[str]]:
+def _answers(replay: Replay, inputs: JudgeInputs) -> tuple[int, list[str]]:
     """Scores the answers of all cells again; returns their number, and the cells that cannot be scored.
+
+    Where tests may stop early, a cell may lack samples: whether a verdict rests on one is seen when it is judged again.
 
     Raises:
         StoreError: answers cannot be read, which is no difference: it ends here.
@@ -182,7 +185,9 @@ def _answers(replay: Replay) -> tuple[int, list[str]]:
     count, problems = 0, []
     for cell in replay.evidence.cells():
         try:
-            count += len(replay.result(cell).scores)
+            policy = inputs.policies.get(cell.model)
+            stops_early = policy is not None and policy.mode is Mode.ADAPTIVE
+            count += len((replay.stored(cell) if stops_early else replay.result(cell)).scores)
         except UsageError as error:
             problems.append(f"{cell}: its answers cannot be scored again: {error}")
     return count, problems

@@ -112,9 +112,22 @@ class Replay:
             )
         return result.part(places)
 
+    def stored(self, cell: Cell) -> CellResult:
+        """Returns all stored answers of a cell, about those samples that the run asked about.
+
+        Raises:
+            StoreError: the run has no answers of the cell, or not one for each view of a sample.
+            UnknownName: a sample is scored by what is not registered here.
+        """
+        if cell not in self._results:
+            self._results[cell] = self._result(self.evidence.get_cell(cell, whole=False))
+        return self._results[cell]
+
     def _result(self, stored: StoredCell) -> CellResult:
         everything = self._load_samples(stored.cell.model, stored.cell.dataset)
-        samples = everything if stored.places is None else tuple(everything[place] for place in stored.places)
+        whole = stored.places is None or len(stored.places) == len(everything)
+        places = None if whole else stored.places
+        samples = everything if places is None else tuple(everything[place] for place in places)
         scores, differing = rescore(self.evidence, stored, samples)
         self.rescored += differing
         return CellResult(
@@ -128,7 +141,7 @@ class Replay:
             notes=stored.notes,
             views=stored.views,
             keys=tuple(answer.key for answer in stored.answers),
-            places=stored.places,
+            places=places,
         )
 
     def _load_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
