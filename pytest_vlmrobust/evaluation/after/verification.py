@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,8 +151,7 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
             replay = Replay(evidence, inputs.models)
             for name in evidence.datasets():
                 replay.samples(name)  # what cannot be read is no difference: it ends here
-            stopping = {name for name, policy in inputs.policies.items() if policy.mode is Mode.ADAPTIVE}
-            answers, unreadable = _answers(replay, stopping)
+            answers, unreadable = _answers(replay, inputs)
             judge = AdaptiveJudge(
                 Judge(
                     replay,
@@ -175,10 +174,10 @@ def verify(run: Path, records: Sequence[Record], *, unrecorded: int = 0) -> Veri
     return Verification(tuple(problems), tuple(notes), answers, count, hashes)
 
 
-def _answers(replay: Replay, stopping: Collection[str]) -> tuple[int, list[str]]:
+def _answers(replay: Replay, inputs: JudgeInputs) -> tuple[int, list[str]]:
     """Scores the answers of all cells again; returns their number, and the cells that cannot be scored.
 
-    Cells of models whose policy is adaptive, ``stopping``, may have answers about a part of the samples.
+    Where tests may stop early, a cell may lack samples: whether a verdict rests on one is seen when it is judged again.
 
     Raises:
         StoreError: answers cannot be read, which is no difference: it ends here.
@@ -186,7 +185,9 @@ def _answers(replay: Replay, stopping: Collection[str]) -> tuple[int, list[str]]
     count, problems = 0, []
     for cell in replay.evidence.cells():
         try:
-            count += len((replay.partial_result(cell) if cell.model in stopping else replay.result(cell)).scores)
+            policy = inputs.policies.get(cell.model)
+            stops_early = policy is not None and policy.mode is Mode.ADAPTIVE
+            count += len((replay.stored(cell) if stops_early else replay.result(cell)).scores)
         except UsageError as error:
             problems.append(f"{cell}: its answers cannot be scored again: {error}")
     return count, problems

@@ -5,8 +5,8 @@ pairs of a mean, bets against that verdict and may stop after any answer. What n
 interval, is looked at a few times: each look spends a part of the risk, and the last one asks about all samples.
 
 The order depends on the number of samples alone, and is the same for all cells of a dataset: nobody can choose another one, and
-metrics of several cells find the same samples in each. Every verdict of a cell follows from its own answers in that order, so that
-it is the same whatever else the run asks, in any process.
+metrics of several cells find the same samples in each. Every verdict of a cell follows from its own answers in that order, so
+that it is the same whatever else the run asks, in any process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
@@ -28,20 +28,22 @@ from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity as counted
-from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails
+from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails, chances
 from pytest_vlmrobust.evaluation.run.asking import Want
 from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.corruption import low_settings
-from pytest_vlmrobust.metrics.statistics.proportions import is_binary
+from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Multiplicity, Policy, Rule, Tier, Waiver
 from pytest_vlmrobust.policies import Judge as Judging
 from pytest_vlmrobust.policies.judge import early_verdict, verdict_of_part
 
-from .context import Asked
+from .context import Asked, floors, groups_of
 from .judge import Judge
-from .measurements import judged_tests
+from .measurements import UNPARSED_INCREASE, judged_tests
 from .replay import NoThumbnails
-from .required_cells import WITHOUT_SETTINGS
+from .required_cells import WITHOUT_SETTINGS, attempts_of
+from .strata import strata
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,6 +60,10 @@ STEP = 4
 """Samples of a cell between two moments at which an audit may stop."""
 PAIRS = 32
 """Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
+GROWTH = 16
+"""From so many steps on, each step is this part of what was asked before: later ones decide less, and large batches cost less."""
+HUNTED = 4
+"""Cells of a sweep that are asked next: those closest to a breach."""
 FIRST_LOOK = 24
 """Samples at the first look; each further look has twice as many."""
 LAST_LOOK = 0.75
@@ -164,6 +170,10 @@ class Decisions:
     open_looks: bool = False
     """Whether the last look left a rule open that no audit decides."""
     at_look: bool = False
+    planned: frozenset[str] = frozenset()
+    """The metrics that blocking rules are about, and that all answers have a value of."""
+    unfit: frozenset[str] = frozenset()
+    """The metrics that do not apply to all answers, whatever a part of them looks like."""
 
     @property
     def whole(self) -> Measured:
@@ -182,15 +192,16 @@ class Decisions:
 
     def verdicts(self, policy: Policy, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
         """Returns the verdicts of those rules that are decided, by rule; at a look, decides those that the estimate can."""
-        test = dataclasses.replace(test, strata=1)
+        said = estimate.valid and estimate.finite and test.metric not in self.unfit
+        about = dataclasses.replace(test, strata=1)  # of which a part of the samples may have fewer than all
         decided = {}
         for rule in policy.rules:
             if not rule.applies(test):
                 continue
-            key = test, rule.id
-            if self.at_look and key not in self.decided and key not in self.audited:
+            key = about, rule.id
+            if self.at_look and said and key not in self.decided and key not in self.audited:
                 self._look(policy, rule, test, estimate)
-            if key in self.decided and estimate.valid:
+            if key in self.decided and said:
                 decided[rule.id] = self.decided[key]
             elif blocks(rule):
                 self.undecided.add(key)
@@ -198,17 +209,30 @@ class Decisions:
 
     def _look(self, policy: Policy, rule: Rule, test: JudgedTest, estimate: Estimate) -> None:
         waivers = [waiver for waiver in policy.waivers if waiver.applies(test)]
-        sharing, share = policy.sharing(rule, test), EARLY_RISK / self.looks
+        strata = max(test.strata, len(strata_of(self.whole.samples(test.dataset)))) if test.category else 1
+        sharing, share = policy.sharing(rule, dataclasses.replace(test, strata=strata)), EARLY_RISK / self.looks
         today = self.judge.today
         if verdict := verdict_of_part(rule, estimate, waivers, today, sharing, share=share, asked=self.in_words):
-            self.decided[test, rule.id] = verdict
+            self.decided[dataclasses.replace(test, strata=1), rule.id] = verdict
 
 
 class RuleAudit:
-    """The audit of one rule on one cell, or on the pairs of a mean: of its bound, and of the caps of waivers that hold."""
+    """The audit of one rule: of its bound, and of the caps of waivers that hold.
+
+    It is about one cell, about the pairs of a mean, or about all cells of a sweep, each of which has to keep the bound. Whatever
+    it showed once stands. The risk of a wrong FAIL is split among the cells, and that of a wrong PASS needs no split: to pass
+    wrongly, one certain cell would have to pass wrongly. Neither depends on which cells are asked first.
+    """
 
     def __init__(
-        self, rule: Rule, bounds: Sequence[Bound], limits: LimitsOf, order: Sequence[int], risks: tuple[float, float]
+        self,
+        rule: Rule,
+        bounds: Sequence[Bound],
+        limits: LimitsOf,
+        order: Sequence[int],
+        risks: tuple[float, float],
+        *,
+        weights: Sequence[float] = (1.0,),
     ) -> None:
         """Prepares an audit that has seen no answer.
 
@@ -218,76 +242,104 @@ class RuleAudit:
             limits: gives the limits that a bound stands for, of 0/1 or of graded scores.
             order: of the samples, by their places.
             risks: of a wrong PASS and of a wrong FAIL.
+            weights: the share of the risk of a wrong FAIL that each cell may take.
 
         Raises:
             ValueError: there is no such limit: a score that it needs is missing, or its denominator is 0.
         """
-        self.rule = rule
-        self._bounds, self._limits, self._order, self._risks = tuple(bounds), limits, order, risks
-        self._outcomes: list[float] = []
-        self._kept: set[Bound] = set()
-        self._broken: set[Bound] = set()
-        self._start(graded=False)
-
-    def _start(self, *, graded: bool) -> None:
         import numpy as np
 
         from pytest_vlmrobust.metrics.sequential import Audit, Order
 
-        by_bound = [self._limits(bound, graded) for bound in self._bounds]
-        self._rows = {
-            bound: range(sum(map(len, by_bound[:index])), sum(map(len, by_bound[: index + 1])))
-            for index, bound in enumerate(self._bounds)
-        }
-        every = [limit for limits in by_bound for limit in limits]
-        order = Order(np.array(self._order, dtype=np.intp), "uniform")
-        self._members = [limit.member for limit in every]
-        self._audit: Audit = Audit(every, [order] * len(every))
-
-    @property
-    def asked(self) -> int:
-        """How many answers it has seen."""
-        return len(self._outcomes)
+        self.rule, self._bounds, self._order = rule, tuple(bounds), tuple(order)
+        try:
+            by_bound, self._graded = [limits(bound, False) for bound in bounds], False
+        except ValueError:
+            by_bound, self._graded = [limits(bound, True) for bound in bounds], True
+        every = [limit for own in by_bound for limit in own]
+        ends = np.cumsum([0, *map(len, by_bound)]).tolist()
+        self._columns = {bound: slice(start, end) for bound, start, end in zip(self._bounds, ends, ends[1:], strict=False)}
+        self._members = np.array([limit.member for limit in every])
+        shape = len(weights), len(every)
+        self._audit: Audit = Audit(every * len(weights), [Order(np.array(order, dtype=np.intp), "uniform")] * math.prod(shape))
+        self._needed = -np.log(risks[0]), -np.log(risks[1]) - np.log(np.array(weights))[:, None]
+        self._evidence_of_fail = np.zeros(shape)
+        self._kept = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
+        self._broken = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
+        self.asked = [0] * len(weights)
+        """How many answers it has seen of each cell."""
 
     @property
     def is_done(self) -> bool:
         """Whether a verdict follows from what it has seen, or it has seen everything."""
-        exhausted = self.asked >= len(self._order)
-        return exhausted or bool(self._kept) or self._broken == set(self._bounds)
+        return all(broken.any() for broken in self._broken.values()) or not self._open.any()
 
-    def upcoming(self, asked: int) -> Sequence[int]:
+    def closest(self, most: int) -> list[int]:
+        """Returns the open cells that are closest to breaking every bound, the closest first; nothing once it is done."""
+        import numpy as np
+
+        if self.is_done:
+            return []
+        by_bound = [self._evidence_of_fail[:, columns].max(axis=1) for columns in self._columns.values()]
+        lacking = np.min(by_bound, axis=0) - self._needed[1][:, 0]
+        ranked = np.argsort(-lacking, kind="stable")
+        closest: list[int] = ranked[self._open[ranked]][:most].tolist()
+        return closest
+
+    def upcoming(self, asked: int, cell: int = 0) -> Sequence[int]:
         """Returns the places of the samples to ask next, so that ``asked`` are seen; nothing once it is done."""
-        return () if self.is_done else self._order[self.asked : asked]
+        return () if self.is_done else self._order[self.asked[cell] : asked]
 
-    def advance(self, values: NDArray[np.float64]) -> None:
-        """Takes the scores of the next samples into account, in their order; NaN where an inference failed."""
-        self._outcomes += values.tolist()
-        if not is_binary(values):
-            self._start(graded=True)
-            values_so_far = self._outcomes
-            self._absorb(0, values_so_far)
-        else:
-            self._absorb(self.asked - len(values), values.tolist())
-        verdicts = self._audit.verdicts(*self._risks)
-        self._kept |= {bound for bound, rows in self._rows.items() if verdicts.passed[rows].all()}
-        self._broken |= {bound for bound, rows in self._rows.items() if verdicts.failed[rows].any()}
+    def advance(self, scores: Mapping[int, NDArray[np.float64]]) -> None:
+        """Takes the scores of the next samples of some cells into account, in their order.
+
+        A missing score (NaN), and a graded one where all others are 0 or 1, counts as wrong where PASS is weighed, and as right
+        where FAIL is.
+        """
+        import numpy as np
+
+        rows: list[NDArray[np.intp]] = []
+        places: list[NDArray[np.intp]] = []
+        outcomes: list[NDArray[np.float64]] = []
+        for cell, values in scores.items():
+            start = self.asked[cell]
+            upcoming = np.array(self._order[start : start + len(values)], np.intp)
+            known = values if self._graded else np.where((values == 0.0) | (values == 1.0), values, np.nan)
+            limit, position = np.nonzero(self._members[:, upcoming])
+            rows.append(limit + cell * len(self._members))
+            places.append(upcoming[position])
+            outcomes.append(known[position])
+            self.asked[cell] += len(values)
+        self._audit.advance(np.concatenate(rows), np.concatenate(places), np.concatenate(outcomes))
+        self._conclude()
 
     def within(self, bound: Bound) -> Outcome:
         """Returns whether the value of all answers is shown to keep ``bound``, or to break it."""
-        if any(bound.holds(kept) for kept in self._kept):
-            return Outcome.PASS
-        return Outcome.FAIL if bound in self._broken else Outcome.INCONCLUSIVE
+        import numpy as np
 
-    def _absorb(self, start: int, values: Sequence[float]) -> None:
-        places = self._order[start : start + len(values)]
-        rows = [
-            (row, place, value)
-            for row, member in enumerate(self._members)
-            for place, value in zip(places, values, strict=True)
-            if member[place]
-        ]
-        if rows:
-            self._audit.advance(*map(list, zip(*rows, strict=True)))
+        kept = [shown for within, shown in self._kept.items() if bound.holds(within)]
+        if np.any(kept, axis=0).all():
+            return Outcome.PASS
+        return Outcome.FAIL if self._broken[bound].any() else Outcome.INCONCLUSIVE
+
+    @property
+    def _open(self) -> NDArray[np.bool_]:
+        import numpy as np
+
+        decided = np.any(list(self._kept.values()), axis=0) | np.all(list(self._broken.values()), axis=0)
+        is_open: NDArray[np.bool_] = ~decided & (np.array(self.asked) < len(self._order))
+        return is_open
+
+    def _conclude(self) -> None:
+        verdicts = self._audit.verdicts(0.5, 0.5)  # whose risks are not read
+        shape = self._evidence_of_fail.shape
+        self._evidence_of_fail = verdicts.sure_log_fail.reshape(shape)
+        passed = verdicts.sure_log_pass.reshape(shape) >= self._needed[0]
+        failed = self._evidence_of_fail >= self._needed[1]
+        for bound, columns in self._columns.items():
+            broken = failed[:, columns].any(axis=1)
+            self._kept[bound] |= passed[:, columns].all(axis=1) & ~broken
+            self._broken[bound] |= broken & ~passed[:, columns].all(axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,22 +387,27 @@ class AdaptiveJudge:
             return judge.cell(cell)
         size = len(judge.evaluator.samples(cell.dataset))
         looks = look_sizes(size)
-        decisions = Decisions(judge, size, len(looks))
-        policy = judge.policies[cell.model]
-        planned = judged_tests(cell, Asked.of(judge.evaluator, cell.dataset, judge.tasks.get(cell.dataset, "")))
+        policy, task = judge.policies[cell.model], judge.tasks.get(cell.dataset, "")
+        attempts = not task and attempts_of(cell, policy, always=judge.attempts) is not None
+        planned = judged_tests(cell, Asked.of(judge.evaluator, cell.dataset, task), attempts=attempts)
+        decisions = self._decisions(cell, size, planned)
+        decisions.unfit = self._unfit(cell, planned)
         blocking = {(test, rule.id): rule for test in planned for rule in policy.rules if rule.applies(test) and blocks(rule)}
-        audits = self._cell_audits(cell, size, blocking)
+        audits = self._cell_audits(cell, size, {key: blocking[key] for key in blocking if key[0].metric not in decisions.unfit})
         decisions.audited = set(audits)
         decisions.open_looks = any(key not in audits for key in blocking)
-        for asked in sorted({*(range(FIRST, size, STEP) if audits else (FIRST,)), *looks} - {size}):
+        for asked in sorted({*(moments(size) if audits else (FIRST,)), *looks}):
             decisions.asked = asked
-            for (test, rule), audit in audits.items():
+            for (test, _), audit in audits.items():
                 if places := audit.upcoming(asked):
-                    audit.advance(judge.evaluator.result(cell, places).values)
+                    values = judge.evaluator.result(cell, places).values
+                    if any(math.isnan(value) for value in values):  # then the value of all answers is unknown
+                        return self._at_all_samples(decisions).cell(cell)
+                    audit.advance({0: values})
                     self._decide(decisions, test, audit.rule, audit.within)
             all_done = all(audit.is_done for audit in audits.values())
             if (all_done or decisions.has_failed) and (asked in looks or not decisions.open_looks):
-                record = self._look(decisions, partial(Judge.cell, cell=cell))
+                record = self._look(decisions, cell, partial(Judge.cell, cell=cell))
                 if record is not None:
                     return record
         return self._at_all_samples(decisions).cell(cell)
@@ -363,34 +420,48 @@ class AdaptiveJudge:
             return record
         size = len(judge.evaluator.samples(sweep.dataset))
         looks = look_sizes(size)
-        decisions = Decisions(judge, size, len(looks))
-        for asked in sorted({FIRST, *looks} - {size}):
+        task = judge.tasks.get(sweep.dataset, "")
+        decisions = self._decisions(sweep, size, judged_tests(sweep, Asked.of(judge.evaluator, sweep.dataset, task)))
+        for asked in sorted({FIRST, *looks}):
             decisions.asked = asked
-            record = self._look(decisions, partial(Judge.sweep, sweep=sweep, settings=settings))
+            record = self._look(decisions, sweep, partial(Judge.sweep, sweep=sweep, settings=settings))
             if record is not None:
                 return record
         return self._at_all_samples(decisions).sweep(sweep, settings)
 
     def _counted(self, judged: Callable[[], Record]) -> Record:
-        """Returns a record with all the answers that judging it took."""
+        """Returns a record with all the answers that judging it took, of the policy as it is written."""
         before = self.judge.counts()
         record = judged()
         inferred, recalled = (now - then for now, then in zip(self.judge.counts(), before, strict=True))
-        return dataclasses.replace(record, n_inferred=inferred, n_recalled=recalled)
+        sha256 = self.judge.policies[record.model].sha256
+        return dataclasses.replace(record, n_inferred=inferred, n_recalled=recalled, policy_sha256=sha256)
 
     def _stops_early(self, about: Cell | SweepMetric) -> bool:
-        """Whether the policy lets a test stop early, and there is enough to ask."""
+        """Whether the policy lets a test stop early, there is enough to ask, and no earlier run wants to be compared in full."""
         judge = self.judge
-        adaptive = judge.policies[about.model].mode is Mode.ADAPTIVE
+        adaptive = judge.policies[about.model].mode is Mode.ADAPTIVE and judge.baseline is None
         return adaptive and not judge.why_nothing_asked(about.dataset) and len(judge.evaluator.samples(about.dataset)) > FIRST
 
-    def _look(self, decisions: Decisions, judged: Callable[[Judge], Record]) -> Record | None:
+    def _decisions(self, about: Cell | SweepMetric, size: int, planned: Sequence[JudgedTest]) -> Decisions:
+        """Returns that nothing is decided yet about a test."""
+        policy = self.judge.policies[about.model]
+        ruled = {test.metric for test in planned for rule in policy.rules if rule.applies(test) and blocks(rule)}
+        # whether answers are texts that are read, or letters that are scored, is the same for all samples
+        return Decisions(self.judge, size, len(look_sizes(size)), planned=frozenset(ruled - {UNPARSED_INCREASE}))
+
+    def _look(self, decisions: Decisions, about: Cell | SweepMetric, judged: Callable[[Judge], Record]) -> Record | None:
         """Returns the record of a test that is decided by what is asked so far, or ``None``."""
         whole, asked, size = self.judge.evaluator, decisions.asked, decisions.size
         decisions.at_look, decisions.undecided = asked in look_sizes(size), set()
         album = None if decisions.open_looks else whole.album  # thumbnails cost more than a look
-        record = judged(dataclasses.replace(self.judge, evaluator=Prefix.of(whole, asked, size, album), early=decisions))
+        prefix = Prefix.of(whole, asked, size, album)
+        record = judged(dataclasses.replace(self.judge, evaluator=prefix, early=decisions))
         decisions.open_looks = bool(decisions.undecided - decisions.audited)
+        unmeasured = decisions.planned - {measure.metric for measure in record.measures if not measure.category}
+        if unmeasured or self._lacks_stratum(about, prefix):
+            decisions.open_looks = True
+            return None
         if (decisions.undecided and not decisions.has_failed) or breaks_budget(record):
             return None
         if album is None:
@@ -398,6 +469,40 @@ class AdaptiveJudge:
             prefix = Prefix.of(whole, asked, size, whole.album)
             record = judged(dataclasses.replace(self.judge, evaluator=prefix, early=decisions))
         return dataclasses.replace(record, n_samples=record.n_requested * size // asked)
+
+    def _lacks_stratum(self, about: Cell | SweepMetric, prefix: Prefix) -> bool:
+        """Whether a rule blocks on a category of which no sample is asked about yet."""
+        rules = [rule for rule in self.judge.policies[about.model].rules if rule.where.category and blocks(rule)]
+        if not rules:
+            return False
+        absent = strata_of(self.judge.evaluator.samples(about.dataset)) - strata_of(prefix.samples(about.dataset))
+        return any(rule.where.admits("category", name) for rule in rules for name in absent)
+
+    def _unfit(self, cell: Cell, planned: Sequence[JudgedTest]) -> frozenset[str]:
+        """Returns the metrics of a cell that do not apply, by the answers about all samples unchanged and without pictures."""
+        import numpy as np
+
+        rules = self.judge.policies[cell.model].rules
+        ruled = {test.metric for test in planned for rule in rules if rule.metric == test.metric}
+        if not (gated := [name for name in ruled if name in CELL_LIMITS and metrics.get(name).validity]):
+            return frozenset()
+        clean, blind = self._references(cell)
+        samples, views = self.judge.evaluator.samples(cell.dataset), view_count(cell.setting)
+        of_patches: dict[str, Any] = {}
+        if views > 1:
+            by_view = {str(cell.setting): np.repeat(clean[:, None], views, axis=1)}
+            of_patches = {"patches_by_setting": by_view, **floors(samples)}
+        table = ScoreTable(
+            clean=clean,
+            by_setting={str(cell.setting): clean},
+            no_image=blind,
+            groups=groups_of(samples),
+            chances=chances(samples),
+            **of_patches,
+        )
+        return frozenset(
+            name for name in gated if not metrics.estimate(name, table, setting=str(cell.setting), confidence=None).valid
+        )
 
     def _at_all_samples(self, decisions: Decisions) -> Judge:
         """Returns what judges a test that asked about all samples: with the risk that earlier looks have left."""
@@ -449,10 +554,12 @@ class AdaptiveJudge:
         known = sweep.metric in EVERY_CELL or sweep.metric in MEANS
         if not known or not rules or not all(rule.applies(test) and blocks(rule) and judges_value(rule) for rule in rules):
             return None
-        chosen = [setting for setting in settings if setting not in (CLEAN, NO_IMAGE)]
+        chosen = list(dict.fromkeys(setting for setting in settings if setting not in (CLEAN, NO_IMAGE)))
         if sweep.metric in LOW_ONLY:
             low = set(low_settings(map(str, chosen)))
             chosen = [setting for setting in chosen if str(setting) in low]
+        if not chosen:
+            return None
         decide = self._every_cell if sweep.metric in EVERY_CELL else self._mean_of_pairs
         try:
             return decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
@@ -464,34 +571,28 @@ class AdaptiveJudge:
         from pytest_vlmrobust.metrics.sequential import prior_weights
 
         evaluator, policy = self.judge.evaluator, self.judge.policies[sweep.model]
-        size = len(evaluator.samples(sweep.dataset))
-        decisions = Decisions(self.judge, size * len(cells), 0)
-        weights = dict(zip(cells, prior_weights([str(cell.setting) for cell in cells]).tolist(), strict=True))
-        limits = partial(CELL_LIMITS["accuracy_drop"], *self._references(sweep))
-        asked: dict[Cell, int] = dict.fromkeys(cells, 0)
+        order = asking_order(len(evaluator.samples(sweep.dataset)))
+        decisions = Decisions(self.judge, len(order) * len(cells), 0)
+        weights = prior_weights([str(cell.setting) for cell in cells]).tolist()
+        clean, blind = self._references(sweep)
+        limits = partial(CELL_LIMITS["accuracy_drop"], clean, blind)
+        asked = [0] * len(cells)
         for rule in rules:
             bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
-            risk_pass, risk_fail = risks(policy, rule, test)
-            audits = {}
-            for cell in sorted(cells, key=lambda cell: -weights[cell]):
-                audit = RuleAudit(rule, bounds, limits, asking_order(size), (risk_pass, risk_fail * weights[cell]))
-                while places := audit.upcoming(max(FIRST, audit.asked + STEP)):
-                    audit.advance(evaluator.result(cell, places).values)
-                audits[cell] = audit
-                asked[cell] = max(asked[cell], audit.asked)
-                if all(audit.within(bound) is Outcome.FAIL for bound in bounds):
-                    break
-            decisions.asked = sum(asked.values())
-            outcomes = {bound: [audit.within(bound) for audit in audits.values()] for bound in bounds}
-            whole = len(audits) == len(cells)
-            self._decide(decisions, test, rule, partial(_of_all, outcomes, whole))
-        results = [evaluator.result(cell, asking_order(size)[: asked[cell]]) for cell in cells if asked[cell]]
-        clean, _ = self._references(sweep)
-        drops = [float((clean[list(result.places or range(size))] - result.values).mean()) for result in results]
+            audit = RuleAudit(rule, bounds, limits, order, risks(policy, rule, test), weights=weights)
+            while closest := audit.closest(HUNTED):
+                upcoming = {
+                    index: audit.upcoming(audit.asked[index] + step_after(audit.asked[index]), index) for index in closest
+                }
+                audit.advance({index: known(evaluator.result(cells[index], places)) for index, places in upcoming.items()})
+            asked = list(map(max, asked, audit.asked))
+            decisions.asked = sum(asked)
+            self._decide(decisions, test, rule, audit.within)
+        results = [evaluator.result(cell, order[:count]) for cell, count in zip(cells, asked, strict=True) if count]
+        drops = [float((clean[list(order[: len(result.samples)])] - result.values).mean()) for result in results]
         worst = max(range(len(drops)), key=drops.__getitem__)
         note = f"largest drop in what was asked: {drops[worst]:.3f} at {results[worst].cell.setting}"
-        estimate = Estimate(drops[worst], max(asked.values()))
-        return self._summary(sweep, decisions, estimate, results, note)
+        return self._summary(sweep, decisions, Estimate(drops[worst], max(asked)), results, note)
 
     def _mean_of_pairs(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
         """Judges a mean over all settings and samples from pairs of both, drawn in a fixed random order."""
@@ -509,13 +610,14 @@ class AdaptiveJudge:
         for rule in rules:
             bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
             audit = RuleAudit(rule, bounds, partial(MEANS[sweep.metric], clean, blind), order, risks(policy, rule, test))
-            while pairs := audit.upcoming(audit.asked + PAIRS):
-                for pair in pairs:
-                    cell, place = cells[pair // size], pair % size
-                    values[pair] = float(evaluator.result(cell, [place]).values[0])
-                    places.setdefault(cell, []).append(place)
-                audit.advance(np.array([values[pair] for pair in pairs]))
-            decisions.asked = max(decisions.asked, audit.asked)
+            while pairs := audit.upcoming(audit.asked[0] + max(PAIRS, audit.asked[0] // GROWTH)):
+                for number in sorted({pair // size for pair in pairs}):
+                    own = [pair for pair in pairs if pair // size == number]
+                    scores = known(evaluator.result(cells[number], [pair % size for pair in own])).tolist()
+                    values |= zip(own, scores, strict=True)
+                    places.setdefault(cells[number], []).extend(pair % size for pair in own)
+                audit.advance({0: np.array([values[pair] for pair in pairs])})
+            decisions.asked = max(decisions.asked, audit.asked[0])
             self._decide(decisions, test, rule, audit.within)
         results = [evaluator.result(cell, sorted(set(own))) for cell, own in places.items()]
         losses = clean[list(values)] - np.array(list(values.values()))
@@ -576,11 +678,40 @@ def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:
     return treatment.alpha_pass, treatment.alpha_fail / shared / len(rule.bound.ends)
 
 
-def _of_all(outcomes: Mapping[Bound, Sequence[Outcome]], whole: bool, bound: Bound) -> Outcome:
-    """Returns whether all cells keep a bound, or one breaks it; ``whole`` says that none is left out."""
-    if Outcome.FAIL in outcomes[bound]:
-        return Outcome.FAIL
-    return Outcome.PASS if whole and set(outcomes[bound]) <= {Outcome.PASS} else Outcome.INCONCLUSIVE
+def known(result: CellResult) -> Scores:
+    """Returns the scores of a cell.
+
+    Raises:
+        ValueError: an inference failed, so that no value of all answers is known.
+    """
+    values = result.values
+    if any(math.isnan(value) for value in values):
+        raise ValueError(f"{result.cell}: a score is missing")
+    return values
+
+
+def strata_of(samples: Sequence[Sample]) -> set[str]:
+    """Returns the names of the categories of samples, and of their sub-tasks."""
+    return {sample.category for sample in samples if sample.category} | set(strata(samples))
+
+
+def step_after(asked: int) -> int:
+    """Returns how many samples of one cell of a sweep to ask next."""
+    return max(FIRST, asked // GROWTH)
+
+
+def moments(size: int) -> tuple[int, ...]:
+    """Returns after how many samples the audit of a cell may stop: often at first, then less often.
+
+    >>> moments(20)
+    (8, 12, 16)
+    """
+    found = []
+    asked = FIRST
+    while asked < size:
+        found.append(asked)
+        asked += max(STEP, asked // GROWTH)
+    return tuple(found)
 
 
 # From a rule to limits: what an audit can decide.

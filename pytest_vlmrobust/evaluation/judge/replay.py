@@ -102,7 +102,7 @@ class Replay:
             if cell not in self._results or self._results[cell].places is not None:
                 self._results[cell] = self._result(self.evidence.get_cell(cell))
             return self._results[cell]
-        result = self.partial_result(cell)
+        result = self.stored(cell)
         if missing := set(places) - set(range(len(result.samples)) if result.places is None else result.places):
             samples = self._load_samples(cell.model, cell.dataset)
             first = samples[min(missing)].id
@@ -112,12 +112,12 @@ class Replay:
             )
         return result.part(places)
 
-    def partial_result(self, cell: Cell) -> CellResult:
-        """Returns all answers that the run has of a cell, be they about a part of the samples.
+    def stored(self, cell: Cell) -> CellResult:
+        """Returns all stored answers of a cell, about those samples that the run asked about.
 
         Raises:
-            StoreError: the run lacks the cell, or the answer to a view of a sample.
-            UnknownName: the scorer of a sample is not registered.
+            StoreError: the run has no answers of the cell, or not one for each view of a sample.
+            UnknownName: a sample is scored by what is not registered here.
         """
         if cell not in self._results:
             self._results[cell] = self._result(self.evidence.get_cell(cell, whole=False))
@@ -125,7 +125,9 @@ class Replay:
 
     def _result(self, stored: StoredCell) -> CellResult:
         everything = self._load_samples(stored.cell.model, stored.cell.dataset)
-        samples = everything if stored.places is None else tuple(everything[place] for place in stored.places)
+        whole = stored.places is None or len(stored.places) == len(everything)
+        places = None if whole else stored.places
+        samples = everything if places is None else tuple(everything[place] for place in places)
         scores, differing = rescore(self.evidence, stored, samples)
         self.rescored += differing
         return CellResult(
@@ -139,7 +141,7 @@ class Replay:
             notes=stored.notes,
             views=stored.views,
             keys=tuple(answer.key for answer in stored.answers),
-            places=stored.places,
+            places=places,
         )
 
     def _load_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:

@@ -312,7 +312,9 @@ class TestPreparing:
         monkeypatch.setattr(module, "_cores", lambda: 16)
         assert _open(checkpoint("qwen2_vl"), BackendOptions(**{"device": "cpu", **options})).lanes == lanes
 
-    @pytest.mark.parametrize(("dtype", "device", "mixes"), [("auto", "cpu", True), ("bfloat16", "cpu", False), ("float32", "cuda", False)])
+    @pytest.mark.parametrize(
+        ("dtype", "device", "mixes"), [("auto", "cpu", True), ("bfloat16", "cpu", False), ("float32", "cuda", False)]
+    )
     def test_only_float32_on_a_cpu_mixes_cells(self, checkpoint: Find, dtype: str, device: str, *, mixes: bool) -> None:
         opened = _open(checkpoint("qwen2_vl"), BackendOptions(device=device), dtype=dtype)
         assert opened.mixes_cells is mixes

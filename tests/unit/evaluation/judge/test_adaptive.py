@@ -1,0 +1,566 @@
+"""Adaptive mode: verdicts of parts of the samples, with answers from memory, and through a real evaluator where one matters."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetric
+from pytest_vlmrobust.core.decision import WARNING, Outcome
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request, Score
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.evaluation.after.verification import verify
+from pytest_vlmrobust.evaluation.judge.adaptive import (
+    FIRST,
+    AdaptiveJudge,
+    RuleAudit,
+    asking_order,
+    look_sizes,
+    moments,
+    with_risk,
+)
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
+from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.metrics.sequential import max_drop
+from pytest_vlmrobust.policies import Bound, Policy, Rule, Treatment, load_policy
+from pytest_vlmrobust.policies import Judge as Judging
+from pytest_vlmrobust.store import Journal, read_journal
+from tests.unit.evaluation.conftest import TODAY, World, cell, sample
+
+SETTINGS = tuple(Setting.parse(name) for name in ("flip_h", "flip_v", "invert", "fog:low"))
+BUDGETS = "budgets: {max_unparsed_rate: 100%, max_error_rate: 100%}\n"
+
+
+class Answers:
+    """Scores of cells from memory, which remember what they were asked for.
+
+    A cell without scores is answered as the clean one is.
+    """
+
+    def __init__(self, clean: Sequence[float], scores: Mapping[str, Sequence[float]], **changes: Any) -> None:
+        self.scores = {"clean": clean, "no_image": [0.0] * len(clean), **scores}
+        self.asked: dict[str, set[int]] = {}
+        self.everyone = tuple(sample(number, **{"category": "", **changes}) for number in range(len(clean)))
+        self.models = {"model": ModelRef("model", "scripted", "")}
+        self.album = NoThumbnails()
+        self.inferred = self.recalled = 0
+
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        return self.everyone
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        return {}
+
+    def corpus_metric(self, dataset: str) -> str:
+        return "accuracy"
+
+    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
+        chosen = list(range(len(self.everyone)) if places is None else places)
+        name = str(cell.setting)
+        asked = self.asked.setdefault(name, set())
+        self.inferred += len(set(chosen) - asked)
+        asked |= set(chosen)
+        own = self.scores.get(name, self.scores["clean"])
+        scores = tuple(_score(own[place]) for place in chosen)
+        samples = tuple(self.everyone[place] for place in chosen)
+        predictions = (Prediction("B", "generate"),) * len(chosen)
+        stopped = None if places is None else tuple(chosen)
+        return CellResult(cell, samples, predictions, scores, len(chosen), 0, 0.0, keys=("",) * len(chosen), places=stopped)
+
+
+def _score(value: float) -> Score:
+    return Score(value, "letter", "B", "error" if math.isnan(value) else "scored")
+
+
+def policy_of(tmp_path: Path, *rules: str, more: str = BUDGETS, judge: str = "point") -> Policy:
+    file = tmp_path / "policy.yaml"
+    listed = "".join(f"  - {rule}\n" for rule in rules)
+    listed = f"rules:\n{listed}defaults: {{judge: {judge}}}\n"
+    file.write_text(f"version: 1\nmode: adaptive\n{listed}{more}", encoding="utf-8")
+    return load_policy([file], known_metrics=known_metrics(), root=tmp_path)
+
+
+@pytest.fixture
+def adaptive(tmp_path: Path) -> Callable[..., AdaptiveJudge]:
+    """Makes an adaptive judge of some answers, with the rules of a thresholds file."""
+
+    def made(measured: Any, *rules: str, more: str = BUDGETS, judge: str = "point") -> AdaptiveJudge:
+        return AdaptiveJudge(Judge(measured, {"model": policy_of(tmp_path, *rules, more=more, judge=judge)}, TODAY))
+
+    return made
+
+
+Made = Callable[..., AdaptiveJudge]
+DROP = "{id: drop, metric: accuracy_drop, max: 20pp}"
+N = 200
+RIGHT, WRONG = [1.0] * N, [0.0] * N
+
+
+def every(step: int, n: int = N) -> list[float]:
+    """Right answers, but a wrong one at each ``step`` places of the asking order."""
+    scores = np.ones(n)
+    scores[list(asking_order(n))[::step]] = 0.0
+    return [float(score) for score in scores]
+
+
+def measure(record: Record, metric: str, category: str = "") -> Measure:
+    (found,) = [one for one in record.measures if (one.metric, one.category) == (metric, category)]
+    return found
+
+
+# The order, and when tests may stop.
+
+
+@given(st.integers(1, 500))
+def test_the_order_names_each_sample_once_and_follows_from_their_number(size: int) -> None:
+    assert sorted(asking_order(size)) == list(range(size))
+    assert asking_order(size) == asking_order(size)
+    assert all(FIRST <= asked < size for asked in moments(size))
+    assert all(early < late for early, late in zip(moments(size), moments(size)[1:], strict=False))
+    assert all(look <= 0.75 * size for look in look_sizes(size))
+
+
+# One cell whose rules judge the value.
+
+
+def test_a_cell_passes_from_a_part_of_its_samples(adaptive: Made) -> None:
+    answers = Answers(RIGHT, {})
+    record = adaptive(answers, DROP).cell(cell("flip_v"))
+    assert record.outcome is Outcome.PASS
+    assert FIRST <= record.n_requested == len(answers.asked["flip_v"]) < N / 4
+    assert answers.asked["flip_v"] == set(asking_order(N)[: record.n_requested])
+    assert record.n_samples == N
+    assert f"shown at a risk of 0.05 by {record.n_requested} of 200 answers" in record.reason
+    drop = measure(record, "accuracy_drop")
+    assert (drop.value, drop.n, drop.target) == (0.0, record.n_requested, "dataset")
+    assert math.isnan(drop.low)
+
+
+def test_a_cell_fails_from_a_part_of_its_samples(adaptive: Made) -> None:
+    record = adaptive(Answers(RIGHT, {"flip_v": WRONG}), DROP).cell(cell("flip_v"))
+    assert record.outcome is Outcome.FAIL
+    assert record.n_requested < N / 10
+    assert record.reason.startswith("accuracy_drop is not <= 0.2: shown at a risk of 0.05")
+
+
+@pytest.mark.parametrize("wrong", [39, 40, 41])
+def test_next_to_the_bound_all_samples_are_asked_and_the_verdict_is_theirs(adaptive: Made, wrong: int) -> None:
+    scores = np.ones(N)
+    scores[np.linspace(0, N - 1, wrong).astype(int)] = 0.0
+    shuffled = np.empty(N)
+    shuffled[list(asking_order(N))] = scores  # wrong answers are spread evenly over the order
+    judge = adaptive(Answers(RIGHT, {"flip_v": shuffled.tolist()}), DROP)
+    record, full = judge.cell(cell("flip_v")), judge.judge.cell(cell("flip_v"))
+    assert record.outcome is full.outcome is (Outcome.PASS if wrong <= 40 else Outcome.FAIL)
+    assert record.n_requested > 0.75 * N
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 30), st.integers(0, 2**32 - 1))
+def test_what_is_certain_is_the_verdict_of_all_answers(wrong: int, seed: int) -> None:
+    """With a tiny risk only certainty decides, and it cannot err."""
+    n, rule = 30, Rule("r", "accuracy_drop", Bound(high=0.3), "p:1")
+    scores = np.random.default_rng(seed).permutation(np.arange(n) >= wrong).astype(float)
+    audit = drop_audit(rule, np.ones(n), 1e-12)
+    while places := audit.upcoming(audit.asked[0] + 1):
+        audit.advance({0: scores[list(places)]})
+    assert audit.within(rule.bound) is (Outcome.PASS if wrong <= 9 else Outcome.FAIL)
+
+
+def drop_audit(rule: Rule, clean: NDArray[np.float64], risk: float, weights: Sequence[float] = (1.0,)) -> RuleAudit:
+    def limits(bound: Bound, graded: bool) -> list[Any]:
+        return [max_drop(clean, bound.high, graded=graded)]
+
+    return RuleAudit(rule, [rule.bound], limits, asking_order(len(clean)), (risk, risk), weights=weights)
+
+
+def test_every_mistake_of_an_audit_together_is_within_its_risk() -> None:
+    """A drop of exactly the bound, and one answer more: over random orders of the same answers."""
+    n, rule, runs, rng = 60, Rule("r", "accuracy_drop", Bound(high=0.2), "p:1"), 400, np.random.default_rng(7)
+    for wrong, mistake in ((12, Outcome.FAIL), (13, Outcome.PASS)):
+        mistakes = 0
+        for _ in range(runs):
+            scores = rng.permutation(np.arange(n) >= wrong).astype(float)
+            audit = drop_audit(rule, np.ones(n), 0.1)
+            while places := audit.upcoming(audit.asked[0] + 4):
+                audit.advance({0: scores[list(places)]})
+            mistakes += audit.within(rule.bound) is mistake
+        assert mistakes / runs < 0.1 + 3 * math.sqrt(0.1 * 0.9 / runs)
+
+
+def test_graded_answers_after_binary_ones_decide_nothing_that_they_could_undo() -> None:
+    """They count as the worst for either verdict; here all answers lie just above the bound, so that PASS would be wrong."""
+    n, rule = 100, Rule("r", "accuracy_drop", Bound(high=0.10), "p:1")
+    scores = np.ones(n)
+    order = list(asking_order(n))
+    scores[order[::10]] = 0.0
+    scores[order[-1]] = 0.5  # 10.5 lost of 10 allowed
+    audit = drop_audit(rule, np.ones(n), 1e-9)
+    while places := audit.upcoming(audit.asked[0] + 7):
+        audit.advance({0: scores[list(places)]})
+    assert audit.asked == [n]
+    assert audit.within(rule.bound) is Outcome.INCONCLUSIVE
+
+
+def test_graded_clean_scores_are_audited_as_graded(adaptive: Made) -> None:
+    clean = [0.3, 0.6, 0.9, 1.0] * 50
+    record = adaptive(Answers(clean, {"flip_v": clean}), DROP).cell(cell("flip_v"))
+    assert record.outcome is Outcome.PASS
+    assert record.n_requested < N / 2
+
+
+def test_a_failed_inference_leaves_no_verdict_to_a_part(adaptive: Made) -> None:
+    scores = np.ones(N)
+    scores[asking_order(N)[2]] = np.nan
+    judge = adaptive(Answers(RIGHT, {"flip_v": scores.tolist()}), DROP)
+    record = judge.cell(cell("flip_v"))
+    assert (record.outcome, record.n_requested) == (Outcome.INCONCLUSIVE, N)
+    sweep = SweepMetric("model", "data", "worst_case_drop")
+    worst = adaptive(judge.judge.evaluator, "{id: w, metric: worst_case_drop, max: 20pp}").sweep(sweep, SETTINGS)
+    assert worst.outcome is Outcome.INCONCLUSIVE
+
+
+def test_missing_clean_scores_leave_no_verdict_to_a_part(adaptive: Made) -> None:
+    clean = [math.nan, *RIGHT[1:]]
+    for rule, about in ((DROP, "cell"), ("{id: w, metric: worst_case_drop, max: 20pp}", "sweep")):
+        judge = adaptive(Answers(clean, dict.fromkeys(map(str, SETTINGS), RIGHT)), rule)
+        sweep = SweepMetric("model", "data", "worst_case_drop")
+        record = judge.cell(cell("flip_v")) if about == "cell" else judge.sweep(sweep, SETTINGS)
+        assert record.outcome in (Outcome.INCONCLUSIVE, Outcome.PASS)
+        assert (record.outcome is Outcome.PASS) <= (record.n_requested < N)
+
+
+def test_so_few_samples_are_all_asked(adaptive: Made) -> None:
+    record = adaptive(Answers(RIGHT[:FIRST], {}), DROP).cell(cell("flip_v"))
+    assert (record.outcome, record.n_requested, record.n_samples) == (Outcome.PASS, FIRST, 0)
+
+
+@pytest.mark.parametrize("metric", ["worst_case_drop", "mean_drop", "worst_at_low"])
+def test_a_sweep_without_settings_says_what_a_full_run_says(adaptive: Made, metric: str) -> None:
+    judge = adaptive(Answers(RIGHT, {}), f"{{id: w, metric: {metric}, max: 20pp}}")
+    about = SweepMetric("model", "data", metric)
+    expected, record = judge.judge.sweep(about, ()), judge.sweep(about, ())
+    assert (record.outcome, record.n_requested) == (expected.outcome, expected.n_requested)
+
+
+def test_a_cell_without_rules_measures_the_first_samples(adaptive: Made) -> None:
+    other = "{id: other, metric: worst_case_drop, max: 20pp}"
+    record = adaptive(Answers(RIGHT, {}), other).cell(cell("flip_v"))
+    assert (record.outcome, record.n_requested, record.n_samples) == (Outcome.MEASURED, FIRST, N)
+
+
+def test_the_policy_of_a_record_is_that_of_the_file_however_much_was_asked(adaptive: Made) -> None:
+    near = every(5)
+    judge = adaptive(Answers(RIGHT, {"flip_v": near}), DROP, "{id: a, metric: accuracy, min: 79%}", judge="interval")
+    record = judge.cell(cell("flip_v"))
+    assert record.n_samples == 0  # all were asked
+    assert record.policy_sha256 == judge.judge.policies["model"].sha256
+
+
+def test_a_run_that_is_compared_with_an_earlier_one_asks_all(world: World, adaptive: Made) -> None:
+    world.samples = [sample(number, category="") for number in range(40)]
+    directory = world.measured("before", ("clean", "no_image", "flip_v"))
+    judge = adaptive(world.evaluator(), DROP)
+    earlier = Baseline.open(directory)
+    compared = AdaptiveJudge(dataclasses.replace(judge.judge, baseline=earlier))
+    record = compared.cell(cell("flip_v"))
+    assert (record.n_requested, record.n_samples) == (40, 0)
+    assert measure(record, "baseline_drop").value == 0.0
+    earlier.close()
+
+
+# Rules beside audits.
+
+
+def test_all_rules_of_a_cell_are_decided_before_it_stops(adaptive: Made) -> None:
+    flips = "{id: flips, metric: harmful_flip_rate, max: 4%}"
+    scores = {"flip_v": RIGHT}
+    one = adaptive(Answers(RIGHT, scores), DROP).cell(cell("flip_v"))
+    both = adaptive(Answers(RIGHT, scores), DROP, flips).cell(cell("flip_v"))
+    assert both.outcome is Outcome.PASS
+    assert both.n_requested > one.n_requested
+    assert {one.rule: one.outcome for one in both.measures if one.rule} == {"drop": Outcome.PASS, "flips": Outcome.PASS}
+
+
+def test_one_broken_rule_ends_a_test_and_the_others_say_that_they_were_not_judged(adaptive: Made) -> None:
+    accuracy = "{id: a, metric: accuracy, min: 10%}"
+    record = adaptive(Answers(RIGHT, {"flip_v": every(2)}), DROP, accuracy).cell(cell("flip_v"))
+    assert record.outcome is Outcome.FAIL
+    other = measure(record, "accuracy")
+    assert other.outcome in (Outcome.INCONCLUSIVE, Outcome.PASS)
+
+
+def test_interval_rules_are_decided_at_looks(adaptive: Made) -> None:
+    record = adaptive(Answers(RIGHT, {}), "{id: drop, metric: accuracy_drop, max: 20pp}", judge="interval").cell(cell("flip_v"))
+    assert record.outcome is Outcome.PASS
+    assert record.n_requested in look_sizes(N)
+    assert measure(record, "accuracy_drop").target == "population"
+
+
+def test_a_rule_that_warns_never_ends_or_fails_a_test(adaptive: Made) -> None:
+    warns = "{id: w, metric: accuracy, min: 90%, tier: warn}"
+    blocks = "{id: a, metric: harmful_flip_rate, max: 90%}"
+    answers = Answers(RIGHT, {"flip_v": every(2)})
+    record = adaptive(answers, warns, blocks, judge="interval").cell(cell("flip_v"))
+    assert record.outcome is Outcome.PASS
+    warned = measure(record, "accuracy")
+    assert warned.outcome is Outcome.MEASURED
+    assert warned.reason.startswith(WARNING) or "was not judged" in warned.reason
+
+
+def test_a_category_without_a_sample_so_far_keeps_a_test_open(adaptive: Made) -> None:
+    rare = set(asking_order(N)[150:])
+    answers = Answers(RIGHT, {"flip_v": RIGHT})
+    answers.everyone = tuple(
+        dataclasses.replace(one, category="rare" if place in rare else "common") for place, one in enumerate(answers.everyone)
+    )
+    rule = "{id: rare, metric: accuracy_drop, where: {category: rare}, max: 60pp}"
+    record = adaptive(answers, DROP, rule).cell(cell("flip_v"))
+    assert record.outcome is Outcome.PASS
+    assert measure(record, "accuracy_drop", "rare").outcome is Outcome.PASS
+    assert record.n_requested == N
+
+
+def test_categories_share_the_risk_of_a_rule_at_a_look(adaptive: Made) -> None:
+    """Among twenty categories one that loses a little more by chance breaks nothing; alone it would."""
+    answers = Answers(RIGHT, {})
+    order = asking_order(N)
+    lucky = set(order[:24][::4])
+    scores = np.ones(N)
+    scores[list(lucky)] = 0.0
+    answers.scores["flip_v"] = scores.tolist()
+    rule = "{id: each, metric: accuracy_drop, where: {category: 'c*'}, max: 55pp}"
+
+    def judged(categories: int) -> Record:
+        answers.everyone = tuple(
+            dataclasses.replace(one, category="c0" if place in lucky else f"c{1 + place % (categories - 1)}")
+            for place, one in enumerate(answers.everyone)
+        )
+        return adaptive(answers, rule, judge="interval").cell(cell("flip_v"))
+
+    assert judged(2).n_requested <= judged(20).n_requested
+
+
+def test_a_metric_that_does_not_apply_to_all_answers_is_not_decided_by_a_part(adaptive: Made) -> None:
+    """Without any benefit of seeing there is no share of it that could be lost, though the first samples show one."""
+    blind, order = np.ones(N), list(asking_order(N))
+    blind[order[:40]] = 0.0
+    clean = np.ones(N)
+    clean[order[40:82]] = 0.0
+    answers = Answers(clean.tolist(), {"no_image": blind.tolist(), "flip_v": clean.tolist()})
+    record = adaptive(answers, "{id: rce, metric: relative_corruption_error, max: 50%}").cell(cell("flip_v"))
+    assert record.outcome is Outcome.NOT_APPLICABLE
+    assert record.n_requested == N
+
+
+# Waivers.
+
+WAIVER = (
+    "waivers:\n  - {{id: W1, owner: jo, reason: known, expires: {day}, metric: {metric}, where: {{model: model}}, cap: {cap}}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "day", "expected"),
+    [
+        (2, "2027-01-01", Outcome.WAIVED),
+        (2, "2026-05-01", Outcome.FAIL),
+        (1, "2027-01-01", Outcome.FAIL),
+    ],
+    ids=["within the cap", "expired", "beyond the cap"],
+)
+def test_a_waiver_moves_the_question_to_its_cap(adaptive: Made, wrong: int, day: str, expected: Outcome) -> None:
+    for metric in ("accuracy_drop", "worst_case_drop"):
+        rule = f"{{id: drop, metric: {metric}, max: 20pp}}"
+        waiver = WAIVER.format(day=day, metric=metric, cap="80pp")
+        judge = adaptive(Answers(RIGHT, {"flip_v": every(wrong)}), rule, more=BUDGETS + waiver)
+        about = SweepMetric("model", "data", metric)
+        record = judge.cell(cell("flip_v")) if metric == "accuracy_drop" else judge.sweep(about, SETTINGS)
+        assert record.outcome is expected
+        assert record.n_requested < N * (1 if metric == "accuracy_drop" else len(SETTINGS))
+        if expected is Outcome.WAIVED:
+            assert measure(record, metric).waiver == "W1"
+
+
+# Budgets.
+
+
+def test_a_broken_budget_is_judged_on_all_samples(adaptive: Made, world: World) -> None:
+    world.samples = [sample(number, category="") for number in range(40)]
+    world.model.answer = lambda request: "I would rather not say." if request.setting == "flip_v" else "B"
+    judge = adaptive(world.evaluator(), "{id: drop, metric: accuracy_drop, max: 20pp}", more="budgets: {max_unparsed_rate: 5%}\n")
+    record = judge.cell(cell("flip_v"))
+    assert (record.n_requested, record.n_unparsed) == (40, 40)
+    assert any(one.metric == "unparsed_rate" for one in record.measures)
+
+
+# Sweeps.
+
+
+def test_the_largest_drop_is_found_by_a_few_answers(adaptive: Made) -> None:
+    answers = Answers(RIGHT, {"fog:low": WRONG})
+    rule = "{id: w, metric: worst_case_drop, max: 20pp}"
+    record = adaptive(answers, rule).sweep(SweepMetric("model", "data", "worst_case_drop"), SETTINGS)
+    assert record.outcome is Outcome.FAIL
+    assert record.n_requested < 0.2 * N * len(SETTINGS)
+    assert record.n_samples == N * len(SETTINGS)
+    assert any("largest drop in what was asked: 1.000 at fog:low" in note for note in record.notes)
+
+
+@pytest.mark.parametrize("metric", ["worst_case_drop", "worst_at_low", "mean_drop", "mean_drop_at_low", "mean_harmful_flip_rate"])
+@pytest.mark.parametrize("bad", [False, True])
+def test_sweeps_agree_with_full_ones(adaptive: Made, metric: str, bad: bool) -> None:
+    scores = {str(setting): WRONG if bad else RIGHT for setting in SETTINGS}
+    judge = adaptive(Answers(RIGHT, scores), f"{{id: w, metric: {metric}, max: 20pp}}")
+    about = SweepMetric("model", "data", metric)
+    record = judge.sweep(about, SETTINGS)
+    assert record.outcome is judge.judge.sweep(about, SETTINGS).outcome is (Outcome.FAIL if bad else Outcome.PASS)
+    assert record.n_requested < N * len(SETTINGS) / 2
+
+
+def test_one_cell_next_to_the_bound_decides_the_largest_drop(adaptive: Made) -> None:
+    for wrong, expected in ((40, Outcome.PASS), (41, Outcome.FAIL)):
+        scores = np.ones(N)
+        scores[np.array(asking_order(N))[np.linspace(0, N - 1, wrong).astype(int)]] = 0.0
+        judge = adaptive(Answers(RIGHT, {"invert": scores.tolist()}), "{id: w, metric: worst_case_drop, max: 20pp}")
+        assert judge.sweep(SweepMetric("model", "data", "worst_case_drop"), SETTINGS).outcome is expected
+
+
+def test_the_risk_of_a_wrong_fail_is_split_among_cells() -> None:
+    rule, clean = Rule("r", "accuracy_drop", Bound(high=0.1), "p:1"), np.ones(N)
+    alone, among = drop_audit(rule, clean, 0.05), drop_audit(rule, clean, 0.05, [0.01, 0.99])
+    scores = np.array([0.0, 0.0, 1.0, 1.0] * 50)
+    for audit in (alone, among):
+        while audit.closest(1) and (places := audit.upcoming(audit.asked[0] + 4)):
+            audit.advance({0: scores[: len(places)]})
+    assert alone.asked[0] < among.asked[0]
+
+
+# The same verdict whatever else was asked.
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 60), st.integers(0, 1000), st.booleans())
+def test_a_verdict_does_not_depend_on_what_was_asked_before(
+    tmp_path_factory: pytest.TempPathFactory, wrong: int, seed: int, whole: bool
+) -> None:
+    scores = np.random.default_rng(seed).permutation(np.arange(N) >= wrong).astype(float).tolist()
+    flips = "{id: flips, metric: harmful_flip_rate, max: 15%}"
+    policy = policy_of(tmp_path_factory.mktemp("policy"), DROP, flips, "{id: w, metric: worst_case_drop, max: 10pp}")
+    sweep = SweepMetric("model", "data", "worst_case_drop")
+    records = []
+    for before in (False, True):
+        answers = Answers(RIGHT, {"flip_v": scores})
+        judge = AdaptiveJudge(Judge(answers, {"model": policy}, TODAY))
+        if before and whole:
+            for setting in SETTINGS:
+                answers.result(Cell("model", "data", setting))
+        elif before:
+            records.append(judge.sweep(sweep, SETTINGS))
+        records += [judge.cell(cell("flip_v"))] + ([] if before and not whole else [judge.sweep(sweep, SETTINGS)])
+    same = [dataclasses.replace(record, n_inferred=0, n_recalled=0) for record in records]
+    (cells, sweeps) = ([one for one in same if one.test == test] for test in ("cell", "sweep"))
+    assert len(cells) == len(sweeps) == 2
+    assert repr(cells[0]) == repr(cells[1])
+    assert repr(sweeps[0]) == repr(sweeps[1])
+
+
+def test_a_part_of_the_risk_is_a_part_of_both_risks() -> None:
+    treatment = Treatment(judge=Judging.INTERVAL, alpha_pass=0.1, alpha_fail=0.04)
+    policy = with_risk(Policy((Rule("r", "accuracy_drop", Bound(high=0.1), "p:1", treatment=treatment),)), 0.5)
+    (rule,) = policy.rules
+    assert (rule.treatment.alpha_pass, rule.treatment.alpha_fail) == (0.05, 0.02)
+
+
+# Through a real evaluator: what is stored, and verified again.
+
+
+def answer(request: Request) -> str | Prediction:
+    number = int(request.sample_id[1:])
+    if request.setting == "flip_h" and number % 2:
+        return "A"
+    return "A" if not request.images else "B"
+
+
+def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
+    """Makes an adaptive run with evidence, docket, policies and records."""
+    world.samples = [sample(number, category="") for number in range(60)]
+    world.model.answer = answer
+    policy = policy_of(tmp_path, DROP, "{id: w, metric: mean_drop, max: 60pp}")
+    judge = Judge(world.witnessed("run"), {"model": policy}, TODAY)
+    flips = tuple(Setting.parse(name) for name in ("flip_h", "flip_v"))
+    tests = (
+        *(StoredTest(f"s.py::test_cell[{setting}]", Cell("model", "data", setting)) for setting in (CLEAN, NO_IMAGE, *flips)),
+        StoredTest("s.py::test_sweep[mean]", SweepMetric("model", "data", "mean_drop"), flips),
+    )
+    run = tmp_path / "run"
+    JudgeInputs(TODAY, world.refs, judge.policies, tests).write(run)
+    records = []
+    with Journal(run) as journal:
+        for test in tests:
+            about = test.about
+            record = AdaptiveJudge(judge).cell(about) if isinstance(about, Cell) else AdaptiveJudge(judge).sweep(about, flips)  # type: ignore[arg-type]
+            records.append(dataclasses.replace(record, nodeid=test.nodeid))
+            journal.append(records[-1])
+    return run, records
+
+
+def test_a_run_that_stopped_early_is_verified_from_what_it_asked(world: World, tmp_path: Path) -> None:
+    run, records = run_of(world, tmp_path)
+    found = verify(run, read_journal(run))
+    assert (found.differences, found.notes) == ((), ())
+    assert [record.outcome for record in records[2:]] == [Outcome.FAIL, Outcome.PASS, Outcome.PASS]
+    assert all(0 < record.n_requested < 60 for record in records[2:4])
+    stored = world.kept[-1].get_cell(cell("flip_v"), whole=False)
+    assert stored.places is not None
+    asked = set(asking_order(60)[: records[3].n_requested])
+    assert asked <= set(stored.places)
+    assert len(stored.places) < 60
+
+
+def test_an_answer_that_a_verdict_rests_on_is_missed(world: World, tmp_path: Path) -> None:
+    run, _ = run_of(world, tmp_path)
+    place = asking_order(60)[0]
+    connection = sqlite3.connect(run / "predictions.sqlite", isolation_level=None)
+    gone = "delete from answers where place = ? and cell = (select id from cells where setting = 'flip_v')"
+    assert connection.execute(gone, (place,)).rowcount == 1
+    connection.close()
+    said = "\n".join(verify(run, read_journal(run)).differences)
+    assert f"model-data-flip_v has no answer about 1 sample that its verdict rests on, such as 'q{place}'" in said
+    assert "s.py::test_cell[flip_v]" in said
+
+
+def test_an_evaluator_answers_about_a_part_and_later_about_all(world: World) -> None:
+    evaluator = world.evaluator()
+    part = evaluator.result(cell("flip_v"), [4, 1])
+    assert [one.id for one in part.samples] == ["q4", "q1"]
+    assert (part.places, part.n_requested, evaluator.inferred) == ((4, 1), 2, 2)
+    assert evaluator.result(cell("flip_v")).places is None
+    assert sorted(world.model.asked_about) == [f"q{number}" for number in range(6)]
+    assert evaluator.inferred == 6
+
+
+def test_failed_inferences_of_a_part_never_pass(world: World, adaptive: Made) -> None:
+    world.samples = [sample(number, category="") for number in range(40)]
+    failing = f"q{asking_order(40)[3]}"
+    world.model.answer = lambda request: (
+        failed_prediction("down") if request.sample_id == failing and request.setting == "flip_v" else "B"
+    )
+    record = adaptive(world.evaluator(), DROP).cell(cell("flip_v"))
+    assert (record.outcome, record.n_errors) == (Outcome.INCONCLUSIVE, 1)
