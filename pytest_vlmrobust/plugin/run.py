@@ -475,7 +475,7 @@ class Run:
             baseline=self.baseline,
             attempts=self.settings.vlm_patch_attempts,
         )
-        adaptive = AdaptiveJudge(judge)
+        adaptive = AdaptiveJudge(judge, self.evaluator.expect)
         if self.controls:  # a worker of xdist does not know which tests it will be given
             self.evaluator.expect(adaptive.first_wants(self.required_cells()))
         return adaptive

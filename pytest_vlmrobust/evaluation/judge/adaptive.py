@@ -30,6 +30,7 @@ from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity as counted
 from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails, chances
 from pytest_vlmrobust.evaluation.run.asking import Want
+from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.corruption import low_settings
@@ -347,6 +348,8 @@ class AdaptiveJudge:
     """Judges as :class:`Judge` does, and asks no further once a test is decided, where the policy of its model says so."""
 
     judge: Judge
+    ask_ahead: Callable[[Iterable[Want]], None] = lambda _wants: None
+    """Told what is asked next, so that a model can be kept busy."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -558,13 +561,19 @@ class AdaptiveJudge:
         if sweep.metric in LOW_ONLY:
             low = set(low_settings(map(str, chosen)))
             chosen = [setting for setting in chosen if str(setting) in low]
-        if not chosen:
+        if not chosen or (sweep.metric in OF_RUNGS and self._shows_one_rung(sweep, chosen)):
             return None
         decide = self._every_cell if sweep.metric in EVERY_CELL else self._mean_of_pairs
         try:
             return decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
         except ValueError:  # a score that an audit needs is missing
             return None
+
+    def _shows_one_rung(self, sweep: SweepMetric, rungs: Sequence[Setting]) -> bool:
+        """Whether all rungs show the same pictures of the samples that are asked about first, so that there is no curve."""
+        evaluator = self.judge.evaluator
+        first = asking_order(len(evaluator.samples(sweep.dataset)))[:FIRST]
+        return bool(same_pictures([evaluator.result(Cell(sweep.model, sweep.dataset, rung), first) for rung in rungs]))
 
     def _every_cell(self, sweep: SweepMetric, test: JudgedTest, rules: Sequence[Rule], cells: Sequence[Cell]) -> Record | None:
         """Judges the largest drop: kept where every cell keeps the bound, broken where one cell breaks it."""
@@ -611,8 +620,11 @@ class AdaptiveJudge:
             bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
             audit = RuleAudit(rule, bounds, partial(MEANS[sweep.metric], clean, blind), order, risks(policy, rule, test))
             while pairs := audit.upcoming(audit.asked[0] + max(PAIRS, audit.asked[0] // GROWTH)):
-                for number in sorted({pair // size for pair in pairs}):
-                    own = [pair for pair in pairs if pair // size == number]
+                by_cell = {
+                    number: [pair for pair in pairs if pair // size == number] for number in {pair // size for pair in pairs}
+                }
+                self.ask_ahead(Want(cells[number], [pair % size for pair in own]) for number, own in sorted(by_cell.items()))
+                for number, own in sorted(by_cell.items()):
                     scores = known(evaluator.result(cells[number], [pair % size for pair in own])).tolist()
                     values |= zip(own, scores, strict=True)
                     places.setdefault(cells[number], []).extend(pair % size for pair in own)
@@ -621,7 +633,8 @@ class AdaptiveJudge:
             self._decide(decisions, test, rule, audit.within)
         results = [evaluator.result(cell, sorted(set(own))) for cell, own in places.items()]
         losses = clean[list(values)] - np.array(list(values.values()))
-        estimate = Estimate(float((losses.clip(min=0.0) if "flip" in sweep.metric else losses).mean()), len(values))
+        seen = {"mean_harmful_flip_rate": losses.clip(min=0.0), "resolution_accuracy": np.array(list(values.values()))}
+        estimate = Estimate(float(seen.get(sweep.metric, losses).mean()), len(values))
         return self._summary(sweep, decisions, estimate, results, "")
 
     def _summary(
@@ -723,6 +736,14 @@ def _drop(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Lim
     return [max_drop(clean, _only_max(bound), graded=graded)]
 
 
+def _accuracy(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import min_accuracy
+
+    if math.isfinite(bound.high):
+        raise ValueError("no limit from above")
+    return [min_accuracy(clean, bound.low, graded=graded)]
+
+
 def _harmful_flips(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
     from pytest_vlmrobust.metrics.sequential import max_harmful_flip_rate
 
@@ -764,7 +785,14 @@ CELL_LIMITS = {
 """Metrics of a cell that an audit knows, and what their bounds mean for sums of scores."""
 EVERY_CELL = ("worst_case_drop", "worst_at_low")
 """Summary metrics that keep a bound where every cell does."""
-MEANS = {"mean_drop": _drop, "mean_drop_at_low": _drop, "mean_harmful_flip_rate": _harmful_flips}
+MEANS = {
+    "mean_drop": _drop,
+    "mean_drop_at_low": _drop,
+    "mean_harmful_flip_rate": _harmful_flips,
+    "resolution_accuracy": _accuracy,
+}
 """Summary metrics that are means over settings and samples."""
+OF_RUNGS = ("resolution_accuracy",)
+"""Those over rungs, which have to show different pictures."""
 LOW_ONLY = ("worst_at_low", "mean_drop_at_low")
 """Those over settings at level low."""
