@@ -318,7 +318,7 @@ def robust() -> Profile:
     """Returns a model that loses 0 to 1.5 pp under each setting, and 0.75 pp on average."""
     base = nothing_lost("MMBench")
     drops = {name: 0.015 * place / (len(SETTINGS) - 1) for place, name in enumerate(SETTINGS)}
-    return replace(base, name="robust (0 to 1.5 pp)", drops=drops)
+    return replace(base, name="robust (0 to 1.5 pp)", samples=869, drops=drops)
 
 
 def drawn(profile: Profile, rng: np.random.Generator) -> Drawer:
