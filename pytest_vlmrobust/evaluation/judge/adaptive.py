@@ -37,7 +37,7 @@ from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Multiplicity, Policy, Rule, Tier, Waiver
 from pytest_vlmrobust.policies import Judge as Judging
-from pytest_vlmrobust.policies.judge import early_verdict, verdict_of_part
+from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_of_part
 
 from .context import Asked, floors, groups_of
 from .judge import Judge
@@ -173,8 +173,8 @@ class Decisions:
     at_look: bool = False
     planned: frozenset[str] = frozenset()
     """The metrics that blocking rules are about, and that all answers have a value of."""
-    unfit: frozenset[str] = frozenset()
-    """The metrics that do not apply to all answers, whatever a part of them looks like."""
+    unfit: Mapping[str, Estimate] = field(default_factory=dict)
+    """The metrics that do not apply, as the answers about all unchanged samples show; no further answer can change that."""
 
     @property
     def whole(self) -> Measured:
@@ -193,7 +193,7 @@ class Decisions:
 
     def verdicts(self, policy: Policy, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
         """Returns the verdicts of those rules that are decided, by rule; at a look, decides those that the estimate can."""
-        said = estimate.valid and estimate.finite and test.metric not in self.unfit
+        said = estimate.valid and estimate.finite
         about = dataclasses.replace(test, strata=1)  # of which a part of the samples may have fewer than all
         decided = {}
         for rule in policy.rules:
@@ -202,7 +202,9 @@ class Decisions:
             key = about, rule.id
             if self.at_look and said and key not in self.decided and key not in self.audited:
                 self._look(policy, rule, test, estimate)
-            if key in self.decided and said:
+            if test.metric in self.unfit and not test.category:
+                decided[rule.id] = judge_rule(rule, self.unfit[test.metric], (), self.judge.today)
+            elif key in self.decided and said:
                 decided[rule.id] = self.decided[key]
             elif blocks(rule):
                 self.undecided.add(key)
@@ -481,14 +483,14 @@ class AdaptiveJudge:
         absent = strata_of(self.judge.evaluator.samples(about.dataset)) - strata_of(prefix.samples(about.dataset))
         return any(rule.where.admits("category", name) for rule in rules for name in absent)
 
-    def _unfit(self, cell: Cell, planned: Sequence[JudgedTest]) -> frozenset[str]:
+    def _unfit(self, cell: Cell, planned: Sequence[JudgedTest]) -> dict[str, Estimate]:
         """Returns the metrics of a cell that do not apply, by the answers about all samples unchanged and without pictures."""
         import numpy as np
 
         rules = self.judge.policies[cell.model].rules
         ruled = {test.metric for test in planned for rule in rules if rule.metric == test.metric}
         if not (gated := [name for name in ruled if name in CELL_LIMITS and metrics.get(name).validity]):
-            return frozenset()
+            return {}
         clean, blind = self._references(cell)
         samples, views = self.judge.evaluator.samples(cell.dataset), view_count(cell.setting)
         of_patches: dict[str, Any] = {}
@@ -503,9 +505,8 @@ class AdaptiveJudge:
             chances=chances(samples),
             **of_patches,
         )
-        return frozenset(
-            name for name in gated if not metrics.estimate(name, table, setting=str(cell.setting), confidence=None).valid
-        )
+        estimates = {name: metrics.estimate(name, table, setting=str(cell.setting), confidence=None) for name in gated}
+        return {name: estimate for name, estimate in estimates.items() if not estimate.valid}
 
     def _at_all_samples(self, decisions: Decisions) -> Judge:
         """Returns what judges a test that asked about all samples: with the risk that earlier looks have left."""
