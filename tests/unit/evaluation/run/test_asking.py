@@ -11,6 +11,7 @@ import pytest
 from pytest_vlmrobust.backends import failed_prediction
 from pytest_vlmrobust.backends.protocol import Prepared
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.cell import Setting
 from pytest_vlmrobust.core.errors import BackendError, ImageError
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
@@ -18,6 +19,7 @@ from pytest_vlmrobust.evaluation.run import asking
 from pytest_vlmrobust.evaluation.run.asking import Want
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.evaluation.run.views import View
 from pytest_vlmrobust.store import Store
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
 
@@ -264,6 +266,8 @@ def test_no_other_model_is_prepared_for(world: World) -> None:
     resident: set[str] = set()
 
     class Heavy(Lanes):
+        title = ""
+
         def prepare(self, request: Request) -> Prepared:
             resident.add(self.title)
             assert resident == {self.title}
@@ -278,7 +282,6 @@ def test_no_other_model_is_prepared_for(world: World) -> None:
         backend._version = ref.name
         return backend
 
-    Heavy.title = ""
     evaluator = world.evaluator(batch_size=4, threads=2)
     evaluator.open_backend = opened_for
     evaluator.expect(Want(cell(name, model)) for model in world.refs for name in ("clean", "invert", "flip_v"))
@@ -308,13 +311,18 @@ def test_closing_ends_the_threads(world: World) -> None:
     assert threading.active_count() == before
 
 
-def test_views_of_the_same_picture_are_made_once(world: World) -> None:
+def test_views_of_the_same_picture_are_made_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = MemoryImage(picture(1))
     world.samples = [sample(i, images=(shared,)) for i in range(6)]
     evaluator, _ = opened(world, batch_size=8, threads=3)
     made: list[str] = []
     view = evaluator._views.view
-    evaluator._engine._maker.view = lambda one, setting: (made.append(one.id), view(one, setting))[1]  # type: ignore[method-assign]
+
+    def counted(sample: Sample, setting: Setting) -> View:
+        made.append(sample.id)
+        return view(sample, setting)
+
+    monkeypatch.setattr(evaluator._views, "view", counted)
     evaluator.result(cell("invert"))
     assert len(made) == 1
     assert len(world.model.asked) == 6
