@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     cv2.setNumThreads(1)
     warm_allocator()
-    print(f"{'CPU ms a picture':34}{'library':>9}{'table':>9}{'ratio':>8}{'resize':>9}{'ratio without it':>18}")
+    print(f"{'CPU ms a picture':46}{'library':>9}{'table':>9}{'ratio':>8}{'resize':>9}{'ratio without it':>18}")
     same = [_row(name, processor, size) for name, processor in _processors().items() for size in options.size]
     _print_requests()
     _print_threads()
@@ -89,7 +89,7 @@ def _row(name: str, library: Any, size: Size) -> bool:
     what = f"{name} {size[0]}x{size[1]} to {across}x{down}"
     ratio = took["library"] / took["table"]
     bits = "" if same else "  THE BITS DIFFER"
-    print(f"{what:34}{took['library']:9.2f}{took['table']:9.2f}{ratio:8.1f}{resize:9.2f}{rest:18.1f}{bits}")
+    print(f"{what:46}{took['library']:9.2f}{took['table']:9.2f}{ratio:8.1f}{resize:9.2f}{rest:18.1f}{bits}")
     return same
 
 
