@@ -127,10 +127,10 @@ def parse_policy(
         replaced += [Replacement.of_waiver(waivers[name], waiver) for name, waiver in own_waivers.items() if name in waivers]
         rules |= own_rules
         waivers |= own_waivers
-    for before, after in pairwise(top["mode"] for top in tops if "mode" in top):
-        if (new := after.choice(Mode)) != (old := before.choice(Mode)):
+    for first, second in pairwise(top["mode"] for top in tops if "mode" in top):
+        if (new := second.choice(Mode)) != (old := first.choice(Mode)):
             change = (f"{old} becomes {new} ({'tighter' if new is Mode.FULL else 'looser'})",)
-            replaced.append(Replacement(f"mode of {before.where}", after.where, change, new is Mode.FULL))
+            replaced.append(Replacement(f"mode of {first.where}", second.where, change, new is Mode.FULL))
     for before, after in pairwise(budgets):
         replaced += Replacement.of_budgets(before, after)
     for earlier, later in pairwise(coverages):
