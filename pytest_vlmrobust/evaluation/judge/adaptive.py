@@ -188,7 +188,7 @@ class Decisions:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a rule that blocks is broken: further verdicts cannot mend the test."""
+        """Whether a rule that blocks is shown to be broken."""
         return any(verdict.outcome is Outcome.FAIL for verdict in self.decided.values())
 
     def verdicts(self, policy: Policy, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
@@ -269,13 +269,11 @@ class RuleAudit:
         self._evidence_of_fail = np.zeros(shape)
         self._kept = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
         self._broken = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
+        self._open = np.ones(len(weights), bool)
         self.asked = [0] * len(weights)
         """How many answers it has seen of each cell."""
-
-    @property
-    def is_done(self) -> bool:
+        self.is_done = not self._order
         """Whether a verdict follows from what it has seen, or it has seen everything."""
-        return all(broken.any() for broken in self._broken.values()) or not self._open.any()
 
     def closest(self, most: int) -> list[int]:
         """Returns the open cells that are closest to breaking every bound, the closest first; nothing once it is done."""
@@ -325,15 +323,10 @@ class RuleAudit:
             return Outcome.PASS
         return Outcome.FAIL if self._broken[bound].any() else Outcome.INCONCLUSIVE
 
-    @property
-    def _open(self) -> NDArray[np.bool_]:
+    def _conclude(self) -> None:
+        """Writes down which cells are shown to keep or to break which bounds, and which of them are to be asked further."""
         import numpy as np
 
-        decided = np.any(list(self._kept.values()), axis=0) | np.all(list(self._broken.values()), axis=0)
-        is_open: NDArray[np.bool_] = ~decided & (np.array(self.asked) < len(self._order))
-        return is_open
-
-    def _conclude(self) -> None:
         verdicts = self._audit.verdicts(0.5, 0.5)  # whose risks are not read
         shape = self._evidence_of_fail.shape
         self._evidence_of_fail = verdicts.sure_log_fail.reshape(shape)
@@ -341,8 +334,12 @@ class RuleAudit:
         failed = self._evidence_of_fail >= self._needed[1]
         for bound, columns in self._columns.items():
             broken = failed[:, columns].any(axis=1)
-            self._kept[bound] |= passed[:, columns].all(axis=1) & ~broken
-            self._broken[bound] |= broken & ~passed[:, columns].all(axis=1)
+            kept = passed[:, columns].all(axis=1)
+            self._kept[bound] |= kept & ~broken
+            self._broken[bound] |= broken & ~kept
+        decided = np.any(list(self._kept.values()), axis=0) | np.all(list(self._broken.values()), axis=0)
+        self._open = ~decided & (np.array(self.asked) < len(self._order))
+        self.is_done = all(broken.any() for broken in self._broken.values()) or not self._open.any()
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +408,7 @@ class AdaptiveJudge:
                     audit.advance({0: values})
                     self._decide(decisions, test, audit.rule, audit.within)
             all_done = all(audit.is_done for audit in audits.values())
-            if (all_done or decisions.has_failed) and (asked in looks or not decisions.open_looks):
+            if decisions.has_failed or (all_done and (asked in looks or not decisions.open_looks)):
                 record = self._look(decisions, cell, partial(Judge.cell, cell=cell))
                 if record is not None:
                     return record
@@ -466,8 +463,7 @@ class AdaptiveJudge:
         unmeasured = decisions.planned - {measure.metric for measure in record.measures if not measure.category}
         if unmeasured or self._lacks_stratum(about, prefix):
             decisions.open_looks = True
-            return None
-        if (decisions.undecided and not decisions.has_failed) or breaks_budget(record):
+        if ((decisions.undecided or decisions.open_looks) and not is_broken(record)) or breaks_budget(record):
             return None
         if album is None:
             decisions.at_look = False
@@ -518,7 +514,9 @@ class AdaptiveJudge:
     def _decide(self, decisions: Decisions, test: JudgedTest, rule: Rule, within: Callable[[Bound], Outcome]) -> None:
         """Writes down what audits show about a rule."""
         waivers = self._waivers(test)
-        because = f"shown at a risk of {rule.treatment.alpha_pass:.3g} by {decisions.in_words}"
+        treatment = rule.treatment
+        risk = treatment.alpha_fail if within(rule.bound) is Outcome.FAIL else treatment.alpha_pass
+        because = f"shown at a risk of {risk:.3g} by {decisions.in_words}"
         if verdict := early_verdict(rule, within, waivers, self.judge.today, because):
             decisions.decided.setdefault((test, rule.id), verdict)
 
@@ -555,8 +553,8 @@ class AdaptiveJudge:
         policy = judge.policies[sweep.model]
         test = JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
         rules = [rule for rule in policy.rules if rule.bounds(test)]
-        known = sweep.metric in EVERY_CELL or sweep.metric in MEANS
-        if not known or not rules or not all(rule.applies(test) and blocks(rule) and judges_value(rule) for rule in rules):
+        audited = sweep.metric in EVERY_CELL or sweep.metric in MEANS
+        if not audited or not rules or not all(rule.applies(test) and blocks(rule) and judges_value(rule) for rule in rules):
             return None
         chosen = list(dict.fromkeys(setting for setting in settings if setting not in (CLEAN, NO_IMAGE)))
         if sweep.metric in LOW_ONLY:
@@ -645,7 +643,7 @@ class AdaptiveJudge:
         judge = dataclasses.replace(self.judge, early=decisions)
         notes = (note,) if note else ()
         record = judge.summary("sweep", sweep, estimate, results, judge.counts(), notes=notes)
-        if (decisions.undecided and not decisions.has_failed) or breaks_budget(record):
+        if (decisions.undecided and not is_broken(record)) or breaks_budget(record):
             return None
         return dataclasses.replace(record, n_samples=decisions.size)
 
@@ -653,6 +651,11 @@ class AdaptiveJudge:
 def reads_baselines_only(sweep: SweepMetric) -> bool:
     """Whether a summary metric is computed from answers about unchanged pictures, and without any."""
     return set(metrics.get(sweep.metric).needs) <= WITHOUT_SETTINGS
+
+
+def is_broken(record: Record) -> bool:
+    """Whether a rule is broken: further verdicts cannot mend the test."""
+    return any(measure.outcome is Outcome.FAIL for measure in record.measures)
 
 
 def breaks_budget(record: Record) -> bool:

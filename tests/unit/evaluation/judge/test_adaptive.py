@@ -370,6 +370,17 @@ def test_whether_a_metric_applies_is_said_of_all_unchanged_samples(adaptive: Mad
     assert record.reason.startswith("relative_corruption_error does not apply: ")
 
 
+def test_a_breach_is_told_once_the_metric_applies_to_what_was_asked(adaptive: Made) -> None:
+    """An audit shows it at once; until the benefit of seeing shows in the samples so far, there would be no verdict to tell."""
+    rng = np.random.default_rng(3)
+    clean, blind = (rng.random(N) < share for share in (0.5, 0.3))
+    scores = {"no_image": blind.astype(float).tolist(), "flip_v": WRONG}
+    answers = Answers(clean.astype(float).tolist(), scores)
+    record = adaptive(answers, "{id: rce, metric: relative_corruption_error, max: 100%}").cell(cell("flip_v"))
+    assert record.outcome is Outcome.FAIL
+    assert measure(record, "relative_corruption_error").value > 1.0
+
+
 # Waivers.
 
 WAIVER = (
