@@ -103,3 +103,9 @@ def test_the_size_may_stand_in_an_ini_file(project: Project, value: str, ret: in
     assert result.ret == ret
     if ret:
         result.stderr.fnmatch_lines(["ERROR: ini value vlm_batch_size = 'many': expected a whole number, or auto (*"])
+
+
+def test_a_size_that_is_no_number_is_refused(project: Project) -> None:
+    result = project.run("--vlm-batch-size=many")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*argument --vlm-batch-size: 'many': expected a whole number, or auto"])

@@ -17,9 +17,10 @@ import pytest
 import torch
 from PIL import Image
 
-from pytest_vlmrobust.backends import Backend, BackendOptions, open_backend, resolve
+from pytest_vlmrobust.backends import Backend, BackendOptions, loading, open_backend, resolve
 from pytest_vlmrobust.backends import transformers as transformers_module
 from pytest_vlmrobust.backends.answering import Job
+from pytest_vlmrobust.backends.devices import Leased
 from pytest_vlmrobust.backends.transformers import TransformersBackend
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra
 from pytest_vlmrobust.core.prediction import Prediction, Request
@@ -173,6 +174,28 @@ class TestFailures:
         assert [prediction.details["batch_rows"] for prediction in found] == [2, 2, 2, 2]
         assert opened.describe()["failed_batches"] == 1
 
+    def test_a_size_found_by_itself_is_halved_for_good(
+        self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened = _open(checkpoint("qwen2_vl"), BackendOptions(batch_size="auto"))
+        asked = [request_for(f"{number:02}", (56, 56)) for number in range(16)]
+        assert {prediction.details["batch_rows"] for prediction in opened.infer(asked)} == {16}
+        assert opened._loaded is not None
+        generate = opened._loaded.model.generate
+
+        def limited(*, input_ids: torch.Tensor, **rest: Any) -> Any:
+            if len(input_ids) > 4:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return generate(input_ids=input_ids, **rest)
+
+        monkeypatch.setattr(opened._loaded.model, "generate", limited)
+        assert [prediction.details["batch_rows"] for prediction in opened.infer(asked)] == [4] * 16
+        assert opened.batch_size == 4
+        assert opened.describe()["batches"]["because"] == "8 ran out of memory"
+        failed = opened.describe()["failed_batches"]
+        opened.infer(asked)
+        assert opened.describe()["failed_batches"] == failed  # no larger batch was tried
+
     def test_a_processor_that_pads_on_the_right_is_refused(self, checkpoint: Find, request_for: Ask) -> None:
         opened = _open(checkpoint("qwen2_vl"))
         asked = [request_for("a", text="short"), request_for("b", text="and a longer one")]
@@ -222,6 +245,25 @@ class TestLoading:
         facts = opened.describe()["loaded"]
         assert facts["image_processor_class"] == "Qwen2VLImageProcessorPil"
         assert (facts["dtype"], facts["attention"], facts["device"]) == ("float32", "sdpa", "cpu")
+
+    def test_what_is_known_of_loaded_weights_is_known_after_they_are_freed(self, checkpoint: Find, request_for: Ask) -> None:
+        opened = _open(checkpoint("qwen2_vl"))
+        opened.infer([request_for("a")])
+        known = opened.describe()["loaded"]
+        opened.close()
+        assert opened.describe()["loaded"] == known
+
+    def test_runs_on_the_device_that_was_leased_and_says_what_is_to_be_known_of_it(
+        self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said: list[str] = []
+        monkeypatch.setattr(loading, "leased", lambda device: Leased(f"{device}:0", "shares GPU 0 with others"))
+        opened = _open(checkpoint("qwen2_vl"), BackendOptions(device="cpu", notice=said.append))
+        (prediction,) = opened.infer([request_for("a")])
+        assert prediction.error == ""
+        assert said == ["model 'qwen2_vl' shares GPU 0 with others"]
+        assert opened.describe()["loaded"]["device"] == "cpu:0"
+        assert opened.fingerprint()["device"] == "cpu"
 
     def test_threads_are_set_only_when_asked(self, checkpoint: Find, request_for: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
