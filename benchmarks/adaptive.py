@@ -14,7 +14,8 @@ interval is about a population, whose drop is a hair beside the bound: all answe
     asked                     share of the answers that all samples would take, at the bound
     *                         above the declared risk by more than Monte Carlo explains (p < 0.001): the program then ends with 1
 
-Savings: answers are drawn from published profiles of models (VLM-RobustBench), judged in full and adaptively.
+Savings: answers are drawn from published profiles of models (VLM-RobustBench), judged in full and adaptively. "asked" is the
+share of the answers about changed pictures; those about unchanged ones, and without pictures, are always asked for.
 """
 
 from __future__ import annotations

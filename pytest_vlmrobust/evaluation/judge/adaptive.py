@@ -7,6 +7,9 @@ interval, is looked at a few times: each look spends a part of the risk, and the
 The order depends on the number of samples alone, and is the same for all cells of a dataset: nobody can choose another one, and
 metrics of several cells find the same samples in each. Every verdict of a cell follows from its own answers in that order, so
 that it is the same whatever else the run asks, in any process.
+
+A failed inference leaves its test to all samples, as does a category or a metric that the samples so far lack. Budgets are judged
+on what was asked. A run that is compared with an earlier one asks about everything.
 """
 
 from __future__ import annotations

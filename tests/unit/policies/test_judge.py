@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import pytest
 
-from pytest_vlmrobust.core.decision import Outcome, Verdict
+from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.policies import (
     Bound,
@@ -23,7 +23,7 @@ from pytest_vlmrobust.policies import (
     Treatment,
     Waiver,
 )
-from pytest_vlmrobust.policies.judge import judge_rule
+from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, undecided, verdict_of_part
 
 TODAY = date(2027, 6, 30)
 POINT = Treatment(Judge.POINT)
@@ -318,3 +318,107 @@ def test_tightening_a_bound_never_turns_a_fail_into_a_pass(value: float, treatme
     order = {Outcome.PASS: 0, Outcome.INCONCLUSIVE: 1, Outcome.FAIL: 2}
     ranks = [order[judged(estimate, rule(Bound(high=high), treatment)).outcome] for high in (0.3, 0.1, 0.05, 0.03, -0.1)]
     assert ranks == sorted(ranks)
+
+
+# Tests that stop before all samples are asked.
+
+
+def shown(of: Rule, shows: dict[Bound, Outcome], *waivers: Waiver) -> Verdict | None:
+    """Returns what follows from what is shown about bounds; of any other bound nothing is shown."""
+    return early_verdict(of, lambda bound: shows.get(bound, Outcome.INCONCLUSIVE), waivers, TODAY, "shown by 9 of 99 answers")
+
+
+CAP, BOUND = Bound(high=0.2), Bound(high=0.05)
+
+
+def test_what_is_shown_about_a_bound_is_the_verdict() -> None:
+    kept, broken = shown(rule(), {BOUND: Outcome.PASS}), shown(rule(), {BOUND: Outcome.FAIL})
+    assert kept is not None
+    assert (kept.outcome, kept.reason) == (Outcome.PASS, f"accuracy_drop <= 0.05: shown by 9 of 99 answers {CITED}")
+    assert broken is not None
+    assert (broken.outcome, broken.target) == (Outcome.FAIL, "dataset")
+    assert broken.reason == f"accuracy_drop is not <= 0.05: shown by 9 of 99 answers {CITED}"
+    assert shown(rule(), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("bound", "cap", "outcome"),
+    [
+        (Outcome.PASS, Outcome.PASS, Outcome.PASS),
+        (Outcome.FAIL, Outcome.PASS, Outcome.WAIVED),
+        (Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.WAIVED),
+        (Outcome.FAIL, Outcome.FAIL, Outcome.FAIL),
+        (Outcome.FAIL, Outcome.INCONCLUSIVE, None),
+        (Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE, None),
+    ],
+)
+def test_with_a_waiver_a_part_fails_only_beyond_its_cap(bound: Outcome, cap: Outcome, outcome: Outcome | None) -> None:
+    verdict = shown(rule(), {BOUND: bound, CAP: cap}, waiver())
+    assert (verdict and verdict.outcome) == outcome
+    assert (verdict.waiver if verdict else "") == ("W1" if outcome is Outcome.WAIVED else "")
+
+
+def test_an_expired_waiver_counts_for_nothing_in_a_part() -> None:
+    verdict = shown(rule(), {BOUND: Outcome.FAIL, CAP: Outcome.PASS}, waiver(expires=date(2027, 6, 29)))
+    assert verdict is not None
+    assert verdict.outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("found", "starts"), [(Outcome.PASS, "accuracy_drop <= 0.05"), (Outcome.FAIL, WARNING)])
+def test_a_rule_that_warns_only_warns_of_a_part(found: Outcome, starts: str) -> None:
+    warns = rule(treatment=Treatment(Judge.POINT, tier=Tier.WARN))
+    verdict = shown(warns, {BOUND: found}, waiver())
+    assert verdict is not None
+    assert (verdict.outcome, verdict.waiver) == (Outcome.MEASURED, "")
+    assert verdict.reason.startswith(starts)
+    assert shown(warns, {CAP: Outcome.PASS}, waiver()) is None
+
+
+@pytest.mark.parametrize("treatment", [POINT, INTERVAL])
+@pytest.mark.parametrize(("value", "outcome"), [(0.0, Outcome.PASS), (0.07, None), (0.2, Outcome.FAIL)])
+def test_a_part_is_judged_by_its_interval_at_a_part_of_the_risk(
+    treatment: Treatment, value: float, outcome: Outcome | None
+) -> None:
+    """With 0.0152 for a standard error, a tenth of 5 % takes 2.58 of them; a value of 0.07 lies 1.3 above the bound."""
+    spread = NormalDist().inv_cdf(1.0 - 0.005) * 0.0152
+    asked_of: list[float] = []
+
+    def at(level: float) -> tuple[float, float]:
+        asked_of.append(level)
+        return value - spread, value + spread
+
+    estimate = Estimate(value, 99, at=at)
+    verdict = verdict_of_part(rule(treatment=treatment), estimate, (), TODAY, 1, share=0.1, asked="9 of 99 answers")
+    assert (verdict and verdict.outcome) == outcome
+    assert asked_of[0] == pytest.approx(1.0 - 2.0 * 0.05 * 0.1)
+    if verdict:
+        assert f"shown by 9 of 99 answers, {value:.3f} in them" in verdict.reason
+
+
+def test_tests_that_share_a_rule_share_its_risk_of_fail_in_a_part() -> None:
+    asked_of: list[float] = []
+
+    def at(level: float) -> tuple[float, float]:
+        asked_of.append(level)
+        return 0.0, 1.0
+
+    verdict_of_part(rule(treatment=INTERVAL), Estimate(0.5, 99, at=at), (), TODAY, 20, share=0.1, asked="")
+    assert asked_of == [pytest.approx(1.0 - 2.0 * 0.005), pytest.approx(1.0 - 2.0 * 0.005 / 20)]
+
+
+@pytest.mark.parametrize(
+    "estimate",
+    [Estimate(math.nan, 9, 0.0, 0.01, 0.99), Estimate(0.0, 9, valid=False, reason="no"), Estimate(0.0, 0, 0.0, 0.01, 0.99)],
+)
+def test_nothing_follows_from_a_part_without_a_value(estimate: Estimate) -> None:
+    assert verdict_of_part(rule(), estimate, (), TODAY, 1, share=0.1, asked="") is None
+
+
+def test_a_rule_that_was_not_judged_says_so() -> None:
+    verdict = undecided(rule())
+    assert (verdict.outcome, verdict.reason) == (
+        Outcome.INCONCLUSIVE,
+        f"accuracy_drop was not judged: the test stopped before that {CITED}",
+    )
+    assert undecided(rule(treatment=Treatment(tier=Tier.WARN))).outcome is Outcome.MEASURED
+    assert undecided(rule(treatment=Treatment(on_inconclusive=OnInconclusive.WARN))).outcome is Outcome.MEASURED
