@@ -1,4 +1,4 @@
-"""The `vlmrobust` command: what belongs to a gate and is no test run."""
+"""Inspect policies and metrics, and work with the runs of a gate: report, compare, bundle, verify."""
 
 from __future__ import annotations
 

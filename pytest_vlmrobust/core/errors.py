@@ -47,7 +47,7 @@ class UsageError(VlmRobustError):
 
 
 class UnknownName(UsageError):
-    """A name that nothing answers to.
+    """A name that is not known.
 
     >>> raise UnknownName("metric", "pcry", ["pcri", "rci"])
     Traceback (most recent call last):

@@ -174,7 +174,7 @@ class Record:
     n_recalled: int = 0
     """Answers that came from the store while this test ran."""
     n_samples: int = 0
-    """Of a test that stopped before all answers were asked for, how many there would have been; 0 of any other."""
+    """Of a test that stopped before all answers were asked for, how many there would have been; absent of any other."""
     seconds: float = 0.0
     """Wall-clock time of the evaluation."""
     measures: tuple[Measure, ...] = ()
@@ -224,8 +224,9 @@ class Record:
         return self.nodeid if self.nodeid and self.is_gated else f"{self.test} {self.id}"
 
     def to_json(self) -> str:
-        """Returns the record as one line of JSON; NaN becomes ``null``."""
-        return json.dumps(to_plain(self), allow_nan=False, sort_keys=True)
+        """Returns the record as one line of JSON; NaN becomes ``null``, and of ``ABSENT_IF_ZERO`` zeros are left out."""
+        plain = {name: value for name, value in to_plain(self).items() if value or name not in ABSENT_IF_ZERO}
+        return json.dumps(plain, allow_nan=False, sort_keys=True)
 
     @classmethod
     def from_json(cls, line: str) -> Record:
@@ -243,6 +244,10 @@ class Record:
         for number, measure in enumerate(data["measures"]):
             _require(measure, ("low", "high", "outcome"), f"measures[{number}] of the record")
         return record
+
+
+ABSENT_IF_ZERO = ("n_samples",)
+"""Fields of records that bundles of earlier releases lack: left out where they say nothing, so that such bundles still verify."""
 
 
 def _require(data: Mapping[str, Any], keys: Iterable[str], what: str) -> None:

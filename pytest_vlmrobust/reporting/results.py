@@ -18,7 +18,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import Decision, Outcome
-from pytest_vlmrobust.core.record import SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
+from pytest_vlmrobust.core.record import ABSENT_IF_ZERO, SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.words import printable
 
 from .wording import RunFacts
@@ -175,7 +175,7 @@ def _object(kind: type) -> dict[str, Any]:
     hints, texts = typing.get_type_hints(kind), descriptions(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     properties = {name: {**_type(hints[name]), "description": texts[name]} for name in names}
-    return {"type": "object", "required": names, "properties": properties}
+    return {"type": "object", "required": [name for name in names if name not in ABSENT_IF_ZERO], "properties": properties}
 
 
 def _type(hint: Any) -> dict[str, Any]:

@@ -233,18 +233,25 @@ def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunF
     """Returns the sentence behind a decision."""
     counts = Counter(record.outcome for record in records)
     facts = facts or RunFacts()
-    stopped = f", {facts.stopped}" if facts.stopped else ""
     passed, waived = quantity(counts[Outcome.PASS], "verdict passed", "verdicts passed"), counts[Outcome.WAIVED]
-    unmeasured = "test ended in an error", "tests ended in an error"
     reasons = {
         Decision.GO: f"{passed}, {quantity(waived, 'is waived', 'are waived')}, none failed{_warnings(records)}",
         Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
         Decision.INCONCLUSIVE: f"nothing was broken, and {_open_points(records, facts)}",
-        Decision.INCOMPLETE: (
-            f"{quantity(counts[Outcome.ERROR], *unmeasured)}, or some did not end{stopped}: not the model's fault"
-        ),
+        Decision.INCOMPLETE: f"{_unmeasured(counts[Outcome.ERROR], records, facts)}: this says nothing about the model",
     }
     return reasons[decision]
+
+
+def _unmeasured(errors: int, records: Sequence[Record], facts: RunFacts) -> str:
+    """Returns what a run could not measure: tests that ended in an error, tests without a verdict, and what ended it early."""
+    missing = facts.missing(records)
+    parts = [
+        quantity(errors, "test ended in an error", "tests ended in an error") if errors else "",
+        quantity(missing, "test left no verdict", "tests left no verdict") if missing else "",
+        facts.stopped,
+    ]
+    return ", ".join(filter(None, parts)) or "the run was not finished"
 
 
 def _warnings(records: Iterable[Record]) -> str:

@@ -236,7 +236,7 @@ def _compare_records(
         if record is None:
             continue
         if record.outcome is Outcome.ERROR and not record.measures:
-            notes.append((record.key, f"not computed again, for nothing was measured: {record.reason}"))
+            notes.append((record.key, f"not computed again because nothing was measured: {record.reason}"))
             continue
         count += 1
         problems += _compare_record(judge, test, record)

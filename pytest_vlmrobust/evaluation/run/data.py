@@ -208,8 +208,8 @@ class RunData:
             return
         lacking = self._of_task(name, meant).lacking
         raise UsageError(
-            f"--vlm-dataset {typed!r}: no data set has this name. {name!r} is a collection of identities, and which tasks are "
-            f"asked of it stands in the vlm_tasks marks of a suite. Give --vlm-dataset={name}, and choose tests with "
+            f"--vlm-dataset {typed!r}: no dataset has this name. {name!r} is a collection of identities; the vlm_tasks marks "
+            f"of a suite say which tasks are asked of it. Give --vlm-dataset={name}, and choose tests with "
             f"-k {collection.name}.{meant}{f'. But nothing can be asked there. {lacking}' if lacking else ''}"
         )
 

@@ -243,7 +243,7 @@ def test_what_was_never_measured_is_said_and_not_compared(run: Path) -> None:
     assert (found.differences, found.records) == ((), len(TESTS) - 1)
     assert found.notes == (
         "t: not computed again: a non-gate test failed",
-        "suite.py::test_cell[flip_v]: not computed again, for nothing was measured: out of memory",
+        "suite.py::test_cell[flip_v]: not computed again because nothing was measured: out of memory",
     )
 
 

@@ -102,7 +102,7 @@ def test_a_task_is_not_named_with_its_collection(tmp_path: Path, typed: str) -> 
     with pytest.raises(UsageError) as caught:
         RunData((f"{folder}.{typed}",)).check()
     text = str(caught.value)
-    assert text.startswith(f"--vlm-dataset '{folder}.{typed}': no data set has this name. '{folder}' is a collection of")
+    assert text.startswith(f"--vlm-dataset '{folder}.{typed}': no dataset has this name. '{folder}' is a collection of")
     assert f"Give --vlm-dataset={folder}, and choose tests with -k bare.guided. But nothing can be asked there. bare.g" in text
     assert "Write the boxes (left_eye, right_eye, nose, mouth) into" in text
     with pytest.raises(UsageError, match=r"choose tests with -k faces_160\.guided$"):
