@@ -8,7 +8,7 @@ import pytest
 
 from pytest_vlmrobust.backends.devices import usable_cores
 
-from .conftest import SAMPLES, WORKERS_IF_SLOW, Project
+from .conftest import WORKERS_IF_SLOW, Project
 from .test_rerun import run_directories
 
 BACKEND = """
@@ -58,7 +58,7 @@ def _run(project: Project, *arguments: str) -> pytest.RunResult:
     )
 
 
-@pytest.mark.parametrize(("size", "largest"), [("auto", 3), ("5", 5), (None, SAMPLES)])
+@pytest.mark.parametrize(("size", "largest"), [("auto", 3), ("5", 5), (None, 16)])
 def test_a_model_is_handed_as_many_requests_as_asked_for(project: Project, size: str | None, largest: int) -> None:
     assert _run(project, *([] if size is None else [f"--vlm-batch-size={size}"])).ret == 0
     manifest = json.loads((project.path / "out/manifest.json").read_text())
