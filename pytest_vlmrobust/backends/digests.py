@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import time
 from pathlib import Path, PurePath
 from typing import Any
@@ -192,7 +193,7 @@ class DigestCache:
         if self._path.parent.is_dir() and not os.access(self._path.parent, os.W_OK):
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
         draft.write_text(json.dumps(self._known, sort_keys=True), encoding="utf-8")
         draft.replace(self._path)
 

@@ -59,6 +59,7 @@ class TransformersBackend:
         self._copies = 0
         self._limited = threading.local()
         self._loading = threading.RLock()
+        self._fingerprinting = threading.Lock()
         self._returned = threading.Condition(self._loading)
         self._images: Any = None
         self._sizes: dict[tuple[int, int], tuple[int, int] | None] = {}
@@ -84,21 +85,22 @@ class TransformersBackend:
             BackendError: the checkpoint is absent or incomplete, or the hub cannot say which commit is meant.
             MissingExtra: torch or transformers is not installed.
         """
-        if self._fingerprint is None:
-            placement = self._placement()
-            self._fingerprint = {
-                "backend": "transformers",
-                "encoding": ENCODING_VERSION,
-                "weights": self._weights(),
-                "dtype": placement.dtype,
-                "device": device_class(placement.device),
-                "attention": placement.attention,
-                "padding": "left",
-                "images": {name: getattr(placement, name) for name in ("image_backend", "min_pixels", "max_pixels")},
-                "decoding": self._decoding(),
-                "versions": _versions(self._options.image_backend),
-            }
-        return self._fingerprint
+        with self._fingerprinting:
+            if self._fingerprint is None:
+                placement = self._placement()
+                self._fingerprint = {
+                    "backend": "transformers",
+                    "encoding": ENCODING_VERSION,
+                    "weights": self._weights(),
+                    "dtype": placement.dtype,
+                    "device": device_class(placement.device),
+                    "attention": placement.attention,
+                    "padding": "left",
+                    "images": {name: getattr(placement, name) for name in ("image_backend", "min_pixels", "max_pixels")},
+                    "decoding": self._decoding(),
+                    "versions": _versions(self._options.image_backend),
+                }
+            return self._fingerprint
 
     def describe(self) -> dict[str, Any]:
         """Returns what the manifest says about this model; what is only known of loaded weights is under ``loaded``."""

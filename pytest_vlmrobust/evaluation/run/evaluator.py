@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -138,6 +139,7 @@ class Evaluator:
         self._backends: dict[str, Backend] = {}
         self._views = ViewMaker(self.options.seed)
         self._wanted: dict[str, deque[Want]] = {}
+        self._opening = threading.RLock()
         self._engine = Engine(
             self.store,
             self._views,
@@ -248,9 +250,10 @@ class Evaluator:
 
     def model_fingerprint(self, model: str) -> Mapping[str, Any]:
         """Returns what determines the answers of a model; no weights are loaded for it."""
-        if model not in self._fingerprints:
-            self._fingerprints[model] = self._backend(model).fingerprint()
-        return self._fingerprints[model]
+        with self._opening:  # threads that prepare requests ask for it as well
+            if model not in self._fingerprints:
+                self._fingerprints[model] = self._backend(model).fingerprint()
+            return self._fingerprints[model]
 
     def close(self) -> None:
         """Frees the models and stops working ahead."""
@@ -259,9 +262,10 @@ class Evaluator:
             backend.close()
 
     def _backend(self, model: str) -> Backend:
-        if model not in self._backends:
-            self._backends[model] = self.open_backend(self.models[model])
-        return self._backends[model]
+        with self._opening:
+            if model not in self._backends:
+                self._backends[model] = self.open_backend(self.models[model])
+            return self._backends[model]
 
     def resident(self, model: str) -> Backend:
         """Returns the backend that may load weights now, and that nothing else uses: every other one frees its own first."""
