@@ -217,7 +217,7 @@ class Treatment:
     """How a rule judges, and what its outcomes lead to.
 
     ``alpha_pass`` is the risk of passing what breaks the bound, ``alpha_fail`` that of failing what keeps it; both are one-sided
-    and concern intervals only.
+    and count where an interval is judged, and in adaptive mode.
     """
 
     judge: Judge = Judge.INTERVAL

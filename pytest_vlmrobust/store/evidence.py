@@ -406,7 +406,7 @@ class Evidence:
         count, first, last = self._connection.execute(query, (number,)).fetchone()
         if count != samples * views:
             each = f"{views} for each of {quantity(samples, 'sample')}"
-            early = f". A run in adaptive mode stops early: make one with --vlm-mode=full. Otherwise: {RUN_AGAIN}"
+            early = f". A run in adaptive mode stops early: make one with --vlm-mode=full. {RUN_AGAIN}"
             raise StoreError(f"{self.path}: {cell} has {count} answers, expected {samples * views}: {each}{early}")
         if count and (first, last) != (0, count - 1):
             raise StoreError(f"{self.path}: {cell} has answers {first} to {last}, expected 0 to {count - 1}. {RUN_AGAIN}")
