@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.comparison import CellChange, Comparison, Repeatabili
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
 
-from .writing import code, inert, write_text
+from .writing import code, inert, text_console, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,17 +41,8 @@ def write_comparison(directory: Path, comparison: Comparison) -> None:
 
 def render_comparison(comparison: Comparison, *, width: int, color: bool) -> str:
     """Returns the tables as text, worst first, with what they leave out below."""
-    from rich.console import Console
-
     buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=max(80, width),
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-        emoji=False,
-    )
+    console = text_console(buffer, width=max(80, width), color=color)
     _print_table(console, _SWEEP_HEADER, [(_sweep_row(change), change.drop) for change in comparison.sweeps])
     _print_table(console, _HEADER, [(_row(change), change.drop) for change in comparison.cells[:_ROWS]])
     for line in _below(comparison):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.words import on_one_line
 
+from .writing import text_console
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -17,17 +19,8 @@ if TYPE_CHECKING:
 
 def render_policy(policy: Policy, *, width: int, color: bool) -> str:
     """Returns a policy as text: a line for each rule, a line for each waiver, and what else has to hold."""
-    from rich.console import Console
-
     buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=max(80, width),
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-        emoji=False,  # ":mid:" may be part of a scope
-    )
+    console = text_console(buffer, width=max(80, width), color=color)
     console.print(_rules(policy))
     if policy.waivers:
         console.print()

@@ -26,6 +26,7 @@ from .wording import (
     warning_lines,
     worst_first,
 )
+from .writing import text_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,17 +67,8 @@ _GAP = "  "
 
 def render_terminal(records: Sequence[Record], facts: RunFacts, *, width: int, color: bool) -> str:
     """Returns the table as text, worst first, with the decision last, where a reader looks."""
-    from rich.console import Console
-
     buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=max(80, width),
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-        emoji=False,  # ":mid:" may be part of a name
-    )
+    console = text_console(buffer, width=max(80, width), color=color)
     ordered = worst_first(records)
     loud = [record for record in ordered if record.deciding not in QUIET]
     quiet = [record for record in ordered if record.deciding in QUIET]

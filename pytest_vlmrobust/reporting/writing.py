@@ -7,8 +7,12 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_vlmrobust.core.words import on_one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _OBEYED = re.compile(
     r"""(?P<interval>\[-?\d[\d.]*,[ ]-?\d[\d.]*\](?![\[(:]))  # an interval, unless it could be the name of a link
@@ -71,6 +75,26 @@ def _escape_match(match: re.Match[str]) -> str:
 # Tables for a terminal.
 
 
+def text_console(buffer: io.StringIO, *, width: int, color: bool) -> Console:
+    """Returns a console that prints into a buffer what a terminal of this width would show.
+
+    Args:
+        buffer: receives the text.
+        width: of the terminal, in characters.
+        color: whether it shows colours and bold text.
+    """
+    from rich.console import Console
+
+    return Console(
+        file=buffer,
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
+        emoji=False,  # ":mid:" may be part of a name
+    )
+
+
 def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int, width: int, color: bool) -> str:
     """Returns rows in columns, none of them torn unless a terminal is too narrow for it.
 
@@ -81,12 +105,11 @@ def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names:
         width: of the terminal, in characters.
         color: whether it shows bold text.
     """
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     buffer = io.StringIO()
-    console = Console(file=buffer, width=width, force_terminal=color, color_system="standard" if color else None, highlight=False)
+    console = text_console(buffer, width=width, color=color)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, title in enumerate(header):
         table.add_column(title, justify="left" if place < names else "right", overflow="fold")
