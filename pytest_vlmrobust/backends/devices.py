@@ -220,7 +220,7 @@ def require_device(device: str, requested: str) -> None:
     if not usable:
         chosen = f"'auto' chose {kind!r}" if requested == "auto" else f"device {device!r} was asked for"
         raise BackendError(
-            f"{chosen}, but torch {torch.__version__} cannot use it here. Say --vlm-device cpu, or mend the driver"
+            f"{chosen}, but torch {torch.__version__} cannot use it here. Say --vlm-device cpu, or repair the driver"
         )
     if requested == "auto" and kind == "cpu" and torch.cuda.is_available():
         raise BackendError(

@@ -288,7 +288,7 @@ def _plain_prompt(processor: Any, source: Source) -> str:
     except Exception as error:  # a template is a program, and fails in as many ways
         raise BackendError(
             f"{source.location}: the chat template does not render a user message that is a list of image and text parts: "
-            f"{type(error).__name__}: {error}. Mend chat_template.jinja"
+            f"{type(error).__name__}: {error}. Fix chat_template.jinja"
         ) from error
 
 

@@ -49,7 +49,7 @@ class Verdict:
     """An outcome with its reason, and the rule that was applied.
 
     ``rule`` and ``source`` (``file:line``) are empty when no rule applied; ``threshold`` is the bound as written. ``target`` is
-    what the verdict speaks about: ``population``, the questions that the samples stand for, or ``dataset``, these samples alone.
+    what the verdict is about: ``population``, the questions that the samples stand for, or ``dataset``, these samples alone.
     With about ``samples_needed`` samples in all, what is undecided is decided in nine of ten cases, and with
     ``samples_needed_least`` in half of them, if the value that was seen is the true one; None where that cannot be told.
     """

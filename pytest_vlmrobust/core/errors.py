@@ -1,4 +1,4 @@
-"""Everything that can be wrong and that a user can mend.
+"""Everything that can be wrong and that a user can fix.
 
     VlmRobustError
     ├── UsageError             what was asked for makes no sense: options, names, files the user wrote

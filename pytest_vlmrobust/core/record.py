@@ -53,7 +53,7 @@ class Measure:
     category: str = ""
     """The stratum that it is about; empty for the whole dataset."""
     target: str = ""
-    """What the verdict speaks about: ``population``, the questions that the samples stand for (its interval was judged), or
+    """What the verdict is about: ``population``, the questions that the samples stand for (its interval was judged), or
     ``dataset``, these samples alone (its value was judged); empty when no rule applied."""
     samples_needed: int | None = None
     """With about so many samples in all, what is undecided is decided in nine of ten cases, if the value is the true one;

@@ -89,7 +89,7 @@ class Registry(Generic[T]):
             owner = entry.dist.name if entry.dist else "an installed package"
             raise UsageError(
                 f"{self.kind} {entry.name!r} from {owner} ({entry.value}) failed to import: {type(error).__name__}: {error}. "
-                f"Mend or uninstall {owner}, or set {DISABLE_VARIABLE}=1"
+                f"Fix or uninstall {owner}, or set {DISABLE_VARIABLE}=1"
             ) from error
         return thing
 

@@ -124,7 +124,7 @@ class Problems:
         lines = [*self.messages[:MOST_SHOWN], *([f"… and {rest} more"] if rest > 0 else [])]
         count = f"{len(self.messages)} problem{'s' if len(self.messages) > 1 else ''}"
         record = f" when read as the benchmark {self.benchmark!r}" if self.benchmark else ""
-        raise DatasetError(f"{self.path} has {count}{record}; mend or remove these rows:\n  " + "\n  ".join(lines))
+        raise DatasetError(f"{self.path} has {count}{record}; fix or remove these rows:\n  " + "\n  ".join(lines))
 
 
 def _short(value: object, most: int = 60) -> str:

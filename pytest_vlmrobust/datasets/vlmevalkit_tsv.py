@@ -262,7 +262,7 @@ class _Table:
         named = "" if self.mapped.benchmark.name else resembling_benchmark(self.path.stem) or resembling_benchmark(self.name)
         if not named:
             return []
-        plain = f"{self.path} is read as a plain table and measured by accuracy, though its name speaks of the benchmark {named}"
+        plain = f"{self.path} is read as a plain table and measured by accuracy, though its name contains the benchmark {named}"
         record_file = f"{self.path.stem}.benchmark.yaml beside it"
         return [f"{plain}. If it is that one, call it {named}.tsv; else say how to read it in {record_file}"]
 

@@ -246,7 +246,7 @@ def _facts(record: Metric) -> dict[str, str]:
 
 def _interval(record: Described) -> str:
     if not record.interval:
-        return "none: a rule judges its value (`judge: point`), which speaks about the samples at hand alone"
+        return "none: a rule judges its value (`judge: point`), which holds for the samples at hand only"
     if isinstance(record.interval, str):
         return record.interval
     sentences = (part for part in _paragraphs(record.interval.__doc__) if not part.startswith(_SECTIONS))

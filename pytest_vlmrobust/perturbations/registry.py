@@ -118,7 +118,7 @@ def find(name: str) -> Corruption:
     if not isinstance(record, Corruption) or record.name != name:
         raise UsageError(
             f"perturbation {name!r} of {REGISTRY.owner(name) or 'this process'}: its entry point leads to {thing!r}. Expected a "
-            f"function decorated with @corruption whose name is {name!r}. Mend or uninstall it, or set {DISABLE_VARIABLE}=1"
+            f"function decorated with @corruption whose name is {name!r}. Fix or uninstall it, or set {DISABLE_VARIABLE}=1"
         )
     return record
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MAIN = "main"
 """The process that reports: pytest without xdist, and with it its controller."""
-NOT_CONCLUDED = "the run was not concluded, so that nobody knows what it left out: run it again, what it has answered is kept"
+NOT_CONCLUDED = "the run did not finish, so it is unknown which tests it left out: run it again, answers that it has are kept"
 _SMALL = 400
 """A model that was trained on pictures of at most this long edge is shown the small embedded collections."""
 

@@ -70,7 +70,7 @@ def _risk_of_failing(rule: Rule, tests: int) -> float:
 def judge_rule(
     rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1, *, category: str = ""
 ) -> Verdict:
-    """Returns the verdict of one rule that applies; ``waivers`` are those that speak about the same test.
+    """Returns the verdict of one rule that applies; ``waivers`` are those that cover the same test.
 
     ``tests`` says how many tests of the run share the rule, and ``category`` which stratum the estimate is about. A value that is
     not finite, rests on no sample, or lacks the interval that the rule asks for never passes and cannot be waived; what is
@@ -115,7 +115,7 @@ def verdict_of_part(
     Args:
         rule: one that applies.
         estimate: from the answers so far.
-        waivers: those that speak about the same test. One that holds moves the question to its cap: what is shown to be within
+        waivers: those that cover the same test. One that holds moves the question to its cap: what is shown to be within
             the cap is WAIVED at most.
         today: the day by which waivers are judged.
         tests: how many tests of the run share the rule.
@@ -142,7 +142,7 @@ def early_verdict(
     Args:
         rule: one that applies.
         within: says of a bound whether it is shown to be kept, or broken.
-        waivers: those that speak about the same test; expired ones count for nothing.
+        waivers: those that cover the same test; expired ones count for nothing.
         today: the day by which they are judged.
         because: how it is shown.
     """

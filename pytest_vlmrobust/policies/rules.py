@@ -166,7 +166,7 @@ class Judge(StrEnum):
 
     @property
     def target(self) -> str:
-        """What the verdict speaks about."""
+        """What the verdict is about."""
         return "population" if self is Judge.INTERVAL else "dataset"
 
 
@@ -335,7 +335,7 @@ class Waiver:
     ticket: str = ""
 
     def applies(self, test: JudgedTest) -> bool:
-        """Whether the waiver speaks about this test; whether it still holds is another question."""
+        """Whether the waiver covers this test, expired or not."""
         return self.metric == test.metric and _covers(self.where, test)
 
     def reaches(self, bound: Bound, value: float) -> bool:

@@ -25,11 +25,11 @@ class WaiverState(StrEnum):
     USED = "used"
     EXPIRED = "expired"
     UNNEEDED = "unneeded"
-    """It speaks about tests of this run, and none of them needed it."""
+    """It covers tests of this run, and none of them needed it."""
     EXCEEDED = "exceeded"
-    """It speaks about tests that broke their bounds by more than its cap, and none of the others needed it."""
+    """It covers tests that broke their bounds by more than its cap, and none of the others needed it."""
     UNMATCHED = "unmatched"
-    """It speaks about no test of this run."""
+    """It covers no test of this run."""
 
 
 class Missed(StrEnum):
@@ -44,14 +44,14 @@ class Missed(StrEnum):
 
 
 _ADVICE = {
-    WaiverState.USED: "waived {used} of {matched} tests it speaks about",
+    WaiverState.USED: "waived {used} of the {matched} tests it covers",
     WaiverState.EXPIRED: "expired on {expires}: renew or remove it",
     WaiverState.EXCEEDED: (
-        "covers breaches up to {cap:g}, and {exceeded} of the {matched} tests it speaks about are worse: mend what it covers, or "
-        "have somebody answer for a larger cap"
+        "has a cap of {cap:g}, and {exceeded} of the {matched} tests it covers are worse: fix what it covers, or "
+        "have its owner raise the cap"
     ),
-    WaiverState.UNNEEDED: "was not needed by the {matched} tests it speaks about: remove it, or lower its cap",
-    WaiverState.UNMATCHED: "speaks about no test of this run: look for a misspelt {missed}",
+    WaiverState.UNNEEDED: "was not needed by the {matched} tests it covers: remove it, or lower its cap",
+    WaiverState.UNMATCHED: "covers no test of this run: look for a misspelt {missed}",
 }
 
 

@@ -75,7 +75,7 @@ def _sweep_row(change: SweepChange) -> tuple[str, ...]:
 def _below(comparison: Comparison) -> list[str]:
     """Returns what the tables do not show: more cells, cells of one run only, and numbers that are undefined."""
     hidden = len(comparison.cells) - _ROWS
-    lines = [f"{quantity(hidden, 'more cell stands', 'more cells stand')} in {JSON_FILE}"] if hidden > 0 else []
+    lines = [f"{quantity(hidden, 'more cell is', 'more cells are')} in {JSON_FILE}"] if hidden > 0 else []
     for cells, run in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
         if cells:
             lines.append(f"only in {run}: {first_few(cells, _LEFT_OUT)}")

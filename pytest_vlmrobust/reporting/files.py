@@ -77,7 +77,7 @@ def summary(records: Sequence[Record], facts: RunFacts, most: int = 40) -> str:
         cells = (str(record.outcome), code(record.id), *map(inert, row(record)))
         lines.append(f"| {' | '.join(cells)} |")
     if len(records) > most:
-        lines += ["", f"{quantity(len(records) - most, 'more test stands', 'more tests stand')} in results.json."]
+        lines += ["", f"{quantity(len(records) - most, 'more test is', 'more tests are')} in results.json."]
     if reasons := [record for record in worst_first(records)[:most] if record.deciding in EXPLAINED]:
         lines += ["", *(f"- {record.outcome} {code(record.id)}: {inert(record.reason)}" for record in reasons)]
     if warnings := warning_lines(worst_first(records)):

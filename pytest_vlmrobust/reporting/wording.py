@@ -178,7 +178,7 @@ def note_lines(records: Iterable[Record], most: int = 8) -> list[str]:
         for note in record.notes:
             having.setdefault(note, []).append(record.id)
     lines = [f"{first_few(ids, 1)}: {note}" for note, ids in having.items()]
-    more = [f"{quantity(len(lines) - most, 'more note stands', 'more notes stand')} in results.json"] if len(lines) > most else []
+    more = [f"{quantity(len(lines) - most, 'more note is', 'more notes are')} in results.json"] if len(lines) > most else []
     clean = {note for record in records if record.setting == CLEAN_NAME for note in record.notes}
     first = sum(note in clean for note in list(having)[:most])
     return [*lines[:first], *not_asked(records), *lines[first:most], *more, *agreement(records)]
@@ -197,7 +197,7 @@ def warning_lines(records: Iterable[Record], most: int = 8) -> list[str]:
     warnings = [(record, warning) for record in records if not record.not_asked for warning in warnings_of(record)]
     warnings.sort(key=lambda pair: _NOT_APPLICABLE in pair[1])
     lines = [f"{record.id}: {warning}" for record, warning in warnings]
-    more = [f"{quantity(len(lines) - most, 'more warning stands', 'more warnings stand')} in results.json"]
+    more = [f"{quantity(len(lines) - most, 'more warning is', 'more warnings are')} in results.json"]
     return [*lines[:most], *(more if len(lines) > most else [])]
 
 

@@ -164,7 +164,7 @@ def _describe_bound(bound: Bound) -> str:
 
 
 def _no_interval(record: Metric) -> str:
-    return "" if record.interval else "it has no interval: its verdicts speak about the samples at hand alone"
+    return "" if record.interval else "it has no interval: its verdicts hold for the samples at hand only"
 
 
 LAWS = {
@@ -180,7 +180,7 @@ LAWS = {
         unclaimed=_no_interval,
     ),
     "point_value": Property(
-        "a PASS or FAIL that speaks about all such questions is one for the samples, too",
+        "a PASS or FAIL about all such questions is also one about the samples",
         _on_trials(_point_value),
         unclaimed=_no_interval,
     ),

@@ -258,7 +258,7 @@ def test_a_waiver_whose_cap_is_exceeded_is_not_called_needless(project: Project)
     project.write("policy.yaml", (project.path / "policy.yaml").read_text(encoding="utf-8").replace("100pp", "30pp"))
     result = project.run()
     assert result.ret == 1
-    said = "*warning policy.yaml:9: waiver W1 of jo covers breaches up to 0.3, and 1 of the 1 tests it speaks about are worse*"
+    said = "*warning policy.yaml:9: waiver W1 of jo has a cap of 0.3, and 1 of the 1 tests it covers are worse*"
     result.stdout.fnmatch_lines([said])
     assert "was not needed" not in result.stdout.str()
 
@@ -299,7 +299,7 @@ def test_a_waiver_about_what_the_run_leaves_out_is_said(project: Project) -> Non
     waive(project, "{setting: fog}")
     result = project.run()
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*1 of 1 waiver speaks about no test of model in this run: W1*"])
+    result.stdout.fnmatch_lines(["*1 of 1 waiver covers no test of model in this run: W1*"])
     waive(project, "{model: other, setting: invert}")
     assert project.run().ret == 0
 
@@ -309,7 +309,7 @@ def test_a_waiver_about_no_test_of_a_run_that_has_all_its_policy_names_is_an_err
     result = project.run()
     assert result.ret == 10
     result.stdout.fnmatch_lines(
-        ["not GO: policy.yaml:9: waiver W1 of jo speaks about no test of this run: look for a misspelt setting*"]
+        ["not GO: policy.yaml:9: waiver W1 of jo covers no test of this run: look for a misspelt setting*"]
     )
     waive(project, "{model: other, setting: fog}", more="coverage: {suites: [suite]}\n")
     assert project.run().ret == 0
@@ -320,7 +320,7 @@ def test_a_waiver_about_a_category_that_no_data_has_is_an_error(project: Project
     result = project.run()
     assert result.ret == 10
     result.stdout.fnmatch_lines(
-        ["not GO: policy.yaml:9: waiver W1 of jo speaks about no test of this run: look for a misspelt category*"]
+        ["not GO: policy.yaml:9: waiver W1 of jo covers no test of this run: look for a misspelt category*"]
     )
 
 

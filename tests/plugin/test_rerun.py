@@ -116,7 +116,7 @@ def test_a_failure_is_not_forgotten_when_something_else_ran_again(any_project_bu
 def test_what_was_mended_since_does_not_run_again(project: Project) -> None:
     project.script(*BROKEN)
     project.run()
-    project.script(BROKEN[0])  # flip_v is mended
+    project.script(BROKEN[0])  # flip_v is repaired
     project.run("--vlm-rerun=failed").assert_outcomes(failed=2, passed=1, deselected=TESTS - 3)
     project.run("--vlm-rerun=failed").assert_outcomes(failed=2, deselected=TESTS - 2)
     project.script()

@@ -88,7 +88,7 @@ def test_what_contradicts_something_else_in_the_bundle_differs(bundle: Path, cap
         ),
         "predictions.sqlite: has answers of the model 'model' and not its fingerprint": sql(folder, "delete from models"),
         "README.txt is no part of a bundle, and was not looked at": lambda files: files.update({"README.txt": b"x"}),
-        "its record stands in records.jsonl 2 times": twice,
+        "its record is in records.jsonl 2 times": twice,
     }
     for said, change in changes.items():
         files = load(bundle)

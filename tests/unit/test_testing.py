@@ -218,7 +218,7 @@ def test_what_a_metric_does_not_claim_is_said() -> None:
     assert said["monotone"] == "its record claims no direction (better=, monotone=)"
     assert said["perfect"] == "its record claims no value for a perfect model (perfect=)"
     assert said["unchanged"] == "its record claims no value for scores that nothing changes (unchanged=)"
-    assert said["more_samples"] == "it has no interval: its verdicts speak about the samples at hand alone"
+    assert said["more_samples"] == "it has no interval: its verdicts hold for the samples at hand only"
     exempt = Metric("mine", good, (Needs.CLEAN, Needs.PERTURBED), better="lower", not_monotone={Needs.PERTURBED: "it may"})
     assert unclaimed(exempt, "monotone") == "not monotone by its definition: perturbed: it may"
 

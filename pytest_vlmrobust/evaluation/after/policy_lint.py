@@ -249,7 +249,7 @@ def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: dat
         yield Finding(waiver.source, f"{named} expired on {waiver.expires}, so that breaches fail again: renew or remove it")
     elif waiver.expires - today <= SOON:
         days = (waiver.expires - today).days
-        yield Finding(waiver.source, f"{named} expires on {waiver.expires}, in {days} days: mend what it covers, or renew it")
+        yield Finding(waiver.source, f"{named} expires on {waiver.expires}, in {days} days: fix what it covers, or renew it")
     elif waiver.expires - today > LONG:
         text = f"{named} expires on {waiver.expires}, in {waiver.expires.year - today.year} years: as good as never. "
         yield Finding(waiver.source, f"{text}Give it a day on which somebody looks at it again")

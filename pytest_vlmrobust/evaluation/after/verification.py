@@ -85,7 +85,7 @@ def repeated_records(run: Path) -> tuple[list[str], list[str]]:
     """
     records = read_journal(run)
     lines = Counter((record.key, record.to_json()) for record in records if record.seconds)
-    wrong = [f"{key}: its record stands in {JOURNAL} {count} times" for (key, _), count in lines.items() if count > 1]
+    wrong = [f"{key}: its record is in {JOURNAL} {count} times" for (key, _), count in lines.items() if count > 1]
     more = [key for key, count in Counter(record.key for record in records).items() if count > 1]
     text = f"ran again, of which the last record was compared: {first_few(more)}"
     return wrong, [f"{quantity(len(more), 'test')} {text}"] if len(more) > len(wrong) else []

@@ -176,7 +176,7 @@ class _CorpusValue:
 
     def estimate(self, value: float, bounds: Bounds | None, confidence: float) -> Estimate:
         missing = f"; {quantity(self.score.n_failed, 'inference')} failed" if self.score.n_failed else ""
-        reason = f"{self.name} of the whole data set{missing}"
+        reason = f"{self.name} of the whole dataset{missing}"
         if bounds is None or not math.isfinite(value):
             return Estimate(value, self.score.n, reason=reason)
         low, high = bounds(confidence)

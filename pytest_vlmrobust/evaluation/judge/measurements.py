@@ -358,7 +358,7 @@ BESIDE_SCORES = (
             name=corpus.CORPUS_SCORE,
             about="""The dataset's own metric (F1, CIDEr, accuracy over groups of questions), where that is no mean of scores.
 
-            Its parts, such as ``corpus_score.recall``, stand in records; no rule may bound them.
+            Its parts, such as ``corpus_score.recall``, are in records; no rule may bound them.
 
             Formula: ``the dataset's metric of all its answers``
 

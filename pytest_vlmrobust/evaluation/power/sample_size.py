@@ -111,7 +111,7 @@ def undecidable(
     """Returns the rules that the samples hardly decide, dataset by dataset, in the order of the policy.
 
     Only rules count that judge intervals and keep a run from GO where these do not decide; of their tests, those that no waiver
-    speaks about.
+    covers.
 
     Args:
         policy: the policy of one model.

@@ -604,5 +604,5 @@ def _refuse_contradictions(cell: Cell, predictions: Iterable[Prediction]) -> Non
         if prediction.contradicts_itself:
             raise BackendError(
                 f"{cell}: the backend answered with the letter {prediction.text!r}, and its log-probabilities are "
-                f"{dict(prediction.logprobs)}. Expected the letter of the highest one: mend the backend of model {cell.model!r}"
+                f"{dict(prediction.logprobs)}. Expected the letter of the highest one: fix the backend of model {cell.model!r}"
             )

@@ -106,7 +106,7 @@ def test_a_shipped_record_is_replaced_on_purpose_only() -> None:
 
 def test_a_file_that_does_not_fit_its_name_says_whose_record_was_used(tmp_path: Path) -> None:
     text = problem(tmp_path, "POPE", row(), row(index="2", answer="maybe"))
-    assert text.startswith("DIR/POPE.tsv has 1 problem when read as the benchmark 'POPE'; mend or remove these rows:")
+    assert text.startswith("DIR/POPE.tsv has 1 problem when read as the benchmark 'POPE'; fix or remove these rows:")
     assert "DIR/POPE.tsv:3, row index '2', column 'answer': found 'maybe', expected Yes or No" in text
 
 
@@ -182,7 +182,7 @@ tsv:
 
 def test_a_renamed_benchmark_is_not_measured_by_accuracy_in_silence(tmp_path: Path) -> None:
     said = (
-        "our-mme-v2.tsv is read as a plain table and measured by accuracy, though its name speaks of the benchmark MME. If it is"
+        "our-mme-v2.tsv is read as a plain table and measured by accuracy, though its name contains the benchmark MME. If it is"
     )
     with pytest.warns(UserWarning, match=said):
         read(tmp_path, "our-mme-v2", row())

@@ -135,7 +135,7 @@ def test_all_malformed_rows_are_named_at_once(people: People, face: Face) -> Non
         f"turned.png,p1,Light,{boxes(left_eye=TEXTS['right_eye'], right_eye=TEXTS['left_eye'])}",
     )
     first, *lines = refused(folder)
-    assert first == f"{folder / 'faces.csv'} has 9 problems; mend or remove these rows:"
+    assert first == f"{folder / 'faces.csv'} has 9 problems; fix or remove these rows:"
     at = f"  {folder / 'faces.csv'}"
     # what the table says comes first, then what the pictures say
     assert lines[0] == (

@@ -103,7 +103,7 @@ def test_a_short_image_text_means_another_row(tmp_path: Path) -> None:
 
 def test_refuses_a_reference_to_nothing_and_a_chain(tmp_path: Path) -> None:
     text = problem(tmp_path, mcq("1", image="9"), mcq("2", image="1"), mcq("3"))
-    assert "has 2 problems; mend or remove these rows:" in text
+    assert "has 2 problems; fix or remove these rows:" in text
     assert "DIR/toy.tsv:2, row index '1', column 'image': found '9', expected base64 of an image, or" in text
     assert "toy.tsv:3, row index '2', column 'image': found '1', expected the index of a row that holds a picture itself" in text
 

@@ -105,7 +105,7 @@ def test_the_gate_is_the_lower_end_of_the_paired_interval() -> None:
 
 
 def test_what_was_answered_blindly_has_to_be_known() -> None:
-    unknown = "there are no scores without the pictures: whether the task is done at all cannot be told"
+    unknown = "there are no scores without the pictures, so it is unknown whether the model does the task"
     assert metrics.does_the_task(ScoreTable(np.ones(9))) == unknown
     assert metrics.does_the_task(ScoreTable(np.ones(0), no_image=np.ones(0))) == unknown
     result = estimate("identity_drop", ScoreTable(np.ones(9), {"fog:low": np.ones(9)}))
@@ -124,9 +124,9 @@ def test_missing_scores_count_against_the_model() -> None:
 def test_where_all_scores_are_missing_none_is_named() -> None:
     missing, zeros = np.full(100, math.nan), np.zeros(100)
     seen = metrics.does_the_task(ScoreTable(missing, no_image=zeros))
-    assert seen == "there are no scores with the pictures: whether the task is done at all cannot be told"
+    assert seen == "there are no scores with the pictures, so it is unknown whether the model does the task"
     blind = metrics.does_the_task(ScoreTable(zeros, no_image=missing))
-    assert blind == "there are no scores without the pictures: whether the task is done at all cannot be told"
+    assert blind == "there are no scores without the pictures, so it is unknown whether the model does the task"
     assert metrics.exceeds_the_prompt(ScoreTable(missing), zeros) == seen
 
 

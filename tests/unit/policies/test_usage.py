@@ -87,18 +87,18 @@ def test_a_waiver_is_used_or_can_go(
 @pytest.mark.parametrize(
     ("where", "expires", "drop", "advice"),
     [
-        ("{model: m}", "2027-06-30", 0.2, "waived 1 of 2 tests it speaks about"),
-        ("{model: m}", "2027-06-30", 0.01, "was not needed by the 2 tests it speaks about: remove it, or lower its cap"),
+        ("{model: m}", "2027-06-30", 0.2, "waived 1 of the 2 tests it covers"),
+        ("{model: m}", "2027-06-30", 0.01, "was not needed by the 2 tests it covers: remove it, or lower its cap"),
         (
             "{model: m}",
             "2027-06-30",
             0.7,
             (
-                "covers breaches up to 0.6, and 1 of the 2 tests it speaks about are worse: mend what it covers, or have "
-                "somebody answer for a larger cap"
+                "has a cap of 0.6, and 1 of the 2 tests it covers are worse: fix what it covers, or have "
+                "its owner raise the cap"
             ),
         ),
-        ("{model: n}", "2027-06-30", 0.2, "speaks about no test of this run: look for a misspelt scope"),
+        ("{model: n}", "2027-06-30", 0.2, "covers no test of this run: look for a misspelt scope"),
         ("{model: m}", "2026-06-30", 0.2, "expired on 2026-06-30: renew or remove it"),
     ],
 )

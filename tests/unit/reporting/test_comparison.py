@@ -52,7 +52,7 @@ def test_what_is_undefined_says_why() -> None:
 
 def test_long_comparisons_are_cut_and_say_so() -> None:
     found = dataclasses.replace(FOUND, cells=(CELL,) * 43)
-    assert "3 more cells stand in comparison.json" in comparison_markdown(found)
+    assert "3 more cells are in comparison.json" in comparison_markdown(found)
 
 
 def test_both_files_are_written(tmp_path: Path) -> None:

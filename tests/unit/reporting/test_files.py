@@ -123,7 +123,7 @@ def test_names_cannot_break_the_table() -> None:
 def test_long_runs_are_cut_and_say_so() -> None:
     text = summary([record(f"test-{i:03}") for i in range(45)], NOTHING)
     assert text.count("| PASS |") == 40
-    assert text.endswith("\n5 more tests stand in results.json.\n")
+    assert text.endswith("\n5 more tests are in results.json.\n")
     assert "more tests" not in summary([record("a")], NOTHING)
 
 

@@ -111,7 +111,7 @@ def test_notes_name_their_test_and_the_rest_is_counted() -> None:
         f"{records[0].id}: 1 of 9 samples: too small",
         f"{records[0].id} and 8 more: the same",
         f"{records[1].id}: 2 of 9 samples: too small",
-        "7 more notes stand in results.json",
+        "7 more notes are in results.json",
     ]
     assert note_lines([record("quiet")]) == []
 
@@ -164,7 +164,7 @@ def test_what_only_warns_is_said_whatever_the_verdict_but_not_where_nothing_was_
         f"b: {BROKEN}",
         "a: baseline_drop does not apply: none (rule b, p.yaml:5)",
     ]
-    assert warning_lines(records[2:3] * 10)[7:] == [f"b: {BROKEN}", "2 more warnings stand in results.json"]
+    assert warning_lines(records[2:3] * 10)[7:] == [f"b: {BROKEN}", "2 more warnings are in results.json"]
 
 
 def test_what_passed_is_not_all_where_a_rule_warns() -> None:

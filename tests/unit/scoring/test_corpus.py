@@ -159,8 +159,8 @@ def test_order_does_not_matter_and_a_mended_answer_never_harms(name: str, answer
     assert math.isnan(found.value) or 0 <= found.value <= (400 if name == "mme" else 1) + 1e-9
     for number, (sample, text) in enumerate(answers):
         if text is not None:
-            mended = [*answers[:number], (sample, str(sample.target)), *answers[number + 1 :]]
-            assert not measured(name, mended).value < found.value - 1e-9
+            repaired = [*answers[:number], (sample, str(sample.target)), *answers[number + 1 :]]
+            assert not measured(name, repaired).value < found.value - 1e-9
 
 
 def test_the_three_must_be_as_long() -> None:

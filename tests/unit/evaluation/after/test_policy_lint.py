@@ -306,7 +306,7 @@ def test_two_rules_that_may_both_decide(write: Path, other: str) -> None:
             "{setting: fog}",
             ["expired on 2026-12-31, so that breaches fail again: renew or remove it"],
         ),
-        ("2027-01-01", "accuracy_drop", "{setting: fog}", ["expires on 2027-01-01, in 0 days: mend what it covers, or renew it"]),
+        ("2027-01-01", "accuracy_drop", "{setting: fog}", ["expires on 2027-01-01, in 0 days: fix what it covers, or renew it"]),
         ("2027-01-31", "accuracy_drop", "{setting: fog}", ["expires on 2027-01-31, in 30 days"]),
         ("2027-02-01", "accuracy_drop", "{setting: fog}", []),
         ("2031-12-31", "accuracy_drop", "{setting: fog}", []),
