@@ -24,7 +24,6 @@ from .accuracy import (
     accuracy,
     accuracy_above_chance,
     accuracy_drop,
-    chance_floor,
     clean_accuracy,
     flip_rates,
     harmful_flip_rate,
@@ -33,7 +32,7 @@ from .accuracy import (
     visual_gain,
 )
 from .baseline import ChangedSamples, baseline_drop, changed_samples, drop_increase, mean_baseline_drop
-from .boxes import Overlap, intersection_over_union, match_eyes, mean_overlap, told_overlap
+from .boxes import Overlap, intersection_over_union, mean_overlap, told_overlap
 from .categories import (
     category_sensitivity,
     corruption_error_by_category,
@@ -65,7 +64,7 @@ from .families import (
     scale_gain,
     scale_gain_interval,
 )
-from .luck import pcri_chance, pcri_excess, pcri_matched, pcri_neutral
+from .luck import pcri_excess, pcri_matched, pcri_neutral
 from .observatory import (
     GroupMean,
     HumanReference,
@@ -130,12 +129,6 @@ from .splits import (
     thinking_gain,
 )
 from .statistics.paired import paired_drop_interval
-from .statistics.power import (
-    UndecidedZone,
-    minimum_detectable_drop,
-    samples_needed,
-    undecided_zone,
-)
 from .statistics.proportions import exact_interval
 from .table import Needs, ScoreTable
 
@@ -170,7 +163,6 @@ __all__ = [
     "best_patches",
     "catastrophic_rate",
     "category_sensitivity",
-    "chance_floor",
     "changed_samples",
     "clean_accuracy",
     "corpus_pcri",
@@ -204,7 +196,6 @@ __all__ = [
     "largest_downward_step",
     "linear_trend",
     "macro_accuracies",
-    "match_eyes",
     "mean_baseline_drop",
     "mean_corruption_error",
     "mean_drop",
@@ -216,12 +207,10 @@ __all__ = [
     "mean_severity_correlation",
     "mean_severity_violation",
     "metric",
-    "minimum_detectable_drop",
     "names",
     "paired_drop_interval",
     "patch_contribution",
     "pcri",
-    "pcri_chance",
     "pcri_excess",
     "pcri_matched",
     "pcri_neutral",
@@ -238,7 +227,6 @@ __all__ = [
     "resolution_slope",
     "resolution_wobble",
     "robustness_tier",
-    "samples_needed",
     "scale_consistency",
     "scale_consistency_interval",
     "scale_gain",
@@ -255,7 +243,6 @@ __all__ = [
     "tier_shares",
     "told_overlap",
     "transfer_retention",
-    "undecided_zone",
     "visual_gain",
     "wobble_p_value",
     "worst_at_low",

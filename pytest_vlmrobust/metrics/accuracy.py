@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pytest_vlmrobust.core.errors import UnknownName
 from pytest_vlmrobust.core.words import points
 
 from .record import loss_reach
@@ -382,43 +380,7 @@ def relative_corruption_error(clean: ArrayLike, perturbed: ArrayLike, no_image: 
     return float((before - after).sum()) / gain if gain > ROUNDING else math.nan
 
 
-# Chance: the score of never looking at the image, by guessing or by the same answer to every question, by kind of task
-
-
-TASKS = ("choice", "yes_no", "open")
-
-
-def chance_floor(task: str, options: int = 0, targets: Sequence[Hashable] = ()) -> float:
-    """Returns the score that guessing gives: 1/k of k options, 0.5 for yes/no, 0 for open questions.
-
-    With ``targets`` the floor is at least the share of the commonest right answer, because a model that always gives this answer
-    reaches it: the majority on yes/no and open questions (RCI, PCRI), and the commonest letter of a choice (ours: always
-    answering A is not looking either). For a consensus score (VQA) the majority answer has a score of its own: see
-    :func:`unseeing`.
-
-    Args:
-        task: ``"choice"``, ``"yes_no"`` or ``"open"``.
-        options: number of options of a choice, at least 1.
-        targets: right answers of all questions of the dataset, letters of a choice; none to leave the majority out.
-
-    Returns:
-        A fraction in [0, 1].
-
-    Raises:
-        UnknownName: another task.
-        ValueError: a choice without options.
-
-    Source: RCI appendix A.2 and table 3; PCRI appendix A.2.
-
-    >>> chance_floor("choice", 4), chance_floor("yes_no", targets=["yes", "yes", "no"]), chance_floor("open")
-    (0.25, 0.6666666666666666, 0.0)
-    """
-    if task not in TASKS:
-        raise UnknownName("task", task, TASKS)
-    if task == "choice" and options < 1:
-        raise ValueError(f"a choice among {options} options: expected at least 1, the number of options shown")
-    majority = max(Counter(targets).values()) / len(targets) if targets else 0.0
-    return max({"choice": 1.0 / max(options, 1), "yes_no": 0.5}.get(task, 0.0), majority)
+# Chance: the score of never looking at the image, by guessing or by the same answer to every question
 
 
 class Unseeing(NamedTuple):

@@ -1,4 +1,4 @@
-"""Overlap of predicted and true boxes, missing boxes, and swapped eyes.
+"""Overlap of predicted and true boxes, and missing boxes.
 
 Source: The Perceptual Observatory (arXiv 2512.15949), section 3.2 (task 3) and its published evaluation code.
 """
@@ -78,33 +78,6 @@ def mean_overlap(predicted: Sequence[Box | None], truth: Sequence[Box]) -> Overl
     overlaps = np.array([_overlap(box, true) for box, true in pairs])
     padded = np.concatenate([overlaps, np.zeros(len(truth) - len(pairs))])
     return Overlap(mean(padded), len(pairs) / len(truth) if truth else math.nan, mean(overlaps))
-
-
-def match_eyes(predicted: tuple[Box | None, Box | None], truth: tuple[Box, Box]) -> tuple[Box | None, Box | None]:
-    """Puts the two predicted eyes into the order that overlaps most with the true ones: left and right may be swapped.
-
-    "Left" may be the viewer's or the person's; the published code accepts both if both eyes are given.
-
-    Args:
-        predicted: the boxes that the model calls left and right, None where it gave none.
-        truth: the true boxes (left, right).
-
-    Returns:
-        The predicted boxes, swapped if that overlaps more; as given when one is missing, and for equal overlap.
-
-    Raises:
-        ValueError: what :func:`intersection_over_union` refuses; boxes turned inside out overlap nothing.
-
-    Source: The Perceptual Observatory, published evaluation code.
-
-    >>> match_eyes(((6, 0, 8, 2), (0, 0, 2, 2)), ((0, 0, 2, 2), (6, 0, 8, 2)))
-    ((0, 0, 2, 2), (6, 0, 8, 2))
-    """
-    first, second = predicted
-    if first is None or second is None:
-        return predicted
-    given, true = (_predicted_box(first), _predicted_box(second)), (_box(truth[0], "other"), _box(truth[1], "other"))
-    return (second, first) if boxes.are_swapped(given, true) else predicted
 
 
 def _overlap(predicted: Box, true: Box) -> float:

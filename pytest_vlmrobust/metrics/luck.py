@@ -30,28 +30,6 @@ from .statistics.means import guarded_ratio_interval
 from .table import Needs, ScoreTable
 
 
-def pcri_chance(options: ArrayLike, attempts: int) -> float:
-    """PCRI of a model that guesses: 1 - k (1 - (1 - 1/k)^m) for k options and m patches.
-
-    Args:
-        options: number of options, of all questions or of each one, shape (N,); infinite for an open question.
-        attempts: number of patches m, at least 1.
-
-    Returns:
-        At most 0; NaN without questions, or when all are open (a guess is never right: undefined).
-
-    Raises:
-        ValueError: fewer than one option or attempt.
-
-    Source: PCRI equation 1 for a model whose answers are independent of the image.
-
-    >>> round(pcri_chance(4, 4), 3), round(pcri_chance(4, 9), 3)
-    (-1.734, -2.7)
-    """
-    chances = _chances(options, attempts)
-    return index_of(1.0 - (1.0 - chances) ** attempts, chances)
-
-
 def pcri_neutral(whole_score: ArrayLike, options: ArrayLike, attempts: int) -> float:
     """PCRI of a model to which the rest of the image is indifferent: 1 - [1 - (1 - P) (1 - 1/k)^(m-1)] / P.
 

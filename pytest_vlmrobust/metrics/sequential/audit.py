@@ -95,15 +95,6 @@ class Verdicts:
         return self.used >= self.sizes
 
     @property
-    def unfinished(self) -> Flags:
-        """Where a further answer may still matter to a gate over all cells: not passed, no certain FAIL, and samples left.
-
-        This includes a cell that failed on its own evidence: among many cells one may fail by chance, so the gate may need more
-        answers.
-        """
-        return ~(self.passed | self.certain_fail | self.exhausted)
-
-    @property
     def log10_pass(self) -> Array:
         """Decimal logarithm of the e-value against "the gate fails"; 1.3 suffices for a risk of 5 %."""
         return self.log_pass / math.log(10.0)

@@ -1,9 +1,7 @@
-"""Gates over many cells: the error rates of the cells that keep the error rate of the whole gate.
+"""Gates over many cells: counts of cells that fail, weights that say where to look first, and verdicts at a few fixed looks.
 
-A worst-case gate is an AND. It passes when each cell does, at the full error rate of each: to pass wrongly it must pass one
-certain bad cell wrongly (intersection-union test, R. Berger 1982). It fails on the average evidence over cells, which stays
-evidence whatever the dependence between them. A count gate lies between (partial conjunction, Y. Benjamini and R. Heller,
-Biometrics 64 (2008), with means of e-values in the place of multiplied p-values: V. Vovk and R. Wang, Ann. Statist. 49 (2021)).
+"At most so many cells fail" is a partial conjunction (Y. Benjamini and R. Heller, Biometrics 64 (2008), with means of e-values in
+the place of multiplied p-values: V. Vovk and R. Wang, Ann. Statist. 49 (2021)). With none allowed it is the worst case.
 """
 
 from __future__ import annotations
@@ -45,11 +43,6 @@ class GateVerdict:
     """Decimal logarithm of the e-value against "the gate passes"; infinite when that is impossible."""
 
 
-def uniform_weights(cells: int) -> Array:
-    """Returns equal weights that sum to 1, shape (cells,)."""
-    return np.full(cells, 1.0 / cells)
-
-
 def prior_weights(settings: Sequence[str], worst: Iterable[str] = PRIOR_WORST) -> Array:
     """Returns weights that sum to 1: half on the settings among ``worst``, half on all; equal if none is.
 
@@ -67,34 +60,8 @@ def prior_weights(settings: Sequence[str], worst: Iterable[str] = PRIOR_WORST) -
     """
     wanted = set(worst)
     expected = np.array([setting in wanted for setting in settings])
-    everywhere = uniform_weights(len(settings))
+    everywhere = np.full(len(settings), 1.0 / len(settings))
     return (expected / expected.sum() + everywhere) / 2.0 if expected.any() else everywhere
-
-
-def worst_case(verdicts: Verdicts, weights: Array) -> GateVerdict:
-    """Judges "every cell passes", from cells judged at the gate's own error rates.
-
-    PASS: every cell has passed; no correction. FAIL: a cell fails for certain, or the weighted mean of the e-values for FAIL
-    reaches 1 / alpha. A cell that failed at alpha on evidence alone does not fail the gate, and must go on. Also judges "PCRI
-    lies between", an AND of two, with :func:`uniform_weights`.
-
-    Args:
-        verdicts: of the m cells.
-        weights: shape (m,), none negative, sum 1, fixed before the run.
-
-    Raises:
-        ValueError: weights of another shape, negative, or of another sum.
-    """
-    _require_weights(weights, verdicts.used.size)
-    log_pass = float(verdicts.sure_log_pass.min())
-    log_fail = _log_weighted_mean(verdicts.sure_log_fail, weights)
-    return _gate_verdict(
-        certain_pass=bool(verdicts.certain_pass.all()),
-        certain_fail=bool(verdicts.certain_fail.any()),
-        passed=bool(verdicts.passed.all()),
-        failed=log_fail >= needed_log(verdicts.alpha_fail),
-        logs=(log_pass, log_fail),
-    )
 
 
 def allowed_violations(rate: float, cells: int) -> int:
@@ -137,25 +104,6 @@ def at_most(verdicts: Verdicts, allowed: int) -> GateVerdict:
     )
 
 
-def every(outcomes: Iterable[Outcome]) -> Outcome:
-    """Returns the AND of a suite's gates by Kleene's logic: FAIL if any fails, else INCONCLUSIVE if any is, else PASS.
-
-    A suite PASS needs no correction; a list of failing gates does (Holm). No gates give INCONCLUSIVE: nothing was gated.
-
-    Raises:
-        ValueError: an outcome that is none of the three.
-
-    >>> every([Outcome.PASS, Outcome.INCONCLUSIVE]).value
-    'INCONCLUSIVE'
-    """
-    seen = set(outcomes)
-    if other := seen - {Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE}:
-        raise ValueError(f"{min(other).value} is no verdict of a sequential gate: expected PASS, FAIL or INCONCLUSIVE")
-    if Outcome.FAIL in seen:
-        return Outcome.FAIL
-    return Outcome.PASS if seen == {Outcome.PASS} else Outcome.INCONCLUSIVE
-
-
 def _gate_verdict(
     *, certain_pass: bool, certain_fail: bool, passed: bool, failed: bool, logs: tuple[float, float]
 ) -> GateVerdict:
@@ -174,22 +122,9 @@ def _log_mean_of_smallest(logs: Array, count: int) -> float:
         return math.inf
     if count <= 0:
         return -math.inf
-    return _log_weighted_mean(np.sort(logs)[:count], uniform_weights(count))
-
-
-def _log_weighted_mean(logs: Array, weights: Array) -> float:
-    held = weights > 0.0
-    terms = logs[held] + np.log(weights[held])
-    peak = float(terms.max())
-    return peak if math.isinf(peak) else peak + math.log(float(np.exp(terms - peak).sum()))
-
-
-def _require_weights(weights: Array, cells: int) -> None:
-    if weights.shape != (cells,) or not (weights >= 0.0).all() or not math.isclose(float(weights.sum()), 1.0, abs_tol=ROUNDING):
-        raise ValueError(
-            f"weights of shape {weights.shape} that sum to {float(weights.sum()):g}: expected {cells} numbers of at least 0 "
-            "that sum to 1"
-        )
+    smallest = np.sort(logs)[:count]
+    peak = float(smallest[-1])
+    return peak if math.isinf(peak) else peak + math.log(float(np.exp(smallest - peak).mean()))
 
 
 # Verdicts about the population at a few looks fixed before the run: Tango's score statistic against O'Brien-Fleming bounds.

@@ -1,6 +1,6 @@
 """Turns a gate into one number: the largest sum of (reference - outcome) over the samples of a cell that passes.
 
-The clean and the no-image run are known before any perturbed answer is, so drop, relative drop, RCE, accuracy, regression and
+The clean and the no-image run are known before any perturbed answer is, so drop, relative drop, RCE, accuracy and
 PCRI gates all ask whether a sum of N differences, each known up to one answer, exceeds a known limit. Ratios disappear.
 """
 
@@ -166,21 +166,6 @@ def min_accuracy(clean: ArrayLike, least: float, *, graded: bool = False) -> Lim
     return _limit(before, float(before.sum()) - level * before.size, graded, contrast)
 
 
-def max_regression(baseline: ArrayLike, most: float = 0.0, *, graded: bool = False) -> Limit:
-    """Returns the limit of "the accuracy is at most ``most`` below that of a stored run": K = floor(t N).
-
-    Args:
-        baseline: scores of the stored run under the same setting, shape (N,), each in [0, 1], none missing.
-        most: a fraction.
-        graded: whether outcomes may lie between 0 and 1.
-
-    Raises:
-        ValueError: what :func:`max_drop` refuses.
-    """
-    before = _reference(baseline, "baseline", graded)
-    return _limit(before, _finite(most, "most") * before.size, graded, Contrast(before, most, 0.0, 1.0))
-
-
 def max_harmful_flip_rate(clean: ArrayLike, most: float, *, graded: bool = False) -> Limit:
     """Returns the limit of "at most the share ``most`` of all samples turns from right to wrong": K = floor(f N).
 
@@ -197,32 +182,6 @@ def max_harmful_flip_rate(clean: ArrayLike, most: float, *, graded: bool = False
     before = _reference(clean, "clean", graded=False)
     amount = _finite(most, "most") * before.size
     return Limit(before, before > 0.0, _largest_sum(amount, graded), 0.0 if graded else 1.0)
-
-
-def pcri_between(whole: ArrayLike, low: float, high: float, *, graded: bool = False) -> tuple[Limit, Limit]:
-    """Returns the two limits of "PCRI lies in [``low``, ``high``]"; the gate passes when both do.
-
-    PCRI = 1 - P_patch / P_whole is the relative drop from the whole image to the best patch. Both limits judge the same outcomes
-    (best patch of each sample), so they share one order and advance together.
-
-    Args:
-        whole: full-image scores, shape (N,), each in [0, 1], none missing.
-        low: smallest PCRI that passes.
-        high: largest PCRI that passes.
-        graded: whether outcomes may lie between 0 and 1.
-
-    Raises:
-        UndefinedGate: no full-image answer is right.
-        ValueError: ``low`` above ``high``, or what :func:`max_drop` refuses.
-
-    Source: PCRI section 3, written as two linear contrasts.
-    """
-    before = _reference(whole, "whole", graded)
-    if not float(before.sum()) > ROUNDING:
-        raise UndefinedGate("PCRI: no full-image answer is right, so there is nothing that the patches could be compared with")
-    if _finite(low, "low") > _finite(high, "high"):
-        raise ValueError(f"PCRI between low={low!r} and high={high!r}: expected low to be at most high")
-    return min_relative_drop(before, low, graded=graded), max_relative_drop(before, high, graded=graded)
 
 
 def contrast_of(limit: Limit) -> Contrast:

@@ -39,22 +39,6 @@ class Order:
             raise ValueError(f"an order of {self.samples.size} samples must name each of 0..{self.samples.size - 1} once")
 
 
-def uniform_order(seed: int, model: str, dataset: str, setting: str, size: int) -> Order:
-    """Returns the order of one cell, the same in every process.
-
-    Args:
-        seed: the run's seed; it belongs in the report, for another seed is another test.
-        model: the cell's model.
-        dataset: the cell's dataset.
-        setting: the cell's setting.
-        size: number of samples N.
-
-    >>> uniform_order(1234, "tiny", "shapes", "fog:low", 5).scheme
-    'uniform'
-    """
-    return Order(rng_for(seed, _PURPOSE, model, dataset, setting).permutation(size).astype(np.intp), "uniform")
-
-
 def pair_order(seed: int, model: str, dataset: str, settings: Sequence[str], size: int) -> Order:
     """Returns the order of all (setting, sample) pairs of a sweep, for a gate on its mean drop or mean RCE.
 
@@ -96,15 +80,6 @@ def stratified_order(seed: int, model: str, dataset: str, setting: str, referenc
         is_right, np.cumsum(is_right) / max(int(right.sum()), 1) / pace, np.cumsum(~is_right) / max(int((~right).sum()), 1)
     )
     return Order(shuffled[np.lexsort((~is_right, due))], "stratified")
-
-
-def right_first_order(reference: ArrayLike) -> Order:
-    """Returns the order that asks the samples of reference 1 first: the shortest way to a certain PASS of a weak model.
-
-    Args:
-        reference: known scores, shape (N,).
-    """
-    return Order(np.argsort(-np.asarray(reference, dtype=np.float64), kind="stable"), "fixed")
 
 
 # The fixed orders of many cells: returns the next samples and refuses any others.
@@ -214,39 +189,3 @@ class Progress:
             f"{where} is number {int(places[0]) + 1} of its order, and next comes number {position + 1}: sample "
             f"{int(order[position])}. The order was fixed before the run; answers out of order void the declared risk"
         )
-
-
-# Chooses the next cells from the evidence alone, so that a resumed run continues in the same way.
-
-
-CELLS = 4
-"""Cells advanced at a time."""
-SAMPLES = 8
-"""Samples of each."""
-
-
-def next_cells(log_fail: Array, weights: Array, open_cells: NDArray[np.bool_], most: int = CELLS) -> NDArray[np.intp]:
-    """Returns the open cells closest to a breach: the largest log e-values for FAIL plus log weight, best first.
-
-    Valid under independent orders only: the schedule looks at the evidence. Ties go to the lower index.
-
-    Args:
-        log_fail: natural logarithms of the e-values for FAIL, shape (m,).
-        weights: prior weights, shape (m,), none negative.
-        open_cells: which cells to choose from, shape (m,); for a worst-case gate ``Verdicts.unfinished``.
-        most: how many cells at most.
-
-    Returns:
-        Cell indices, shape (at most ``most``,); empty when no cell is open.
-
-    Raises:
-        ValueError: ``most`` below 1, or unequal lengths.
-    """
-    if most < 1 or not log_fail.shape == weights.shape == open_cells.shape:
-        raise ValueError(
-            f"most={most} of {log_fail.shape} e-values, {weights.shape} weights and {open_cells.shape} flags: "
-            "expected at least 1 cell and one of each for every cell"
-        )
-    logs = np.log(weights, out=np.full(weights.shape, -np.inf), where=weights > 0.0)
-    ranked = np.argsort(-(log_fail + logs), kind="stable")
-    return ranked[open_cells[ranked]][:most]

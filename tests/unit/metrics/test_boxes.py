@@ -51,22 +51,6 @@ def test_boxes_are_counted() -> None:
         metrics.mean_overlap([LEFT], [LEFT, RIGHT])
 
 
-@pytest.mark.parametrize(
-    ("predicted", "matched"),
-    [
-        ((LEFT, RIGHT), (LEFT, RIGHT)),
-        ((RIGHT, LEFT), (LEFT, RIGHT)),
-        ((None, LEFT), (None, LEFT)),
-        ((RIGHT, None), (RIGHT, None)),
-        ((None, None), (None, None)),
-        (((20, 0, 21, 1), (30, 0, 31, 1)), ((20, 0, 21, 1), (30, 0, 31, 1))),
-        (((8, 2, 6, 0), LEFT), (LEFT, (8, 2, 6, 0))),  # the first is turned inside out
-    ],
-)
-def test_eyes_may_be_swapped(predicted: tuple[Box | None, Box | None], matched: tuple[Box | None, Box | None]) -> None:
-    assert metrics.match_eyes(predicted, (LEFT, RIGHT)) == matched
-
-
 Array = NDArray[np.float64]
 REFUSAL = "not shown to do the task: "
 

@@ -19,33 +19,27 @@ def test_published_orders_of_luck(golden: Callable[[str], Rows]) -> None:
         options = int(row["options"])
         for attempts in (4, 9):
             printed = row[f"patches{attempts}"]
-            value = (
-                metrics.pcri_neutral(float(row["whole"]), options, attempts)
-                if row["whole"]
-                else metrics.pcri_chance(options, attempts)
-            )
+            whole = float(row["whole"] or 1 / options)  # without a score, a model that guesses
+            value = metrics.pcri_neutral(whole, options, attempts)
             assert value == pytest.approx(float(printed), abs=0.5 * 10.0 ** -len(printed.partition(".")[2]) + 1e-9), row
 
 
 def test_one_attempt_has_no_luck() -> None:
-    assert metrics.pcri_chance(4, 1) == 0.0
     assert metrics.pcri_neutral(0.6, 4, 1) == pytest.approx(0.0)
 
 
-def test_a_guesser_is_a_neutral_model_at_chance() -> None:
+def test_a_guesser_has_the_best_of_as_many_guesses_as_there_are_patches() -> None:
     for options in (2, 3, 7):
-        assert metrics.pcri_neutral(1 / options, options, 9) == pytest.approx(metrics.pcri_chance(options, 9))
+        best = 1 - (1 - 1 / options) ** 9
+        assert metrics.pcri_neutral(1 / options, options, 9) == pytest.approx(1 - options * best)
 
 
 def test_open_questions_leave_nothing_to_luck() -> None:
     assert metrics.pcri_neutral(0.5, math.inf, 9) == 0.0
-    assert math.isnan(metrics.pcri_chance(math.inf, 9))
 
 
 def test_options_may_differ_between_questions() -> None:
-    """Half yes/no, half of ten options: mean of the best of 4 over mean of one."""
-    best = (1 - 0.5**4 + 1 - 0.9**4) / 2
-    assert metrics.pcri_chance([2, 10], 4) == pytest.approx(1 - best / 0.3)
+    """A yes/no question that is answered, and one of ten options that is not."""
     missed = (1 - 1.0) * 0.5**3 + (1 - 0.0) * 0.9**3
     assert metrics.pcri_neutral([1, 0], [2, 10], 4) == pytest.approx(1 - (2 - missed) / 1)
     assert metrics.pcri_neutral([0.8] * 3, 4, 4) == pytest.approx(metrics.pcri_neutral(0.8, [4] * 3, 4))
@@ -54,12 +48,11 @@ def test_options_may_differ_between_questions() -> None:
 @pytest.mark.parametrize("whole", [0.0, math.nan, []])
 def test_luck_of_nothing_is_unknown(whole: float | list[float]) -> None:
     assert math.isnan(metrics.pcri_neutral(whole, 4, 4))
-    assert math.isnan(metrics.pcri_chance([], 4))
 
 
 def test_nonsense_is_refused() -> None:
     with pytest.raises(ValueError, match="attempts is 0: expected the number of patches, at least 1"):
-        metrics.pcri_chance(4, 0)
+        metrics.pcri_neutral(0.8, 4, 0)
     with pytest.raises(ValueError, match=r"options has 0\.25: expected at least 1, and infinity for an open question"):
         metrics.pcri_neutral(0.8, 0.25, 4)
     with pytest.raises(ValueError, match="whole_score has 2 scores and options has 3"):

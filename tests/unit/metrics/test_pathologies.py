@@ -47,7 +47,7 @@ def _excess(whole: Array, patches: Array) -> float:
 
 def test_a_pure_guesser_has_an_index_of_strong_distraction() -> None:
     whole, patches = _model(both=0)
-    assert metrics.pcri(whole, patches) == pytest.approx(-1.734, abs=5e-4) == metrics.pcri_chance(OPTIONS, PATCHES)
+    assert metrics.pcri(whole, patches) == pytest.approx(-1.734, abs=5e-4) == metrics.pcri_neutral(1 / OPTIONS, OPTIONS, PATCHES)
     assert metrics.rci_band(metrics.rci(whole, patches)) == "strong local"
     assert _excess(whole, patches) == pytest.approx(0.0)
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pytest_vlmrobust import metrics
 from pytest_vlmrobust.metrics import sequential
 from pytest_vlmrobust.metrics.sequential import Limit, UndefinedGate
 
@@ -32,7 +31,6 @@ DEFINITIONS: dict[str, Holds] = {
     "relative": lambda c, _, n, s, t: Fraction(c, n) - _accuracy(c, n, s) <= t * Fraction(c, n),
     "rce": lambda c, i, _, s, t: Fraction(s) <= t * (c - i),
     "accuracy": lambda c, _, n, s, t: _accuracy(c, n, s) >= t,
-    "regression": lambda c, _, n, s, t: _accuracy(c, n, s) >= Fraction(c, n) - t,
 }
 
 
@@ -43,7 +41,6 @@ def _limit(gate: str, clean: Array, blind: Array, bound: float) -> Limit:
         "drop": sequential.max_drop,
         "relative": sequential.max_relative_drop,
         "accuracy": sequential.min_accuracy,
-        "regression": sequential.max_regression,
     }
     return gates[gate](clean, bound)
 
@@ -105,23 +102,9 @@ def test_the_claim_about_a_distribution_is_the_same_gate(gate: str, data: st.Dat
     assert by_mean == (float((limit.reference - scored).sum()) <= limit.most)
 
 
-@given(data=st.data(), low=percents.map(float), width=st.integers(0, 60))
-def test_pcri_between_is_the_metric_between(data: st.DataObject, low: float, width: int) -> None:
-    size = data.draw(st.integers(1, 10))
-    scores = st.lists(st.sampled_from([0.0, 1.0]), min_size=size, max_size=size)
-    whole, best = np.array([1.0, *data.draw(scores)]), np.array([0.0, *data.draw(scores)])
-    high = low + width / 100
-    least, most = sequential.pcri_between(whole, low, high)
-    value = metrics.pcri(whole, best[:, None])
-    both = float((best - whole).sum()) <= least.most and float((whole - best).sum()) <= most.most
-    assert both == (low - 1e-9 <= value <= high + 1e-9)
-
-
 def test_a_ratio_without_a_denominator_is_refused() -> None:
     with pytest.raises(UndefinedGate, match=r"clean scores sum to 1 and those without images to 2, so there is no visual gain"):
         sequential.max_relative_corruption_error([1, 0, 0], [1, 1, 0], 0.5)
-    with pytest.raises(UndefinedGate, match="no full-image answer is right"):
-        sequential.pcri_between([0, 0], -0.5, 0.5)
 
 
 def test_a_model_without_right_answers_loses_nothing() -> None:
@@ -134,10 +117,9 @@ def test_a_model_without_right_answers_loses_nothing() -> None:
         (lambda: sequential.max_drop([1, math.nan], 0.1), "clean[1] is missing: a sequential gate needs this run complete"),
         (lambda: sequential.max_drop([1, 0.5], 0.1), "clean[1] is 0.5: expected 0 or 1. Graded scores need graded=True"),
         (lambda: sequential.max_harmful_flip_rate([0.5], 0.1, graded=True), "clean[0] is 0.5: expected 0 or 1"),
-        (lambda: sequential.max_regression([], 0.1), "baseline: there are no samples"),
+        (lambda: sequential.max_drop([], 0.1), "clean: there are no samples"),
         (lambda: sequential.max_drop([1], math.nan), "most is nan: a gate needs a finite bound"),
         (lambda: sequential.min_accuracy([1], math.inf), "least is inf: a gate needs a finite bound"),
-        (lambda: sequential.pcri_between([1], 0.2, 0.1), "low=0.2 and high=0.1: expected low to be at most high"),
         (lambda: sequential.max_relative_corruption_error([1, 1], [0], 0.1), "clean has 2 scores and no_image has 1"),
     ],
 )

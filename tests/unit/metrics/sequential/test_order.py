@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pytest_vlmrobust.metrics.sequential import Order, next_cells, pair_order, right_first_order, stratified_order, uniform_order
-from pytest_vlmrobust.metrics.sequential.order import CELLS, SAMPLES
+from pytest_vlmrobust.metrics.sequential import Order, pair_order, stratified_order
 
 CLEAN = np.array([1.0] * 40 + [0.0] * 60)
 
 
-def test_the_order_of_a_cell_is_known_forever() -> None:
-    order = uniform_order(1234, "tiny", "shapes", "fog:low", 8)
-    assert order.samples.tolist() == uniform_order(1234, "tiny", "shapes", "fog:low", 8).samples.tolist()
+def test_the_order_of_a_sweep_is_known_forever() -> None:
+    order = pair_order(1234, "tiny", "shapes", ["fog:low"], 8)
+    assert order.samples.tolist() == pair_order(1234, "tiny", "shapes", ["fog:low"], 8).samples.tolist()
     assert order.samples.tolist() == [6, 5, 3, 0, 7, 4, 1, 2]
     assert order.scheme == "uniform"
 
@@ -25,14 +24,15 @@ def test_the_order_of_a_cell_is_known_forever() -> None:
     "other",
     [(1235, "m", "d", "s"), (1234, "n", "d", "s"), (1234, "m", "e", "s"), (1234, "m", "d", "t")],
 )
-def test_each_cell_has_its_own_order(other: tuple[int, str, str, str]) -> None:
-    first, second = uniform_order(1234, "m", "d", "s", 50), uniform_order(*other, 50)
+def test_each_sweep_has_its_own_order(other: tuple[int, str, str, str]) -> None:
+    seed, model, dataset, setting = other
+    first, second = pair_order(1234, "m", "d", ["s"], 50), pair_order(seed, model, dataset, [setting], 50)
     assert sorted(first.samples) == sorted(second.samples) == list(range(50))
     assert first.samples.tolist() != second.samples.tolist()
 
 
 def test_every_permutation_is_about_equally_likely() -> None:
-    seen = [tuple(uniform_order(seed, "m", "d", "s", 3).samples.tolist()) for seed in range(600)]
+    seen = [tuple(pair_order(seed, "m", "d", ["s"], 3).samples.tolist()) for seed in range(600)]
     assert sorted(set(seen)) == sorted({(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)})
     assert all(65 <= seen.count(one) <= 135 for one in set(seen))
 
@@ -73,50 +73,8 @@ def test_a_single_stratum_is_an_order_too(reference: NDArray[np.float64]) -> Non
     assert sorted(stratified_order(7, "m", "d", "s", reference).samples) == list(range(5))
 
 
-def test_right_first_is_not_random() -> None:
-    order = right_first_order([0.0, 1.0, 0.0, 1.0])
-    assert (order.samples.tolist(), order.scheme) == ([1, 3, 0, 2], "fixed")
-
-
 def test_wrong_orders_are_refused() -> None:
     with pytest.raises(ValueError, match=re.escape("an order of 3 samples must name each of 0..2 once")):
         Order(np.array([0, 2, 2]), "uniform")
     with pytest.raises(ValueError, match=re.escape("pace is 0: expected a positive number")):
         stratified_order(7, "m", "d", "s", CLEAN, pace=0)
-
-
-LOGS = np.array([0.5, 2.0, 1.0, 2.0, -3.0, 0.0])
-EQUAL = np.full(6, 1 / 6)
-ALL = np.ones(6, dtype=np.bool_)
-
-
-def test_the_strongest_evidence_comes_first() -> None:
-    assert next_cells(LOGS, EQUAL, ALL).tolist() == [1, 3, 2, 0]
-    assert (CELLS, SAMPLES) == (4, 8)
-
-
-def test_ties_go_to_the_lower_index() -> None:
-    many = np.full(500, 1 / 500)
-    assert next_cells(np.arange(500.0) % 2.0, many, many > 0.0, 250).tolist() == list(range(1, 500, 2))
-
-
-def test_weights_count_like_evidence() -> None:
-    """Three on top of no evidence outrank evidence of two."""
-    weights = np.array([1.0, 1.0, 1.0, 1.0, 1.0, np.exp(3.0)])
-    assert next_cells(LOGS, weights, ALL, 2).tolist() == [5, 1]
-
-
-def test_only_open_cells_are_chosen() -> None:
-    open_cells = np.array([True, False, True, False, True, False])
-    assert next_cells(LOGS, EQUAL, open_cells).tolist() == [2, 0, 4]
-    assert next_cells(LOGS, EQUAL, ~ALL).size == 0
-
-
-def test_a_cell_without_weight_comes_last() -> None:
-    assert next_cells(LOGS, np.array([0.2, 0.0, 0.2, 0.2, 0.2, 0.2]), ALL, 6).tolist() == [3, 2, 0, 5, 4, 1]
-
-
-@pytest.mark.parametrize(("weights", "most"), [(EQUAL, 0), (EQUAL[:5], 4)])
-def test_impossible_requests_are_refused(weights: NDArray[np.float64], most: int) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"most={most} of (6,) e-values, {weights.shape} weights and (6,) flags")):
-        next_cells(LOGS, weights, ALL, most)
