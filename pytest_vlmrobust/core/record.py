@@ -247,7 +247,7 @@ class Record:
 
 
 ABSENT_IF_ZERO = ("n_samples",)
-"""Fields of records that bundles of earlier releases lack: left out where they say nothing, so that such bundles still verify."""
+"""Fields that earlier releases did not write: left out at 0, so that the digest of the records in an older report.html stays."""
 
 
 def _require(data: Mapping[str, Any], keys: Iterable[str], what: str) -> None:

@@ -102,7 +102,10 @@ def underivable_claims(run: RunFiles) -> list[str]:
         problems.append(f"the run decided {claimed}, and its records give {run.decision}")
     for name, text in derived_files(run).items():
         path = run.directory / name
-        if path.is_file() and path.read_bytes() != _to_bytes(text):
+        if not path.is_file():
+            continue
+        written = path.read_bytes()
+        if written != _to_bytes(text) and not (name == results.FILE_NAME and results.is_results(written, run.records, run.facts)):
             problems.append(f"{name} is not what the records give")
     page = run.directory / REPORT
     if page.is_file():

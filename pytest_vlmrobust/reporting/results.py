@@ -14,9 +14,11 @@ import textwrap
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from pytest_vlmrobust.core.comparison import Repeatability
+from pytest_vlmrobust.core.conversion import to_plain
 from pytest_vlmrobust.core.decision import Decision, Outcome
 from pytest_vlmrobust.core.record import ABSENT_IF_ZERO, SCHEMA_VERSION, Example, Measure, Picture, Record, Reply
 from pytest_vlmrobust.core.words import printable
@@ -112,6 +114,72 @@ def results(records: Sequence[Record], facts: RunFacts) -> dict[str, Any]:
 def results_json(records: Sequence[Record], facts: RunFacts) -> str:
     """Returns the text of results.json."""
     return json.dumps(results(records, facts), indent=1, ensure_ascii=False) + "\n"
+
+
+def is_results(text: bytes, records: Sequence[Record], facts: RunFacts) -> bool:
+    """Whether a file holds what :func:`results_json` gives for these records, in the layout of this release or an earlier one.
+
+    An earlier release did not write every field. A field of a record, or of a part of one, may be absent if it has its default
+    value; nothing else may be absent, differ or be added.
+    """
+    try:
+        written = json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return False
+    derived = json.loads(results_json(records, facts))
+    lists = ("records", Record), ("repeatability", Repeatability)
+    if not isinstance(written, dict) or written.keys() != derived.keys():
+        return False
+    if not all(_agree(written.pop(name), derived.pop(name), kind) for name, kind in lists):
+        return False
+    return _agree(written, derived)
+
+
+def _agree(written: Any, derived: Any, kind: type | None = None) -> bool:
+    """Whether two JSON values are the same; ``kind`` is the dataclass that an object, or each object of a list, was made from."""
+    if isinstance(written, dict) and isinstance(derived, dict):
+        optional = _defaults(kind) if kind else {}
+        parts = _parts(kind) if kind else {}
+        absent = derived.keys() - written.keys()
+        return (
+            written.keys() <= derived.keys()
+            and all(name in optional and _agree(optional[name], derived[name]) for name in absent)
+            and all(_agree(value, derived[name], parts.get(name)) for name, value in written.items())
+        )
+    if isinstance(written, list) and isinstance(derived, list):
+        return len(written) == len(derived) and all(_agree(*pair, kind) for pair in zip(written, derived, strict=True))
+    return type(written) is type(derived) and bool(written == derived)  # 1, 1.0 and true are three values
+
+
+@cache
+def _defaults(kind: type) -> Mapping[str, Any]:
+    """Returns the fields of a dataclass that have a default, with it as JSON."""
+    plain = {}
+    for field in dataclasses.fields(kind):
+        if field.default_factory is not dataclasses.MISSING:
+            plain[field.name] = to_plain(field.default_factory())
+        elif field.default is not dataclasses.MISSING:
+            plain[field.name] = to_plain(field.default)
+    return dict(json.loads(json.dumps(plain)))
+
+
+@cache
+def _parts(kind: type) -> Mapping[str, type]:
+    """Returns the fields of a dataclass that hold further ones, with their class."""
+    arguments = {name: typing.get_args(hint)[:1] for name, hint in typing.get_type_hints(kind).items()}
+    return {name: first[0] for name, first in arguments.items() if first and first[0] in _PARTS}
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuses an object with a key twice, of which another reader may take the other value."""
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
+        raise ValueError("a key is in an object twice")
+    return unique
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 def cells_csv(records: Sequence[Record]) -> str:

@@ -6,7 +6,9 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +16,11 @@ from pytest_vlmrobust.core.cell import CLEAN, Cell
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.record import Example, Measure, Reply
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.reporting.bundle import RATIO, SMALL, page_notes, underivable_claims, unpack, write_bundle
 from pytest_vlmrobust.reporting.files import read_run
+from pytest_vlmrobust.reporting.results import is_results, results, results_json
 from pytest_vlmrobust.store import Answer, Evidence, Journal, StoredCell, write_manifest
 from pytest_vlmrobust.store.run_directory import write_docket
 
@@ -35,6 +39,9 @@ NAMES = [
     "results.json",
     "summary.md",
 ]
+
+
+EXAMPLE = Example("q1", "newly_wrong", "Which?", {"A": "x"}, "A", replies=(Reply("clean", "A", "A"),))
 
 
 @pytest.fixture
@@ -154,6 +161,96 @@ def test_a_report_that_says_something_else_is_named_though_its_hash_is_right(run
     (tmp_path / "unpacked").mkdir()
     assert unpack(rewritten(tmp_path / "b.zip", polished), tmp_path / "unpacked") == []
     assert underivable_claims(read_run(tmp_path / "unpacked")) == ["summary.md is not what the records give"]
+
+
+def _change_results(run: Path, change: Callable[[dict[str, Any]], object]) -> list[str]:
+    """Returns what is wrong with a run whose results.json was changed."""
+    with Journal(run) as journal:
+        journal.append(replace(record("b", Outcome.FAIL, 0.25), n_samples=900, examples=(EXAMPLE,)))
+    read = read_run(run)
+    content = results(read.records, read.facts)
+    change(content)
+    (run / "results.json").write_text(json.dumps(content), encoding="utf-8")
+    return underivable_claims(read)
+
+
+def _without(*names: str) -> Callable[[dict[str, Any]], object]:
+    """Returns a change that takes fields out of the second record; a dot leads into the first part of a field."""
+
+    def change(content: dict[str, Any]) -> None:
+        for name in names:
+            place = content["records"][1]
+            *parents, field = name.split(".")
+            for parent in parents:
+                place = place[parent][0]
+            del place[field]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _content: None,
+        _without("not_asked", "positions", "n_guessed"),
+        _without("measures.category", "measures.samples_needed", "examples.category", "examples.replies.rule"),
+        lambda content: content["records"].__setitem__(0, dict(reversed(content["records"][0].items()))),
+    ],
+)
+def test_results_of_an_earlier_release_may_lack_fields_that_say_nothing(
+    run: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    assert _change_results(run, change) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _without("n_samples"),
+        _without("outcome"),
+        _without("measures"),
+        _without("measures.threshold"),
+        _without("measures.value"),
+        _without("examples.replies"),
+        _without("key"),
+        lambda content: content.pop("stopped"),
+        lambda content: content.update(decision="GO"),
+        lambda content: content.update(note=""),
+        lambda content: content["records"].pop(),
+        lambda content: content["records"].reverse(),
+        lambda content: content["records"][1].update(n=101),
+        lambda content: content["records"][1].update(n=100.0),
+        lambda content: content["records"][0].update(n_unparsed=False),
+        lambda content: content["records"][0].update(n_samples=0),
+        lambda content: content["records"][0].update(verdict="PASS"),
+        lambda content: content["records"][1]["measures"][0].update(value=0.2500001),
+        lambda content: content["records"][1]["measures"].append(content["records"][0]["measures"][0]),
+        lambda content: content["records"][1]["categories"].update(even=1.0),
+        lambda content: content["records"][1].update(examples={}),
+    ],
+)
+def test_results_that_say_something_else_are_named(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    assert _change_results(run, change) == ["results.json is not what the records give"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"decision": "GO"', b'"decision": "NO-GO", "decision": "GO"'),  # of which another reader may take the first
+        (b'"low": null', b'"low": NaN'),
+        (b"{", b"\xef\xbb\xbf{"),
+        (b"{", b"[" * 100_000 + b"{"),
+        (b"}\n", b""),
+    ],
+)
+def test_results_that_readers_may_understand_differently_are_named(run: Path, old: bytes, new: bytes) -> None:
+    facts = read_run(run).facts
+    records = [record("a", measures=(Measure("accuracy_drop", 0.1),)), record("b")]
+    text = results_json(records, facts).encode()
+    assert is_results(text, records, facts)
+    other = text.replace(old, new, 1) if old != b"}\n" else text.removesuffix(old)
+    assert other != text
+    assert not is_results(other, records, facts)
 
 
 def test_another_decision_than_the_one_of_the_records_is_named(run: Path, tmp_path: Path) -> None:
