@@ -12,7 +12,7 @@ from pytest_vlmrobust.core.errors import StoreError, UnknownName
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Score
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity
-from pytest_vlmrobust.evaluation.run.results import HIGHEST, NOT_PREDICTED, UNASKED, UNASKED_STATE, CellResult
+from pytest_vlmrobust.evaluation.run.results import HIGHEST, NOT_PREDICTED, UNASKED, CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.scoring import score
 from pytest_vlmrobust.store import Evidence, StoredCell
@@ -130,19 +130,8 @@ class Replay:
         samples = everything if places is None else tuple(everything[place] for place in places)
         scores, differing = rescore(self.evidence, stored, samples)
         self.rescored += differing
-        return CellResult(
-            cell=stored.cell,
-            samples=samples,
-            predictions=tuple(answer.prediction for answer in stored.answers),
-            scores=tuple(scores),
-            n_requested=sum(score.state != UNASKED_STATE for score in scores),
-            n_inferred=0,
-            seconds=0.0,
-            notes=stored.notes,
-            views=stored.views,
-            keys=tuple(answer.key for answer in stored.answers),
-            places=places,
-        )
+        answers = [dataclasses.replace(answer, score=score) for answer, score in zip(stored.answers, scores, strict=True)]
+        return CellResult.of(stored.cell, samples, answers, views=stored.views, places=places, notes=stored.notes)
 
     def _load_samples(self, model: str, dataset: str) -> tuple[Sample, ...]:
         if (model, dataset) not in self._samples:

@@ -19,19 +19,19 @@ from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, fingerprint
-from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request, Score
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.datasets import corpus_metric, sampling
 from pytest_vlmrobust.datasets.protocol import Dataset
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.scoring import check_scoring, score
-from pytest_vlmrobust.store import Pictures, Store
+from pytest_vlmrobust.store import Answer, Pictures, Store
 
 from .answers import score_table
 from .asking import Asking, Engine, Want
 from .leases import owner_name
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
-from .results import HIGHEST, NOT_PREDICTED, UNASKED, CellResult, turns
+from .results import HIGHEST, NO_ANSWER, CellResult, turns, view_indices
 from .views import Album, View, ViewMaker, of_view, view_count
 
 
@@ -70,8 +70,8 @@ class PartialCell:
     asked: Sequence[Asking]
     """View by view, sample by sample."""
     views: int
-    answers: dict[int, tuple[Prediction, Score]] = field(default_factory=dict)
-    """Answers and scores by their place in ``asked``."""
+    answers: dict[int, Answer] = field(default_factory=dict)
+    """Answers by their place in ``asked``."""
     evaluated: set[int] = field(default_factory=set)
     """The samples that were asked about, by their places in the dataset."""
     n_inferred: int = 0
@@ -90,21 +90,15 @@ class PartialCell:
     def result(self, notes: Mapping[str, tuple[str, ...]], places: Sequence[int] | None = None) -> CellResult:
         """Returns the answers to these samples, or to all."""
         chosen = range(self.size) if places is None else places
-        indices = [place * self.views + view for place in chosen for view in range(self.views)]
-        replies = [self.answers.get(index, (NOT_PREDICTED, UNASKED)) for index in indices]
-        samples = tuple(self.asked[place * self.views].sample for place in chosen)
-        return CellResult(
-            cell=self.cell,
-            samples=samples,
-            predictions=tuple(prediction for prediction, _ in replies),
-            scores=tuple(scored for _, scored in replies),
-            n_requested=sum(index in self.answers for index in indices),
+        return CellResult.of(
+            self.cell,
+            [self.asked[place * self.views].sample for place in chosen],
+            [self.answers.get(index, NO_ANSWER) for index in view_indices(chosen, self.views)],
+            views=self.views,
+            places=places,
+            notes=notes,
             n_inferred=self.n_inferred,
             seconds=self.seconds,
-            notes={sample.id: notes[sample.id] for sample in samples if sample.id in notes},
-            views=self.views,
-            keys=tuple((self.asked[index].key or "") if index in self.answers else "" for index in indices),
-            places=None if places is None else tuple(places),
         )
 
 
@@ -283,7 +277,7 @@ class Evaluator:
         started = time.monotonic()
         self._work_ahead(partial.cell.model)
         answers = self._answered(partial, places)
-        inferred, seconds = self._engine.counted(partial.asked[number].key or "" for number in answers)
+        inferred, seconds = self._engine.counted(answer.key for answer in answers.values())
         partial.answers |= answers
         partial.evaluated |= set(places)
         partial.n_inferred += inferred
@@ -304,10 +298,10 @@ class Evaluator:
         self._recall(cell, asked)
         return asked
 
-    def _answered(self, partial: PartialCell, places: Sequence[int]) -> dict[int, tuple[Prediction, Score]]:
+    def _answered(self, partial: PartialCell, places: Sequence[int]) -> dict[int, Answer]:
         """Returns the answer to each view that has to be asked about, by its place in the cell."""
         views = partial.views
-        answers: dict[int, tuple[Prediction, Score]] = {}
+        answers: dict[int, Answer] = {}
         settled: set[int] = set()
         for turn in turns(len(places), views, stop=self._stops(partial)):
             numbers = [places[index // views] * views + index % views for index in turn]
@@ -316,8 +310,8 @@ class Evaluator:
             predictions = self._predictions(partial.cell, batch)
             for number, asking in zip(chosen, batch, strict=True):
                 prediction = predictions[asking]
-                answers[number] = prediction, score(asking.sample, prediction)
-            settled |= {number // views for number in chosen if answers[number][1].value == HIGHEST}
+                answers[number] = Answer(asking.key or "", prediction, score(asking.sample, prediction))
+            settled |= {number // views for number in chosen if answers[number].score.value == HIGHEST}
         return answers
 
     def _stops(self, partial: PartialCell) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.prediction import Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.store import Answer
 
 from .floor import floor
 
@@ -84,6 +85,19 @@ UNASKED = Score(math.nan, "not asked: an earlier patch was right", None, UNASKED
 NOT_PREDICTED = Prediction("", UNASKED_STATE)
 
 
+NO_ANSWER = Answer("", NOT_PREDICTED, UNASKED)
+"""What a view that was not asked about has in the place of an answer."""
+
+
+def view_indices(positions: Iterable[int], views: int) -> list[int]:
+    """Returns the indices of all views of some samples, by the positions of these samples.
+
+    >>> view_indices([0, 2], 2)
+    [0, 1, 4, 5]
+    """
+    return [position * views + view for position in positions for view in range(views)]
+
+
 def turns(samples: int, views: int, *, stop: bool) -> Sequence[range]:
     """Returns which views to ask about together, as indices into those of all samples in a row: all at once, or by position.
 
@@ -142,6 +156,45 @@ class CellResult:
     places: tuple[int, ...] | None = None
     """The places of ``samples`` in the dataset, where the rest of it was not asked about; ``None`` where all of it was."""
 
+    @classmethod
+    def of(
+        cls,
+        cell: Cell,
+        samples: Sequence[Sample],
+        answers: Sequence[Answer],
+        *,
+        views: int,
+        places: Sequence[int] | None,
+        notes: Mapping[str, tuple[str, ...]],
+        n_inferred: int = 0,
+        seconds: float = 0.0,
+    ) -> CellResult:
+        """Returns the result of a cell.
+
+        Args:
+            cell: what was asked.
+            samples: about which it was asked.
+            answers: one for each view of each sample, ``NO_ANSWER`` for a view that was not asked about.
+            views: how many each sample has.
+            places: those of the samples in the dataset; ``None`` if they are all that it has.
+            notes: sample id to what the setting could not do to its pictures; those of further samples are left out.
+            n_inferred: answers that the model gave while the cell was evaluated.
+            seconds: how long that took.
+        """
+        return cls(
+            cell=cell,
+            samples=tuple(samples),
+            predictions=tuple(answer.prediction for answer in answers),
+            scores=tuple(answer.score for answer in answers),
+            n_requested=sum(answer.score.state != UNASKED_STATE for answer in answers),
+            n_inferred=n_inferred,
+            seconds=seconds,
+            notes={sample.id: notes[sample.id] for sample in samples if sample.id in notes},
+            views=views,
+            keys=tuple(answer.key for answer in answers),
+            places=None if places is None else tuple(places),
+        )
+
     def part(self, places: Sequence[int]) -> CellResult:
         """Returns the answers about the samples at these places of the dataset, in this order.
 
@@ -150,17 +203,15 @@ class CellResult:
         """
         position = {place: index for index, place in enumerate(range(len(self.samples)) if self.places is None else self.places)}
         chosen = [position[place] for place in places]
-        indices = [index * self.views + view for index in chosen for view in range(self.views)]
-        samples = tuple(self.samples[index] for index in chosen)
-        return replace(
-            self,
-            samples=samples,
-            predictions=tuple(self.predictions[index] for index in indices),
-            scores=tuple(self.scores[index] for index in indices),
-            n_requested=sum(self.scores[index].state != UNASKED_STATE for index in indices),
-            notes={sample.id: self.notes[sample.id] for sample in samples if sample.id in self.notes},
-            keys=tuple(self.keys[index] for index in indices),
-            places=tuple(places),
+        return CellResult.of(
+            self.cell,
+            [self.samples[index] for index in chosen],
+            [Answer(self.keys[index], self.predictions[index], self.scores[index]) for index in view_indices(chosen, self.views)],
+            views=self.views,
+            places=places,
+            notes=self.notes,
+            n_inferred=self.n_inferred,
+            seconds=self.seconds,
         )
 
     @property
