@@ -46,8 +46,7 @@ from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.power.profiles import Profile, nothing_lost, published_profiles
 from pytest_vlmrobust.evaluation.run.results import CellResult
-from pytest_vlmrobust.policies import Bound, Mode, Policy, Rule, Treatment, load_policy
-from pytest_vlmrobust.policies import Judge as Judging
+from pytest_vlmrobust.policies import Bound, JudgedBy, Mode, Policy, Rule, Treatment, load_policy
 from pytest_vlmrobust.policies.budgets import Budgets
 
 Array = NDArray[np.float64]
@@ -128,7 +127,7 @@ def questions(n: int, cluster: int = 1) -> tuple[Sample, ...]:
     )
 
 
-def rule_of(metric: str, most: float, judge: Judging = Judging.POINT, name: str = "r") -> Rule:
+def rule_of(metric: str, most: float, judge: JudgedBy = JudgedBy.POINT, name: str = "r") -> Rule:
     """Returns a rule that bounds a metric from above at a risk of 5 % each way."""
     return Rule(name, metric, Bound(high=most), "benchmark", treatment=Treatment(judge=judge))
 
@@ -248,7 +247,7 @@ def interval_row(n: int, most: float, *, cluster: int = 1) -> Row:
         return Drawer(questions(n, cluster), {"clean": clean, "no_image": np.full(n, np.nan), SETTINGS[0]: after})
 
     what = f", sources of {cluster} samples" if cluster > 1 else ""
-    rules = (rule_of("accuracy_drop", most, Judging.INTERVAL),)
+    rules = (rule_of("accuracy_drop", most, JudgedBy.INTERVAL),)
     return Row(f"interval of one cell, N={n}, bound {most:.0%}{what}", rules, draw)
 
 
@@ -372,7 +371,7 @@ def cell_savings(profile: Profile, draws: int) -> Saved:
     rng, saved = np.random.default_rng([SEED, zlib.crc32(profile.name.encode())]), Saved()
     default = load_policy([THRESHOLDS], known_metrics=known_metrics(), root=THRESHOLDS.parent)
     ours = (rule for rule in default.rules if rule.metric == "accuracy_drop" and not rule.where.category)
-    rules = tuple(replace(rule, treatment=replace(rule.treatment, judge=Judging.POINT)) for rule in ours)
+    rules = tuple(replace(rule, treatment=replace(rule.treatment, judge=JudgedBy.POINT)) for rule in ours)
     policy = policy_of(*rules)
     for _ in range(draws):
         drawer = drawn(profile, rng)

@@ -25,7 +25,7 @@ from measuring import THREAD_REPEATS, Call, Size, drawn, medians, warm_allocator
 from PIL import Image
 
 from pytest_vlmrobust.backends import resolve
-from pytest_vlmrobust.backends.loading import Source, load_image_processor, load_processor, quiet
+from pytest_vlmrobust.backends.loading import ModelSource, load_image_processor, load_processor, quiet
 from pytest_vlmrobust.backends.messages import message
 from pytest_vlmrobust.backends.qwen_images import accelerated, preprocessing_of
 
@@ -69,7 +69,7 @@ def _processors() -> dict[str, Any]:
     limits = {"shortest_edge": 56 * 56, "longest_edge": 12845056}
     published = {name: Qwen2VLImageProcessorPil(size=limits, patch_size=side) for name, side in PATCHES.items()}
     with quiet():
-        return {"tiny": load_image_processor(Source(resolve("tiny").location), "pil"), **published}
+        return {"tiny": load_image_processor(ModelSource(resolve("tiny").location), "pil"), **published}
 
 
 def _row(name: str, library: Any, size: Size) -> bool:
@@ -95,7 +95,7 @@ def _row(name: str, library: Any, size: Size) -> bool:
 
 def _print_requests() -> None:
     with quiet():
-        processor = load_processor(Source(resolve("tiny").location), "pil")
+        processor = load_processor(ModelSource(resolve("tiny").location), "pil")
     library = processor.image_processor
     ways = {"library": library, "table": accelerated(library)}
     pictures = [np.roll(drawn((160, 160)), shift, axis=0) for shift in range(BATCH)]

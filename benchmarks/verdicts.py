@@ -50,7 +50,7 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.statistics import paired
-from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment
+from pytest_vlmrobust.policies import Bound, JudgedBy, Rule, Treatment
 from pytest_vlmrobust.policies.judge import judge_rule
 from pytest_vlmrobust.policies.rules import OnInconclusive
 
@@ -121,7 +121,7 @@ class Row:
     def rates(self) -> dict[str, float]:
         """The nominal rate of each kind of error that its judge promises to keep; nothing where values are judged."""
         kinds = {"wrong_pass": NOMINAL, "wrong_fail": NOMINAL, "wrong_fail_shared": NOMINAL / SHARED}
-        return kinds if self.judge == Judge.INTERVAL else {}
+        return kinds if self.judge == JudgedBy.INTERVAL else {}
 
     def marks(self, kind: str) -> str:
         """Returns the stars of a rate."""
@@ -153,7 +153,7 @@ class Question:
 
     label: str
     side: str
-    judge: Judge
+    judge: JudgedBy
     truth: float
 
     @property
@@ -208,7 +208,7 @@ def _questions(label: str, measure: Measure, whole: Draw) -> list[Question]:
     if math.isnan(found.value):
         return []  # of a flat curve no correlation is defined
     sides = {"lower": ["<="], "higher": [">="]}.get(facts.better, ["<=", ">="])
-    judges = [Judge.POINT] if math.isnan(found.low) else [Judge.INTERVAL, *([Judge.POINT] if label in SHARES else [])]
+    judges = [JudgedBy.POINT] if math.isnan(found.low) else [JudgedBy.INTERVAL, *([JudgedBy.POINT] if label in SHARES else [])]
     return [Question(label, side, judge, found.value) for side in sides for judge in judges]
 
 

@@ -28,7 +28,7 @@ _VIDEO_IS_NEEDED = frozenset({"SmolVLMProcessor"})
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelSource:
     """Where a model's files are: a directory, or a hub id at a commit."""
 
     location: str
@@ -41,7 +41,7 @@ class Source:
         return {"revision": self.commit or None, "local_files_only": self.offline, "trust_remote_code": False}
 
 
-def load_processor(source: Source, image_backend: str) -> Any:
+def load_processor(source: ModelSource, image_backend: str) -> Any:
     """Returns the processor of a model, with the image backend asked for and padding on the left.
 
     Raises:
@@ -95,7 +95,7 @@ def limit_image_pixels(images: Any, least: int | None, most: int | None) -> None
         raise BackendError(f"{type(images).__name__} did not take the pixel limits {wanted}: its size is {_size(images)}")
 
 
-def load_image_processor(source: Source, image_backend: str) -> Any:
+def load_image_processor(source: ModelSource, image_backend: str) -> Any:
     """Returns the image processor of a model alone."""
     return _part("image_processor", "", source, image_backend)
 
@@ -141,7 +141,7 @@ def _pad_left(tokenizer: Any) -> None:
         tokenizer.pad_token = tokenizer.eos_token  # masked out everywhere, so any token serves
 
 
-def _assembled(source: Source, image_backend: str) -> Any:
+def _assembled(source: ModelSource, image_backend: str) -> Any:
     from transformers import AutoProcessor
 
     kind, settings = _kind_and_settings(source)
@@ -152,7 +152,7 @@ def _assembled(source: Source, image_backend: str) -> Any:
     return _without_video_check(kind).from_args_and_dict(arguments, settings)
 
 
-def _with_image_backend(processor: Any, source: Source, image_backend: str) -> Any:
+def _with_image_backend(processor: Any, source: ModelSource, image_backend: str) -> Any:
     if getattr(processor, "image_processor", None) is None:
         raise BackendError(f"{source.location}: {type(processor).__name__} takes no images, so this is no vision-language model")
     if processor.image_processor.backend != image_backend:
@@ -160,7 +160,7 @@ def _with_image_backend(processor: Any, source: Source, image_backend: str) -> A
     return processor
 
 
-def _kind_and_settings(source: Source) -> tuple[Any, dict[str, Any]]:
+def _kind_and_settings(source: ModelSource) -> tuple[Any, dict[str, Any]]:
     """Returns the processor class (None when only AutoProcessor can tell) and the settings saved for it."""
     from transformers import AutoConfig, ProcessorMixin
     from transformers.models.auto.image_processing_auto import get_image_processor_config
@@ -180,7 +180,7 @@ def _kind_and_settings(source: Source) -> tuple[Any, dict[str, Any]]:
     return kind, settings
 
 
-def _part(part: str, kind: str, source: Source, image_backend: str) -> Any:
+def _part(part: str, kind: str, source: ModelSource, image_backend: str) -> Any:
     from transformers import AutoImageProcessor, AutoTokenizer, AutoVideoProcessor
 
     if part == "tokenizer":
@@ -235,7 +235,7 @@ class Loaded:
     """What the user should know about the device; empty where there is nothing to say."""
 
 
-def load(source: Source, placement: Placement) -> Loaded:
+def load(source: ModelSource, placement: Placement) -> Loaded:
     """Loads processor and weights; where the device has no number, onto a GPU that this process leases.
 
     Raises:
@@ -261,7 +261,7 @@ def load(source: Source, placement: Placement) -> Loaded:
     return Loaded(model, processor, placement.device, control, stop_ids, image_token_id, prompt, lease.note)
 
 
-def load_images_part(source: Source, placement: Placement) -> Any:
+def load_images_part(source: ModelSource, placement: Placement) -> Any:
     """Loads the image processor alone, with the pixel limits asked for.
 
     Raises:
@@ -282,7 +282,7 @@ def _by_preprocessing(images: Any, preprocessing: str) -> Any:
     return accelerated(images) if preprocessing == FAST else images
 
 
-def _plain_prompt(processor: Any, source: Source) -> str:
+def _plain_prompt(processor: Any, source: ModelSource) -> str:
     try:
         return str(processor.apply_chat_template([message((), "?")], add_generation_prompt=True, tokenize=False))
     except Exception as error:  # a template is a program, and fails in as many ways
@@ -292,7 +292,7 @@ def _plain_prompt(processor: Any, source: Source) -> str:
         ) from error
 
 
-def _load_weights(source: Source, placement: Placement) -> Any:
+def _load_weights(source: ModelSource, placement: Placement) -> Any:
     from transformers import AutoModelForImageTextToText
 
     model, report = AutoModelForImageTextToText.from_pretrained(

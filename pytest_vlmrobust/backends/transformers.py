@@ -29,7 +29,7 @@ from .qwen_images import preprocessing_of
 
 if TYPE_CHECKING:
     from .answering import Answerer
-    from .loading import Loaded, Placement, Source
+    from .loading import Loaded, ModelSource, Placement
 
 ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
@@ -314,12 +314,12 @@ class TransformersBackend:
             self._images = load_images_part(self._source(), self._placement())
         return self._images
 
-    def _source(self) -> Source:
+    def _source(self) -> ModelSource:
         """Returns where the files are; fingerprinting finds missing ones, and the commit."""
-        from .loading import Source
+        from .loading import ModelSource
 
         self.fingerprint()
-        return Source(self._ref.location, self._commit, self._options.offline)
+        return ModelSource(self._ref.location, self._commit, self._options.offline)
 
     def _limit_threads(self) -> None:
         """Sets, once for each thread that calls, how many threads of torch compute for it.

@@ -456,10 +456,10 @@ class Run:
         """
         from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
         from pytest_vlmrobust.evaluation.judge.judge import Judge
-        from pytest_vlmrobust.evaluation.run.evidence import Testimony
+        from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
         from pytest_vlmrobust.evaluation.run.families import families
 
-        self.evaluator.witness = Testimony(self.evidence, self.evaluator)
+        self.evaluator.witness = EvidenceWriter(self.evidence, self.evaluator)
         members = families(self.models)
         policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
         tests = self._tests_sharing_risk()

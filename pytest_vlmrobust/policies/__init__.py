@@ -8,7 +8,7 @@ from .policy import Policy, PolicyFile, Replacement
 from .rules import (
     NO_LEVEL,
     Bound,
-    Judge,
+    JudgedBy,
     JudgedTest,
     Mode,
     Multiplicity,
@@ -41,7 +41,7 @@ __all__ = [
     "Budgets",
     "Coverage",
     "Extent",
-    "Judge",
+    "JudgedBy",
     "JudgedTest",
     "MetricFacts",
     "Missed",

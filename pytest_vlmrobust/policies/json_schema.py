@@ -23,7 +23,7 @@ from .load import (
     WAIVER_REQUIRED,
     MetricFacts,
 )
-from .rules import FRACTION, NO_LEVEL, Judge, Mode, Multiplicity, OnInconclusive, OnNotApplicable, Tier
+from .rules import FRACTION, NO_LEVEL, JudgedBy, Mode, Multiplicity, OnInconclusive, OnNotApplicable, Tier
 
 FILE = "thresholds.schema.json"
 """Its name, beside the shipped thresholds files."""
@@ -111,7 +111,7 @@ def _values(metrics: Iterable[str]) -> dict[str, Any]:
 
 
 _CHOICES = {
-    "judge": Judge,
+    "judge": JudgedBy,
     "multiplicity": Multiplicity,
     "tier": Tier,
     "on_inconclusive": OnInconclusive,

@@ -11,11 +11,11 @@ from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
 from pytest_vlmrobust.core.words import quantity
 
-from .rules import Bound, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver, decimals_needed
+from .rules import Bound, JudgedBy, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver, decimals_needed
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class JudgedEstimate:
     """An estimate with the two intervals that one rule compares with its bound: ``passing`` for PASS, ``failing`` for FAIL."""
 
     rule: Rule
@@ -27,10 +27,10 @@ class Evidence:
     """The stratum that the estimate is about; empty for the whole dataset."""
 
     @classmethod
-    def of(cls, rule: Rule, estimate: Estimate, tests: int, category: str = "") -> Evidence:
-        """Returns the evidence for a rule that ``tests`` tests of the run share."""
+    def of(cls, rule: Rule, estimate: Estimate, tests: int, category: str = "") -> JudgedEstimate:
+        """Returns the intervals for a rule that ``tests`` tests of the run share."""
         treatment = rule.treatment
-        if treatment.judge is Judge.POINT:
+        if treatment.judge is JudgedBy.POINT:
             point = (estimate.value, estimate.value)
             return cls(rule, estimate, point, point, 1, category)
         shared = tests if treatment.multiplicity is Multiplicity.BONFERRONI else 1
@@ -76,14 +76,14 @@ def judge_rule(
     not finite, rests on no sample, or lacks the interval that the rule asks for never passes and cannot be waived; what is
     measured and breaks the bound, or does not decide it, can.
     """
-    evidence = Evidence.of(rule, estimate, tests, category)
-    outcome, reason, measured = _assess(evidence)
+    judged = JudgedEstimate.of(rule, estimate, tests, category)
+    outcome, reason, measured = _assess(judged)
     if _only_warns(rule, outcome):
         return _verdict(rule, Outcome.MEASURED, reason if outcome is Outcome.PASS else WARNING + reason)
     if outcome is Outcome.FAIL:
         return _waive(rule, estimate, _verdict(rule, outcome, reason), waivers, today)
     if outcome is Outcome.INCONCLUSIVE and measured:
-        needed = _samples_needed(evidence)
+        needed = _samples_needed(judged)
         undecided = replace(_verdict(rule, outcome, f"{reason}; {_samples_in_words(needed)}"), samples_needed=needed.most)
         undecided = replace(undecided, samples_needed_least=needed.least)
         return _waive(rule, estimate, undecided, waivers, today)
@@ -92,7 +92,7 @@ def judge_rule(
 
 def outcome_of(rule: Rule, estimate: Estimate, waivers: Iterable[Waiver], today: date, tests: int = 1) -> Outcome:
     """Returns the outcome that :func:`judge_rule` gives, for those who judge thousands and read no sentence: much faster."""
-    outcome, _, measured = _assess(Evidence.of(rule, estimate, tests))
+    outcome, _, measured = _assess(JudgedEstimate.of(rule, estimate, tests))
     if _only_warns(rule, outcome):
         return Outcome.MEASURED
     waivable = outcome is Outcome.FAIL or (outcome is Outcome.INCONCLUSIVE and measured)
@@ -124,12 +124,12 @@ def verdict_of_part(
     """
     treatment = rule.treatment
     spent = replace(
-        treatment, judge=Judge.INTERVAL, alpha_pass=treatment.alpha_pass * share, alpha_fail=treatment.alpha_fail * share
+        treatment, judge=JudgedBy.INTERVAL, alpha_pass=treatment.alpha_pass * share, alpha_fail=treatment.alpha_fail * share
     )
 
     def within(bound: Bound) -> Outcome:
-        evidence = Evidence.of(replace(rule, bound=bound, treatment=spent), estimate, tests)
-        return evidence.outcome if estimate.valid and not _missing(evidence) else Outcome.INCONCLUSIVE
+        judged = JudgedEstimate.of(replace(rule, bound=bound, treatment=spent), estimate, tests)
+        return judged.outcome if estimate.valid and not _missing(judged) else Outcome.INCONCLUSIVE
 
     return early_verdict(rule, within, waivers, today, f"shown by {asked}, {estimate.value:.3f} in them")
 
@@ -190,27 +190,27 @@ def _only_warns(rule: Rule, outcome: Outcome) -> bool:
     )
 
 
-def _assess(evidence: Evidence) -> tuple[Outcome, str, bool]:
+def _assess(judged: JudgedEstimate) -> tuple[Outcome, str, bool]:
     """Returns what is concluded, why, and whether there was a measurement to conclude it from."""
-    rule, estimate = evidence.rule, evidence.estimate
+    rule, estimate = judged.rule, judged.estimate
     if not estimate.valid:
         why = estimate.reason or "no reason given"
-        return Outcome.NOT_APPLICABLE, f"{evidence.called} does not apply: {why} {_cite(rule)}", False
-    missing = _missing(evidence)
+        return Outcome.NOT_APPLICABLE, f"{judged.called} does not apply: {why} {_cite(rule)}", False
+    missing = _missing(judged)
     if missing:
         because = f": {estimate.reason}" if estimate.reason else ""
-        return Outcome.INCONCLUSIVE, f"{evidence.called} {missing}{because} {_cite(rule)}", False
-    return evidence.outcome, f"{evidence.called} {_comparison(evidence)} {_cite(rule)}", True
+        return Outcome.INCONCLUSIVE, f"{judged.called} {missing}{because} {_cite(rule)}", False
+    return judged.outcome, f"{judged.called} {_comparison(judged)} {_cite(rule)}", True
 
 
-def _missing(evidence: Evidence) -> str:
+def _missing(judged: JudgedEstimate) -> str:
     """Returns what the estimate lacks for this rule to be judged, or an empty string."""
-    estimate = evidence.estimate
+    estimate = judged.estimate
     if estimate.n <= 0:
         return "rests on no sample"
     if not estimate.finite:
         return "is undefined"
-    for low, high in (evidence.passing, evidence.failing):
+    for low, high in (judged.passing, judged.failing):
         if math.isnan(low) or math.isnan(high):
             need = "and the rule judges the interval: more samples, or judge: point to judge the value"
             return f"{estimate.value:.3f} has no interval, {need}"
@@ -219,14 +219,14 @@ def _missing(evidence: Evidence) -> str:
     return ""
 
 
-def _comparison(evidence: Evidence) -> str:
+def _comparison(judged: JudgedEstimate) -> str:
     """Returns ``0.124 > 0.050``, or with ``judge: interval`` ``0.124 [0.091, 0.156] > 0.050``."""
-    rule, outcome = evidence.rule, evidence.outcome
-    interval, among = evidence.telling
+    rule, outcome = judged.rule, judged.outcome
+    interval, among = judged.telling
     decisive = interval[0] if rule.bound.is_exceeded_by(interval[0]) else interval[1]
     digits = decimals_needed(decisive, *rule.bound.ends)
-    measured = f"{evidence.estimate.value:.{digits}f}"
-    if rule.treatment.judge is Judge.INTERVAL:
+    measured = f"{judged.estimate.value:.{digits}f}"
+    if rule.treatment.judge is JudgedBy.INTERVAL:
         measured += f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
     if outcome is Outcome.FAIL:
         sign = ">" if rule.bound.is_exceeded_by(decisive) else "<"
@@ -250,12 +250,12 @@ def _rounded_up(count: int) -> int:
     return -(-count // unit) * unit
 
 
-def _samples_needed(evidence: Evidence) -> SamplesNeeded:
+def _samples_needed(judged: JudgedEstimate) -> SamplesNeeded:
     """Returns between how many samples this value would pass, or fail when it lies outside of the bound."""
-    rule, estimate = evidence.rule, evidence.estimate
+    rule, estimate = judged.rule, judged.estimate
     inside = rule.bound.admits(estimate.value)
-    low, high = evidence.passing if inside else evidence.failing
-    risk = rule.treatment.alpha_pass if inside else _risk_of_failing(rule, evidence.tests)
+    low, high = judged.passing if inside else judged.failing
+    risk = rule.treatment.alpha_pass if inside else _risk_of_failing(rule, judged.tests)
     seen = replace(estimate, low=low, high=high, confidence=1.0 - 2.0 * risk)
     return samples_to_decide(seen, *rule.bound.ends)
 

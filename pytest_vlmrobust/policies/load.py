@@ -21,7 +21,7 @@ from .rules import (
     FRACTION,
     NO_LEVEL,
     Bound,
-    Judge,
+    JudgedBy,
     Mode,
     Multiplicity,
     OnInconclusive,
@@ -242,7 +242,7 @@ class _Reader:
         entries = entry.mapping(RULE_KEYS, required=RULE_REQUIRED)
         metric, facts = self._metric(entries["metric"])
         rule_treatment = _read_treatment(entries, treatment)
-        if rule_treatment.judge is Judge.INTERVAL and not facts.interval:
+        if rule_treatment.judge is JudgedBy.INTERVAL and not facts.interval:
             entry.fail(f"judges the interval of {metric}, which has none, so that nothing would ever pass. Write judge: point")
         return Rule(
             id=entries["id"].identifier(),
@@ -339,7 +339,7 @@ def _read_risk(entry: Entry) -> float:
 
 
 _TREATMENT: dict[str, Callable[[Entry], Any]] = {
-    "judge": lambda entry: entry.choice(Judge),
+    "judge": lambda entry: entry.choice(JudgedBy),
     "alpha_pass": _read_risk,
     "alpha_fail": _read_risk,
     "multiplicity": lambda entry: entry.choice(Multiplicity),

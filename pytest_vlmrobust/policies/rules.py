@@ -156,7 +156,7 @@ NO_LEVEL = "none"
 """How a scope spells the level of settings that have none."""
 
 
-class Judge(StrEnum):
+class JudgedBy(StrEnum):
     """What is compared with the bound."""
 
     INTERVAL = "interval"
@@ -167,7 +167,7 @@ class Judge(StrEnum):
     @property
     def target(self) -> str:
         """What the verdict is about."""
-        return "population" if self is Judge.INTERVAL else "dataset"
+        return "population" if self is JudgedBy.INTERVAL else "dataset"
 
 
 class Mode(StrEnum):
@@ -220,7 +220,7 @@ class Treatment:
     and count where an interval is judged, and in adaptive mode.
     """
 
-    judge: Judge = Judge.INTERVAL
+    judge: JudgedBy = JudgedBy.INTERVAL
     alpha_pass: float = ALPHA
     alpha_fail: float = ALPHA
     multiplicity: Multiplicity = Multiplicity.BONFERRONI

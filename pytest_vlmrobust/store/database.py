@@ -55,7 +55,7 @@ _STORE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DatabaseSchema:
     """A kind of database: its tables, its version, and the mark that tells it from foreign SQLite files."""
 
     application_id: int
@@ -65,10 +65,10 @@ class Layout:
     """Tables that files of older versions lack: name to what creates them."""
 
 
-STORE = Layout(0x564C4D52, 2, _STORE, {"notes": _NOTES})  # "VLMR"
+STORE = DatabaseSchema(0x564C4D52, 2, _STORE, {"notes": _NOTES})  # "VLMR"
 
 
-def connect(path: Path, *, read_only: bool, layout: Layout = STORE) -> sqlite3.Connection:
+def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> sqlite3.Connection:
     """Opens the database, and creates it unless ``read_only``.
 
     Local disks only: the write-ahead log does not work on network file systems.
@@ -80,7 +80,7 @@ def connect(path: Path, *, read_only: bool, layout: Layout = STORE) -> sqlite3.C
         connection = _connect_read_only(path) if read_only else _connect_writable(path)
     try:
         with explain_errors(path, "open"):
-            _prepare(connection, path, layout, read_only=read_only)
+            _prepare(connection, path, schema, read_only=read_only)
     except BaseException:
         connection.close()
         raise
@@ -142,10 +142,10 @@ def _switch_to_log(connection: sqlite3.Connection) -> None:
             return
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout, *, read_only: bool) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema, *, read_only: bool) -> None:
     """Refuses foreign files before anything is changed, and creates the tables of an empty file."""
     if not _blank(connection):
-        _check_version(connection, path, layout)
+        _check_version(connection, path, schema)
     elif read_only:
         raise _nothing_to_read(path)
     if read_only:
@@ -154,11 +154,11 @@ def _prepare(connection: sqlite3.Connection, path: Path, layout: Layout, *, read
     connection.execute("pragma synchronous = normal")
     with transaction(connection):
         if _blank(connection):  # still: another process may have been faster
-            _create(connection, layout)
-        for name, statement in layout.added.items():
+            _create(connection, schema)
+        for name, statement in schema.added.items():
             if not has_table(connection, name):
                 connection.execute(statement)
-                connection.execute(f"pragma user_version = {layout.version}")
+                connection.execute(f"pragma user_version = {schema.version}")
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
@@ -170,21 +170,21 @@ def _blank(connection: sqlite3.Connection) -> bool:
     return connection.execute("select 1 from sqlite_master").fetchone() is None
 
 
-def _create(connection: sqlite3.Connection, layout: Layout) -> None:
-    for statement in layout.tables:
+def _create(connection: sqlite3.Connection, schema: DatabaseSchema) -> None:
+    for statement in schema.tables:
         connection.execute(statement)
-    connection.execute(f"pragma application_id = {layout.application_id}")
-    connection.execute(f"pragma user_version = {layout.version}")
+    connection.execute(f"pragma application_id = {schema.application_id}")
+    connection.execute(f"pragma user_version = {schema.version}")
 
 
-def _check_version(connection: sqlite3.Connection, path: Path, layout: Layout) -> None:
+def _check_version(connection: sqlite3.Connection, path: Path, schema: DatabaseSchema) -> None:
     (application,) = connection.execute("pragma application_id").fetchone()
     (version,) = connection.execute("pragma user_version").fetchone()
-    if application != layout.application_id:
+    if application != schema.application_id:
         raise StoreError(f"{path}: the file is a database of another program. Name another directory with --vlm-store")
-    if version > layout.version:
+    if version > schema.version:
         raise StoreError(
-            f"{path}: the store has schema {version}, and this release reads schema {layout.version}. "
+            f"{path}: the store has schema {version}, and this release reads schema {schema.version}. "
             f"Upgrade pytest-vlmrobust, or name another directory with --vlm-store"
         )
 

@@ -22,7 +22,7 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity, without_halves
 
-from .database import FILE_NAME, Layout, connect, explain_errors, has_table, transaction
+from .database import FILE_NAME, DatabaseSchema, connect, explain_errors, has_table, transaction
 from .questions import (
     RUN_AGAIN,
     Answer,
@@ -104,7 +104,7 @@ _TABLES = (
     ) without rowid
     """,
 )
-LAYOUT = Layout(0x564C4D45, 2, _TABLES, {"pictures": _PICTURES})  # "VLME"
+SCHEMA = DatabaseSchema(0x564C4D45, 2, _TABLES, {"pictures": _PICTURES})  # "VLME"
 _OWN = {"models", "datasets", "samples", "pictures", "spaces", "cells", "answers"}
 """The names of the tables."""
 
@@ -146,7 +146,7 @@ class Evidence:
             StoreError: it cannot be opened; the message says why and what to do.
         """
         path = directory / FILE_NAME
-        return cls(path, connect(path, read_only=read_only, layout=LAYOUT))
+        return cls(path, connect(path, read_only=read_only, schema=SCHEMA))
 
     def close(self) -> None:
         """Closes it; closing twice is fine."""

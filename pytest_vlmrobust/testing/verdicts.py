@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, ScoreTable
-from pytest_vlmrobust.policies import Bound, Judge, Rule, Treatment
+from pytest_vlmrobust.policies import Bound, JudgedBy, Rule, Treatment
 from pytest_vlmrobust.policies.judge import judge_rule
 
 from .cases import Table, tables
@@ -39,7 +39,7 @@ class Trial:
 
     def verdict(self, bound: Bound, estimate: Estimate | None = None, tests: int = 1, **treatment: Any) -> Outcome:
         """Returns the outcome of one rule."""
-        usual = Judge.INTERVAL if self.record.interval else Judge.POINT
+        usual = JudgedBy.INTERVAL if self.record.interval else JudgedBy.POINT
         rule = Rule("law", self.record.name, bound, "generated", treatment=Treatment(**{"judge": usual, **treatment}))
         return judge_rule(rule, estimate or self.estimate, (), _TODAY, tests).outcome
 
@@ -116,7 +116,7 @@ def _more_risk(trial: Trial) -> None:
 
 def _point_value(trial: Trial) -> None:
     for bound in trial.bounds:
-        population, dataset = trial.verdict(bound), trial.verdict(bound, judge=Judge.POINT)
+        population, dataset = trial.verdict(bound), trial.verdict(bound, judge=JudgedBy.POINT)
         if population in {Outcome.PASS, Outcome.FAIL} and population is not dataset:
             low, high = trial.estimate.low, trial.estimate.high
             trial.refuse(

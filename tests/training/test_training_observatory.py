@@ -64,10 +64,10 @@ def test_rows_with_several_pictures_are_those_that_transformers_makes(
 ) -> None:
     import torch
 
-    from pytest_vlmrobust.backends.loading import Source, load_processor
+    from pytest_vlmrobust.backends.loading import ModelSource, load_processor
 
     samples, _, batch, tokens = rows
-    processor = load_processor(Source(str(SHIPPED)), "pil")
+    processor = load_processor(ModelSource(str(SHIPPED)), "pil")
     users = [[message([source.load() for source in one.images], prompt(one, "direct"))] for one in samples]
     inputs = processor.apply_chat_template(
         users, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"

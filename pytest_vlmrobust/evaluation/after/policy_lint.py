@@ -15,7 +15,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import ANY, KnownNames, known_metr
 from pytest_vlmrobust.evaluation.power.sample_size import sentences, undecidable
 from pytest_vlmrobust.evaluation.run.plan import GRIDS, PATCHES
 from pytest_vlmrobust.perturbations.catalog import OFFERED_GRIDS
-from pytest_vlmrobust.policies import Bound, Budgets, Judge, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
+from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, JudgedTest, MetricFacts, Policy, Rule, Scope, Tier, Waiver
 from pytest_vlmrobust.policies.budgets import BUILT_IN
 
 SOON = timedelta(days=30)
@@ -179,7 +179,7 @@ def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Find
         yield Finding(rule.source, text, refused=blocks)
     elif blocks and (unbreakable := _unbreakable(rule, at_hand)):
         yield Finding(rule.source, f"this model cannot break {label} {unbreakable}", noted=True)
-    elif rule.treatment.judge is Judge.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
+    elif rule.treatment.judge is JudgedBy.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
         text = (
             f"{label} can hardly ever pass: it admits nothing but the end of what {rule.metric} can be, and judges the interval"
         )

@@ -38,8 +38,7 @@ from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Multiplicity, Policy, Rule, Tier, Waiver
-from pytest_vlmrobust.policies import Judge as Judging
+from pytest_vlmrobust.policies import Bound, JudgedBy, JudgedTest, Mode, Multiplicity, Policy, Rule, Tier, Waiver
 from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_of_part
 
 from .context import Asked, floors, groups_of
@@ -688,7 +687,7 @@ def blocks(rule: Rule) -> bool:
 
 def judges_value(rule: Rule) -> bool:
     """Whether a rule asks for the verdict that all answers would give."""
-    return rule.treatment.judge is Judging.POINT
+    return rule.treatment.judge is JudgedBy.POINT
 
 
 def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:

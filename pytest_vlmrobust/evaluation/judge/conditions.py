@@ -20,7 +20,7 @@ from pytest_vlmrobust.datasets import names as shipped_datasets
 from pytest_vlmrobust.evaluation.run.families import families
 from pytest_vlmrobust.policies import (
     Extent,
-    Judge,
+    JudgedBy,
     JudgedTest,
     Missed,
     Policy,
@@ -238,7 +238,7 @@ def _stopped_early(records: Iterable[Record]) -> list[str]:
 def _smoke_test(name: str, policy: Policy) -> list[str]:
     """Returns a warning about a policy that requires less than a release does."""
     blocking = [rule for rule in policy.rules if rule.treatment.tier is Tier.BLOCK]
-    by_value = all(rule.treatment.judge is Judge.POINT for rule in blocking)
+    by_value = all(rule.treatment.judge is JudgedBy.POINT for rule in blocking)
     if not by_value or policy.coverage.tests is Extent.WHOLE:
         return []
     weak = f"the policy of {name} is a smoke test: it judges values and not intervals, and a selection of tests may be GO"

@@ -24,7 +24,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import ANY
 from pytest_vlmrobust.evaluation.judge.strata import SUITE as RESOLUTION
 from pytest_vlmrobust.evaluation.run.plan import LADDER, PATCHES, expand_settings
 from pytest_vlmrobust.evaluation.tasks.dataset import GRIDS
-from pytest_vlmrobust.policies import Judge, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
+from pytest_vlmrobust.policies import JudgedBy, JudgedTest, OnInconclusive, Policy, Rule, Scope, Tier
 
 from . import profiles
 from .simulation import Planned, Simulation
@@ -197,7 +197,7 @@ def sample_warnings(
 def _is_decided_by_samples(rule: Rule) -> bool:
     treatment = rule.treatment
     blocks = treatment.tier is Tier.BLOCK and treatment.on_inconclusive is not OnInconclusive.WARN
-    return blocks and treatment.judge is Judge.INTERVAL
+    return blocks and treatment.judge is JudgedBy.INTERVAL
 
 
 def _unknown(rule: Rule) -> bool:

@@ -30,7 +30,7 @@ from pytest_vlmrobust.metrics.statistics.clusters import one_sided
 from pytest_vlmrobust.metrics.statistics.means import BoundedMeanTest
 from pytest_vlmrobust.metrics.statistics.paired import BoundTest, TangoTest
 from pytest_vlmrobust.metrics.statistics.ratios import ratio_p_values
-from pytest_vlmrobust.policies import Extent, Judge, JudgedTest, OnNotApplicable, Policy, Rule, Tier
+from pytest_vlmrobust.policies import Extent, JudgedBy, JudgedTest, OnNotApplicable, Policy, Rule, Tier
 
 from .observers import TASKS, TaskTable
 
@@ -271,7 +271,7 @@ class Simulation:
         settings, put them in order.
         """
         for name, test, place, p_values in _decisive_tests(rule, tests, tables):
-            point = rule.treatment.judge is Judge.POINT
+            point = rule.treatment.judge is JudgedBy.POINT
             real = partial(self._estimate, name, test, tables, known, point=point)
             estimate = p_values.estimate(place, rule, test, tables[name], real) if p_values and p_values.exact else real()
             yield self._outcome(rule, test, estimate, tables[name])
@@ -404,7 +404,7 @@ def _decisive_tests(
     """Yields the tests that can decide a rule: suite, test, its place among those of the suite, and p-values where it has any."""
     for suite in dict.fromkeys(suite for suite, _ in tests):
         own = [test for where, test in tests if where == suite]
-        point = rule.treatment.judge is Judge.POINT
+        point = rule.treatment.judge is JudgedBy.POINT
         p_values = None if point else _p_values(rule, tables[suite], [test.setting for test in own])
         places = range(len(own)) if p_values is None else sorted({int(p_values.below.argmax()), int(p_values.above.argmin())})
         yield from ((suite, own[place], place, p_values) for place in places)

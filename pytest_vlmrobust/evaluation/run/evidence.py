@@ -1,4 +1,4 @@
-"""Testimony: what an evaluator found, as the evidence of a run keeps it."""
+"""Evidence of a run: stores what an evaluator found, chooses samples as examples, and finds earlier runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .results import UNASKED, CellResult
 from .views import of_view
 
 
-class Source(Protocol):
+class EvidenceSource(Protocol):
     """Who can say what answers are about: the evaluator."""
 
     def dataset(self, name: str) -> Dataset:
@@ -45,11 +45,11 @@ class Source(Protocol):
 
 
 @dataclass(eq=False)
-class Testimony:
+class EvidenceWriter:
     """Puts the result of every cell into the evidence; called by the evaluator."""
 
     evidence: Evidence
-    source: Source
+    source: EvidenceSource
     _known: set[tuple[str, str]] = field(default_factory=set)
 
     def __call__(self, result: CellResult) -> None:

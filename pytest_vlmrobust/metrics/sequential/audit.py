@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.decision import Outcome
 
 from .betting import GRID, Betting, Stratified
 from .limits import Limit, contrast_of
-from .order import Batch, Order, Progress
+from .order import Batch, Order, OrderProgress
 from .tally import Counts, Draws, running_sums
 
 # The question of a sequential gate, and the reason of its verdict.
@@ -194,7 +194,7 @@ EvidenceName = Literal["betting", "stratified"]
 _WIDTH = 64  # answers of each cell at a time: what fits a processor cache
 
 
-class Evidence(Protocol):
+class EValues(Protocol):
     """How draws turn into e-values."""
 
     def absorb(self, draws: Draws) -> None:
@@ -264,7 +264,7 @@ class Audit:
         self._require_match(orders, labels)
         self._require_randomness(orders, evidence)
         drawn = [order.samples[limit.member[order.samples]] for limit, order in zip(limits, orders, strict=True)]
-        self._progress = Progress(drawn, labels)
+        self._progress = OrderProgress(drawn, labels)
         pairs = list(zip(limits, drawn, strict=True))
         self._reference = np.concatenate([limit.reference[order] for limit, order in pairs])
         self._offset = np.concatenate([self._offsets(limit)[order] for limit, order in pairs])
@@ -363,7 +363,7 @@ class Audit:
     def _offsets(self, limit: Limit) -> Array:
         return contrast_of(limit).offset if self.target is Target.POPULATION else limit.reference
 
-    def _make_evidence(self, evidence: EvidenceName, grid: Sequence[float], control: bool) -> Evidence:
+    def _make_evidence(self, evidence: EvidenceName, grid: Sequence[float], control: bool) -> EValues:
         if self.target is Target.EXACT:
             return NoEvidence()
         if evidence == "stratified":

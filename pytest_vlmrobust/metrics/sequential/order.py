@@ -106,8 +106,8 @@ class Batch:
         ]
 
 
-class Progress:
-    """Progress of each cell in its order."""
+class OrderProgress:
+    """How far each cell is in its order."""
 
     def __init__(self, orders: Sequence[Indices], labels: Sequence[str]) -> None:
         """Starts at the beginning of each order; ``labels`` name the cells in messages."""

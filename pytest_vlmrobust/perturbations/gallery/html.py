@@ -13,7 +13,7 @@ from pytest_vlmrobust.perturbations.pixels import Image, opencv
 
 from . import sheet
 from .quality import psnr
-from .sheet import Gallery, Layout, Row, Section, Tile, columns
+from .sheet import Gallery, Row, Section, Tile, TileLayout, columns
 
 # The style sheet of the HTML gallery.
 
@@ -104,7 +104,7 @@ def _head(gallery: Gallery, urls: Encoded) -> Iterator[str]:
     yield f"<figure class=clean>{_images(gallery.clean, gallery, urls)}"
     yield f"<figcaption><b>clean</b> {escape(', '.join(sheet.header(gallery)))}</figcaption></figure>\n"
     yield f"<p>{escape(sheet.LEGEND)}</p>\n</header>\n<nav aria-label=Contents>\n"
-    for drawn in Layout:
+    for drawn in TileLayout:
         links = [(name, section) for name, section in _number_sections(gallery) if section.layout is drawn]
         if links:
             items = "".join(f"<li><a href=#{name}>{escape(section.heading)}</a></li>" for name, section in links)
@@ -145,10 +145,10 @@ def _row_start(row: Row) -> str:
     return f'<div class="{kind}" style="--tiles: {count}; --across: {min(ACROSS, count)}">\n'
 
 
-def _figure(tile: Tile, row: Row, drawn: Layout, gallery: Gallery, urls: Encoded) -> str:
-    pictures = _views(tile, urls) if drawn is Layout.VIEWS else _images(tile, gallery, urls)
+def _figure(tile: Tile, row: Row, drawn: TileLayout, gallery: Gallery, urls: Encoded) -> str:
+    pictures = _views(tile, urls) if drawn is TileLayout.VIEWS else _images(tile, gallery, urls)
     share = max(tile.size) / max(max(other.size) for other in row.tiles) if tile.pictures else 1.0
-    size = f' style="--share: {share:.4f}; --ratio: {tile.size[1] / max(tile.size):.4f}"' if drawn is Layout.SIZES else ""
+    size = f' style="--share: {share:.4f}; --ratio: {tile.size[1] / max(tile.size):.4f}"' if drawn is TileLayout.SIZES else ""
     lines = "".join(f"<li>{escape(line)}</li>" for line in sheet.facts(tile, gallery.clean))
     notes = "".join(f"<li class=note>{escape(note)}</li>" for note in tile.notes)
     caption = f"<b>{_breakable(tile.setting)}</b><ul>{lines}{notes}</ul>"

@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.perturbations.pixels import BLACK, Color, Image
 
 from . import sheet
-from .sheet import Gallery, Layout, Row, Section, Tile, columns, shrink_picture
+from .sheet import Gallery, Row, Section, Tile, TileLayout, columns, shrink_picture
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -224,22 +224,22 @@ def _section(section: Section, gallery: Gallery, width: int) -> Box:
     )
 
 
-def _row(row: Row, layout: Layout, gallery: Gallery, width: int) -> Box:
+def _row(row: Row, layout: TileLayout, gallery: Gallery, width: int) -> Box:
     tiles = [_tile(tile, row, layout, gallery) for tile in row.tiles]
-    row_width = width if layout is not Layout.TILES else min(width, len(tiles) * (gallery.tile + GAP) - GAP)
+    row_width = width if layout is not TileLayout.TILES else min(width, len(tiles) * (gallery.tile + GAP) - GAP)
     return stack_boxes(
         [
             text(row.name, NAME, row_width, INK),
             text(row.about, CAPTION, row_width, FAINT),
-            flow_boxes(tiles, row_width, GAP, bottom=layout is Layout.SIZES),
+            flow_boxes(tiles, row_width, GAP, bottom=layout is TileLayout.SIZES),
         ],
         GAP // 2,
     )
 
 
-def _tile(tile: Tile, row: Row, layout: Layout, gallery: Gallery) -> Box:
-    drawn = {Layout.TILES: _plain, Layout.VIEWS: _grid, Layout.SIZES: _scaled_picture}[layout](tile, row, gallery)
-    width = max(gallery.tile, drawn.width) if layout is not Layout.SIZES else max(drawn.width, gallery.tile * 2 // 3)
+def _tile(tile: Tile, row: Row, layout: TileLayout, gallery: Gallery) -> Box:
+    drawn = {TileLayout.TILES: _plain, TileLayout.VIEWS: _grid, TileLayout.SIZES: _scaled_picture}[layout](tile, row, gallery)
+    width = max(gallery.tile, drawn.width) if layout is not TileLayout.SIZES else max(drawn.width, gallery.tile * 2 // 3)
     lines = stack_boxes(list(_caption(tile, gallery, width)))
     return stack_boxes([drawn, Box(width, lines.height, lines.paint)], GAP // 2)
 

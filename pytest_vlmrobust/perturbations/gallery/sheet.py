@@ -35,7 +35,7 @@ EXIF_ORIENTATION = 0x0112
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class CleanPicture:
     """A clean picture, its name, and remarks on how the file was read."""
 
     name: str
@@ -44,7 +44,7 @@ class Source:
     remarks: tuple[str, ...] = ()
 
 
-def read_picture(path: Path) -> Source:
+def read_picture(path: Path) -> CleanPicture:
     """Returns the picture in a file of any format that Pillow reads: turned as its EXIF data says, the first frame of several.
 
     Raises:
@@ -68,7 +68,7 @@ def read_picture(path: Path) -> Source:
         ) from error
 
 
-def _source(name: str, opened: PIL.Image.Image) -> Source:
+def _source(name: str, opened: PIL.Image.Image) -> CleanPicture:
     import PIL.ImageOps
 
     remarks = []
@@ -77,7 +77,7 @@ def _source(name: str, opened: PIL.Image.Image) -> Source:
         remarks.append(f"the first of {frames} frames")
     if opened.getexif().get(EXIF_ORIENTATION, 1) != 1:
         remarks.append("turned as its EXIF data says")
-    return Source(name, as_rgb(PIL.ImageOps.exif_transpose(opened)), tuple(remarks))
+    return CleanPicture(name, as_rgb(PIL.ImageOps.exif_transpose(opened)), tuple(remarks))
 
 
 COMPOSED = "Compositions"
@@ -85,7 +85,7 @@ PIXELS_AT_ONCE = 16_000_000
 """Most pixels that all threads work on together; each needs about fifty bytes."""
 
 
-class Layout(Enum):
+class TileLayout(Enum):
     """How the tiles of a section are drawn; sections of one layout stand together, in this order."""
 
     TILES = "tiles"
@@ -132,7 +132,7 @@ class Section:
     """The perturbations of one category."""
 
     heading: str
-    layout: Layout
+    layout: TileLayout
     rows: tuple[Row, ...]
 
 
@@ -140,7 +140,7 @@ class Section:
 class Gallery:
     """Everything a contact sheet shows."""
 
-    source: Source
+    source: CleanPicture
     clean: Tile
     sections: tuple[Section, ...]
     seed: int
@@ -153,7 +153,7 @@ class Gallery:
         return sum(len(row.tiles) for section in self.sections for row in section.rows)
 
 
-def gallery(source: Source, settings: Iterable[str], *, seed: int, tile: int) -> Gallery:
+def gallery(source: CleanPicture, settings: Iterable[str], *, seed: int, tile: int) -> Gallery:
     """Returns the gallery of a picture under some settings, perturbed at full size.
 
     A setting that refuses the picture, or lacks a package, is shown with the reason and without a picture.
@@ -177,13 +177,13 @@ def gallery(source: Source, settings: Iterable[str], *, seed: int, tile: int) ->
     return Gallery(source, first, _sections(tiles), seed, tile)
 
 
-def layout(setting: str) -> Layout:
+def layout(setting: str) -> TileLayout:
     """Returns how a setting is drawn: by what its record says, so a user's own perturbation finds its place too."""
     steps = records(Setting.parse(setting))
     if steps[-1][0].views:
-        return Layout.VIEWS
+        return TileLayout.VIEWS
     (record, _), *more = steps
-    return Layout.SIZES if record.numbered and not record.keeps_size and not more else Layout.TILES
+    return TileLayout.SIZES if record.numbered and not record.keeps_size and not more else TileLayout.TILES
 
 
 def fit_picture(image: Image, width: int, height: int) -> Image:
@@ -221,9 +221,9 @@ def _tile(renderer: Renderer, *, clean: Image, seed: int, width: int) -> Tile:
     return _compare_tile(tile_of, rendering.image, clean, layout(setting), width)
 
 
-def _compare_tile(tile_of: functools.partial[Tile], image: Image, clean: Image, drawn: Layout, width: int) -> Tile:
+def _compare_tile(tile_of: functools.partial[Tile], image: Image, clean: Image, drawn: TileLayout, width: int) -> Tile:
     same = resize_picture(image, *clean.shape[:2])
-    if drawn is Layout.SIZES:
+    if drawn is TileLayout.SIZES:
         picture, detail = shrink_picture(image, min(1.0, 2 * width / max(image.shape[:2]))), None
     else:
         picture, detail = fit_picture(image, width, 2 * width), _centre(image, width // 2)
@@ -252,7 +252,7 @@ def _centre(image: Image, side: int) -> Image | None:
 
 
 def _sections(tiles: Sequence[Tile]) -> tuple[Section, ...]:
-    rows_by_section: dict[tuple[Layout, str], dict[str, list[Tile]]] = {}
+    rows_by_section: dict[tuple[TileLayout, str], dict[str, list[Tile]]] = {}
     for tile in tiles:
         steps = Setting.parse(tile.setting).steps
         heading = info(tile.setting).category if len(steps) == 1 else COMPOSED
@@ -260,7 +260,7 @@ def _sections(tiles: Sequence[Tile]) -> tuple[Section, ...]:
         rows.setdefault(Setting(steps).name, []).append(tile)
     return tuple(
         Section(heading, drawn, tuple(Row(name, _about(tiles[0].setting), tuple(tiles)) for name, tiles in rows.items()))
-        for drawn in Layout
+        for drawn in TileLayout
         for (its, heading), rows in rows_by_section.items()
         if its is drawn
     )
@@ -295,14 +295,14 @@ LEGEND = (
     "have another look with every seed; v is the version of the pixels."
 )
 SHEETS = {
-    Layout.TILES: "Settings",
-    Layout.VIEWS: "Patches",
-    Layout.SIZES: "Sizes",
+    TileLayout.TILES: "Settings",
+    TileLayout.VIEWS: "Patches",
+    TileLayout.SIZES: "Sizes",
 }
 ABOUT_SHEETS = {
-    Layout.TILES: "",
-    Layout.VIEWS: "Each part is a picture of its own; the numbers give the order.",
-    Layout.SIZES: "Within a row, pictures are drawn at their true relative size.",
+    TileLayout.TILES: "",
+    TileLayout.VIEWS: "Each part is a picture of its own; the numbers give the order.",
+    TileLayout.SIZES: "Within a row, pictures are drawn at their true relative size.",
 }
 
 
@@ -328,7 +328,7 @@ def facts(tile: Tile, clean: Tile) -> Iterator[str]:
     if len(tile.pictures) > 1:
         yield f"{len(tile.pictures)} views of {pixels(tile)}"
     elif tile.pictures:
-        if tile.size != clean.size or layout(tile.setting) is Layout.SIZES:
+        if tile.size != clean.size or layout(tile.setting) is TileLayout.SIZES:
             yield pixels(tile)
         yield quality(tile.psnr, tile.ssim) + (", resized" if tile.size != clean.size else "")
 

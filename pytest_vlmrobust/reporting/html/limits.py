@@ -18,7 +18,7 @@ _MOST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Limitation:
     """One thing that limits the evidence: a sentence, whether it is grave, and the tests or sentences behind it."""
 
     text: str
@@ -28,9 +28,9 @@ class Limit:
     """Details beyond those given."""
 
 
-def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
+def limits(records: Sequence[Record], facts: RunFacts) -> list[Limitation]:
     """Returns what limits the evidence of a run, grave limits first; never an empty list."""
-    sentences = [Limit(line, grave=True) for line in selection(records, facts)]
+    sentences = [Limitation(line, grave=True) for line in selection(records, facts)]
     others = [f"{record.id}: {record.reason}" for record in records if not record.is_gated]
     sentences += _count_limit(
         others,
@@ -42,7 +42,7 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     sentences += _answer_limits(records)
     sentences += _not_asked_limits(records)
     sentences += _not_applicable_limits(records)
-    sentences += [Limit(warning) for warning in facts.warnings]
+    sentences += [Limitation(warning) for warning in facts.warnings]
     sentences += _warning_limits(records)
     sentences += _repeat_limits(facts)
     sentences += _ungated_limits(records)
@@ -51,17 +51,17 @@ def limits(records: Sequence[Record], facts: RunFacts) -> list[Limit]:
     return sentences + _count_limit(notes, "note", "notes", " on what settings could not do, or on what numbers mean")
 
 
-def _count_limit(details: Sequence[str], singular: str, plural: str, rest: str, *, grave: bool = False) -> list[Limit]:
+def _count_limit(details: Sequence[str], singular: str, plural: str, rest: str, *, grave: bool = False) -> list[Limitation]:
     return _detailed_limit(details, f"{quantity(len(details), singular, plural)}{rest}", grave=grave)
 
 
-def _detailed_limit(details: Sequence[str], text: str, *, grave: bool = False) -> list[Limit]:
+def _detailed_limit(details: Sequence[str], text: str, *, grave: bool = False) -> list[Limitation]:
     if not details:
         return []
-    return [Limit(text, grave, tuple(details[:_MOST]), max(0, len(details) - _MOST))]
+    return [Limitation(text, grave, tuple(details[:_MOST]), max(0, len(details) - _MOST))]
 
 
-def _answer_limits(records: Iterable[Record]) -> list[Limit]:
+def _answer_limits(records: Iterable[Record]) -> list[Limitation]:
     """Returns failed and unreadable answers of cells; summary metrics count the same ones again."""
     cells = [record for record in records if record.test == "cell"]
     asked = sum(cell.n_requested for cell in cells)
@@ -85,7 +85,7 @@ def _answer_limits(records: Iterable[Record]) -> list[Limit]:
             details, f"no rule could read {quantity(guessed, 'answer')} without the pictures: these count as guesses"
         )
     if cells and not (failed or unread or guessed):
-        sentences.append(Limit(f"none of {quantity(asked, 'inference')} of cells failed, and every answer could be read"))
+        sentences.append(Limitation(f"none of {quantity(asked, 'inference')} of cells failed, and every answer could be read"))
     return sentences
 
 
@@ -94,7 +94,7 @@ def _most(cells: Iterable[Record], count: str) -> list[Record]:
     return sorted(having, key=lambda cell: -int(getattr(cell, count)))
 
 
-def _not_asked_limits(records: Sequence[Record]) -> list[Limit]:
+def _not_asked_limits(records: Sequence[Record]) -> list[Limitation]:
     total = sum(bool(record.not_asked) for record in records)
     return _detailed_limit(
         not_asked(records),
@@ -103,7 +103,7 @@ def _not_asked_limits(records: Sequence[Record]) -> list[Limit]:
     )
 
 
-def _not_applicable_limits(records: Iterable[Record]) -> list[Limit]:
+def _not_applicable_limits(records: Iterable[Record]) -> list[Limitation]:
     details = [
         f"{record.id}: {measure.metric}: {measure.reason}"
         for record in records
@@ -118,21 +118,21 @@ def _not_applicable_limits(records: Iterable[Record]) -> list[Limit]:
     )
 
 
-def _warning_limits(records: Iterable[Record]) -> list[Limit]:
+def _warning_limits(records: Iterable[Record]) -> list[Limitation]:
     details = [f"{record.id}: {sentence}" for record in records for sentence in warnings_of(record)]
     return _count_limit(
         details, "verdict comes with a warning", "verdicts come with a warning", ": of a rule that warns and does not block"
     )
 
 
-def _repeat_limits(facts: RunFacts) -> list[Limit]:
+def _repeat_limits(facts: RunFacts) -> list[Limitation]:
     """Returns how many answers flip when they are asked for again; the section on noise says what follows."""
     if not facts.repeatability:
-        return [Limit("how many answers flip when they are asked for again was not measured: --vlm-aa measures it")]
-    return [Limit(noise_lines(repeat)[0]) for repeat in facts.repeatability]
+        return [Limitation("how many answers flip when they are asked for again was not measured: --vlm-aa measures it")]
+    return [Limitation(noise_lines(repeat)[0]) for repeat in facts.repeatability]
 
 
-def _ungated_limits(records: Iterable[Record]) -> list[Limit]:
+def _ungated_limits(records: Iterable[Record]) -> list[Limitation]:
     having = [record for record in records if record.test != CHECK]
     free = [record.id for record in having if record.outcome is Outcome.MEASURED]
     families = sum(record.test == FAMILY for record in having if record.outcome is Outcome.MEASURED)
@@ -142,7 +142,7 @@ def _ungated_limits(records: Iterable[Record]) -> list[Limit]:
     return _count_limit(free, singular, f"of {every} were measured only: no rule of the policy judges them", of_families)
 
 
-def _sample_only_limits(records: Iterable[Record]) -> list[Limit]:
+def _sample_only_limits(records: Iterable[Record]) -> list[Limitation]:
     points = [
         f"{record.id}: {measure.metric}" for record in records for measure in record.measures if measure.target == "dataset"
     ]

@@ -24,7 +24,7 @@ from pytest_vlmrobust.core.words import quantity
 from pytest_vlmrobust.reporting.wording import QUIET, RunFacts, decision_sentence, decisions_by_model, headline, worst_first
 
 from . import charts, drawing, groups, policy, samples, sweeps, words
-from .limits import Limit, floors, limits
+from .limits import Limitation, floors, limits
 from .samples import addresses, drill_down
 from .words import DECISIONS, flat, mapping
 
@@ -235,14 +235,14 @@ def _observatory(records: Sequence[Record]) -> list[charts.Chart]:
     return [chart for chart in (groups.scores(all_sweeps), groups.gaps(all_sweeps)) if chart is not None]
 
 
-def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limit]:
+def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[Limitation]:
     files = samples.picture_files(records)
     lacking = len(files - set(thumbnails))
     text = (
         f"{lacking} of {len(files)} thumbnails are not in this page: "
         "they are no longer in the store, or would make the page too large"
     )
-    return [Limit(text)] if lacking else []
+    return [Limitation(text)] if lacking else []
 
 
 def _manifest(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:

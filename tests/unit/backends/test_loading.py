@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_vlmrobust.backends.loading import Source, limit_pixels, load_processor, quiet
+from pytest_vlmrobust.backends.loading import ModelSource, limit_pixels, load_processor, quiet
 from pytest_vlmrobust.core.errors import BackendError
 
 CLASSES = {
@@ -25,7 +25,7 @@ CLASSES = {
 
 def _load(folder: Path, image_backend: str = "pil") -> Any:
     with quiet():
-        return load_processor(Source(str(folder)), image_backend)
+        return load_processor(ModelSource(str(folder)), image_backend)
 
 
 def _edit(path: Path, **changes: Any) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_vlmrobust.backends import BackendOptions, open_backend, qwen_images, resolve
-from pytest_vlmrobust.backends.loading import Source, limit_image_pixels, load_image_processor, quiet
+from pytest_vlmrobust.backends.loading import ModelSource, limit_image_pixels, load_image_processor, quiet
 from pytest_vlmrobust.backends.qwen_images import accelerated, preprocessing_of
 from pytest_vlmrobust.core.prediction import Request
 
@@ -53,7 +53,7 @@ def _assert_same_bits(pair: Pair, images: Any, **settings: Any) -> None:
 @pytest.mark.parametrize("family", FAMILY)
 def test_serves_the_whole_family(checkpoint: Find, family: str) -> None:
     with quiet():
-        library = load_image_processor(Source(str(checkpoint(family))), "pil")
+        library = load_image_processor(ModelSource(str(checkpoint(family))), "pil")
     fast = accelerated(library)
     assert preprocessing_of(fast) == "fast"
     assert type(fast).__name__ == type(library).__name__
@@ -63,7 +63,7 @@ def test_serves_the_whole_family(checkpoint: Find, family: str) -> None:
 
 def test_serves_the_embedded_model() -> None:
     with quiet():
-        library = load_image_processor(Source(resolve("tiny").location), "pil")
+        library = load_image_processor(ModelSource(resolve("tiny").location), "pil")
     _assert_same_bits((library, accelerated(library)), [_picture(160, 160), _picture(113, 160), _picture(480, 320)])
 
 
@@ -156,7 +156,7 @@ def test_threads_share_one() -> None:
 def test_another_kind_is_returned_as_it_is(checkpoint: Find) -> None:
     for family in ("internvl", "gemma3", "idefics3", "llava_onevision"):
         with quiet():
-            other = load_image_processor(Source(str(checkpoint(family))), "pil")
+            other = load_image_processor(ModelSource(str(checkpoint(family))), "pil")
         assert accelerated(other) is other
 
 

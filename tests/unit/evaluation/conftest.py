@@ -18,7 +18,7 @@ from pytest_vlmrobust.core.fingerprint import pixels_digest
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
-from pytest_vlmrobust.evaluation.run.evidence import Testimony
+from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
 from pytest_vlmrobust.store import Evidence, Store
 
 TODAY = date(2026, 6, 1)
@@ -111,7 +111,7 @@ class World:
         evaluator = self.evaluator()
         self.directory = directory
         self.kept.append(Evidence.open(directory / run))
-        evaluator.witness = Testimony(self.kept[-1], evaluator)
+        evaluator.witness = EvidenceWriter(self.kept[-1], evaluator)
         return evaluator
 
     def measured(self, run: str, settings: Sequence[str]) -> Path:

@@ -16,7 +16,7 @@ from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.evaluation.after.policy_lint import lint
 from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics, shipped_tests
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
-from pytest_vlmrobust.policies import Extent, Judge, JudgedTest, OnNotApplicable, Policy, Tier, load_policy
+from pytest_vlmrobust.policies import Extent, JudgedBy, JudgedTest, OnNotApplicable, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"
@@ -127,7 +127,7 @@ def test_a_model_that_does_not_look_or_hardly_answers_breaks_it_on_any_data(name
 @pytest.mark.parametrize("name", ["default", "strict", "robustbench", "resbench"])
 def test_nothing_blocks_on_a_share_of_settings_or_by_its_value(name: str) -> None:
     blocking = [rule for rule in read(name).rules if rule.treatment.tier is Tier.BLOCK]
-    assert {rule.treatment.judge for rule in blocking} == {Judge.INTERVAL}
+    assert {rule.treatment.judge for rule in blocking} == {JudgedBy.INTERVAL}
     assert not {"severe_failure_rate", "benign_at_low", "catastrophic_rate"} & {rule.metric for rule in blocking}
 
 
@@ -176,7 +176,7 @@ def test_the_mean_since_the_release_before_is_measured_by_each_suite_and_bounded
 
 def test_a_smoke_test_finds_wrecks_and_judges_values() -> None:
     policy, default = read("ci-smoke"), read("default")
-    assert {rule.treatment.judge for rule in policy.rules} == {Judge.POINT}
+    assert {rule.treatment.judge for rule in policy.rules} == {JudgedBy.POINT}
     for metric, ok, wreck in (("worst_at_low", 0.2, 0.3), ("mean_drop", 0.06, 0.2)):
         test = JudgedTest("m", "d", metric)
         assert (broken(policy, test, ok), bool(broken(policy, test, wreck))) == (set(), True)

@@ -24,10 +24,10 @@ from pytest_vlmrobust.perturbations.gallery import html, png, sheet, show
 from pytest_vlmrobust.perturbations.gallery.png import flow_boxes, picture_box, stack_boxes, text
 from pytest_vlmrobust.perturbations.gallery.quality import C1, C2, psnr, resize_picture, ssim
 from pytest_vlmrobust.perturbations.gallery.sheet import (
+    CleanPicture,
     Gallery,
-    Layout,
-    Source,
     Tile,
+    TileLayout,
     columns,
     fit_picture,
     gallery,
@@ -60,7 +60,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def made(settings: list[str], image: Image | None = None, *, tile: int = 100, name: str = "photo.png") -> Gallery:
-    return gallery(Source(name, photo() if image is None else image), settings, seed=1234, tile=tile)
+    return gallery(CleanPicture(name, photo() if image is None else image), settings, seed=1234, tile=tile)
 
 
 def tiles(shown: Gallery) -> dict[str, Tile]:
@@ -170,14 +170,14 @@ class TestSheet:
         assert sorted(tiles(shown)) == sorted(CHOSEN)
         assert shown.count == len(CHOSEN)
         assert [(section.heading, section.layout, [row.name for row in section.rows]) for section in shown.sections] == [
-            ("Weather", Layout.TILES, ["fog"]),
-            ("Binary", Layout.TILES, ["flip_h"]),
-            ("Digital", Layout.TILES, ["jpeg_compression"]),
-            ("VLM-specific", Layout.TILES, ["add_border"]),
-            ("Compositions", Layout.TILES, ["fog+jpeg_compression"]),
-            ("Patches", Layout.VIEWS, ["patches"]),
-            ("Compositions", Layout.VIEWS, ["flip_h+patches"]),
-            ("Resolution ladder", Layout.SIZES, ["resolution"]),
+            ("Weather", TileLayout.TILES, ["fog"]),
+            ("Binary", TileLayout.TILES, ["flip_h"]),
+            ("Digital", TileLayout.TILES, ["jpeg_compression"]),
+            ("VLM-specific", TileLayout.TILES, ["add_border"]),
+            ("Compositions", TileLayout.TILES, ["fog+jpeg_compression"]),
+            ("Patches", TileLayout.VIEWS, ["patches"]),
+            ("Compositions", TileLayout.VIEWS, ["flip_h+patches"]),
+            ("Resolution ladder", TileLayout.SIZES, ["resolution"]),
         ]
 
     def test_numbers_are_those_of_the_full_size(self) -> None:
@@ -260,14 +260,14 @@ class TestSheet:
             shown = made(["gallery_own:a"])
         finally:
             del REGISTRY._things["gallery_own"]
-        assert [(section.heading, section.layout) for section in shown.sections] == [("Grain", Layout.VIEWS)]
+        assert [(section.heading, section.layout) for section in shown.sections] == [("Grain", TileLayout.VIEWS)]
         assert shown.sections[0].rows[0].about == "Repeats the picture."
 
     def test_layouts(self) -> None:
-        assert {layout(setting) for setting in perturbations.names("robustbench")} == {Layout.TILES}
-        assert {layout(setting) for setting in perturbations.names("resolution")} == {Layout.SIZES}
-        assert {layout(setting) for setting in perturbations.names("patches")} == {Layout.VIEWS}
-        assert layout("resolution:224+pad_white:448") == Layout.TILES
+        assert {layout(setting) for setting in perturbations.names("robustbench")} == {TileLayout.TILES}
+        assert {layout(setting) for setting in perturbations.names("resolution")} == {TileLayout.SIZES}
+        assert {layout(setting) for setting in perturbations.names("patches")} == {TileLayout.VIEWS}
+        assert layout("resolution:224+pad_white:448") == TileLayout.TILES
 
     @pytest.mark.parametrize(("views", "across"), [(1, 1), (4, 2), (5, 3), (9, 3), (25, 5)])
     def test_columns(self, views: int, across: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.policies import Judge, JudgedTest, MetricFacts, Policy, Tier, load_policy
+from pytest_vlmrobust.policies import JudgedBy, JudgedTest, MetricFacts, Policy, Tier, load_policy
 
 ROOT = Path(__file__).parents[3]
 TODAY = date(2027, 1, 1)
@@ -162,9 +162,9 @@ def test_every_rule_has_a_reason_and_a_source(policy: Policy) -> None:
 
 
 def test_shares_of_settings_only_warn(policy: Policy) -> None:
-    by_value = {rule.metric for rule in policy.rules if rule.treatment.judge is Judge.POINT}
+    by_value = {rule.metric for rule in policy.rules if rule.treatment.judge is JudgedBy.POINT}
     assert by_value == {"benign_at_low", "severe_failure_rate", "mean_severity_violation"}
-    assert all(rule.treatment.tier is Tier.WARN for rule in policy.rules if rule.treatment.judge is Judge.POINT)
+    assert all(rule.treatment.tier is Tier.WARN for rule in policy.rules if rule.treatment.judge is JudgedBy.POINT)
 
 
 def test_nothing_is_forgiven(policy: Policy) -> None:

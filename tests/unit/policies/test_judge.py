@@ -13,7 +13,7 @@ from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.policies import (
     Bound,
-    Judge,
+    JudgedBy,
     Multiplicity,
     OnInconclusive,
     OnNotApplicable,
@@ -26,8 +26,8 @@ from pytest_vlmrobust.policies import (
 from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, undecided, verdict_of_part
 
 TODAY = date(2027, 6, 30)
-POINT = Treatment(Judge.POINT)
-INTERVAL = Treatment(Judge.INTERVAL)
+POINT = Treatment(JudgedBy.POINT)
+INTERVAL = Treatment(JudgedBy.INTERVAL)
 CITED = "(rule drop-low, thresholds/default.yaml:14)"
 
 
@@ -155,10 +155,10 @@ def test_a_metric_that_does_not_apply_says_why() -> None:
 @pytest.mark.parametrize(
     ("treatment", "estimate", "reason"),
     [
-        (Treatment(Judge.POINT, tier=Tier.WARN), point(0.124), "warning: accuracy_drop 0.124 > 0.050"),
-        (Treatment(Judge.POINT, tier=Tier.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
-        (Treatment(Judge.POINT, tier=Tier.WARN), point(0.01), "accuracy_drop 0.010 <= 0.050"),
-        (Treatment(Judge.POINT, on_inconclusive=OnInconclusive.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
+        (Treatment(JudgedBy.POINT, tier=Tier.WARN), point(0.124), "warning: accuracy_drop 0.124 > 0.050"),
+        (Treatment(JudgedBy.POINT, tier=Tier.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
+        (Treatment(JudgedBy.POINT, tier=Tier.WARN), point(0.01), "accuracy_drop 0.010 <= 0.050"),
+        (Treatment(JudgedBy.POINT, on_inconclusive=OnInconclusive.WARN), point(math.nan), "warning: accuracy_drop is undefined"),
         (
             Treatment(on_not_applicable=OnNotApplicable.WARN),
             Estimate(math.nan, 5, valid=False, reason="no gain"),
@@ -172,7 +172,7 @@ def test_what_only_warns_is_measured(treatment: Treatment, estimate: Estimate, r
 
 
 def test_a_warning_for_the_undecided_still_fails_a_breach() -> None:
-    treatment = Treatment(Judge.POINT, on_inconclusive=OnInconclusive.WARN, on_not_applicable=OnNotApplicable.WARN)
+    treatment = Treatment(JudgedBy.POINT, on_inconclusive=OnInconclusive.WARN, on_not_applicable=OnNotApplicable.WARN)
     assert judged(point(0.124), rule(treatment=treatment)).outcome is Outcome.FAIL
 
 
@@ -366,7 +366,7 @@ def test_an_expired_waiver_counts_for_nothing_in_a_part() -> None:
 
 @pytest.mark.parametrize(("found", "starts"), [(Outcome.PASS, "accuracy_drop <= 0.05"), (Outcome.FAIL, WARNING)])
 def test_a_rule_that_warns_only_warns_of_a_part(found: Outcome, starts: str) -> None:
-    warns = rule(treatment=Treatment(Judge.POINT, tier=Tier.WARN))
+    warns = rule(treatment=Treatment(JudgedBy.POINT, tier=Tier.WARN))
     verdict = shown(warns, {BOUND: found}, waiver())
     assert verdict is not None
     assert (verdict.outcome, verdict.waiver) == (Outcome.MEASURED, "")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.errors import PolicyError
-from pytest_vlmrobust.policies import Bound, Judge, OnInconclusive, Policy, Tier, load_policy
+from pytest_vlmrobust.policies import Bound, JudgedBy, OnInconclusive, Policy, Tier, load_policy
 from pytest_vlmrobust.policies.policy import policy_content
 
 Load = Callable[..., Policy]
@@ -52,13 +52,13 @@ def test_defaults_are_those_of_the_rules_of_their_own_file(load: Load, files: tu
         "gain": Tier.WARN,
         "said": Tier.BLOCK,
     }
-    assert {name for name, about in treated.items() if about.judge is Judge.POINT} == {"low", "high"}
+    assert {name for name, about in treated.items() if about.judge is JudgedBy.POINT} == {"low", "high"}
     assert {name for name, about in treated.items() if about.on_inconclusive is OnInconclusive.WARN} == {"gain", "said"}
 
 
 def test_a_rule_that_takes_the_place_of_another_has_the_defaults_of_its_own_file(load: Load) -> None:
     (low, _) = load(BASE, "version: 1\nrules:\n  - {id: low, metric: accuracy_drop, max: 5pp, where: {level: low}}\n").rules
-    assert low.treatment.judge is Judge.INTERVAL
+    assert low.treatment.judge is JudgedBy.INTERVAL
 
 
 @pytest.mark.parametrize("rules", ["", "rules: []\n"])

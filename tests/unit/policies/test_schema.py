@@ -12,7 +12,7 @@ import pytest
 from pytest_vlmrobust.core.errors import PolicyError, UnknownName
 from pytest_vlmrobust.policies import (
     Bound,
-    Judge,
+    JudgedBy,
     Multiplicity,
     OnInconclusive,
     OnNotApplicable,
@@ -58,7 +58,9 @@ def test_a_rule_with_everything(load_rule: Load) -> None:
             source="a.yaml:3",
             where=Scope(("qwen*",), ("mmbench",), ("*:low", "fog"), ("blur",), ("low",), ("Art",)),
             unless=Scope(setting=("glass_blur",)),
-            treatment=Treatment(Judge.POINT, 0.01, 0.1, Multiplicity.NONE, Tier.WARN, OnInconclusive.WARN, OnNotApplicable.WARN),
+            treatment=Treatment(
+                JudgedBy.POINT, 0.01, 0.1, Multiplicity.NONE, Tier.WARN, OnInconclusive.WARN, OnNotApplicable.WARN
+            ),
             reason="mild ones must not matter",
             evidence="Table 3",
         ),

@@ -38,8 +38,7 @@ from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.sequential import max_drop
-from pytest_vlmrobust.policies import Bound, Policy, Rule, Treatment, load_policy
-from pytest_vlmrobust.policies import Judge as Judging
+from pytest_vlmrobust.policies import Bound, JudgedBy, Policy, Rule, Treatment, load_policy
 from pytest_vlmrobust.store import Journal, read_journal
 from tests.unit.evaluation.conftest import TODAY, World, cell, sample
 
@@ -494,7 +493,7 @@ def test_a_verdict_does_not_depend_on_what_was_asked_before(
 
 
 def test_a_part_of_the_risk_is_a_part_of_both_risks() -> None:
-    treatment = Treatment(judge=Judging.INTERVAL, alpha_pass=0.1, alpha_fail=0.04)
+    treatment = Treatment(judge=JudgedBy.INTERVAL, alpha_pass=0.1, alpha_fail=0.04)
     policy = with_risk(Policy((Rule("r", "accuracy_drop", Bound(high=0.1), "p:1", treatment=treatment),)), 0.5)
     (rule,) = policy.rules
     assert (rule.treatment.alpha_pass, rule.treatment.alpha_fail) == (0.05, 0.02)

@@ -121,7 +121,7 @@ class Run:
             options=EvaluationOptions(sample="6"),  # just enough to show that a task is done: drawing takes most of the time
         )
         self.evidence = Evidence.open(directory / "run")
-        self.evaluator.witness = evidence.Testimony(self.evidence, self.evaluator)
+        self.evaluator.witness = evidence.EvidenceWriter(self.evidence, self.evaluator)
 
     @cached_property
     def datasets(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pytest_vlmrobust.evaluation.power.simulation import Simulation
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import (
     Bound,
-    Judge,
+    JudgedBy,
     JudgedTest,
     OnInconclusive,
     Policy,
@@ -77,7 +77,7 @@ def test_a_smaller_risk_takes_more_samples() -> None:
 
 @pytest.mark.parametrize(
     "silent",
-    [policy(judge=Judge.POINT), policy(tier=Tier.WARN), policy(on_inconclusive=OnInconclusive.WARN), policy(high=1.0)],
+    [policy(judge=JudgedBy.POINT), policy(tier=Tier.WARN), policy(on_inconclusive=OnInconclusive.WARN), policy(high=1.0)],
     ids=["point", "warn", "undecided only warns", "no bound"],
 )
 def test_rules_that_samples_do_not_decide_are_left_alone(silent: Policy) -> None:
@@ -188,7 +188,7 @@ def test_of_many_datasets_one_sentence_tells_the_smallest() -> None:
 def test_what_cannot_be_told_is_named(metric: str) -> None:
     rule = policy(metric=metric)
     assert [one.metric for one in rules_without_sample_size(rule)] == [metric]
-    assert rules_without_sample_size(policy(metric=metric, judge=Judge.POINT)) == []
+    assert rules_without_sample_size(policy(metric=metric, judge=JudgedBy.POINT)) == []
     assert sweep(metric, 20, Bound(high=0.1)) == []
 
 

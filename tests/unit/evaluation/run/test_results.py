@@ -25,8 +25,7 @@ from pytest_vlmrobust.metrics.registry import REGISTRY
 from pytest_vlmrobust.metrics.scores import Scores
 from pytest_vlmrobust.metrics.table import ScoreTable
 from pytest_vlmrobust.policies import Policy, Rule
-from pytest_vlmrobust.policies.rules import Bound, Treatment
-from pytest_vlmrobust.policies.rules import Judge as JudgedBy
+from pytest_vlmrobust.policies.rules import Bound, JudgedBy, Treatment
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
 
 PATCHES = cell("patches:2")
