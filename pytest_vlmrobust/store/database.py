@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from pytest_vlmrobust.core.errors import StoreError
 
@@ -66,6 +69,26 @@ class DatabaseSchema:
 
 
 STORE = DatabaseSchema(0x564C4D52, 2, _STORE, {"notes": _NOTES})  # "VLMR"
+
+
+class Database:
+    """An open database; any number of threads and processes of one machine may share its file."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Closes it; closing twice is fine."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
 
 def connect(path: Path, *, read_only: bool, schema: DatabaseSchema = STORE) -> sqlite3.Connection:

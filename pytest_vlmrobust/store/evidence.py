@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pytest_vlmrobust.core.cell import Cell, Setting
 from pytest_vlmrobust.core.conversion import to_plain
@@ -22,7 +20,7 @@ from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.core.words import quantity, without_halves
 
-from .database import FILE_NAME, DatabaseSchema, connect, explain_errors, has_table, transaction
+from .database import FILE_NAME, Database, DatabaseSchema, connect, explain_errors, has_table, transaction
 from .questions import (
     RUN_AGAIN,
     Answer,
@@ -130,13 +128,8 @@ class StoredCell:
         return list(zip(numbers, self.answers, strict=True))
 
 
-class Evidence:
-    """The evidence of one run; any number of threads and processes of one machine may share it."""
-
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.path = path
-        self._connection = connection
-        self._lock = threading.Lock()
+class Evidence(Database):
+    """The evidence of one run."""
 
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False) -> Evidence:
@@ -147,17 +140,6 @@ class Evidence:
         """
         path = directory / FILE_NAME
         return cls(path, connect(path, read_only=read_only, schema=SCHEMA))
-
-    def close(self) -> None:
-        """Closes it; closing twice is fine."""
-        with self._lock:
-            self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def put_model(self, name: str, fingerprint: Mapping[str, Any]) -> None:
         """Stores what determines the answers of a model; the same again changes nothing.

@@ -5,24 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction
 from pytest_vlmrobust.core.words import without_halves
 
-from .database import FILE_NAME, connect, explain_errors, has_table, transaction
+from .database import FILE_NAME, Database, connect, explain_errors, has_table, transaction
 
 _CHUNK = 500  # SQLite before 3.32 takes at most 999 parameters in a statement
 
 
-class Store:
+class Store(Database):
     """Predictions by key, in one SQLite file that any number of threads and processes of one machine may share.
 
     A batch is stored whole or not at all, so that ``kill -9`` loses at most the batch in hand. The first answer to a key is
@@ -31,11 +29,9 @@ class Store:
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, *, read_only: bool, clock: Callable[[], float]) -> None:
-        self.path = path
+        super().__init__(path, connection)
         self.read_only = read_only
-        self._connection = connection
         self._clock = clock
-        self._lock = threading.Lock()
 
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False, clock: Callable[[], float] = time.time) -> Store:
@@ -51,17 +47,6 @@ class Store:
         """
         path = directory / FILE_NAME
         return cls(path, connect(path, read_only=read_only), read_only=read_only, clock=clock)
-
-    def close(self) -> None:
-        """Closes the store; closing twice is fine."""
-        with self._lock:
-            self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def __len__(self) -> int:
         with self._lock, explain_errors(self.path, "read"):

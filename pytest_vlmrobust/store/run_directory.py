@@ -78,6 +78,15 @@ def write_manifest(directory: Path, content: Mapping[str, Any]) -> Path:
     return path
 
 
+def _read_json(path: Path, noun: str) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read the {noun}: {error.strerror}. Expected the directory of a run") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not a {noun}: {error}. Expected the JSON file that a run wrote") from error
+
+
 def read_manifest(directory: Path) -> dict[str, Any]:
     """Returns the content of a run's ``manifest.json``, with its ``manifest_version``.
 
@@ -85,12 +94,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         StoreError: there is none, it is no manifest, or it is of a newer release.
     """
     path = directory / MANIFEST_FILE
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise StoreError(f"{path}: cannot read the manifest: {error.strerror}. Expected the directory of a run") from error
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path}: not a manifest: {error}. Expected the JSON file that a run wrote") from error
+    content = _read_json(path, "manifest")
     version = content.get(_VERSION_KEY) if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool):
         raise StoreError(f"{path}: not a manifest: it has no {_VERSION_KEY!r}. Expected the JSON file that a run wrote")
@@ -158,12 +162,7 @@ def read_docket(run: Path) -> dict[str, Any]:
         StoreError: there is none, or it is not what a run of this release wrote.
     """
     path = run / DOCKET_FILE
-    try:
-        data = json.loads(path.read_bytes())
-    except OSError as error:
-        raise StoreError(f"{path}: cannot read the docket: {error.strerror}. Expected the directory of a run") from error
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path}: not a docket: {error}. Expected the JSON file that a run wrote") from error
+    data = _read_json(path, "docket")
     version = data.get(_KEY) if isinstance(data, dict) else None
     if version != VERSION:
         raise StoreError(f"{path}: has {_KEY} {version!r}, and this release reads {VERSION}")
