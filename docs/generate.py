@@ -275,7 +275,7 @@ def policies() -> str:
         )
         for file in files
     ]
-    return table(("policy", "what it is for", "rules", "GO asks for", "suites it asks for"), rows)
+    return table(("policy", "what it is for", "rules", "GO requires", "suites it asks for"), rows)
 
 
 def opening(file: Path) -> str:

@@ -198,8 +198,8 @@ class RunScope:
         return [*filter(None, [self.stopped]), *self.all_shortfalls(records)]
 
     def all_shortfalls(self, records: Sequence[Judged]) -> list[str]:
-        """Returns, a sentence for each, what GO asks for and the run lacks: of the policy's, and a verdict about each model."""
-        advice = "and GO asks for a verdict about each model: add a rule that applies to it, or run without it"
+        """Returns, a sentence for each, what GO requires and the run lacks: of the policy's, and a verdict about each model."""
+        advice = "and GO requires a verdict about each model: add a rule that applies to it, or run without it"
         return [*self.shortfalls, *(f"no rule judged {name}, {advice}" for name in self.unjudged_models(records))]
 
     def unjudged_models(self, records: Sequence[Judged]) -> list[str]:

@@ -116,7 +116,7 @@ class Coverage:
 
     @property
     def counts_samples(self) -> bool:
-        """Whether it matters how many samples of a dataset were asked."""
+        """Whether a number or share of samples is required."""
         return self.share > 0.0 or self.samples > 0
 
     def shortfalls(
@@ -142,7 +142,7 @@ class Coverage:
             return []
         left_out = f"{planned - selected} of {quantity(planned, 'test')} were not selected" if selected < planned else ""
         unknown = f"{narrowed} may leave out files" if narrowed else ""
-        lacking = f"{' and '.join(filter(None, (left_out, unknown)))}, and GO asks for all ({self.cite('tests', 'whole')})"
+        lacking = f"{' and '.join(filter(None, (left_out, unknown)))}, and GO requires all ({self.cite('tests', 'whole')})"
         advice = "run without -k, -m, --lf, --vlm-rerun and test ids, or allow it with coverage: {tests: partial}"
         return [f"{lacking}: {advice}"]
 
@@ -150,7 +150,7 @@ class Coverage:
         needed = {name: self._samples_needed(total) for name, (_, total) in samples.items()}
         wanted = "whole" if self.share >= 1.0 else str(self.samples) if self.samples else f"{plain_decimal(100 * self.share)}%"
         return [
-            f"{asked} of {quantity(total, 'sample')} of {name} were asked, and GO asks for {needed[name]} "
+            f"{asked} of {quantity(total, 'sample')} of {name} were asked, and GO requires {needed[name]} "
             f"({self.cite('samples', wanted)}): run with a larger --vlm-sample or without it, or allow it with "
             f"coverage: {{samples: {asked}}}"
             for name, (asked, total) in samples.items()
@@ -164,7 +164,7 @@ class Coverage:
     def _of_suite(self, name: str, suites: Collection[str]) -> str:
         ran = ", ".join(sorted(suites)) or "none"
         return (
-            f"no gated test of test_{name}.py ran (ran: {ran}), and GO asks for it ({self.cite('suites', name)}): "
+            f"no gated test of test_{name}.py ran (ran: {ran}), and GO requires it ({self.cite('suites', name)}): "
             f"collect it too, or take {name!r} off coverage: {{suites: [...]}}"
         )
 

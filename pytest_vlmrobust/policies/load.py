@@ -178,7 +178,7 @@ def _read_defaults(top: Mapping[str, Entry]) -> Treatment:
     entries = top["defaults"].mapping(TREATMENT_KEYS)
     if entries and not _entries(top, "rules"):
         top["defaults"].fail(
-            "are those of the rules of their own file, and it has none: they would change nothing. Write them in the file whose "
+            "apply to the rules of their own file, and it has none, so they would change nothing. Write them in the file whose "
             "rules are meant, or repeat here the rules to be treated otherwise"
         )
     return _read_treatment(entries, Treatment())

@@ -1,4 +1,4 @@
-"""How a run used its policy: waivers that can go, rules that met no test, and names that are misspelt. All from records."""
+"""How a run used its policy, from its records: waivers that can be removed, rules that met no test, and misspelt names."""
 
 from __future__ import annotations
 
@@ -180,12 +180,12 @@ class UnmetRule:
         asked = coverage.cite("rules", str(coverage.rules))
         if coverage.rules is Extent.PARTIAL:
             return (
-                f"{problem} A rule may be about what a run leaves out ({asked}), and not nearly about what it has: "
+                f"{problem} A rule may name what a run leaves out ({asked}), but this name is nearly that of something it has: "
                 "correct the name"
             )
         return (
-            f"{problem} GO asks that every such rule has a say ({asked}): correct it, measure what it asks for, or allow it with "
-            "coverage: {rules: partial}"
+            f"{problem} GO requires that every such rule applies to a test ({asked}): correct it, measure what it asks for, "
+            "or allow this with coverage: {rules: partial}"
         )
 
 
@@ -222,7 +222,7 @@ def idle_summaries_shortfall(idle: Sequence[Rule], about: str) -> str:
     first = f"the first in {idle[0].source}"
     names = _name_list(rule.id for rule in idle)
     return (
-        f"{quantity(len(idle), 'blocking rule')} on {about} ({names}; {first}), and none met a test: "
+        f"{quantity(len(idle), 'blocking rule')} on {about} ({names}; {first}), and none applied to a test: "
         "GO would say nothing about the model as a whole. Add such a rule without a where, or measure what these ask for; "
         "coverage: {rules: partial} does not allow this"
     )
@@ -253,7 +253,7 @@ def _together(rule: Rule, near: Sequence[JudgedTest]) -> str:
     """Returns why no test is in a scope although each of its parts is met."""
     where = replace(rule.where, category=())
     if not any(where.matches(test) for test in near):
-        return "no test has all together that its scope asks for"
+        return "no single test has everything that its scope asks for"
     if rule.where.category and not any(test.category for test in near):
         return f"{rule.metric} is measured on whole datasets, and it asks for a category"
     return "its unless leaves out every test that its where admits"

@@ -26,9 +26,9 @@ from .html.page import contradictions
 
 SUMS = "SHA256SUMS"
 _WRITTEN = (MANIFEST, DOCKET, JOURNAL)
-"""Files that the run wrote, and that stand in the bundle as they are."""
+"""Files that the run wrote, and that are in the bundle unchanged."""
 _PAGES = (REPORT, ranking.PAGE, ranking.MARKDOWN_FILE, ranking.JSON_FILE)
-"""What somebody may have made of the run in its directory, to be looked at."""
+"""Pages for people that may be in the directory of the run."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 """The earliest that a ZIP file knows: equal content is to give equal bytes."""
 _UNIX = 3
@@ -72,7 +72,7 @@ def belongs(name: str) -> bool:
 
 def page_notes(run: Path) -> list[str]:
     """Returns a note on each page in an unpacked bundle: a bundle does not hold what pages are drawn from."""
-    compared = {REPORT: "its decision and the digest of its records were compared, and nothing else that it shows"}
+    compared = {REPORT: "its decision and the digest of its records were compared, but nothing else that it shows"}
     return [
         f"{name}: {compared.get(name, 'was not compared')}. vlmrobust report draws what the records give"
         for name in _PAGES
@@ -92,9 +92,9 @@ def derived_files(run: RunFiles) -> dict[str, str]:
 
 
 def underivable_claims(run: RunFiles) -> list[str]:
-    """Returns, a sentence for each, what an unpacked bundle says and its records do not give.
+    """Returns a sentence for each claim of an unpacked bundle that does not follow from its records.
 
-    That is the decision, files that are made of records alone, and of the page what it claims at its top.
+    Compared are the decision, the files that are made of records alone, and the claims at the top of the page.
     """
     problems = []
     claimed = run.manifest.get("decision", str(run.decision))
@@ -196,7 +196,7 @@ def unpack(bundle: Path, folder: Path) -> list[str]:
     return [
         *_digest_problems(folder, {name: digest for name, digest in expected.items() if belongs(name)}),
         *(f"{name} is not in {SUMS}" for name in sorted({*known} - {*expected, SUMS})),
-        *(f"{name} is no part of a bundle, and was not looked at" for name in strange),
+        *(f"{name} does not belong in a bundle, and was not checked" for name in strange),
         *(f"{name} is in it {count} times" for name, count in sorted(Counter(names).items()) if count > 1),
     ]
 
@@ -215,14 +215,16 @@ def _unpack(bundle: Path, archive: zipfile.ZipFile, name: str, folder: Path) -> 
 def _refuse_large(bundle: Path, size: int) -> None:
     most = min(LARGEST, max(SMALL, RATIO * bundle.stat().st_size))
     if size > most:
-        raise StoreError(f"{bundle}: would unpack to {size} bytes, and one of its size may hold {most}: nothing was unpacked")
+        raise StoreError(
+            f"{bundle}: would unpack to {size} bytes, more than the {most} that a file of its size may hold: nothing was unpacked"
+        )
 
 
 def _refuse_strange(bundle: Path, names: Iterable[str]) -> None:
     for name in names:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or name.endswith("/"):
-            raise StoreError(f"{bundle}: holds {name!r}, which no bundle does: nothing was unpacked")
+            raise StoreError(f"{bundle}: holds {name!r}, which no bundle holds: nothing was unpacked")
     if SUMS not in names:
         raise StoreError(f"{bundle}: has no {SUMS}. {_EXPECTED}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from pytest_vlmrobust.core.comparison import CellChange, Comparison, Repeatabili
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.words import first_few, interval, number, on_one_line, quantity
 
-from .writing import code, inert, text_console, write_text
+from .writing import code, inert, text_console, write_json, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +34,7 @@ def write_comparison(directory: Path, comparison: Comparison) -> None:
         OSError: a file cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / JSON_FILE, json.dumps(comparison.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_json(directory / JSON_FILE, comparison.to_dict())
     write_text(directory / MARKDOWN_FILE, comparison_markdown(comparison))
 
 

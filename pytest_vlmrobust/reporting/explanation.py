@@ -89,7 +89,7 @@ _VALUED = frozenset(
     ]
 )
 _GLUED = re.compile(r"-[kmn][^-].*")
-"""What chooses tests, shares them out, or writes over what the run being looked at has written: no part of running one again."""
+"""Options that choose tests, distribute them, or would overwrite files of the earlier run: running a test again omits them."""
 
 
 @dataclass(frozen=True, slots=True)

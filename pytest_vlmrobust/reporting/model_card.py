@@ -168,7 +168,7 @@ def _limits(records: Sequence[Record], facts: RunFacts) -> list[str]:
     if warned := [record.id for record in records for _ in warnings_of(record)]:
         words = "verdict comes with a warning", "verdicts come with a warning"
         sentences.append(
-            f"{quantity(len(warned), *words)}, of a rule that warns and does not block: {first_few(warned, _HARDEST)}"
+            f"{quantity(len(warned), *words)}, from a rule that warns but does not block: {first_few(warned, _HARDEST)}"
         )
     counts = Counter(record.outcome for record in records)
     open_ones = {

@@ -61,7 +61,7 @@ def _conditions(console: Console, policy: Policy) -> None:
     console.print(
         f"budgets: at most {budgets.max_error_rate:.1%} failed inferences, {budgets.max_unparsed_rate:.1%} unreadable answers"
     )
-    console.print(_plain(f"GO asks for {_coverage(policy.coverage)}"), soft_wrap=True)
+    console.print(_plain(f"GO requires {_coverage(policy.coverage)}"), soft_wrap=True)
 
 
 def _coverage(coverage: Coverage) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from pytest_vlmrobust.core.ranking import Board, FamilyDrops, Ranking, Standing
 from pytest_vlmrobust.core.words import interval, number, on_one_line, quantity
 
 from .html.models import render_models
-from .writing import inert, render_table, write_text
+from .writing import inert, render_table, write_json, write_text
 
 JSON_FILE = "models.json"
 MARKDOWN_FILE = "models.md"
@@ -27,7 +26,7 @@ def write_ranking(directory: Path, ranking: Ranking) -> None:
         OSError: a file cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / JSON_FILE, json.dumps(ranking.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_json(directory / JSON_FILE, ranking.to_dict())
     write_text(directory / MARKDOWN_FILE, ranking_markdown(ranking))
     write_text(directory / PAGE, render_models(ranking))
 
@@ -96,8 +95,8 @@ def _below(ranking: Ranking) -> Iterable[str]:
     by = f"{ranking.quantity.words} ({ranking.by}), {ranking.quantity.better} is better"
     yield f"ranked by {by}; runs: {', '.join(ranking.runs)}"
     yield (
-        f"intervals: {level} each, samples of one source picture taken together; what is said about ranks and pairs of a table "
-        f"holds together at {level}"
+        f"intervals: {level} each, samples of one source picture taken together; all statements about ranks and pairs of a table "
+        f"hold together at {level}"
     )
     yield from (f"left out: {line}" for line in ranking.left_out)
 

@@ -85,7 +85,7 @@ _TOP = {
     "planned": "Gated tests that the suites hold.",
     "selected": "Those of them that were to run.",
     "missing": "Those of them that left no record: with any, the decision is never GO.",
-    "shortfalls": "What GO asks for and the run lacks, such as a verdict about each model: with any, the decision is never GO.",
+    "shortfalls": "What GO requires and the run lacks, such as a verdict about each model: with any, the decision is never GO.",
     "stopped": "What ended pytest before its end, or in a failure that no record tells of; empty where nothing did. With it, the "
     "decision is never GO.",
     "decisions": "What the gate concluded about each model, and about each family of models that was judged.",

@@ -99,9 +99,7 @@ def selection(records: Sequence[Record], facts: RunFacts) -> list[str]:
     """Returns what limits the evidence: tests not selected, tests that did not end, and what the policy asks for beside."""
     lines = []
     if facts.selected < facts.planned:
-        lines.append(
-            f"partial selection: {facts.selected} of {quantity(facts.planned, 'test')}; the decision speaks for these only"
-        )
+        lines.append(f"partial selection: {facts.selected} of {quantity(facts.planned, 'test')}; the decision covers these only")
     if facts.missing(records):
         lines.append(f"stopped early: {facts.missing(records)} of {quantity(facts.selected, 'selected test')} left no verdict")
     return [*lines, *(f"not GO: {obstacle}" for obstacle in facts.obstacles(records))]
@@ -269,7 +267,7 @@ def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
         Outcome.NOT_APPLICABLE: ("test does not apply", "tests do not apply"),
     }
     points = [quantity(counts[outcome], *noun) for outcome, noun in words.items() if counts[outcome]]
-    points += ["GO asks for more than this run has"] if facts.shortfalls else []
+    points += ["GO requires more than this run has"] if facts.shortfalls else []
     points += [f"no rule judged {unjudged}"] if unjudged else []
     return " and ".join(points) or "no rule applied"
 

@@ -1,13 +1,14 @@
-"""Writing: files that are either the old one or the new one, and text that Markdown shows and does not obey."""
+"""Writing: files that are replaced as a whole, text that Markdown does not interpret, and tables for a terminal."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.core.words import on_one_line
 
@@ -37,11 +38,20 @@ def write_text(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a JSON document for people and programs, in one step.
+
+    Raises:
+        OSError: it cannot be written; an earlier one is left as it was.
+    """
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
 def inert(text: str) -> str:
     r"""Returns text on one line in which nothing is taken for Markdown, HTML, a mention or the end of a cell.
 
     Invisible characters are spelled out; markup becomes character references, which Markdown shows as the character
-    and never obeys. Intervals stay as they are: nothing can be made of two numbers in brackets.
+    and never interprets. Intervals stay as they are: two numbers in brackets mean nothing in Markdown.
 
     >>> inert("a|b\nc <i>"), inert("[x](http://y) in [0.1, 0.2]"), inert("@all")
     ('a\\|b c &lt;i>', '&#91;x&#93;(http://y) in [0.1, 0.2]', '@&#8203;all')
@@ -50,7 +60,7 @@ def inert(text: str) -> str:
 
 
 def code(text: str) -> str:
-    r"""Returns text as code in Markdown, where nothing is obeyed, in as many backticks as its own cannot end.
+    r"""Returns text as code in Markdown, where nothing is interpreted, between more backticks than it holds in a row.
 
     >>> code("a|b"), code("a`b")
     ('`a\\|b`', '``a`b``')
@@ -96,12 +106,12 @@ def text_console(buffer: io.StringIO, *, width: int, color: bool) -> Console:
 
 
 def render_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int, width: int, color: bool) -> str:
-    """Returns rows in columns, none of them torn unless a terminal is too narrow for it.
+    """Returns rows in columns; cells are wrapped only where the terminal is too narrow for them.
 
     Args:
         header: a title for each column.
         rows: cells, as many in each row as there are titles.
-        names: how many columns, from the first one, hold names: they stand to the left, numbers to the right.
+        names: how many columns, from the first one, hold names, which are left-aligned; numbers are right-aligned.
         width: of the terminal, in characters.
         color: whether it shows bold text.
     """

@@ -221,7 +221,7 @@ def test_scores_of_a_baseline_that_are_not_those_of_its_answers_are_no_verdict(c
         "model-data-invert, sample 'q0': stored 0 (scored, *, 'B'), scored again 1 (scored, *, 'B'), and 7 more answers of this"
     )
     result.stdout.fnmatch_lines(
-        [f"*first/predictions.sqlite: {said} cell. Scores of a run that is compared with have to be those*"]
+        [f"*first/predictions.sqlite: {said} cell. The scores of a baseline have to follow from its answers*"]
     )
     outcomes = {str(one.outcome) for one in records(compared).values() if one.setting == "invert"}
     assert outcomes == {"ERROR"}
@@ -277,7 +277,7 @@ def test_pictures_of_another_seed_are_not_compared(compared: Project, capsys: py
         assert result.ret == 4
         text = result.stdout.str() + result.stderr.str()
         assert "first' was made with --vlm-seed=1234, and this run has --vlm-seed=7: pictures under 1 setting" in text
-        assert "(gaussian_noise:mid) are others there. Run with --vlm-seed=1234, or make a new baseline with --vlm-seed=7" in text
+        assert "(gaussian_noise:mid) differ there. Run with --vlm-seed=1234, or make a new baseline with --vlm-seed=7" in text
     assert not (compared.path / "out" / "results.json").exists()  # nothing was asked
     alike = compared.run(*seeded, "-k", "clean or flip_v")  # the same pictures, whatever the seed
     alike.assert_outcomes(passed=2, deselected=alike.parseoutcomes()["deselected"])

@@ -29,7 +29,7 @@ def test_a_plan_says_what_the_run_then_does(any_project: Project) -> None:
         [
             "*plan of the vision-language model gate*",
             f"{PASSES - SAMPLES} views were never made with this store*",
-            "model-data: no rate is known: *; no stored answer of it says how many tokens it took",
+            "model-data: no rate is known: *; no stored answer says how many tokens it took",
             "disk: not known, *",
             "8 of 8 gated tests; nothing was asked, and a plan is never GO: exit code 5",
         ]
@@ -120,4 +120,4 @@ def test_a_file_that_cannot_be_collected_is_no_plan(project: Project) -> None:
 def test_with_nothing_selected_the_plan_is_empty(project: Project) -> None:
     plan = project.run("--vlm-plan", "-k", "nothing_is_called_this")
     assert plan.ret == 5
-    plan.stdout.fnmatch_lines(["in all 0 forward passes*"])
+    plan.stdout.fnmatch_lines(["0 forward passes in all*"])

@@ -39,7 +39,8 @@ def test_models_that_were_asked_nothing_in_common_are_a_warning(project: Project
     project.run("--vlm-report=out", "-k", "no_image", models=("model", "other"))
     assert not (project.path / "out" / "models.html").exists()
     assert (
-        "the models of the run are not ranked: there is nothing that all of" in (project.path / "out" / "report.html").read_text()
+        "the models of the run are not ranked: no cell was measured for all of"
+        in (project.path / "out" / "report.html").read_text()
     )
 
 

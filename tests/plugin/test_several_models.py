@@ -19,7 +19,7 @@ rules:
   - {id: clean, metric: accuracy, where: {model: model, setting: clean}, min: 80%}
 """
 BOTH = ("model", "other")
-UNJUDGED = "no rule judged other, and GO asks for a verdict about each model: add a rule that applies to it, or run without it"
+UNJUDGED = "no rule judged other, and GO requires a verdict about each model: add a rule that applies to it, or run without it"
 
 
 @pytest.fixture(params=[pytest.param((), id="alone"), WORKERS_IF_SLOW])

@@ -82,12 +82,12 @@ def test_what_contradicts_something_else_in_the_bundle_differs(bundle: Path, cap
             lambda content: content["models"]["model"].update(location="/trusted")
         ),
         "manifest.json: date is not what docket.json gives": manifest(lambda content: content.update(date="2020-01-01")),
-        "predictions.sqlite: holds 'evil', which no run makes": sql(folder, "create table evil (x)"),
-        "predictions.sqlite: is about the model 'other', and docket.json is not": sql(
+        "predictions.sqlite: holds 'evil', which no run writes": sql(folder, "create table evil (x)"),
+        "predictions.sqlite: is about the model 'other', which docket.json lacks": sql(
             folder, "insert into models values ('other', '{}')"
         ),
-        "predictions.sqlite: has answers of the model 'model' and not its fingerprint": sql(folder, "delete from models"),
-        "README.txt is no part of a bundle, and was not looked at": lambda files: files.update({"README.txt": b"x"}),
+        "predictions.sqlite: has answers of the model 'model' but not its fingerprint": sql(folder, "delete from models"),
+        "README.txt does not belong in a bundle, and was not checked": lambda files: files.update({"README.txt": b"x"}),
         "its record is in records.jsonl 2 times": twice,
     }
     for said, change in changes.items():

@@ -453,7 +453,7 @@ def test_a_directory_is_what_it_is_whatever_its_name(tmp_path: Path, capsys: Cap
     [
         (["rank", "a", "a"], "the model 'm' is in 'a' and in 'a'"),
         (["rank", "a", "nowhere"], "'nowhere' holds no predictions.sqlite"),
-        (["rank", "x=a", "y=a"], "there is nothing that all of x/m, y/m were asked"),
+        (["rank", "x=a", "y=a"], "no cell was measured for all of x/m, y/m"),
         (["rank", "x=a", "y=a", "--reference", "z"], "--reference: unknown reference model 'z'"),
         (["compare", "a", "nowhere"], "'nowhere' holds no predictions.sqlite"),
         (["compare", "a", "a", "--model", "n"], "--model: unknown model 'n'"),

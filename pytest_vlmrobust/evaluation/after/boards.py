@@ -148,7 +148,9 @@ def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:
     asked = table.samples * (1 + len(table.by_setting))
     failures = [f"{count} of {quantity(asked, 'inference')} of {name} failed" for name, count in counts]
     lost = sum(int((~table.complete_samples(name)).sum()) for name in ("", *table.by_setting))
-    return (f"{', '.join(failures)}: {lost} of {asked} pairs of a sample and a setting, clean included, count for no model",)
+    return (
+        f"{', '.join(failures)}: {lost} of {asked} pairs of a sample and a setting, clean included, are left out for every model",
+    )
 
 
 def _mean_over_datasets(datasets: Sequence[_BoardData], request: Request) -> _BoardData:

@@ -19,7 +19,7 @@ from pytest_vlmrobust.policies import Bound, Budgets, JudgedBy, JudgedTest, Metr
 from pytest_vlmrobust.policies.budgets import BUILT_IN
 
 SOON = timedelta(days=30)
-"""How long before its last day a waiver is spoken of."""
+"""How long before its last day a waiver is reported."""
 LONG = timedelta(days=5 * 365 + 1)
 """A waiver that holds for longer is no dated exception any more."""
 
@@ -57,7 +57,9 @@ def lint(
     findings += idle_rules(policy.rules)
     findings += _idle_budgets(policy.budgets)
     findings += [
-        Finding(change.source, f"{change}. Look whether that is meant") for change in policy.replaced if not change.only_tightens
+        Finding(change.source, f"{change}. Check whether that is intended")
+        for change in policy.replaced
+        if not change.only_tightens
     ]
     findings += [finding for waiver in policy.waivers for finding in _waiver(waiver, policy.rules, known, today)]
     return findings + (too_tight_for(policy, samples, today) if samples else [])
@@ -180,9 +182,7 @@ def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Find
     elif blocks and (unbreakable := _unbreakable(rule, at_hand)):
         yield Finding(rule.source, f"this model cannot break {label} {unbreakable}", noted=True)
     elif rule.treatment.judge is JudgedBy.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
-        text = (
-            f"{label} can hardly ever pass: it admits nothing but the end of what {rule.metric} can be, and judges the interval"
-        )
+        text = f"{label} can hardly ever pass: it allows only the extreme value of {rule.metric} can be, and judges the interval"
         yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")
 
 
@@ -251,8 +251,8 @@ def _waiver(waiver: Waiver, rules: Iterable[Rule], known: KnownNames, today: dat
         days = (waiver.expires - today).days
         yield Finding(waiver.source, f"{named} expires on {waiver.expires}, in {days} days: fix what it covers, or renew it")
     elif waiver.expires - today > LONG:
-        text = f"{named} expires on {waiver.expires}, in {waiver.expires.year - today.year} years: as good as never. "
-        yield Finding(waiver.source, f"{text}Give it a day on which somebody looks at it again")
+        text = f"{named} expires on {waiver.expires}, in {waiver.expires.year - today.year} years, which is as good as never. "
+        yield Finding(waiver.source, f"{text}Give it a date by which somebody reviews it")
     if _covers_everything(waiver):
         text = f"{named} covers every breach: {waiver.metric} is never worse than its cap of {waiver.cap:g}. "
         yield Finding(waiver.source, f"{text}Lower it to what is known and accepted")

@@ -114,7 +114,7 @@ def _models(entries: Sequence[Entry]) -> list[_Model]:
             if name in models:
                 raise UsageError(
                     f"the model {name!r} is in {models[name].entry.where!r} and in {entry.where!r}. Give the runs names of their "
-                    "own, which then stand before those of their models: vlmrobust rank before=RUN after=RUN"
+                    "own, which are then put before those of their models: vlmrobust rank before=RUN after=RUN"
                 )
             models[name] = _Model(name, entry, own)
     if len(models) < 2:
@@ -149,9 +149,7 @@ def _common(models: Sequence[_Model], by: str) -> tuple[dict[str, list[Setting]]
             why = f" ({', '.join(absent)})" if absent else ""
             left_out.append(f"{dataset}: left out: not all models were asked about clean pictures and about a perturbation{why}")
     if not common:
-        raise UsageError(
-            f"there is nothing that all of {', '.join(model.name for model in models)} were asked. {'; '.join(left_out)}"
-        )
+        raise UsageError(f"no cell was measured for all of {', '.join(model.name for model in models)}. {'; '.join(left_out)}")
     return common, left_out
 
 

@@ -1,4 +1,4 @@
-"""Repeat: a sample of what was answered is asked again, and what flips is the noise that no threshold can be tighter than."""
+"""Repeat: some answers are asked for again. The share that flips is the noise, and no threshold can be tighter than that."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _LOST = "without a verdict"
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """Which tests run again; the same for all workers, for it is their controller that looks."""
+    """Which tests run again. The controller decides, so that all workers have the same."""
 
     verdicts: str
     """As asked for: ``failed``, ``errors`` or ``inconclusive``."""

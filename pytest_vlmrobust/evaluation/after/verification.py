@@ -70,10 +70,10 @@ def foreign_evidence(evidence: Evidence, inputs: JudgeInputs) -> list[str]:
     known, fingerprinted, datasets = set(inputs.models), set(evidence.models()), set(evidence.datasets())
     unknown = sorted({cell.dataset for cell in evidence.cells()} - datasets)
     return [
-        *(f"{EVIDENCE}: holds {name!r}, which no run makes" for name in evidence.foreign()),
-        *(f"{EVIDENCE}: is about the model {name!r}, and {DOCKET} is not" for name in sorted((asked | fingerprinted) - known)),
-        *(f"{EVIDENCE}: has answers of the model {name!r} and not its fingerprint" for name in sorted(asked - fingerprinted)),
-        *(f"{EVIDENCE}: has answers about the dataset {name!r} and not its digest" for name in unknown),
+        *(f"{EVIDENCE}: holds {name!r}, which no run writes" for name in evidence.foreign()),
+        *(f"{EVIDENCE}: is about the model {name!r}, which {DOCKET} lacks" for name in sorted((asked | fingerprinted) - known)),
+        *(f"{EVIDENCE}: has answers of the model {name!r} but not its fingerprint" for name in sorted(asked - fingerprinted)),
+        *(f"{EVIDENCE}: has answers about the dataset {name!r} but not its digest" for name in unknown),
     ]
 
 

@@ -174,7 +174,7 @@ class Baseline:
             raise DatasetError(
                 f"the baseline {str(self.evidence.path.parent)!r} was made with --vlm-seed={self.seed}, and this run has "
                 f"--vlm-seed={seed}: pictures under {quantity(len(drawn), 'setting')} ({first_few(drawn, _MOST)}) "
-                f"are others there. Run with --vlm-seed={self.seed}, or make a new baseline with --vlm-seed={seed}"
+                f"differ there. Run with --vlm-seed={self.seed}, or make a new baseline with --vlm-seed={seed}"
             )
 
     def close(self) -> None:
@@ -184,8 +184,9 @@ class Baseline:
     def _refusal(self, differing: Sequence[Rescored]) -> str:
         more = f", and {quantity(len(differing) - 1, 'more answer')} of this cell" if len(differing) > 1 else ""
         return (
-            f"{self.evidence.path}: {differing[0]}{more}. Scores of a run that is compared with have to be those of its answers: "
-            "the file was changed, or a release that scores otherwise wrote it. Run the earlier model anew, and compare with that"
+            f"{self.evidence.path}: {differing[0]}{more}. The scores of a baseline have to follow from its "
+            "answers: either the file was changed, or a release with other scoring rules wrote it. Run the earlier model "
+            "again, and compare with that run"
         )
 
     def _earlier_cell(self, cell: Cell) -> Cell:

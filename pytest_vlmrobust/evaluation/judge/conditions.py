@@ -1,4 +1,4 @@
-"""Conditions for GO: what policies ask of a run as a whole, what it lacks of that, and what it says about its policies.
+"""Conditions for GO: what policies require of a run as a whole, what of it the run lacks, and warnings about the policies.
 
 Pure: facts of the run, its policies and its records give sentences. ``core.decision`` turns verdicts and sentences into GO.
 """
@@ -93,7 +93,7 @@ class Conditions:
                 suites=suites,
             )
             shortfalls += [
-                f"{use}, and GO asks for waivers that mean something" for use in self._meaningless(name, policy, records)
+                f"{use}, and GO requires that every waiver can apply" for use in self._meaningless(name, policy, records)
             ]
             shortfalls += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
         shortfalls += self._unmet_rules(records).values()
@@ -178,8 +178,8 @@ class Conditions:
         """Returns the data of a model that no rule gates in a whole run, if other data are gated."""
         names = ungated_data(policy.rules, self._own(name, records)) if self.is_whole else []
         return [
-            f"no blocking rule is about {dataset}, and others of {name} are gated: whatever it answers there, the run may be GO. "
-            "Add a rule about it, or leave it out of --vlm-dataset"
+            f"no blocking rule is about {dataset}, though other data of {name} are gated: the run may be GO whatever it "
+            "answers there. Add a rule about it, or leave it out of --vlm-dataset"
             for dataset in names
         ]
 
@@ -190,7 +190,7 @@ class Conditions:
         if not names:
             return []
         unknown = f"the baseline does not say which pictures of {', '.join(names)} it showed (an older release, or no clean cell)"
-        advice = "Run the earlier model again with this release to have it"
+        advice = "Run the earlier model again with this release to record it"
         return [f"{unknown}: whether they are the same was not compared. {advice}"]
 
     # Waivers.
@@ -210,9 +210,9 @@ class Conditions:
         if not unmatched:
             return []
         every = quantity(len(policy.waivers), "waiver")
-        count = quantity(len(unmatched), f"of {every} speaks", f"of {every} speak")
-        sentence = f"{count} about no test of {name} in this run: {', '.join(use.waiver.id for use in unmatched)}"
-        return [f"{sentence}. They are about models, data or suites that it leaves out, or can go"]
+        count = quantity(len(unmatched), f"of {every} covers", f"of {every} cover")
+        sentence = f"{count} no test of {name} in this run: {', '.join(use.waiver.id for use in unmatched)}"
+        return [f"{sentence}. Remove those that are not meant for models, data or suites that this run leaves out"]
 
 
 def _is_meaningless(use: WaiverUse, policy: Policy, records: Iterable[Record]) -> bool:

@@ -55,7 +55,7 @@ def attempts_note(result: CellResult) -> str:
     """Returns a note on how many samples are right in some attempts and wrong in others."""
     count = len(result.samples)
     if result.n_unasked:
-        return f"{result.cell.setting}: attempts after a right one were not asked for, so that nobody knows how much they vary"
+        return f"{result.cell.setting}: attempts after a right one were not asked for, so it is unknown how much they vary"
     if result.count("error"):
         return ""
     scores = result.by_view
@@ -63,7 +63,7 @@ def attempts_note(result: CellResult) -> str:
     note = f"{result.cell.setting}: the score of {varied} of {count} samples differs between attempts at the whole picture"
     if varied:
         return note
-    return f"{note}: pcri_matched is pcri here, and below 0 also where answers to patches differ by luck alone"
+    return f"{note}: pcri_matched equals pcri here, and may be below 0 only because answers to patches differ by luck"
 
 
 BASELINES = (CLEAN, NO_IMAGE)

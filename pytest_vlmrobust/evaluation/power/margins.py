@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ERRORS = 3.0
 """Standard errors between a true value and a bound."""
 KEPT, BROKEN = "keeps-3se", "breaks-3se"
-"""How profiles are called that keep or break bounds by so much."""
+"""How the names of profiles begin that keep or break bounds by this much."""
 _CELL_OF = {"worst_case_drop": "accuracy_drop", "worst_at_low": "accuracy_drop"}
 """Largest values over settings: the metric of a cell whose largest value they are."""
 _WHOLE = ("clean_accuracy", "accuracy_above_chance", "visual_gain")

@@ -45,7 +45,7 @@ class Measured(Questions, Protocol):
 
     @property
     def models(self) -> Mapping[str, ModelRef]:
-        """The models by the name that stands in cells."""
+        """The models by the name that cells use."""
         ...
 
     @property

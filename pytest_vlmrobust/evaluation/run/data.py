@@ -260,7 +260,7 @@ def unhinted(name: str, tasks: Mapping[str, str]) -> str:
     own = tasks.get(name, "")
     if own not in UNHINTED:
         raise UsageError(
-            f"what a hint gains cannot be told on {name!r}: nothing asks the same without the hint. "
+            f"the gain from a hint cannot be measured on {name!r}: no task asks the same without the hint. "
             f"Expected a task among {', '.join(UNHINTED)}"
         )
     return f"{name.removesuffix(own)}{UNHINTED[own]}"

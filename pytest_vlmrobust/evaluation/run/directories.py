@@ -86,7 +86,7 @@ class RunDirectories:
         """Where the run is kept and why; an empty string where that is its store."""
         if self.runs == self.store / RUNS:
             return ""
-        return f"the store can only be read, so that this run is kept in {self.run}"
+        return f"the store is read-only, so this run is kept in {self.run}"
 
     def check(self) -> None:
         """Refuses a run that could not keep what it finds out, before anything is asked.
@@ -117,5 +117,5 @@ class RunDirectories:
             raise UsageError(
                 f"--vlm-report {self.report_given!r} would replace --vlm-baseline {self.baseline_given!r}: a gate must not move "
                 "its own bar. Name another directory with --vlm-report; --vlm-update-baseline replaces a baseline by a run "
-                "of GO"
+                "that ended GO"
             )

@@ -106,7 +106,7 @@ class PartialCell:
 class Evaluator:
     """Evaluates cells on demand; one model is resident at a time.
 
-    ``models`` and ``datasets`` map the names that stand in cells. ``inferred`` and ``recalled`` count the answers that this
+    ``models`` and ``datasets`` map the names that cells use. ``inferred`` and ``recalled`` count the answers that this
     evaluator got from a model and from the store.
     """
 
@@ -118,9 +118,9 @@ class Evaluator:
     owner: str = field(default_factory=owner_name)
     listener: Callable[[Progress], None] = lambda _progress: None
     notice: Callable[[str], None] = lambda _text: None
-    """Told what keeps this evaluator from getting on."""
+    """Called with a sentence where the evaluator has to wait."""
     witness: Callable[[CellResult], None] = lambda _result: None
-    """Told of each cell once it is evaluated, before anybody is told its result."""
+    """Called with the result of each cell before the result is returned."""
 
     def __post_init__(self) -> None:
         self._results: dict[Cell, CellResult] = {}
@@ -190,7 +190,7 @@ class Evaluator:
     def _chosen(self, dataset: str) -> tuple[Sample, ...]:
         samples = tuple(sampling.chosen(self.dataset(dataset), self.options.sample))
         if not samples:
-            raise DatasetError(f"dataset {dataset!r} has no samples: a gate over nothing measures nothing")
+            raise DatasetError(f"dataset {dataset!r} has no samples: there is nothing to measure")
         check_scoring(dataset, self.corpus_metric(dataset), samples)
         return samples
 

@@ -40,7 +40,7 @@ def families(models: Mapping[str, ModelRef]) -> dict[str, Family]:
             by_family.setdefault(_called(ref), {}).setdefault(ref.parameters_billion, name)
     sized = {family: sorted(by_size.items()) for family, by_size in by_family.items() if len(by_size) > 1}
     if alike := [family for family in sized if family in models]:
-        raise UsageError(f"the family {alike[0]!r} is called like a model of the run: rename one of them in the models file")
+        raise UsageError(f"the family {alike[0]!r} has the name of a model of the run: rename one of them in the models file")
     return {
         family: Family(tuple(name for _, name in members), tuple(size for size, _ in members))
         for family, members in sized.items()

@@ -1,6 +1,6 @@
 """Floor: what can be scored without looking at a picture, by guessing or by the same answer to every question of a kind.
 
-A model that says "No" to everything is right on 80 % of questions that are 80 % No. So chance comes from the targets of the
+A model that always says "No" is right whenever "No" is the answer. So chance comes from the targets of the
 samples that are asked: wherever a score has to exceed chance, and wherever an answer without the pictures counts as a guess. The
 luck of many attempts stays that of independent guesses: the same answer throughout is no luckier the tenth time.
 """

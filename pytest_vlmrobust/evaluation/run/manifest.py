@@ -57,7 +57,7 @@ def measured_facts(
 ) -> dict[str, object]:
     """Returns what the manifest says once tests ran: what determines the answers of models, the data, and the outcomes.
 
-    What cannot be had any more says why in its place.
+    What is no longer available is replaced by the reason.
     """
     records = list(records)
     datasets = [name for name in dict.fromkeys(record.dataset for record in records) if name]
@@ -85,7 +85,7 @@ def _fingerprint(open_backend: Callable[[ModelRef], Backend], ref: ModelRef) -> 
 
 
 def _or_error(get: Callable[[], object]) -> object:
-    """Returns what ``get`` returns, or says in its place why it could not."""
+    """Returns what ``get`` returns, or the reason why it failed."""
     try:
         return get()
     except VlmRobustError as error:

@@ -67,7 +67,7 @@ def read_grids(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if wrong := [part for part in parts if part not in offered]:
         raise UsageError(
-            f"--vlm-patches {text!r}: {wrong[0]!r} is no grid. Expected patches on a side, one or several of "
+            f"--vlm-patches {text!r}: {wrong[0]!r} is not a grid. Expected patches on a side, one or several of "
             f"{', '.join(offered)}, separated by commas"
         )
     return tuple(dict.fromkeys(offered[part] for part in parts))

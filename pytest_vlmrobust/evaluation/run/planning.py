@@ -62,7 +62,7 @@ class RunForecast:
         for one in self.found:
             alike.setdefault(_basis(one), []).append(f"{one.model}-{one.dataset}")
         return [
-            f"in all {passes:,} forward passes, {missing:,} of them at most to infer",
+            f"{passes:,} forward passes in all, at most {missing:,} of them to be inferred",
             *_unrendered(self.found),
             *(f"{first_few(names, 1)}: {basis}" for basis, names in alike.items()),
         ]
@@ -80,7 +80,7 @@ def _unrendered(found: Iterable[Forecast]) -> list[str]:
     count = sum(one.unrendered for one in found)
     if not count:
         return []
-    return [f"{count:,} views were never made with this store: fewer are inferred should some give pixels that it has answers to"]
+    return [f"{count:,} views were never made with this store; if some give pixels that it has answers to, fewer are inferred"]
 
 
 def _basis(one: Forecast) -> str:
@@ -89,7 +89,7 @@ def _basis(one: Forecast) -> str:
         visual = f", {one.tokens.visual:.0f} of them visual" if one.tokens.visual is not None else ""
         parts.append(f"{one.tokens.prompt:.0f} prompt tokens an answer{visual} (mean of {one.tokens.answers} stored answers)")
     else:
-        parts.append("no stored answer of it says how many tokens it took")
+        parts.append("no stored answer says how many tokens it took")
     return "; ".join([*parts, *([f"what the store holds is not known: {one.problem}"] if one.problem else [])])
 
 
@@ -105,7 +105,7 @@ def _disk(evaluator: Evaluator, answers: int, directory: Path) -> str:
     store = evaluator.store
     free = f"{size(shutil.disk_usage(directory).free)} are free at {directory}"
     if not len(store):
-        return f"disk: not known, for the store holds no answer yet to go by; {free}"
+        return f"disk: not known, because the store holds no answer yet; {free}"
     each = store.path.stat().st_size / len(store)
     return f"disk: about {size(answers * each)} ({size(each)} an answer in the store, and as much as evidence); {free}"
 

@@ -84,7 +84,7 @@ def same_pictures(results: Sequence[CellResult]) -> str:
     alike = list(_by_pictures(results).values())
     if len(alike) != 1 or len(alike[0]) == 1:
         return ""
-    return f"all {len(alike[0])} rungs showed the very same pictures, as where none is larger than the lowest rung"
+    return f"all {len(alike[0])} rungs showed the same pictures, as happens when no picture is larger than the lowest rung"
 
 
 def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
@@ -97,14 +97,14 @@ def collapsed_rungs(results: Sequence[CellResult]) -> tuple[str, ...]:
     for rungs in alike:
         by_grid.setdefault(_seen(rungs[0]) or (), []).append(rungs[0])
     found = [
-        f"{_named(rungs)} showed the very same pictures, as where none is larger than the lowest of these"
+        f"{_named(rungs)} showed the same pictures, as happens when no picture is larger than the lowest of these"
         for rungs in alike
         if len(rungs) > 1
     ]
     if unknown := by_grid.pop((), []):
         found.append(f"the model does not say at which size it received {_named(unknown)}: whether these differ is unknown")
     found += [
-        f"{_named(rungs)} reached the model as one size ({seen[0]}): limits of its processor on size undid them"
+        f"{_named(rungs)} reached the model at one size ({seen[0]}): the size limits of its processor undid them"
         for seen, rungs in by_grid.items()
         if len(rungs) > 1
     ]

@@ -114,7 +114,7 @@ def best_is_enough(metric: str) -> bool:
 
 
 def undefined(samples: int) -> Estimate:
-    """Returns the estimate of what a part of the patches says nothing about."""
+    """Returns the undefined estimate of a quantity that needs every patch."""
     return Estimate(math.nan, samples, valid=False, reason=NEEDS_ALL)
 
 

@@ -1,4 +1,4 @@
-"""Views: from a sample and a setting to the pixels that are sent, remembered by what they are a function of."""
+"""Views: from a sample and a setting to the pixels that are sent, with a recipe that tells which pixels these are."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class TaskDataset:
         task, most = TASKS[self.task], most_neighbours(self.collection)
         if most is not None and most < task.near:
             return (
-                f"{self.name}: {task.near} near neighbours are shown beside who is meant, and {self.collection.name!r} has "
+                f"{self.name}: {task.near} near neighbours are shown beside the target, and {self.collection.name!r} has "
                 f"{_identities(most + 1)}. Add pictures of others until it has {task.near + 1}"
             )
         unboxed = self._unboxed

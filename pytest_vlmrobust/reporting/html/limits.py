@@ -121,7 +121,7 @@ def _not_applicable_limits(records: Iterable[Record]) -> list[Limitation]:
 def _warning_limits(records: Iterable[Record]) -> list[Limitation]:
     details = [f"{record.id}: {sentence}" for record in records for sentence in warnings_of(record)]
     return _count_limit(
-        details, "verdict comes with a warning", "verdicts come with a warning", ": of a rule that warns and does not block"
+        details, "verdict comes with a warning", "verdicts come with a warning", ": from a rule that warns but does not block"
     )
 
 

@@ -111,10 +111,9 @@ class Claims:
 
 
 def contradictions(page: str, records: Sequence[Record], decision: Decision) -> list[str]:
-    """Returns, a sentence for each, what a page claims and these records do not give.
+    """Returns a sentence for each claim of a page that does not follow from these records.
 
-    Looked at are the title, the mark at the top, every first heading, and the two claims for machines; what the page shows
-    otherwise is not.
+    Compared are the title, the mark at the top, every first heading, and the two claims for machines, and nothing else.
     """
     reader = _Reader()
     reader.feed(page)
@@ -239,7 +238,7 @@ def _left_out(records: Sequence[Record], thumbnails: Mapping[str, str]) -> list[
     files = samples.picture_files(records)
     lacking = len(files - set(thumbnails))
     text = (
-        f"{lacking} of {len(files)} thumbnails are not in this page: "
+        f"{lacking} of {len(files)} thumbnails are not on this page: "
         "they are no longer in the store, or would make the page too large"
     )
     return [Limitation(text)] if lacking else []

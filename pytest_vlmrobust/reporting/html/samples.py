@@ -44,7 +44,7 @@ def addresses(records: Sequence[Record]) -> dict[str, str]:
 
 
 def drill_down(records: Sequence[Record], pictures: Mapping[str, str], commands: Mapping[str, str]) -> Markup:
-    """Returns the JSON of all records: nothing in it can end the element that it stands in.
+    """Returns the JSON of all records: nothing in it can end the element that it is in.
 
     Args:
         records: in the order in which a reader steps through them.
@@ -149,7 +149,7 @@ def embed_thumbnails(records: Sequence[Record], folder: Path | None, budget: int
 
 
 def picture_files(records: Iterable[Record]) -> set[str]:
-    """Returns the files of all pictures that records speak of."""
+    """Returns the files of all pictures that records refer to."""
     return {picture.file for record in records for example in record.examples for picture in example.pictures}
 
 

@@ -1,4 +1,4 @@
-"""Words of the page: marks of verdicts, numbers, and text that cannot do anything but be read."""
+"""Words of the page: marks of verdicts, numbers, and text that is shown and never interpreted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARKS = {
     Outcome.ERROR: Mark("!", "error", "could not be measured, or is a non-gate test that failed"),
     Outcome.INCONCLUSIVE: Mark("?", "open", "the evidence does not decide"),
     Outcome.NOT_APPLICABLE: Mark("∅", "na", "the metric does not apply here"),
-    Outcome.WAIVED: Mark("⚑", "waived", "breaks or does not keep its bound, and a waiver covers it"),
+    Outcome.WAIVED: Mark("⚑", "waived", "breaks its bound or does not decide it, and a waiver covers it"),
     Outcome.PASS: Mark("✓", "pass", "keeps its bound"),
     Outcome.MEASURED: Mark("·", "measured", "measured, and no rule judges it"),
 }
@@ -41,7 +41,7 @@ DECISIONS = {
 
 
 def visible_text(text: str) -> str:
-    """Returns a text as the page shows it: cut, line breaks and tabs kept, and spelled out what else is not visible."""
+    """Returns a text as the page shows it: cut, with line breaks and tabs kept and other invisible characters spelled out."""
     return printable(text, LONGEST, kept="\n\t")
 
 

@@ -112,7 +112,9 @@ def test_rungs_that_reach_the_model_as_one_are_named(world: World) -> None:
     record = judged.sweep(SweepMetric("model", "data", "resolution_accuracy"), [CLEAN, *settings])
     unknown, collapsed = record.notes
     assert unknown == "the model does not say at which size it received resolution:15: whether these differ is unknown"
-    assert collapsed.startswith("resolution:4, resolution:8 reached the model as one size (image grid thw 1x2x2): limits of its")
+    assert collapsed.startswith(
+        "resolution:4, resolution:8 reached the model at one size (image grid thw 1x2x2): the size limits of its"
+    )
 
 
 def test_rungs_that_show_the_same_pictures_are_no_ladder(world: World) -> None:
@@ -125,10 +127,10 @@ def test_rungs_that_show_the_same_pictures_are_no_ladder(world: World) -> None:
     for metric in ("absolute_continuous_error", "largest_downward_step", "resolution_accuracy"):
         record = judged.sweep(SweepMetric("model", "data", metric), [CLEAN, *large])
         assert record.outcome is Outcome.NOT_APPLICABLE
-        assert record.reason == "all 3 rungs showed the very same pictures, as where none is larger than the lowest rung"
+        assert record.reason == "all 3 rungs showed the same pictures, as happens when no picture is larger than the lowest rung"
         assert all(not math.isfinite(measure.value) for measure in record.measures)
     lower = Setting.parse("resolution:8")
     record = judged.sweep(SweepMetric("model", "data", "absolute_continuous_error"), [CLEAN, lower, *large])
     assert math.isfinite(record.measures[0].value)
     named = ", ".join(map(str, large))
-    assert record.notes[0] == f"{named} showed the very same pictures, as where none is larger than the lowest of these"
+    assert record.notes[0] == f"{named} showed the same pictures, as happens when no picture is larger than the lowest of these"

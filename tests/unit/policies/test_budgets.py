@@ -87,7 +87,7 @@ def test_everything_is_asked_for_where_nothing_is_said(load: Load) -> None:
 def test_a_selection_of_tests_is_too_little(load: Load) -> None:
     (sentence,) = load(RULES).coverage.shortfalls(**{**WHOLE, "selected": 3})
     assert sentence == (
-        "5 of 8 tests were not selected, and GO asks for all (coverage tests: whole, built-in default): "
+        "5 of 8 tests were not selected, and GO requires all (coverage tests: whole, built-in default): "
         "run without -k, -m, --lf, --vlm-rerun and test ids, or allow it with coverage: {tests: partial}"
     )
     assert covered(load, "{tests: partial}").shortfalls(**{**WHOLE, "selected": 3}) == []
@@ -95,7 +95,7 @@ def test_a_selection_of_tests_is_too_little(load: Load) -> None:
 
 def test_what_may_have_left_files_out_is_too_little(load: Load) -> None:
     (sentence,) = load(RULES).coverage.shortfalls(**{**WHOLE, "narrowed": "--lf"})
-    assert sentence.startswith("--lf may leave out files, and GO asks for all (coverage tests: whole, built-in default)")
+    assert sentence.startswith("--lf may leave out files, and GO requires all (coverage tests: whole, built-in default)")
     assert covered(load, "{tests: partial}").shortfalls(**{**WHOLE, "narrowed": "--lf"}) == []
 
 
@@ -108,7 +108,7 @@ def test_samples_that_were_not_asked(load: Load, asked: str, needed: int, writte
     assert coverage.shortfalls(**{**WHOLE, "samples": {"data": (needed, 400), "more": (900, 900)}}) == []
     (sentence,) = coverage.shortfalls(**{**WHOLE, "samples": {"data": (needed - 1, 400), "more": (900, 900)}})
     assert sentence == (
-        f"{needed - 1} of 400 samples of data were asked, and GO asks for {needed} (coverage samples: {written}, a.yaml:4): "
+        f"{needed - 1} of 400 samples of data were asked, and GO requires {needed} (coverage samples: {written}, a.yaml:4): "
         f"run with a larger --vlm-sample or without it, or allow it with coverage: {{samples: {needed - 1}}}"
     )
 
@@ -124,7 +124,7 @@ def test_a_suite_that_did_not_run(load: Load) -> None:
     coverage = covered(load, "{suites: [corruptions, patches]}")
     (sentence,) = coverage.shortfalls(**WHOLE)
     assert sentence == (
-        "no gated test of test_patches.py ran (ran: corruptions), and GO asks for it (coverage suites: patches, a.yaml:4): "
+        "no gated test of test_patches.py ran (ran: corruptions), and GO requires it (coverage suites: patches, a.yaml:4): "
         "collect it too, or take 'patches' off coverage: {suites: [...]}"
     )
     assert coverage.shortfalls(**{**WHOLE, "suites": {"corruptions", "patches", "mine"}}) == []

@@ -63,9 +63,7 @@ def test_a_rule_that_takes_the_place_of_another_has_the_defaults_of_its_own_file
 
 @pytest.mark.parametrize("rules", ["", "rules: []\n"])
 def test_defaults_without_a_rule_to_hold_for_are_refused(load: Load, rules: str) -> None:
-    message = (
-        "b.yaml:2: defaults are those of the rules of their own file, and it has none: they would change nothing. Write them"
-    )
+    message = "b.yaml:2: defaults apply to the rules of their own file, and it has none, so they would change nothing. Write them"
     with pytest.raises(PolicyError, match=re.escape(message)):
         load(BASE, f"version: 1\ndefaults: {{tier: warn}}\n{rules}")
     assert load(BASE, f"version: 1\ndefaults: {{}}\n{rules}").rules

@@ -199,7 +199,7 @@ def said(load: Load, rule: str, rules: str = "whole") -> list[str]:
         ),
         (
             "metric: accuracy_drop, where: {setting: 'fog:low', level: high}, max: 5pp",
-            "no test has all together that its scope asks for.",
+            "no single test has everything that its scope asks for.",
         ),
         (
             "metric: worst_case_drop, where: {category: cats}, max: 5pp",
@@ -211,8 +211,9 @@ def test_a_rule_that_meets_no_test_says_what_it_asks_for(load: Load, rule: str, 
     metric = rule.removeprefix("metric: ").partition(",")[0]
     assert said(load, rule) == [
         (
-            f"rule r (a.yaml:4) met no test, though this run measures {metric}: {lacks} GO asks that every such rule has a say "
-            "(coverage rules: whole, a.yaml:2): correct it, measure what it asks for, or allow it with coverage: {rules: partial}"
+            f"rule r (a.yaml:4) met no test, though this run measures {metric}: {lacks} GO requires that every such rule "
+            "applies to a test (coverage rules: whole, a.yaml:2): correct it, measure what it asks for, or allow this with "
+            "coverage: {rules: partial}"
         )
     ]
 
@@ -236,8 +237,8 @@ def test_rules_may_be_about_what_a_run_leaves_out_and_not_nearly_about_what_it_h
     (sentence,) = said(load, "metric: accuracy_drop, where: {dataset: ym}, max: 5pp", "partial")
     assert sentence == (
         "rule r (a.yaml:4) met no test, though this run measures accuracy_drop: it asks for dataset 'ym', and the run has my. "
-        "Did you mean 'my'? A rule may be about what a run leaves out (coverage rules: partial, a.yaml:2), and not nearly about "
-        "what it has: correct the name"
+        "Did you mean 'my'? A rule may name what a run leaves out (coverage rules: partial, a.yaml:2), but this name is nearly "
+        "that of something it has: correct the name"
     )
 
 
@@ -285,7 +286,7 @@ def test_rules_that_see_the_whole_are_idle_where_none_of_them_met_a_test(load: L
     if found:
         said = idle_summaries_shortfall(found, "summary metrics")
         assert said.startswith("1 blocking rule on summary metrics (r0; the first in ")
-        assert "and none met a test" in said
+        assert "and none applied to a test" in said
         assert "Add such a rule without a where" in said
 
 

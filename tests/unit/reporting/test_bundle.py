@@ -108,7 +108,7 @@ def test_the_page_and_the_baseline_are_taken_along_where_there_are_any(run: Path
     assert unpack(tmp_path / "b.zip", tmp_path / "unpacked") == []
     (note,) = page_notes(tmp_path / "unpacked")
     assert note.startswith(
-        "report.html: its decision and the digest of its records were compared, and nothing else that it shows"
+        "report.html: its decision and the digest of its records were compared, but nothing else that it shows"
     )
 
 
@@ -142,7 +142,7 @@ def unsummed(files: dict[str, bytes]) -> None:
     [
         (changed, "records.jsonl was changed: its SHA-256 is not the one in SHA256SUMS"),
         (removed, "policies/abc-policy.yaml is missing"),
-        (added, "more.txt is no part of a bundle, and was not looked at"),
+        (added, "more.txt does not belong in a bundle, and was not checked"),
         (unsummed, "policies/more.yaml is not in SHA256SUMS"),
     ],
 )
@@ -265,7 +265,7 @@ def test_another_decision_than_the_one_of_the_records_is_named(run: Path, tmp_pa
 def test_names_outside_are_refused_before_anything_is_unpacked(run: Path, tmp_path: Path, name: str) -> None:
     write_bundle(run, tmp_path / "b.zip")
     (tmp_path / "unpacked").mkdir()
-    with pytest.raises(StoreError, match="which no bundle does: nothing was unpacked"):
+    with pytest.raises(StoreError, match="which no bundle holds: nothing was unpacked"):
         unpack(rewritten(tmp_path / "b.zip", lambda files: files.update({name: b"x"})), tmp_path / "unpacked")
     assert list((tmp_path / "unpacked").iterdir()) == []
 
@@ -296,7 +296,7 @@ def test_what_would_fill_the_disk_is_refused_before_anything_is_unpacked(run: Pa
     write_bundle(run, tmp_path / "b.zip")
     bomb = rewritten(tmp_path / "b.zip", filled, zipfile.ZIP_DEFLATED)
     assert bomb.stat().st_size * RATIO < SMALL
-    with pytest.raises(StoreError, match=r"other\.zip: would unpack to \d+ bytes, and one of its size may hold 67108864"):
+    with pytest.raises(StoreError, match=r"other\.zip: would unpack to \d+ bytes, more than the 67108864 that a file of its"):
         unpack(bomb, tmp_path / "unpacked")
     assert not (tmp_path / "unpacked").exists()
 

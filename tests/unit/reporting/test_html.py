@@ -135,7 +135,7 @@ def test_the_decision_is_said_in_words_with_a_sign(page: str) -> None:
 def test_what_limits_the_evidence_is_said(page: str) -> None:
     text = Outline(page).text
     for sentence in (
-        "partial selection: 20 of 30 tests; the decision speaks for these only",
+        "partial selection: 20 of 30 tests; the decision covers these only",
         "stopped early: 6 of 20 selected tests left no verdict",
         "1 non-gate test failed: the run is not GO, whatever the gate found",
         "test_beside: it broke",
@@ -277,7 +277,7 @@ def test_of_too_many_thumbnails_the_worst_are_kept(tmp_path: Path) -> None:
 
 def test_thumbnails_that_are_missing_are_counted(tmp_path: Path) -> None:
     text = Outline(render_html(run(), RunFacts(pictures=tmp_path), {})).text
-    assert "3 of 3 thumbnails are not in this page" in text
+    assert "3 of 3 thumbnails are not on this page" in text
 
 
 def test_a_picture_is_read_from_the_folder_and_nowhere_else(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_it_says_what_was_gated_decided_and_left_out() -> None:
         "- Model: m, owner/name at abc, asked in mode direct",
         "- Policy of m: SHA-256 `c0ffee`",
         "| d | worst_case_drop | 0.300 | [0.100, 0.400] | 100 | WAIVED | worst_case_drop 0.300, bound 0.2 |",
-        "- partial selection: 3 of 4 tests; the decision speaks for these only",
+        "- partial selection: 3 of 4 tests; the decision covers these only",
         "- waived: m-d-worst: waived by W1",
         "- 4 of 200 answers could not be read and count as wrong",
     ):

@@ -25,7 +25,7 @@ warning p.yaml:9: waiver W1 of jo expired on 2026-01-01: renew or remove it
 1 FAIL, 1 ERROR, 1 PASS
 120 inferences; 80 answers came from the store
 policy of m: p.yaml 0123456789ab
-partial selection: 3 of 8 tests; the decision speaks for these only
+partial selection: 3 of 8 tests; the decision covers these only
 NO-GO  1 verdict broke a bound
 """
 

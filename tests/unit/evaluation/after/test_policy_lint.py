@@ -110,7 +110,7 @@ def test_a_rule_that_something_may_meet(write: Path, rule: str) -> None:
         (
             "metric: accuracy, min: 100%",
             (
-                "rule a (accuracy >= 1) can hardly ever pass: it admits nothing but the end of what accuracy can be, and judges "
+                "rule a (accuracy >= 1) can hardly ever pass: it allows only the extreme value of accuracy can be, and judges "
                 "the interval, which is wider. Loosen it, or judge: point"
             ),
         ),
@@ -234,7 +234,7 @@ def test_a_budget_that_a_later_file_loosens(write: Path) -> None:
         later.write_text(f"version: 1\nbudgets: {{max_unparsed_rate: {share}}}\n")
         policy = load_policy([write, later], known_metrics=known_metrics(), root=write.parent)
         prefix = "q.yaml:2: budget max_unparsed_rate (built-in default) is replaced by q.yaml:2: "
-        assert said(policy) == [f"{prefix}{change}. Look whether that is meant" for change in expected]
+        assert said(policy) == [f"{prefix}{change}. Check whether that is intended" for change in expected]
 
 
 def test_a_rule_that_a_later_file_loosens(write: Path) -> None:
@@ -244,7 +244,7 @@ def test_a_rule_that_a_later_file_loosens(write: Path) -> None:
         later.write_text(f"version: 1\nrules:\n  - {RULE.replace('5pp', bound)}\n")
         policy = load_policy([write, later], known_metrics=known_metrics(), root=write.parent)
         prefix = "q.yaml:3: rule low of p.yaml:3 is replaced by q.yaml:3: "
-        assert said(policy) == [f"{prefix}{change}. Look whether that is meant" for change in expected]
+        assert said(policy) == [f"{prefix}{change}. Check whether that is intended" for change in expected]
 
 
 @pytest.mark.parametrize(
@@ -314,9 +314,9 @@ def test_two_rules_that_may_both_decide(write: Path, other: str) -> None:
             "2032-01-03",
             "accuracy_drop",
             "{setting: fog}",
-            ["expires on 2032-01-03, in 5 years: as good as never. Give it a day on"],
+            ["expires on 2032-01-03, in 5 years, which is as good as never. Give it a date"],
         ),
-        ("9999-12-31", "accuracy_drop", "{setting: fog}", ["expires on 9999-12-31, in 7972 years: as good as never"]),
+        ("9999-12-31", "accuracy_drop", "{setting: fog}", ["expires on 9999-12-31, in 7972 years, which is as good as never"]),
         (
             "2027-03-01",
             "accuracy_drop",

@@ -144,7 +144,8 @@ def test_failed_inferences_are_counted_and_never_zero(tmp_path: Path) -> None:
         ("fails", 1, 5, 1.0),
         ("never", 1, 0, 1.0),
     ]
-    said = "5 of 240 inferences of fails failed: 5 of 240 pairs of a sample and a setting, clean included, count for no model"
+    pairs = "5 of 240 pairs of a sample and a setting, clean included"
+    said = f"5 of 240 inferences of fails failed: {pairs}, are left out for every model"
     assert said in found.notes
 
 
@@ -268,7 +269,7 @@ def test_what_cannot_be_ranked_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds no predictions\.sqlite"):
         rank([("", tmp_path / "nowhere")])
     apart = run(tmp_path / "d", {"d": scripted(0.9)}, ("clean", "invert"))
-    with pytest.raises(UsageError, match=r"there is nothing that all of a, b, d were asked\. data: left out"):
+    with pytest.raises(UsageError, match=r"no cell was measured for all of a, b, d\. data: left out"):
         rank([("", path), ("", apart)])
 
 
@@ -289,7 +290,7 @@ def test_a_reference_without_errors_is_said(tmp_path: Path) -> None:
 
 def test_clean_pictures_alone_can_be_ranked_by_what_they_say(tmp_path: Path) -> None:
     path = run(tmp_path, {"a": scripted(0.9), "b": scripted(0.2, 1)}, ("clean", "no_image"))
-    with pytest.raises(UsageError, match="there is nothing that all of a, b were asked"):
+    with pytest.raises(UsageError, match="no cell was measured for all of a, b"):
         rank([("", path)])
     found = board(path, by="clean_accuracy")
     assert [(one.model, one.rank) for one in found.standings] == [("a", 1), ("b", 2)]

@@ -61,9 +61,9 @@ def test_a_complete_run_lacks_nothing() -> None:
 @pytest.mark.parametrize(
     ("facts", "sentence"),
     [
-        ({"planned": 3}, "2 of 3 tests were not selected, and GO asks for all (coverage tests: whole, built-in default)"),
-        ({"narrowed": "--lf"}, "--lf may leave out files, and GO asks for all (coverage tests: whole, built-in default)"),
-        ({"samples_asked": lambda: {"d": (5, 9)}}, "5 of 9 samples of d were asked, and GO asks for 9"),
+        ({"planned": 3}, "2 of 3 tests were not selected, and GO requires all (coverage tests: whole, built-in default)"),
+        ({"narrowed": "--lf"}, "--lf may leave out files, and GO requires all (coverage tests: whole, built-in default)"),
+        ({"samples_asked": lambda: {"d": (5, 9)}}, "5 of 9 samples of d were asked, and GO requires 9"),
     ],
 )
 def test_what_was_left_out_is_a_shortfall(facts: Mapping[str, Any], sentence: str) -> None:

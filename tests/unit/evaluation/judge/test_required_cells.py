@@ -121,8 +121,8 @@ def test_a_note_says_whether_attempts_vary_as_answers_to_patches_do(world: World
     world.model.answer = right
     steady = judge(world, attempts=True).cell(PATCHES)
     assert (
-        "attempts:2: the score of 0 of 6 samples differs between attempts at the whole picture: pcri_matched is pcri here, and "
-        "below 0 also where answers to patches differ by luck alone" in steady.notes
+        "attempts:2: the score of 0 of 6 samples differs between attempts at the whole picture: pcri_matched equals pcri here, "
+        "and may be below 0 only because answers to patches differ by luck" in steady.notes
     )
 
 

@@ -214,7 +214,7 @@ def test_a_smaller_sample_is_found_in_what_a_larger_one_stored(world: World) -> 
 
 def test_a_dataset_without_samples_measures_nothing(world: World) -> None:
     world.samples = []
-    with pytest.raises(DatasetError, match="dataset 'data' has no samples: a gate over nothing measures nothing"):
+    with pytest.raises(DatasetError, match="dataset 'data' has no samples: there is nothing to measure"):
         world.evaluator().result(cell("clean"))
 
 

@@ -59,7 +59,7 @@ def test_thinking_models_are_compared_among_themselves() -> None:
 
 
 def test_a_family_called_like_a_model_is_refused() -> None:
-    with pytest.raises(UsageError, match="family 'qwen' is called like a model"):
+    with pytest.raises(UsageError, match="family 'qwen' has the name of a model"):
         families(named(model("qwen", "qwen", 3), model("b", "qwen", 7)))
 
 

@@ -112,7 +112,7 @@ def test_what_is_no_grid_is_refused(text: str, wrong: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_grids(text)
     assert str(caught.value) == (
-        f"--vlm-patches {text!r}: {wrong} is no grid. Expected patches on a side, one or several of 2, 3, 4, 5, "
+        f"--vlm-patches {text!r}: {wrong} is not a grid. Expected patches on a side, one or several of 2, 3, 4, 5, "
         "separated by commas"
     )
 

@@ -166,7 +166,7 @@ def test_strata_are_categories_and_else_groups() -> None:
 
 
 TOO_FEW = (
-    "faces.pointing_4x4: 14 near neighbours are shown beside who is meant, and 'faces' has 8 identities. Add pictures of others "
+    "faces.pointing_4x4: 14 near neighbours are shown beside the target, and 'faces' has 8 identities. Add pictures of others "
     "until it has 15"
 )
 ONE_DOMAIN = (
