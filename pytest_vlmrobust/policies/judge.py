@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 
 from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate, SamplesNeeded, samples_to_decide
@@ -14,15 +15,17 @@ from pytest_vlmrobust.core.words import quantity
 from .rules import Bound, Judge, Multiplicity, OnInconclusive, OnNotApplicable, Rule, Tier, Waiver, decimals_needed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
-    """An estimate with the two intervals that one rule compares with its bound: ``passing`` for PASS, ``failing`` for FAIL."""
+    """An estimate with the two intervals that one rule compares with its bound: ``passing`` for PASS, ``failing`` for FAIL.
+
+    Intervals cost more than anything else that judging does: where the first one shows PASS, the second is not computed.
+    """
 
     rule: Rule
     estimate: Estimate
-    passing: tuple[float, float]
-    failing: tuple[float, float]
     tests: int
+    """How many tests of the run share the risk of FAIL."""
     category: str = ""
     """The stratum that the estimate is about; empty for the whole dataset."""
 
@@ -30,13 +33,35 @@ class Evidence:
     def of(cls, rule: Rule, estimate: Estimate, tests: int, category: str = "") -> Evidence:
         """Returns the evidence for a rule that ``tests`` tests of the run share."""
         treatment = rule.treatment
-        if treatment.judge is Judge.POINT:
-            point = (estimate.value, estimate.value)
-            return cls(rule, estimate, point, point, 1, category)
-        shared = tests if treatment.multiplicity is Multiplicity.BONFERRONI else 1
-        passing = estimate.interval(1.0 - 2.0 * treatment.alpha_pass)
-        failing = estimate.interval(1.0 - 2.0 * _risk_of_failing(rule, shared))
-        return cls(rule, estimate, passing, failing, shared, category)
+        alone = treatment.judge is Judge.POINT or treatment.multiplicity is not Multiplicity.BONFERRONI
+        return cls(rule, estimate, 1 if alone else tests, category)
+
+    @cached_property
+    def passing(self) -> tuple[float, float]:
+        """The interval all of which has to keep the bound for PASS."""
+        return self._interval(self.rule.treatment.alpha_pass)
+
+    @cached_property
+    def failing(self) -> tuple[float, float]:
+        """The interval all of which has to break the bound for FAIL."""
+        return self._interval(_risk_of_failing(self.rule, self.tests))
+
+    def _interval(self, risk: float) -> tuple[float, float]:
+        if self.rule.treatment.judge is Judge.POINT:
+            return self.estimate.value, self.estimate.value
+        return self.estimate.interval(1.0 - 2.0 * risk)
+
+    @cached_property
+    def passes(self) -> bool:
+        """Whether the bound is shown to be kept."""
+        return all(self.rule.bound.admits(end) for end in self.passing)
+
+    @property
+    def compared(self) -> Iterator[tuple[float, float]]:
+        """The intervals that the outcome rests on."""
+        yield self.passing
+        if not self.passes:
+            yield self.failing
 
     @property
     def called(self) -> str:
@@ -46,15 +71,14 @@ class Evidence:
     @property
     def outcome(self) -> Outcome:
         """What is concluded, given that nothing is missing."""
-        bound = self.rule.bound
-        if all(bound.admits(end) for end in self.passing):
+        if self.passes:
             return Outcome.PASS
         return Outcome.FAIL if self._beyond(self.failing) else Outcome.INCONCLUSIVE
 
     @property
     def telling(self) -> tuple[tuple[float, float], str]:
         """The interval that explains the outcome, and at whose risk: that of FAIL also where it alone leaves the bound open."""
-        if not self._beyond(self.passing) and not self._beyond(self.failing):
+        if self.passes or not (self._beyond(self.passing) or self._beyond(self.failing)):
             return self.passing, ""
         return self.failing, f", at a risk shared by {self.tests} tests" if self.tests > 1 else ""
 
@@ -210,7 +234,7 @@ def _missing(evidence: Evidence) -> str:
         return "rests on no sample"
     if not estimate.finite:
         return "is undefined"
-    for low, high in (evidence.passing, evidence.failing):
+    for low, high in evidence.compared:
         if math.isnan(low) or math.isnan(high):
             need = "and the rule judges the interval: more samples, or judge: point to judge the value"
             return f"{estimate.value:.3f} has no interval, {need}"
