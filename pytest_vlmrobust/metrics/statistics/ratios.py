@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,7 +161,10 @@ def likeliest_shares(counts: Array, values: Array) -> Array:
 
 
 def _tilted_moments(shares: Array, values: Array, tilt: Array) -> tuple[Array, Array]:
-    """Returns the cumulant generating function of one sample at ``tilt`` (m,) and its second derivative; the others are (K, m)."""
+    """Returns the cumulant generating function of one sample at ``tilt`` (m,), and its second derivative.
+
+    Both other arguments have the shape (K, m).
+    """
     weights = shares * np.exp(tilt * values)
     total = weights.sum(axis=0)
     first, second = ((weights * values**power).sum(axis=0) / total for power in (1, 2))
@@ -187,8 +189,8 @@ class _RatioTest:
     """That of the means of all samples."""
     clusters: Clusters
 
-    def rejects(self, angles: Array, sign: float, tail: float) -> NDArray[np.bool_]:
-        """Returns whether the contrasts at the ratios ``tan(angle)`` are shown to be above 0, or below for a ``sign`` of -1."""
+    def rejects(self, angles: Array, signs: Array, tail: float) -> NDArray[np.bool_]:
+        """Returns whether the contrasts at the ratios ``tan(angle)`` are shown to be above 0, or below for signs of -1."""
         directions = np.stack([np.cos(angles), -np.sin(angles)])
         directions /= np.abs(directions).max(axis=0)
         values = (self.pairs @ directions).T
@@ -199,7 +201,7 @@ class _RatioTest:
         distance = np.maximum(means - values.min(axis=1), values.max(axis=1) - means)
         counts = self.counts / self.clusters.guarded_effects(plain, clustered, distance)[:, None]
         shares = likeliest_shares(counts, values)
-        rejected = sign * restricted_score(counts, values, shares) > critical_value(tail)
+        rejected = signs * restricted_score(counts, values, shares) > critical_value(tail)
         if rejected.any():
             rejected[rejected] = restricted_tail(counts[rejected], values[rejected], shares[rejected]) <= tail
         return rejected
@@ -231,8 +233,7 @@ def score_ratio_interval(
         return -math.inf, math.inf
     test = _test(np.stack([numerator, denominator], axis=1), clusters, support)
     estimate = math.atan(float(numerator.sum() / denominator.sum()))
-    low = _first_rejected(lambda angles: test.rejects(angles, 1.0, tail), estimate, -math.pi / 2.0)
-    high = _first_rejected(lambda angles: test.rejects(angles, -1.0, tail), estimate, math.pi / 2.0)
+    low, high = _interval_ends(test, estimate, tail)
     return (-math.inf if low is None else math.tan(low)), (math.inf if high is None else math.tan(high))
 
 
@@ -264,13 +265,22 @@ def _test(samples: Array, clusters: Clusters, support: Array) -> _RatioTest:
     return _RatioTest(counts, support, centred.T @ centred / len(samples), clusters.covariance(samples), clusters)
 
 
-def _first_rejected(rejected: Callable[[Array], NDArray[np.bool_]], start: float, end: float) -> float | None:
-    """Returns where the first rejected angle from ``start`` to ``end`` begins; None when none is rejected."""
+def _interval_ends(test: _RatioTest, estimate: float, tail: float) -> tuple[float | None, float | None]:
+    """Returns where, going away from the estimate to -pi / 2 and to pi / 2, the first rejected angle begins.
+
+    None where no angle is rejected on that side. Both sides are computed together, which is faster.
+    """
+    ends: dict[float, tuple[float, float]] = {1.0: (estimate, -math.pi / 2.0), -1.0: (estimate, math.pi / 2.0)}
     for _ in range(_ROUNDS):
-        angles = np.linspace(start, end, _ANGLES)
-        indices = np.flatnonzero(rejected(angles))
-        if not indices.size:
-            return None
-        first = max(int(indices[0]), 1)
-        start, end = float(angles[first - 1]), float(angles[first])
-    return start
+        angles = [np.linspace(start, end, _ANGLES) for start, end in ends.values()]
+        if not angles:
+            break
+        rejected = test.rejects(np.concatenate(angles), np.repeat(list(ends), _ANGLES), tail)
+        for sign, own, found in zip(list(ends), angles, rejected.reshape(-1, _ANGLES), strict=True):
+            if not found.any():
+                del ends[sign]
+                continue
+            first = max(int(found.argmax()), 1)
+            ends[sign] = float(own[first - 1]), float(own[first])
+    low, high = (ends[sign][0] if sign in ends else None for sign in (1.0, -1.0))
+    return low, high
