@@ -315,7 +315,8 @@ def preprocessing_gain(scores: CellScores) -> Estimate:
         return metrics.gain_interval(after, before, level, scores.groups)
 
     reason = f"against {rung} as it is{missing}"
-    return Estimate(value, len(after), *at(scores.confidence), scores.confidence, reason=reason, at=at)
+    known = () if scores.level is None else (*at(scores.level), scores.level)
+    return Estimate(value, len(after), *known, reason=reason, at=at)
 
 
 def _has_own_metric(test: PlannedTest) -> bool:
