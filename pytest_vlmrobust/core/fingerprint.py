@@ -12,14 +12,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def canonical_json(value: Any) -> str:
     """Returns the one JSON spelling of a JSON-safe value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def fingerprint(value: Any) -> str:
     """Returns the SHA-256, in hex, of the canonical JSON of a JSON-safe value."""
-    return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
+    return fingerprint_of_json(canonical_json(value))
+
+
+def fingerprint_of_json(*elements: str) -> str:
+    """Returns the fingerprint of a value that is spelled as canonical JSON; of several, that of the list of them.
+
+    For many lists that share long elements, each of which is spelled once.
+
+    >>> fingerprint_of_json(canonical_json({"a": 1}), "[2]") == fingerprint([{"a": 1}, [2]])
+    True
+    """
+    text = elements[0] if len(elements) == 1 else f"[{','.join(elements)}]"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def pixels_digest(image: NDArray[np.uint8]) -> str:

@@ -7,6 +7,7 @@ import math
 import re
 import textwrap
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from pytest_vlmrobust.core.cell import CLEAN_NAME
@@ -61,6 +62,7 @@ def estimate(
     undefined = "" if refusal or not math.isnan(value) else f"undefined: needs {record.validity or 'other scores'}"
     note = record.note(table) if record.note else ""
 
+    @cache  # several rules, and the report, ask for the same level
     def at(level: float) -> tuple[float, float]:
         return _bounds(record, table, key, level) if math.isfinite(value) else (math.nan, math.nan)
 

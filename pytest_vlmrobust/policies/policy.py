@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Outcome, Verdict
@@ -79,7 +80,7 @@ class Replacement:
         return f"{self.before} is replaced by {self.source}: {'; '.join(self.changes) or 'nothing changes'}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """What is acceptable. Without any rule everything is measured and nothing is gated."""
 
@@ -107,7 +108,7 @@ class Policy:
         shared = {rule.id: sum(rule.bounds(test) for test in known) for rule in self.rules}
         return replace(self, shared_by=shared)
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The SHA-256 of what the policy means: everything that can change a verdict, and who answers for a waiver.
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
-from scipy import stats
 
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.metrics import Metric, Needs
@@ -232,6 +231,8 @@ def _mixture(first: int, of: int) -> list[int]:
 @cache
 def _chances(part: int, size: int) -> Scores:
     """Returns the probability of each number of samples of the first kind."""
+    from scipy import stats  # here, because a gate whose checks are remembered needs it nowhere
+
     chances: Scores = stats.binom.pmf(np.arange(size + 1), size, part / _PARTS)
     return chances
 
@@ -244,6 +245,8 @@ def _ends(estimate: Estimate) -> Bounds:
 def _check_coverage(record: Metric, examples: int) -> None:
     """Simulates samples from a population in which all settings cost the same."""
     __tracebackhide__ = True
+    from scipy import stats
+
     rng, runs = np.random.default_rng(0), 3 * examples
     population = make_table(record, _QUESTIONS, lambda rows, columns=0: _quota(rng, rows, columns, _SHARE), _ALIKE)
     truth = population.measure(record).value

@@ -315,7 +315,9 @@ def preprocessing_gain(scores: CellScores) -> Estimate:
         return metrics.gain_interval(after, before, level, scores.groups)
 
     reason = f"against {rung} as it is{missing}"
-    return Estimate(value, len(after), *at(scores.confidence), scores.confidence, reason=reason, at=at)
+    level = scores.level
+    low, high = (math.nan, math.nan) if level is None else at(level)
+    return Estimate(value, len(after), low, high, math.nan if level is None else level, reason=reason, at=at)
 
 
 def _has_own_metric(test: PlannedTest) -> bool:

@@ -18,7 +18,7 @@ from pytest_vlmrobust.backends.batch_size import START
 from pytest_vlmrobust.backends.protocol import Backend
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
-from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, fingerprint
+from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint_of_json
 from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.datasets import corpus_metric, sampling
@@ -130,6 +130,9 @@ class Evaluator:
         self._failed: dict[str, VlmRobustError] = {}
         self._loaded: dict[str, Dataset] = {}
         self._fingerprints: dict[str, Mapping[str, Any]] = {}
+        self._questions: dict[tuple[str, str], Sequence[tuple[Sample, str]]] = {}
+        self._models_json: dict[str, str] = {}
+        self._questions_json: dict[tuple[str, str, str], Sequence[str]] = {}
         self._backends: dict[str, Backend] = {}
         self._views = ViewMaker(self.options.seed)
         self._wanted: dict[str, deque[Want]] = {}
@@ -291,12 +294,19 @@ class Evaluator:
         Raises:
             InfrastructureError: the files of the model, or the store, cannot be read.
         """
-        samples = self.spoken_samples(cell.model, cell.dataset)
-        mode, count = self.models[cell.model].prompt_mode, view_count(cell.setting)
-        recipes = [(sample, prompt(sample, mode), self._views.recipe(sample, cell.setting)) for sample in samples]
-        asked = [Asking(*recipe, view, count) for recipe in recipes for view in range(count)]
+        questions, count = self._questions_of(cell.model, cell.dataset), view_count(cell.setting)
+        recipes = self._views.recipes([sample for sample, _ in questions], cell.setting)
+        recipes_of = zip(questions, recipes, strict=True)
+        asked = [Asking(*question, recipe, view, count) for question, recipe in recipes_of for view in range(count)]
         self._recall(cell, asked)
         return asked
+
+    def _questions_of(self, model: str, dataset: str) -> Sequence[tuple[Sample, str]]:
+        """Returns the samples of a dataset as a model is asked about them, each with its prompt; the same for all settings."""
+        if (model, dataset) not in self._questions:
+            mode = self.models[model].prompt_mode
+            self._questions[model, dataset] = [(sample, prompt(sample, mode)) for sample in self.spoken_samples(model, dataset)]
+        return self._questions[model, dataset]
 
     def _answered(self, partial: PartialCell, places: Sequence[int]) -> dict[int, Answer]:
         """Returns the answer to each view that has to be asked about, by its place in the cell."""
@@ -383,13 +393,23 @@ class Evaluator:
                 asking.key = self._key(cell, asking, digests)
 
     def _key(self, cell: Cell, asking: Asking, digests: tuple[str, ...]) -> str:
-        ref = self.models[cell.model]
-        choices = scorable_choices(asking.sample, ref.prompt_mode)
-        model = self.model_fingerprint(cell.model)
         seen = of_view(digests, asking.view, asking.views)
-        return fingerprint(
-            [dict(model), list(seen), asking.text, list(choices), ref.prompt_mode, self._limit(ref, asking.sample)]
-        )
+        return fingerprint_of_json(self._model_json(cell.model), canonical_json(seen), *self._question_json(cell, asking))
+
+    def _model_json(self, model: str) -> str:
+        if model not in self._models_json:
+            self._models_json[model] = canonical_json(dict(self.model_fingerprint(model)))
+        return self._models_json[model]
+
+    def _question_json(self, cell: Cell, asking: Asking) -> Sequence[str]:
+        """Returns what all answers to a question have in common in their keys: text, choices, how to answer."""
+        about = cell.model, cell.dataset, asking.sample.id
+        if about not in self._questions_json:
+            ref = self.models[cell.model]
+            choices = scorable_choices(asking.sample, ref.prompt_mode)
+            facts = asking.text, choices, ref.prompt_mode, self._limit(ref, asking.sample)
+            self._questions_json[about] = tuple(map(canonical_json, facts))
+        return self._questions_json[about]
 
     def _limit(self, ref: ModelRef, sample: Sample) -> int:
         return answer_limit(sample, ref.prompt_mode, generation_for(ref).max_new_tokens)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_vlmrobust import metrics
@@ -133,11 +135,12 @@ def savings(result: CellResult) -> tuple[str, ...]:
     return (f"{result.cell.setting}: {counted} ({share} saved); the share of each position {NEEDS_ALL}",)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CellResult:
     """The answers and scores of one cell, in the order of ``samples``; of each sample those to all its views in a row.
 
-    A view that was not asked about, because an earlier one was right, has the score ``UNASKED``.
+    A view that was not asked about, because an earlier one was right, has the score ``UNASKED``. Its arrays are computed once and
+    cannot be written to.
     """
 
     cell: Cell
@@ -214,13 +217,12 @@ class CellResult:
             seconds=self.seconds,
         )
 
-    @property
+    @cached_property
     def values(self) -> NDArray[np.float64]:
         """Scores as numbers, shape (N,): of several views the best one's. NaN where an inference failed."""
-        best: NDArray[np.float64] = self.attempts.max(axis=1)  # which keeps NaN: a missing view might have been the best one
-        return best
+        return _constant(self.attempts.max(axis=1))  # which keeps NaN: a missing view might have been the best one
 
-    @property
+    @cached_property
     def by_view(self) -> NDArray[np.float64]:
         """Scores as numbers, shape (N, views); NaN where an inference failed or none was made.
 
@@ -228,15 +230,18 @@ class CellResult:
         """
         import numpy as np
 
-        return np.array(counted(self.cell.setting, self.samples, self.scores), float).reshape(len(self.samples), self.views)
+        numbers = np.array(counted(self.cell.setting, self.samples, self.scores), float)
+        return _constant(numbers.reshape(len(self.samples), self.views))
 
-    @property
+    @cached_property
     def attempts(self) -> NDArray[np.float64]:
         """As ``by_view``, with 0 where no inference was made: right for the best view of each sample, and for nothing else."""
         import numpy as np
 
+        if not self.n_unasked:
+            return self.by_view
         unasked = [score.state == UNASKED_STATE for score in self.scores]
-        return np.where(np.reshape(unasked, (len(self.samples), self.views)), 0.0, self.by_view)
+        return _constant(np.where(np.reshape(unasked, (len(self.samples), self.views)), 0.0, self.by_view))
 
     @property
     def n_unasked(self) -> int:
@@ -246,7 +251,9 @@ class CellResult:
     @property
     def n_guessed(self) -> int:
         """How many answers without the pictures count as guesses, because they cannot be read."""
-        pairs = zip(self.samples, self.scores, strict=True) if self.views == 1 else ()
+        if self.cell.setting != NO_IMAGE or self.views > 1:
+            return 0
+        pairs = zip(self.samples, self.scores, strict=True)
         return sum(is_guess(self.cell.setting, sample, score) for sample, score in pairs)
 
     @property
@@ -269,4 +276,14 @@ class CellResult:
 
     def count(self, state: str) -> int:
         """Returns how many scores are in ``state`` (``scored``, ``unparsed``, ``error``, ``unasked``)."""
-        return sum(score.state == state for score in self.scores)
+        return self._states[state]
+
+    @cached_property
+    def _states(self) -> Counter[str]:
+        return Counter(score.state for score in self.scores)
+
+
+def _constant(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns an array that cannot be written to any more: everybody is handed the same one."""
+    array.flags.writeable = False
+    return array

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from pytest_vlmrobust import perturbations
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Setting
 from pytest_vlmrobust.core.errors import ImageError
-from pytest_vlmrobust.core.fingerprint import derive_seed, fingerprint, pixels_digest
+from pytest_vlmrobust.core.fingerprint import canonical_json, derive_seed, fingerprint, fingerprint_of_json, pixels_digest
 from pytest_vlmrobust.core.sample import ImageSource, PictureDigests, Sample
 from pytest_vlmrobust.store import Pictures, Store
 from pytest_vlmrobust.store.run_directory import file_name
@@ -79,13 +79,21 @@ class ViewMaker:
 
     def recipe(self, sample: Sample, setting: Setting) -> str:
         """Returns the fingerprint of everything the view is a function of; cheaper than the view."""
+        return self.recipes([sample], setting)[0]
+
+    def recipes(self, samples: Sequence[Sample], setting: Setting) -> list[str]:
+        """Returns the recipe of the view of each sample: what all have in common is looked up and spelled once."""
         if setting == NO_IMAGE:
-            return "no image"
-        shown, setting = _begun(sample, setting)
-        steps = perturbations.fingerprint(setting)
-        seed = derive_seed(self._seed, sample.seeded_by or sample.id) if depends_on_seed(setting) else 0
-        chosen = [] if sample.perturbed is None else [list(sample.perturbed)]
-        return fingerprint([code_digest(), steps, seed, [source.identity() for source in shown], *chosen])
+            return ["no image"] * len(samples)
+        code, steps_left = canonical_json(code_digest()), _StepsLeft()
+        return [self._recipe(code, steps_left, sample, *_begun(sample, setting)) for sample in samples]
+
+    def _recipe(self, code: str, steps_left: _StepsLeft, sample: Sample, shown: Iterable[ImageSource], setting: Setting) -> str:
+        steps, is_drawn = steps_left[setting]
+        seed = derive_seed(self._seed, sample.seeded_by or sample.id) if is_drawn else 0
+        sources = canonical_json([source.identity() for source in shown])
+        chosen = [] if sample.perturbed is None else [canonical_json(list(sample.perturbed))]
+        return fingerprint_of_json(code, steps, str(seed), sources, *chosen)
 
     def view(self, sample: Sample, setting: Setting) -> View:
         """Returns the pixels of ``sample`` under ``setting``; no pixels at all under ``no_image``.
@@ -155,6 +163,14 @@ class ViewMaker:
             while self._held > _SOURCE_BYTES and len(self._sources) > 1:
                 self._held -= self._sources.popitem(last=False)[1].nbytes
         return image
+
+
+class _StepsLeft(dict[Setting, tuple[str, bool]]):
+    """What is left to do to pictures, as canonical JSON, and whether it is drawn by chance; looked up on first use."""
+
+    def __missing__(self, setting: Setting) -> tuple[str, bool]:
+        self[setting] = canonical_json(perturbations.fingerprint(setting)), depends_on_seed(setting)
+        return self[setting]
 
 
 def _begun(sample: Sample, setting: Setting) -> tuple[tuple[ImageSource, ...], Setting]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +86,7 @@ _ANGLES, _ROUNDS = 128, 5
 """Each round looks at so many angles of the interval that the one before has found: 128^5 angles in all."""
 
 
-def restricted_score(counts: Array, values: Array) -> Array:
+def restricted_score(counts: Array, values: Array, shares: Array | None = None) -> Array:
     """Returns the score statistic of "the mean is 0", standard normal when it is, for m tables of counts.
 
     The probabilities that make the mean 0 and the counts likeliest are ``count / (n (1 + t value))``; where t meets the edge at
@@ -96,18 +95,20 @@ def restricted_score(counts: Array, values: Array) -> Array:
     Args:
         counts: how many samples have each of K values, shape (K,) or (m, K); fractions are allowed (effective counts).
         values: the K values, shape (m, K); in each row some are below and some above 0, or all are 0.
+        shares: those probabilities, as :func:`likeliest_shares` gives them, where they are known.
 
     Returns:
         Shape (m,); 0 where the mean is 0.
     """
-    n, mean, shares = counts.sum(axis=-1), _mean(counts, values), _likeliest(counts, values)
+    shares = likeliest_shares(counts, values) if shares is None else shares
+    n, mean = counts.sum(axis=-1), _mean(counts, values)
     variance = (shares * values**2).sum(axis=1)
     known = (variance > 0.0) & (np.abs(mean) > _ROUNDING)  # where all samples have one value, rounding is all that there is
     result: Array = np.divide(mean, np.sqrt(variance / n), out=np.zeros_like(mean), where=known)
     return result
 
 
-def restricted_tail(counts: Array, values: Array) -> Array:
+def restricted_tail(counts: Array, values: Array, shares: Array | None = None) -> Array:
     """Returns how often the mean is at least as far from 0, on its side, as it is observed, when the true mean is 0.
 
     The probabilities are those of :func:`restricted_score`. By the saddlepoint formula for whole numbers: a sample moves the sum
@@ -116,15 +117,19 @@ def restricted_tail(counts: Array, values: Array) -> Array:
     Source: R. Lugannani and S. Rice, Advances in Applied Probability 12 (1980) 475-490, with the first continuity correction of
     H. E. Daniels, International Statistical Review 55 (1987) 37-48.
     """
-    n, mean, shares = counts.sum(axis=-1), _mean(counts, values), _likeliest(counts, values)
+    shares = likeliest_shares(counts, values) if shares is None else shares
+    n, mean = counts.sum(axis=-1), _mean(counts, values)
     values, mean = np.where(mean < 0.0, -1.0, 1.0)[:, None] * values, np.abs(mean)
+    # one value a row: sums over few values are then sums of long rows, which is several times as fast
+    values, shares = np.ascontiguousarray(values.T), np.ascontiguousarray(shares.T)
     low, high = np.zeros_like(mean), np.full_like(mean, _STEEPEST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        short = _tilted_moments(shares, values, middle)[1] < mean
+        weights = shares * np.exp(middle * values)
+        short = (weights * values).sum(axis=0) / weights.sum(axis=0) < mean
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     tilt = np.maximum((low + high) / 2.0, _ROUNDING)
-    logs, _, variance = _tilted_moments(shares, values, tilt)
+    logs, variance = _tilted_moments(shares, values, tilt)
     spread = np.sqrt(n * np.maximum(variance, _ROUNDING**2))
     signed = np.sqrt(np.maximum(2.0 * n * (tilt * mean - logs), _ROUNDING**2))
     density = np.exp(-(signed**2) / 2.0) / math.sqrt(2.0 * math.pi)
@@ -139,13 +144,14 @@ def _mean(counts: Array, values: Array) -> Array:
     return mean
 
 
-def _likeliest(counts: Array, values: Array) -> Array:
+def likeliest_shares(counts: Array, values: Array) -> Array:
     """Returns the probabilities of the K values that make the mean 0 and the counts likeliest, shape (m, K)."""
     lowest, highest = np.minimum(values.min(axis=1), -1e-300), np.maximum(values.max(axis=1), 1e-300)
     low, high = -1.0 / highest, -1.0 / lowest
+    weighted, rows = np.ascontiguousarray((counts * values).T), np.ascontiguousarray(values.T)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        rising = (counts * values / (1.0 + middle[:, None] * values)).sum(axis=1) > 0.0
+        rising = (weighted / (1.0 + middle * rows)).sum(axis=0) > 0.0
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
     tilt = (low + high) / 2.0
     shares: Array = counts / counts.sum(axis=-1)[..., None] / (1.0 + tilt[:, None] * values)
@@ -154,12 +160,15 @@ def _likeliest(counts: Array, values: Array) -> Array:
     return shares
 
 
-def _tilted_moments(shares: Array, values: Array, tilt: Array) -> tuple[Array, Array, Array]:
-    """Returns the cumulant generating function of one sample at ``tilt`` (m,), and its first two derivatives."""
-    weights = shares * np.exp(tilt[:, None] * values)
-    total = weights.sum(axis=1)
-    first, second = ((weights * values**power).sum(axis=1) / total for power in (1, 2))
-    return np.log(total), first, second - first**2
+def _tilted_moments(shares: Array, values: Array, tilt: Array) -> tuple[Array, Array]:
+    """Returns the cumulant generating function of one sample at ``tilt`` (m,), and its second derivative.
+
+    Both other arguments have the shape (K, m).
+    """
+    weights = shares * np.exp(tilt * values)
+    total = weights.sum(axis=0)
+    first, second = ((weights * values**power).sum(axis=0) / total for power in (1, 2))
+    return np.log(total), second - first**2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,8 +189,8 @@ class _RatioTest:
     """That of the means of all samples."""
     clusters: Clusters
 
-    def rejects(self, angles: Array, sign: float, tail: float) -> NDArray[np.bool_]:
-        """Returns whether the contrasts at the ratios ``tan(angle)`` are shown to be above 0, or below for a ``sign`` of -1."""
+    def rejects(self, angles: Array, signs: Array, tail: float) -> NDArray[np.bool_]:
+        """Returns whether the contrasts at the ratios ``tan(angle)`` are shown to be above 0, or below for signs of -1."""
         directions = np.stack([np.cos(angles), -np.sin(angles)])
         directions /= np.abs(directions).max(axis=0)
         values = (self.pairs @ directions).T
@@ -191,9 +200,10 @@ class _RatioTest:
         means = _mean(self.counts, values)
         distance = np.maximum(means - values.min(axis=1), values.max(axis=1) - means)
         counts = self.counts / self.clusters.guarded_effects(plain, clustered, distance)[:, None]
-        scores = sign * restricted_score(counts, values)
-        rejected = scores > critical_value(tail)
-        rejected[rejected] = restricted_tail(counts[rejected], values[rejected]) <= tail
+        shares = likeliest_shares(counts, values)
+        rejected = signs * restricted_score(counts, values, shares) > critical_value(tail)
+        if rejected.any():
+            rejected[rejected] = restricted_tail(counts[rejected], values[rejected], shares[rejected]) <= tail
         return rejected
 
 
@@ -223,8 +233,7 @@ def score_ratio_interval(
         return -math.inf, math.inf
     test = _test(np.stack([numerator, denominator], axis=1), clusters, support)
     estimate = math.atan(float(numerator.sum() / denominator.sum()))
-    low = _first_rejected(lambda angles: test.rejects(angles, 1.0, tail), estimate, -math.pi / 2.0)
-    high = _first_rejected(lambda angles: test.rejects(angles, -1.0, tail), estimate, math.pi / 2.0)
+    low, high = _interval_ends(test, estimate, tail)
     return (-math.inf if low is None else math.tan(low)), (math.inf if high is None else math.tan(high))
 
 
@@ -244,7 +253,8 @@ def ratio_p_values(numerators: Array, denominator: Array, ratio: float) -> tuple
     pairs = np.stack([numerators, np.broadcast_to(denominator[:, None], numerators.shape)], axis=2)
     counts = np.array([(pairs == pair).all(axis=2).sum(axis=0) for pair in SHARED_CLEAN], dtype=np.float64).T
     values = np.tile((SHARED_CLEAN @ (1.0, -ratio)) / max(1.0, abs(ratio)), (len(counts), 1))
-    scores, tails = restricted_score(counts, values), restricted_tail(counts, values)
+    shares = likeliest_shares(counts, values)
+    scores, tails = restricted_score(counts, values, shares), restricted_tail(counts, values, shares)
     above, below = (np.where(side * scores > 0.0, np.maximum(special.ndtr(-side * scores), tails), 1.0) for side in (1.0, -1.0))
     return above, below
 
@@ -255,13 +265,22 @@ def _test(samples: Array, clusters: Clusters, support: Array) -> _RatioTest:
     return _RatioTest(counts, support, centred.T @ centred / len(samples), clusters.covariance(samples), clusters)
 
 
-def _first_rejected(rejected: Callable[[Array], NDArray[np.bool_]], start: float, end: float) -> float | None:
-    """Returns where the first rejected angle from ``start`` to ``end`` begins; None when none is rejected."""
+def _interval_ends(test: _RatioTest, estimate: float, tail: float) -> tuple[float | None, float | None]:
+    """Returns where, going away from the estimate to -pi / 2 and to pi / 2, the first rejected angle begins.
+
+    None where no angle is rejected on that side. Both sides are computed together, which is faster.
+    """
+    ends: dict[float, tuple[float, float]] = {1.0: (estimate, -math.pi / 2.0), -1.0: (estimate, math.pi / 2.0)}
     for _ in range(_ROUNDS):
-        angles = np.linspace(start, end, _ANGLES)
-        indices = np.flatnonzero(rejected(angles))
-        if not indices.size:
-            return None
-        first = max(int(indices[0]), 1)
-        start, end = float(angles[first - 1]), float(angles[first])
-    return start
+        angles = [np.linspace(start, end, _ANGLES) for start, end in ends.values()]
+        if not angles:
+            break
+        rejected = test.rejects(np.concatenate(angles), np.repeat(list(ends), _ANGLES), tail)
+        for sign, own, found in zip(list(ends), angles, rejected.reshape(-1, _ANGLES), strict=True):
+            if not found.any():
+                del ends[sign]
+                continue
+            first = max(int(found.argmax()), 1)
+            ends[sign] = float(own[first - 1]), float(own[first])
+    low, high = (ends[sign][0] if sign in ends else None for sign in (1.0, -1.0))
+    return low, high

@@ -19,6 +19,7 @@ from pytest_vlmrobust.core.fingerprint import (
     derive_seed,
     file_digest,
     fingerprint,
+    fingerprint_of_json,
     pixels_digest,
     rng_for,
 )
@@ -123,3 +124,8 @@ def test_another_process_derives_the_same() -> None:
     program = "from pytest_vlmrobust.core.fingerprint import derive_seed; print(derive_seed(1234, 'a', 'b'))"
     found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert int(found) == derive_seed(1234, "a", "b")
+
+
+@given(st.lists(JSON, min_size=2, max_size=4))
+def test_a_list_has_one_fingerprint_whether_it_is_spelled_whole_or_by_elements(values: list[object]) -> None:
+    assert fingerprint_of_json(*map(canonical_json, values)) == fingerprint(values)
