@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 Array = NDArray[np.float64]
 
@@ -261,10 +259,17 @@ def join_clusters(groups: Sequence[str], units: Iterable[Sequence[int]]) -> Clus
         units: samples that something is computed from together, by index.
     """
     clusters = Clusters.of(groups, len(groups))
-    edges = [(sample, clusters.count + number) for number, unit in enumerate(units) for sample in unit]
-    size = clusters.count + 1 + max((node for _, node in edges), default=clusters.count)
-    rows, columns = clusters.codes[[sample for sample, _ in edges]], np.array([node for _, node in edges], int)
-    graph = coo_array((np.ones(len(edges)), (rows, columns)), shape=(size, size))
-    labels = connected_components(graph, directed=False)[1][clusters.codes]
-    names, codes = np.unique(labels, return_inverse=True)
+    pairs = [(sample, number) for number, unit in enumerate(units) for sample in unit]
+    samples, numbers = np.array(pairs, np.intp).reshape(-1, 2).T
+    joined, labels = clusters.codes[samples], np.arange(clusters.count)
+    while True:  # each cluster takes the smallest label of those in its units, until all of a component have one
+        smallest = np.full(int(numbers.max(initial=-1)) + 1, clusters.count)
+        np.minimum.at(smallest, numbers, labels[joined])
+        lowered = labels.copy()
+        np.minimum.at(lowered, labels[joined], smallest[numbers])
+        lowered = lowered[lowered]  # a label is a cluster, too: a long chain of units needs few rounds
+        if (lowered == labels).all():
+            break
+        labels = lowered
+    names, codes = np.unique(labels[clusters.codes], return_inverse=True)
     return Clusters(codes.reshape(-1), len(names))
