@@ -1,10 +1,17 @@
-"""How the tests are shared out among workers."""
+"""How the tests are shared out among workers, and the tables of numbers that they are held against."""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+Rows = list[dict[str, str]]
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
@@ -13,3 +20,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
+@pytest.fixture
+def golden() -> Callable[[str], Rows]:
+    """Reads ``tests/golden/metrics_<name>.csv``; lines that start with # say where it comes from."""
+
+    def read(name: str) -> Rows:
+        lines = (GOLDEN / f"metrics_{name}.csv").read_text(encoding="utf-8").splitlines()
+        rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+        assert rows
+        return rows
+
+    return read

@@ -82,7 +82,7 @@ def vlm_check_memory(pytestconfig: pytest.Config) -> CheckMemory:
 
 
 def _settings(request: pytest.FixtureRequest) -> tuple[Setting, ...]:
-    return request.config.stash[RUN].settings_of(selected_test(request.node))
+    return request.config.stash[RUN].tests.settings_of(selected_test(request.node))
 
 
 def _measure_and_record(request: pytest.FixtureRequest, test: str, measure: Callable[[], Record]) -> GatedTest:

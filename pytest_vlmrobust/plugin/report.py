@@ -53,7 +53,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     run = config.stash[RUN]
     if not run.selection.plan or not run.controls or run.selection.refusal is not None or _only_shows(config):
         return []
-    return [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.judged_tests_by_model())]
+    return [on_one_line(f"vlm: warning: {warning}", None) for warning in run.sample_warnings(run.tests.judged_by_model())]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -78,7 +78,7 @@ def _plan(run: Run, *, width: int, color: bool) -> str:
 
     directories, selection = run.directories, run.selection
     try:
-        forecast = RunForecast.of(run.evaluator, run.required_cells(), directories.earlier, directories.store)
+        forecast = RunForecast.of(run.evaluator, run.tests.required_cells(), directories.earlier, directories.store)
     except VlmRobustError as error:
         return f"cannot be planned: {error}\n"
     table = render_table(HEADER, forecast.rows, names=NAMES, width=width, color=color) if forecast.rows else ""

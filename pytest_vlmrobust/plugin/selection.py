@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError, VlmRobustError
+from pytest_vlmrobust.evaluation.run.selection import SelectedTest
 
-from .run import RUN, Run, SelectedTest
+from .run import RUN, Run
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.core.cell import Planned
@@ -80,7 +81,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if not collected.holds_nothing_for(item)]
     if selection.plan and selection.refusal is None:
         try:
-            run.check_tests([selected_test(item) for item in items if is_gated(item)])
+            tests = [selected_test(item) for item in items if is_gated(item)]
+            run.tests.check(tests, run.baseline, run.settings.vlm_seed)
         except VlmRobustError as error:
             selection.refuse(error)
     if selection.refusal is not None:
@@ -106,12 +108,12 @@ def plan(run: Run, definition: pytest.Item, fixture: str) -> Sequence[Planned]:
     models, datasets = run.models, _datasets(run, definition)
     if fixture == "vlm_cell":
         names = _required_arguments(definition, "vlm_settings")
-        return plan_cells(list(models), {dataset: run.expand_settings(names, dataset) for dataset in datasets})
+        return plan_cells(list(models), {dataset: run.tests.expand_settings(names, dataset) for dataset in datasets})
     metrics, splits = _required_arguments(definition, "vlm_metrics"), _arguments(definition, "vlm_splits") or [""]
     if fixture == "vlm_family":
         return plan_families(models, datasets, metrics, splits)
     for dataset in datasets:
-        run.expand_settings(_names(definition, splits[0]), dataset)  # refuses a misspelt name now
+        run.tests.expand_settings(_names(definition, splits[0]), dataset)  # refuses a misspelt name now
     return plan_sweeps(models, datasets, metrics, splits, baseline=run.baseline is not None)
 
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.evaluation.run.selection import Selection
 
+from .evaluation import MAIN
 from .options import Settings
 from .outcome import Collector
 from .progress import ProgressDisplay
-from .run import MAIN, RUN, Run, Selection
+from .run import RUN, Run
 
 if TYPE_CHECKING:
     from pytest_vlmrobust.reporting import Command

@@ -141,3 +141,13 @@ def test_the_tour_of_the_architecture_leads_to_functions_that_exist() -> None:
     for file, name in places:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}, f"{file}: {name}"
+
+
+def test_each_unit_test_stands_where_its_module_or_package_does() -> None:
+    """CONTRIBUTING.md promises it; tests across modules stand in ``tests/contract`` and ``tests/plugin``."""
+    units = ROOT / "tests" / "unit"
+    tests = [path.relative_to(units) for path in units.rglob("test_*.py")]
+    assert len(tests) > 150
+    subjects = {test: ROOT / "pytest_vlmrobust" / test.parent / test.stem.removeprefix("test_") for test in tests}
+    strays = [str(test) for test, subject in subjects.items() if not (subject.with_suffix(".py").is_file() or subject.is_dir())]
+    assert not strays, "in pytest_vlmrobust/ there is no module or package of the same folder and name"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import json
+import pkgutil
 import re
 import subprocess
 import sys
@@ -15,7 +18,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from pytest_vlmrobust import cli
+from pytest_vlmrobust import cli, metrics
 from pytest_vlmrobust.backends.models_file import read_models
 from pytest_vlmrobust.backends.scripted import ScriptedBackend
 from pytest_vlmrobust.datasets import resolve
@@ -52,6 +55,12 @@ def run(program: str, directory: Path) -> None:
 def test_python_runs(block: Block, tmp_path: Path) -> None:
     bodiless = "    ...\n" in block.text
     run(block.text.replace("    ...\n", BODY) + (USED if bodiless else ""), tmp_path)
+
+
+@pytest.mark.parametrize("name", [module.name for module in pkgutil.walk_packages(metrics.__path__, f"{metrics.__name__}.")])
+def test_examples_in_docstrings_hold(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics.REGISTRY, "_things", dict(metrics.REGISTRY._things))
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
 def test_a_metric_of_ones_own_holds_what_the_page_says(tmp_path: Path) -> None:

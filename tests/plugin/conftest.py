@@ -104,9 +104,9 @@ WORKERS_IF_SLOW = pytest.param(("-n2",), marks=pytest.mark.slow, id="n2")
 """Two workers, which take seconds to start, for a test beside which a quick one goes the same way with them."""
 
 
-@pytest.fixture(params=[(), ("-n0",), ("-n2",)], ids=["no xdist options", "n0", "n2"])
+@pytest.fixture(params=[(), ("-n2",)], ids=["no xdist options", "n2"])
 def xdist_arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """How pytest is called: without xdist's options, with ``-n 0``, with ``-n 2``."""
+    """How pytest is called: without xdist's options, and with two workers; ``-n 0`` is the first, as ``test_gate`` shows."""
     return tuple(request.param)
 
 
@@ -139,7 +139,7 @@ def any_project(pytester: pytest.Pytester, xdist_arguments: tuple[str, ...]) -> 
     return make_project(pytester, xdist_arguments)
 
 
-@pytest.fixture(params=[pytest.param((), id="no xdist options"), pytest.param(("-n0",), id="n0"), WORKERS_IF_SLOW])
+@pytest.fixture(params=[pytest.param((), id="no xdist options"), WORKERS_IF_SLOW])
 def any_project_but_slowly(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Project:
     """The same, and with workers only where slow tests are asked for."""
     return make_project(pytester, request.param)

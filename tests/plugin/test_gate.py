@@ -66,15 +66,15 @@ def test_a_broken_bound_is_no_go_names_the_cell_and_has_the_documented_propertie
 def test_the_same_records_in_the_same_words_with_and_without_workers(pytester: pytest.Pytester) -> None:
     from .conftest import make_project
 
-    seen = []
-    for arguments in ((), ("-n2",)):
+    seen: list[list[str]] = []
+    for arguments in ((), ("-n0",), ("-n2",)):
         project = make_project(pytester, arguments)
         project.script({"sample": "q3", "answer": "A"})
-        project.run("--vlm-report=out", f"--vlm-store=store{len(arguments)}")
+        project.run("--vlm-report=out", f"--vlm-store=store{len(seen)}")
         records = json.loads((project.path / "out" / "results.json").read_text())["records"]
         volatile = {"seconds", "n_inferred", "n_recalled", "nodeid"}
         seen.append(sorted((json.dumps({k: v for k, v in r.items() if k not in volatile}, sort_keys=True)) for r in records))
-    assert seen[0] == seen[1]
+    assert seen[0] == seen[1] == seen[2]
 
 
 def test_ids_are_those_of_the_contract(project: Project) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,16 @@ def rules(task: str, says: str, answer: Answer, setting: str = "*") -> list[Rule
     return [{"sample": sample.id, "setting": setting, "text": says, "answer": answer(sample)} for sample in samples_of(task)]
 
 
-MATCHING = rules("matching", "Which option", right)
-POINTING = rules("pointing", "Which cell", right)
-BOXES = rules("guided", "Find the box", right)
+@cache
+def matching() -> list[Rule]:
+    """Returns the right answer to each sample of matching."""
+    return rules("matching", "Which option", right)
+
+
+@cache
+def localising() -> list[Rule]:
+    """Returns the right answer to each sample of pointing, and of drawing boxes."""
+    return [*rules("pointing", "Which cell", right), *rules("guided", "Find the box", right)]
 
 
 class Observatory:
@@ -100,7 +108,7 @@ class Observatory:
 
     def script(self, name: str, *first: Rule) -> None:
         """Writes a model that is right with the pictures, but for the rules that come first, and says A or nothing without."""
-        self.write(f"{name}.yaml", json.dumps({"rules": [*BLIND, *first, *MATCHING, *POINTING, *BOXES]}))
+        self.write(f"{name}.yaml", json.dumps({"rules": [*BLIND, *first, *matching(), *localising()]}))
 
     def keep(self, *tests: str) -> None:
         """Leaves some of the suite's test functions."""
@@ -175,9 +183,9 @@ def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observ
 
 @pytest.mark.parametrize("failing", ["clean", "no_image"])
 def test_inferences_that_fail_are_named_wherever_something_rests_on_them(observatory: Observatory, failing: str) -> None:
-    once = {"setting": failing, "sample": MATCHING[-1]["sample"], "error": "too slow"}
+    once = {"setting": failing, "sample": matching()[-1]["sample"], "error": "too slow"}
     failures = (once, {"setting": failing, "error": "the endpoint is down"})
-    observatory.write("failing.yaml", json.dumps({"rules": [*failures, *BLIND, *MATCHING]}))
+    observatory.write("failing.yaml", json.dumps({"rules": [*failures, *BLIND, *matching()]}))
     observatory.keep("test_cell", "test_robustness")
     result = observatory.run("--vlm=scripted:failing.yaml", "-k", "matching")
     assert result.ret == EXIT_CODES[Decision.INCOMPLETE]
@@ -218,7 +226,7 @@ def test_what_was_lost_since_an_earlier_run_is_gated_by_split(observatory: Obser
 
 
 def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observatory) -> None:
-    wrong = [{**rule, "answer": "BCDA"["ABCD".index(str(rule["answer"]))]} for rule in MATCHING]
+    wrong = [{**rule, "answer": "BCDA"["ABCD".index(str(rule["answer"]))]} for rule in matching()]
     observatory.script("small", *wrong[:4])
     observatory.script("large", *wrong[:2])
     observatory.script("thinks")

@@ -23,8 +23,8 @@ COLLECTIONS = ("faces", "words")
 UNHINTED = {"semi_guided": "unguided"}
 """Task to the one that asks the same without the hint, about the same pictures."""
 SMALL = "_160"
-_SMALL_EDGE = 400
-"""Pictures up to this long edge, in pixels, are accompanied by small ones."""
+SMALL_EDGE = 400
+"""Pictures up to this long edge, in pixels, are accompanied by small ones, and so are models that were trained on such."""
 
 
 class TaskData(Protocol):
@@ -222,7 +222,7 @@ class RunData:
     def _other(self, collection: Collection) -> Collection:
         """Returns the embedded collection of the other domain, with pictures of about the same size."""
         edge = collection.native_long_edge
-        name = ("faces" if collection.domain == "word" else "words") + (SMALL if edge and edge <= _SMALL_EDGE else "")
+        name = ("faces" if collection.domain == "word" else "words") + (SMALL if edge and edge <= SMALL_EDGE else "")
         found = self._collection(name)
         if found is None:
             raise UsageError(f"the embedded collection {name!r} is not registered")

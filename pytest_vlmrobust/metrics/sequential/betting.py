@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from .limits import Limit, contrast_of
 from .tally import Counts, Draws, bound_missing
@@ -227,8 +227,8 @@ class Stratified:
 def _log_mixture(drawn: Drawn) -> Array:
     """Returns the log probability of the drawn sequences under the priors, shape (cells,)."""
     (a, b), (c, d) = HARMFUL_PRIOR, HELPFUL_PRIOR
-    in_right: Array = special.betaln(a + drawn.harmful, b + drawn.right - drawn.harmful) - special.betaln(a, b)
-    in_wrong: Array = special.betaln(c + drawn.helpful, d + drawn.wrong - drawn.helpful) - special.betaln(c, d)
+    in_right: Array = scipy.special.betaln(a + drawn.harmful, b + drawn.right - drawn.harmful) - scipy.special.betaln(a, b)
+    in_wrong: Array = scipy.special.betaln(c + drawn.helpful, d + drawn.wrong - drawn.helpful) - scipy.special.betaln(c, d)
     return in_right + in_wrong
 
 
@@ -262,5 +262,5 @@ def _log_sequence(flips: Array, drawn: Array, total: Array, size: Array) -> Arra
 def _log_falling(size: Array, drawn: Array) -> Array:
     """Returns the logarithm of size (size - 1) ... (size - drawn + 1); arbitrary where ``drawn`` exceeds ``size``."""
     left = np.maximum(size - drawn, 0.0)
-    logs: Array = special.gammaln(np.maximum(size, 0.0) + 1.0) - special.gammaln(left + 1.0)
+    logs: Array = scipy.special.gammaln(np.maximum(size, 0.0) + 1.0) - scipy.special.gammaln(left + 1.0)
     return logs

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 Array = NDArray[np.float64]
 
@@ -167,25 +165,25 @@ def critical_value(tail: float, df: float = math.inf) -> float:
     """Returns the value that is exceeded with probability ``tail``; infinite without degrees of freedom."""
     if df <= 0:
         return math.inf
-    return float(-special.ndtri(tail) if math.isinf(df) else -special.stdtrit(df, tail))
+    return float(-scipy.special.ndtri(tail) if math.isinf(df) else -scipy.special.stdtrit(df, tail))
 
 
 def upper_tail(value: Array, df: float = math.inf) -> Array:
     """Returns the probability of exceeding ``value``; 1 without degrees of freedom (nothing can be shown)."""
     if df <= 0:
         return np.ones_like(value)
-    tail: Array = special.ndtr(-value) if math.isinf(df) else special.stdtr(df, -value)
+    tail: Array = scipy.special.ndtr(-value) if math.isinf(df) else scipy.special.stdtr(df, -value)
     return tail
 
 
 def normal_tail(tail: float, df: float) -> float:
     """Returns the normal tail beyond Student's quantile of ``tail``; 0 without degrees of freedom."""
-    return tail if math.isinf(df) else float(special.ndtr(-critical_value(tail, df)))
+    return tail if math.isinf(df) else float(scipy.special.ndtr(-critical_value(tail, df)))
 
 
 def student_tail(tails: Array, df: float) -> Array:
     """Returns Student's tails beyond the normal quantiles of ``tails``: the inverse of :func:`normal_tail`."""
-    return tails if math.isinf(df) else upper_tail(-special.ndtri(tails), df)
+    return tails if math.isinf(df) else upper_tail(-scipy.special.ndtri(tails), df)
 
 
 def one_sided(confidence: float) -> float:
@@ -261,10 +259,17 @@ def join_clusters(groups: Sequence[str], units: Iterable[Sequence[int]]) -> Clus
         units: samples that something is computed from together, by index.
     """
     clusters = Clusters.of(groups, len(groups))
-    edges = [(sample, clusters.count + number) for number, unit in enumerate(units) for sample in unit]
-    size = clusters.count + 1 + max((node for _, node in edges), default=clusters.count)
-    rows, columns = clusters.codes[[sample for sample, _ in edges]], np.array([node for _, node in edges], int)
-    graph = coo_array((np.ones(len(edges)), (rows, columns)), shape=(size, size))
-    labels = connected_components(graph, directed=False)[1][clusters.codes]
-    names, codes = np.unique(labels, return_inverse=True)
+    pairs = [(sample, number) for number, unit in enumerate(units) for sample in unit]
+    samples, numbers = np.array(pairs, np.intp).reshape(-1, 2).T
+    joined, labels = clusters.codes[samples], np.arange(clusters.count)
+    while True:  # each cluster takes the smallest label of those in its units, until all of a component have one
+        smallest = np.full(int(numbers.max(initial=-1)) + 1, clusters.count)
+        np.minimum.at(smallest, numbers, labels[joined])
+        lowered = labels.copy()
+        np.minimum.at(lowered, labels[joined], smallest[numbers])
+        lowered = lowered[lowered]  # a label is a cluster, too: a long chain of units needs few rounds
+        if (lowered == labels).all():
+            break
+        labels = lowered
+    names, codes = np.unique(labels[clusters.codes], return_inverse=True)
     return Clusters(codes.reshape(-1), len(names))

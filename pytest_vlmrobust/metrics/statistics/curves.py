@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from .clusters import Clusters, critical_value, upper_tail
 
@@ -305,7 +305,7 @@ def _split_half_sizes(steps: Array, errors: Array) -> tuple[Array, Array]:
     """Returns what steps with these standard errors count when signs and sizes come from different halves, and its slopes."""
     ratio = steps / errors
     density = np.exp(-(ratio**2) / 2.0) / math.sqrt(2.0 * math.pi)
-    surer = 1.0 - 2.0 * special.ndtr(-ratio)
+    surer = 1.0 - 2.0 * scipy.special.ndtr(-ratio)
     return steps * surer - 2.0 * errors * density, surer + 4.0 * ratio * density
 
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from .clusters import Clusters, critical_value, normal_tail, one_sided, student_tail
 from .means import BoundedMeanTest
@@ -109,7 +109,7 @@ def _saddlepoint_tail(excess: Array, n: Array, harmful_share: Array, helpful_sha
     central = np.abs(signed) < _CENTRE
     far, steps = np.where(central, 1.0, signed), np.where(central, 1.0, -np.expm1(-tilt) * spread)
     density = np.exp(-(far**2) / 2.0) / _ROOT
-    tail: Array = special.ndtr(-far) + density * (1.0 / steps - 1.0 / far)
+    tail: Array = scipy.special.ndtr(-far) + density * (1.0 / steps - 1.0 / far)
     most = np.where(far > 0.0, np.exp(-(far**2) / 2.0), 1.0)  # Chernoff's bound, which is met where all samples flip
     return np.where(central, 0.5 + 0.5 / (_ROOT * spread), np.minimum(tail, most))
 
@@ -120,8 +120,10 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
     rare, other, few = np.minimum(up, down), np.maximum(up, down), np.arange(_MOST + 1.0)
     left = n - few
     fits = left >= 0.0
-    logs = special.gammaln(n + 1.0) - special.gammaln(few + 1.0) - special.gammaln(np.where(fits, left, 0.0) + 1.0)
-    chances = np.exp(logs + special.xlogy(few, rare) + special.xlog1py(left, -rare)) * fits
+    logs = (
+        scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(few + 1.0) - scipy.special.gammaln(np.where(fits, left, 0.0) + 1.0)
+    )
+    chances = np.exp(logs + scipy.special.xlogy(few, rare) + scipy.special.xlog1py(left, -rare)) * fits
     # harmful flips that are many enough, or helpful ones that are not too many
     least = np.where(up > down, excess + few, few - excess + 1.0)
     inside = (least > 0.0) & (least <= left)
@@ -130,7 +132,7 @@ def _summed_tail(excess: Array, n: Array, harmful_share: Array, helpful_share: A
     # harmful flips have to reach the least number, helpful ones have to miss it; the two integrals lose no digits in their tails
     harmful_side = np.broadcast_to(up > down, inside.shape)
     met = np.where(harmful_side, least <= 0.0, least > 0.0).astype(np.float64)
-    for integral, where in ((special.betainc, inside & harmful_side), (special.betaincc, inside & ~harmful_side)):
+    for integral, where in ((scipy.special.betainc, inside & harmful_side), (scipy.special.betaincc, inside & ~harmful_side)):
         met[where] = integral(*(array[where] for array in np.broadcast_arrays(*sides)))
     unseen: Array = (1.0 - chances.sum(axis=1)).clip(min=0.0)
     tail: Array = unseen + (chances * met).sum(axis=1)

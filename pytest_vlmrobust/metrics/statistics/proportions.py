@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from .clusters import Clusters, critical_value, one_sided
 
@@ -42,7 +42,7 @@ def judged_proportion_interval(outcomes: Array, clusters: Clusters, confidence: 
     Source: C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404-413.
     """
     successes, n, critical = _effective(outcomes, clusters, confidence, math.inf)
-    return (0.0, 1.0) if math.isinf(critical) else _exact(successes, n, float(special.ndtr(-critical)))
+    return (0.0, 1.0) if math.isinf(critical) else _exact(successes, n, float(scipy.special.ndtr(-critical)))
 
 
 def _effective(outcomes: Array, clusters: Clusters, confidence: float, most_df: float) -> tuple[float, float, float]:
@@ -86,6 +86,6 @@ def exact_interval(successes: int, n: int, confidence: float = 0.90) -> tuple[fl
 
 
 def _exact(successes: float, n: float, tail: float) -> tuple[float, float]:
-    low = 0.0 if successes <= 0.0 else float(special.betaincinv(successes, n - successes + 1.0, tail))
-    high = 1.0 if successes >= n else float(special.betainccinv(successes + 1.0, n - successes, tail))
+    low = 0.0 if successes <= 0.0 else float(scipy.special.betaincinv(successes, n - successes + 1.0, tail))
+    high = 1.0 if successes >= n else float(scipy.special.betainccinv(successes + 1.0, n - successes, tail))
     return low, high

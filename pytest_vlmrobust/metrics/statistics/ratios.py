@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from .clusters import UNSEEN, Clusters, critical_value, normal_tail, one_sided
 
@@ -133,7 +133,7 @@ def restricted_tail(counts: Array, values: Array, shares: Array | None = None) -
     spread = np.sqrt(n * np.maximum(variance, _ROUNDING**2))
     signed = np.sqrt(np.maximum(2.0 * n * (tilt * mean - logs), _ROUNDING**2))
     density = np.exp(-(signed**2) / 2.0) / math.sqrt(2.0 * math.pi)
-    tail = special.ndtr(-signed) + density * (1.0 / (-np.expm1(-tilt) * spread) - 1.0 / signed)
+    tail = scipy.special.ndtr(-signed) + density * (1.0 / (-np.expm1(-tilt) * spread) - 1.0 / signed)
     most = np.exp(-(signed**2) / 2.0)  # Chernoff's bound, which is met where all samples have the largest value
     result: Array = np.where(signed < _CENTRE, 1.0, np.clip(tail, 0.0, most))
     return result
@@ -255,7 +255,9 @@ def ratio_p_values(numerators: Array, denominator: Array, ratio: float) -> tuple
     values = np.tile((SHARED_CLEAN @ (1.0, -ratio)) / max(1.0, abs(ratio)), (len(counts), 1))
     shares = likeliest_shares(counts, values)
     scores, tails = restricted_score(counts, values, shares), restricted_tail(counts, values, shares)
-    above, below = (np.where(side * scores > 0.0, np.maximum(special.ndtr(-side * scores), tails), 1.0) for side in (1.0, -1.0))
+    above, below = (
+        np.where(side * scores > 0.0, np.maximum(scipy.special.ndtr(-side * scores), tails), 1.0) for side in (1.0, -1.0)
+    )
     return above, below
 
 

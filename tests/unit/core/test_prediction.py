@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 
 
 def letter(text: str, **logprobs: float) -> Prediction:
@@ -34,3 +34,12 @@ def test_the_most_probable_letters() -> None:
 )
 def test_a_letter_that_its_log_probabilities_do_not_give(prediction: Prediction, contradicts: bool) -> None:
     assert prediction.contradicts_itself is contradicts
+
+
+def test_wrong_unreadable_and_failed_are_three_things() -> None:
+    wrong, unreadable, failed = Score(0.0, "letter", "A"), Score.unparsed(), Score.unscored("down")
+    assert [score.state for score in (wrong, unreadable, failed)] == ["scored", "unparsed", "error"]
+    assert unreadable.value == 0.0
+    assert math.isnan(failed.value)
+    assert failed.rule == "down"
+    assert unreadable.answer is failed.answer is None

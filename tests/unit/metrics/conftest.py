@@ -1,29 +1,8 @@
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-
-GOLDEN = Path(__file__).parents[2] / "golden"
-
-Rows = list[dict[str, str]]
-
-
-@pytest.fixture
-def golden() -> Callable[[str], Rows]:
-    """Reads ``tests/golden/metrics_<name>.csv``; lines that start with # say where it comes from."""
-
-    def read(name: str) -> Rows:
-        lines = (GOLDEN / f"metrics_{name}.csv").read_text(encoding="utf-8").splitlines()
-        rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
-        assert rows
-        return rows
-
-    return read
 
 
 @pytest.fixture

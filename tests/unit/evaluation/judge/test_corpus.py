@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.prediction import Prediction, Request, Score
+from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.evaluation.judge.corpus import bounds_of_drop, bounds_of_index, bounds_of_value
+from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.metrics.statistics.clusters import critical_value
-from pytest_vlmrobust.scoring import Sums, corpus_sums
+from pytest_vlmrobust.policies import Policy, load_policy
+from pytest_vlmrobust.scoring import CORPUS_METRICS, Sums, corpus_sums
+from tests.unit.evaluation.conftest import MemoryDataset, MemoryImage, World, cell, picture, sample
 
 N = 40
 SAMPLES = [Sample(f"q{number}", (), "?", "yes", "yes_no") for number in range(N)]
@@ -62,3 +72,146 @@ def test_samples_of_one_picture_count_together() -> None:
     right = [1.0, 1.0, 1.0, 1.0] * 7 + [0.0, 0.0, 0.0, 0.0] * 3
     apart, together = (bounds_of_value(sums(right, samples), samples)(0.90) for samples in (SAMPLES, pairs))
     assert together[1] - together[0] > 1.7 * (apart[1] - apart[0])
+
+
+@pytest.fixture(autouse=True)
+def pope(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the dataset one that publishes POPE's F1."""
+    monkeypatch.setattr(MemoryDataset, "corpus_metric", "pope_f1", raising=False)
+
+
+def furnish(world: World) -> None:
+    facts = {"task": "yes_no", "options": {}}
+    world.samples = [sample(n, images=(MemoryImage(picture(n)),), target="yes" if n < 4 else "no", **facts) for n in range(6)]
+
+
+def answer(request: Request) -> str:
+    """Answers right, but No to q0 and q1 when mirrored; of patches, right for the second one of each picture only."""
+    target = "Yes" if int(request.sample_id[1:]) < 4 else "No"
+    other = "No" if target == "Yes" else "Yes"
+    if request.setting == "flip_v" and request.sample_id in {"q0", "q1"}:
+        return "No"
+    return target if request.setting != "patches:2" or request.images[0].sum() % 2 else other
+
+
+def measured(record: Record) -> dict[str, float]:
+    return {one.metric: one.value for one in record.measures if one.metric.startswith("corpus")}
+
+
+def whole(record: Record, metric: str) -> Measure:
+    (found,) = [one for one in record.measures if one.metric == metric]
+    return found
+
+
+def judge(world: World) -> Judge:
+    return Judge(world.evaluator(), {"model": Policy()}, date(2026, 6, 1))
+
+
+def test_a_cell_has_the_value_its_parts_and_the_drop_from_clean(world: World) -> None:
+    furnish(world)
+    world.model.answer = answer
+    clean, mirrored = (judge(world).cell(cell(setting)) for setting in ("clean", "flip_v"))
+    assert measured(clean)["corpus_score"] == pytest.approx(1.0)
+    assert "corpus_drop" not in measured(clean)
+    found = measured(mirrored)  # precision 1, recall 1/2
+    assert found["corpus_score"] == pytest.approx(2 / 3)
+    assert found["corpus_drop"] == pytest.approx(1 / 3)
+    assert found["corpus_score.recall"] == pytest.approx(0.5)
+
+
+def test_of_patches_the_best_one_of_each_sample_counts_by_the_data_sets_own_metric(world: World) -> None:
+    furnish(world)
+    world.model.answer = answer
+    judged = judge(world)
+    record = judged.cell(cell("patches:2"))
+    best = judged.evaluator.result(cell("patches:2")).values
+    hits, misses, false_alarms = best[:4].sum(), (1 - best[:4]).sum(), (1 - best[4:]).sum()
+    expected = 2 * hits / (2 * hits + misses + false_alarms)
+    assert measured(record)["corpus_score"] == pytest.approx(expected)
+    assert measured(record)["corpus_pcri"] == pytest.approx(1 - expected)
+
+
+def test_below_chance_there_is_no_index(world: World) -> None:
+    """Whole pictures at 4 of 6 are no better than chance, 1/2, by 2 standard errors: patches that are all right say nothing."""
+    furnish(world)
+    world.model.answer = lambda request: "Yes" if request.setting == "clean" else answer(dataclasses.replace(request, setting=""))
+    record = judge(world).cell(cell("patches:2"))
+    index = whole(record, "corpus_pcri")
+    assert math.isnan(index.value)
+    assert "the full-image score of 66.7 % is below" in index.reason
+    assert whole(record, "corpus_score").value == pytest.approx(1.0)
+
+
+def test_a_missing_patch_leaves_the_value_undefined(world: World) -> None:
+    furnish(world)
+    world.model.answer = lambda request: (
+        failed_prediction("down") if request.setting == "patches:2" and request.sample_id == "q2" else answer(request)
+    )
+    record = judge(world).cell(cell("patches:2"))
+    (whole,) = [one for one in record.measures if one.metric == "corpus_score"]
+    assert math.isnan(whole.value)
+
+
+def test_a_mean_of_scores_is_not_said_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryDataset, "corpus_metric", "accuracy", raising=False)
+    assert measured(judge(world).cell(cell("flip_v"))) == {}
+
+
+def test_values_drops_and_indices_have_intervals(world: World) -> None:
+    furnish(world)
+    world.model.answer = answer
+    judged = judge(world)
+    mirrored, patched = judged.cell(cell("flip_v")), judged.cell(cell("patches:2"))
+    named = ((mirrored, "corpus_score"), (mirrored, "corpus_drop"), (patched, "corpus_pcri"))
+    for record, metric in named:
+        found = whole(record, metric)
+        assert found.low < found.value < found.high, metric
+    drop = whole(mirrored, "corpus_drop")
+    assert drop.low >= -1.0
+    assert math.isnan(whole(mirrored, "corpus_score.recall").low)
+
+
+def test_equal_answers_drop_nothing_but_show_little_on_six_samples(world: World) -> None:
+    furnish(world)
+    world.model.answer = lambda request: answer(dataclasses.replace(request, setting="clean"))
+    drop = whole(judge(world).cell(cell("flip_v")), "corpus_drop")
+    assert drop.value == 0.0
+    assert drop.low < -0.2
+    assert drop.high > 0.2
+
+
+def test_pairing_makes_the_interval_of_a_drop_narrow(world: World) -> None:
+    """Forty questions, a quarter answered wrongly with and without the mirror: the same ones, or others."""
+    facts = {"task": "yes_no", "options": {}}
+    world.samples = [sample(n, images=(MemoryImage(picture(n)),), target="yes" if n % 2 else "no", **facts) for n in range(40)]
+    widths = []
+    for shift in (0, 20):
+        wrong = {"clean": set(range(10)), "flip_v": {n + shift for n in range(10)}}
+
+        def said(request: Request, wrong: dict[str, set[int]] = wrong) -> str:
+            number = int(request.sample_id[1:])
+            return "Yes" if (number % 2 == 1) is (number not in wrong.get(request.setting, ())) else "No"
+
+        world.model.answer, world.model.version = said, str(shift)
+        drop = whole(judge(world).cell(cell("flip_v")), "corpus_drop")
+        assert drop.value == pytest.approx(0.0, abs=1e-9)
+        widths.append(drop.high - drop.low)
+    assert widths[0] < 0.5 * widths[1]
+
+
+def test_rules_judge_the_interval(world: World, tmp_path: Path) -> None:
+    furnish(world)
+    world.model.answer = answer
+    (tmp_path / "p.yaml").write_text("version: 1\nrules:\n  - {id: f1, metric: corpus_score, min: 10%}\n", "utf-8")
+    policy = load_policy([tmp_path / "p.yaml"], known_metrics=known_metrics(), root=tmp_path)
+    found = whole(Judge(world.evaluator(), {"model": policy}, date(2026, 6, 1)).cell(cell("clean")), "corpus_score")
+    assert (found.outcome, found.target) == (Outcome.PASS, "population")
+
+
+def test_a_metric_of_the_users_own_has_no_interval(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryDataset, "corpus_metric", "of_the_user", raising=False)
+    monkeypatch.setitem(CORPUS_METRICS._things, "of_the_user", lambda answers: (len(answers) / 10, {}))
+    furnish(world)
+    found = whole(judge(world).cell(cell("flip_v")), "corpus_score")
+    assert found.value == pytest.approx(0.6)
+    assert math.isnan(found.low)

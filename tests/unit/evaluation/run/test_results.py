@@ -13,19 +13,35 @@ import numpy as np
 import pytest
 
 from pytest_vlmrobust import metrics, perturbations
-from pytest_vlmrobust.core.cell import CLEAN, Cell
+from pytest_vlmrobust.backends import failed_prediction
+from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import OfflineError
-from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.prediction import Prediction, Request, Score
+from pytest_vlmrobust.core.record import Measure, Record
+from pytest_vlmrobust.evaluation.after.comparison import compare
+from pytest_vlmrobust.evaluation.judge.baseline import Baseline, best_scores
 from pytest_vlmrobust.evaluation.judge.judge import Judge
+from pytest_vlmrobust.evaluation.judge.replay import Replay
+from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
+from pytest_vlmrobust.evaluation.run.answers import score_table
 from pytest_vlmrobust.evaluation.run.evaluator import Evaluator
 from pytest_vlmrobust.evaluation.run.evidence import examples
-from pytest_vlmrobust.evaluation.run.results import CellResult, best_is_enough, turns, undefined
+from pytest_vlmrobust.evaluation.run.results import (
+    BLIND_UNPARSED,
+    CellResult,
+    best_is_enough,
+    counted,
+    is_guess,
+    turns,
+    undefined,
+)
 from pytest_vlmrobust.metrics.registry import REGISTRY
 from pytest_vlmrobust.metrics.scores import Scores
 from pytest_vlmrobust.metrics.table import ScoreTable
-from pytest_vlmrobust.policies import Policy, Rule
+from pytest_vlmrobust.policies import Policy, Rule, load_policy
 from pytest_vlmrobust.policies.rules import Bound, JudgedBy, Treatment
+from pytest_vlmrobust.store import Evidence
 from tests.unit.evaluation.conftest import MemoryImage, World, cell, picture, sample
 
 PATCHES = cell("patches:2")
@@ -210,3 +226,212 @@ def test_what_cannot_be_read_breaks_the_same_budget(world: World) -> None:
     assert stopped.n_unasked > 0
     assert whole.texts == stopped.texts
     assert whole.n_unparsed > stopped.n_unparsed == stopped.texts[1] > 0
+
+
+REFUSAL = "I am sorry, but I cannot see an image. Please provide the image."
+UNPARSED, WRONG, FAILED = Score.unparsed("refusal"), Score(0.0, "letter", "A"), Score.unscored("down")
+FLIPS = [Setting.parse("flip_h"), Setting.parse("flip_v")]
+Made = Callable[..., Judge]
+
+
+@pytest.fixture
+def judge(world: World, tmp_path: Path) -> Made:
+    """Makes a judge over the world with the rules of a thresholds file and the default budgets."""
+
+    def made(*rules: str) -> Judge:
+        listed = "".join(f"  - {rule}\n" for rule in rules or ("{id: drop, metric: accuracy_drop, max: 20pp}",))
+        file = tmp_path / "policy.yaml"
+        file.write_text(f"version: 1\nrules:\n{listed}defaults: {{judge: point}}\n", encoding="utf-8")
+        policy = load_policy([file], known_metrics=known_metrics(), root=tmp_path)
+        return Judge(world.evaluator(), dict.fromkeys(world.refs, policy), date(2026, 6, 1))
+
+    return made
+
+
+@pytest.fixture(autouse=True)
+def balanced(world: World) -> None:
+    """Makes each letter right as often as the other, so that no answer is better than guessing."""
+    world.samples = [sample(number, target="AB"[number % 2]) for number in range(6)]
+
+
+def right(request: Request) -> str:
+    return "AB"[int(request.sample_id[1:]) % 2]
+
+
+def wrong(request: Request) -> str:
+    return "BA"[int(request.sample_id[1:]) % 2]
+
+
+def refusing(
+    *samples: str, setting: str = "no_image", otherwise: Callable[[Request], str] = right
+) -> Callable[[Request], str | Prediction]:
+    """Refuses under a setting, to all samples where none are named; right otherwise."""
+
+    def answer(request: Request) -> str:
+        asked = request.setting == setting and (not samples or request.sample_id in samples)
+        return REFUSAL if asked else otherwise(request) if request.setting == setting else right(request)
+
+    return answer
+
+
+def measures(record: Record) -> dict[str, Measure]:
+    return {measure.metric: measure for measure in record.measures}
+
+
+def sweep(metric: str) -> SweepMetric:
+    return SweepMetric("model", "data", metric)
+
+
+def test_only_an_unreadable_answer_without_its_pictures_is_a_guess() -> None:
+    asked = sample(0)
+    assert is_guess(NO_IMAGE, asked, UNPARSED)
+    assert not is_guess(CLEAN, asked, UNPARSED)
+    assert not is_guess(NO_IMAGE, asked, WRONG)
+    assert not is_guess(NO_IMAGE, asked, FAILED)
+    assert not is_guess(NO_IMAGE, dataclasses.replace(asked, images=()), UNPARSED)
+
+
+def test_a_guess_counts_the_expected_score_of_guessing() -> None:
+    texts = dict(zip("ABCD", "wxyz", strict=True))
+    four = [sample(number, options=texts, target=letter) for number, letter in enumerate("ABCD")]
+    closed = [sample(number, task="yes_no", options={}, target=said) for number, said in ((4, "yes"), (5, "no"))]
+    free = [sample(number, task="open", options={}, target=said) for number, said in ((6, "three"), (7, "a cat"))]
+    bare = dataclasses.replace(four[3], images=())
+    samples = (*four[:3], bare, *closed, *free)
+    scores = (UNPARSED, WRONG, FAILED, UNPARSED, UNPARSED, WRONG, UNPARSED, UNPARSED)
+    expected = [0.25, 0.0, math.nan, 0.0, 0.5, 0.0, 0.0, 0.0]
+    assert counted(NO_IMAGE, samples, scores) == pytest.approx(expected, nan_ok=True)
+    assert counted(CLEAN, samples, scores) == pytest.approx([0.0, 0.0, math.nan] + [0.0] * 5, nan_ok=True)
+
+
+def test_a_guess_counts_what_the_commonest_answer_gets_where_that_is_more() -> None:
+    """Whoever says No with every picture, and refuses to answer without, sees nothing."""
+    samples = [sample(number, task="yes_no", options={}, target="no" if number < 4 else "yes") for number in range(5)]
+    assert counted(NO_IMAGE, samples, [UNPARSED] * 5) == [1.0, 1.0, 1.0, 1.0, 0.0]
+    letters = [sample(number, target="A" if number < 4 else "B") for number in range(5)]
+    assert counted(NO_IMAGE, letters, [WRONG, *[UNPARSED] * 4]) == [0.0, 1.0, 1.0, 1.0, 0.0]
+
+
+def test_a_model_that_refuses_without_the_picture_breaks_no_budget(world: World, judge: Made) -> None:
+    world.model.answer = refusing()
+    made = judge()
+    blind = made.cell(cell("no_image"))
+    assert (blind.outcome, blind.n_unparsed, blind.n_guessed) == (Outcome.MEASURED, 0, 6)
+    assert measures(blind)["accuracy"].value == pytest.approx(0.5)
+    share = measures(blind)[BLIND_UNPARSED]
+    assert (share.value, share.n, share.outcome) == (1.0, 6, Outcome.MEASURED)
+    assert "unparsed_rate" not in measures(blind)
+    said = "6 of 6 answers of model without the pictures could not be read and count as guesses"
+    assert blind.notes == (said,)
+    for metric in ("clean_accuracy", "visual_gain", "worst_case_drop", "mean_drop", "mean_corruption_error"):
+        record = made.sweep(sweep(metric), FLIPS)
+        assert (record.outcome, [one.metric for one in record.measures]) == (Outcome.MEASURED, [metric])
+        assert (said in record.notes) == (metric in ("visual_gain", "mean_corruption_error"))
+    assert measures(made.sweep(sweep("visual_gain"), FLIPS))["visual_gain"].value == pytest.approx(0.5)
+
+
+def test_a_cell_that_is_compared_with_guesses_says_so(world: World, judge: Made) -> None:
+    world.model.answer = refusing("q1", "q2")
+    record = judge().cell(cell("flip_h"))
+    assert record.notes == ("2 of 6 answers of model without the pictures could not be read and count as guesses",)
+    assert (record.outcome, record.n_guessed) == (Outcome.PASS, 0)
+
+
+def test_guesses_make_the_visual_gain_smaller_and_shares_of_it_larger_than_wrong_answers(world: World, judge: Made) -> None:
+    def answer(request: Request) -> str:
+        lost = request.setting == "flip_v" and request.sample_id == "q3"
+        return REFUSAL if request.setting == "no_image" else wrong(request) if lost else right(request)
+
+    world.model.answer = answer
+    found = measures(judge().cell(cell("flip_v")))
+    assert found["relative_corruption_error"].value == pytest.approx((1 / 6) / 0.5)
+
+
+def test_unreadable_answers_with_pictures_still_break_it(world: World, judge: Made) -> None:
+    world.model.answer = refusing(setting="clean")
+    made = judge()
+    for record in (made.cell(cell("clean")), made.sweep(sweep("clean_accuracy"), FLIPS), made.sweep(sweep("visual_gain"), FLIPS)):
+        assert record.outcome is Outcome.FAIL
+        broken = measures(record)["unparsed_rate"]
+        assert (broken.value, broken.n) == (1.0, 6)
+        assert record.n_unparsed == 6
+
+
+def test_a_metric_is_blamed_for_the_cells_that_it_is_computed_from(world: World, judge: Made) -> None:
+    world.model.answer = refusing(setting="flip_h")
+    made = judge()
+    assert made.sweep(sweep("clean_accuracy"), FLIPS).outcome is Outcome.MEASURED
+    assert made.sweep(sweep("visual_gain"), FLIPS).outcome is Outcome.MEASURED
+    worst = made.sweep(sweep("worst_case_drop"), FLIPS)
+    assert (worst.outcome, worst.n_requested) == (Outcome.FAIL, 18)
+    assert measures(worst)["unparsed_rate"].value == pytest.approx(1 / 3)
+    assert measures(worst)["unparsed_rate"].n == 18
+
+
+def test_a_metric_of_low_levels_is_not_blamed_for_others(world: World, judge: Made) -> None:
+    world.model.answer = refusing(setting="fog:high")
+    settings = [Setting.parse("fog:low"), Setting.parse("fog:high")]
+    made = judge()
+    assert made.sweep(sweep("worst_at_low"), settings).outcome is Outcome.MEASURED
+    assert made.sweep(sweep("worst_case_drop"), settings).outcome is Outcome.FAIL
+
+
+def test_a_failed_inference_without_pictures_is_no_guess(world: World, judge: Made) -> None:
+    def answer(request: Request) -> str | Prediction:
+        down = (request.setting, request.sample_id) == ("no_image", "q2")
+        return failed_prediction("down") if down else REFUSAL if request.setting == "no_image" else right(request)
+
+    world.model.answer = answer
+    made = judge()
+    blind = made.cell(cell("no_image"))
+    assert (blind.outcome, blind.n_errors, blind.n_guessed) == (Outcome.ERROR, 1, 5)
+    gain = made.sweep(sweep("visual_gain"), FLIPS)
+    assert gain.outcome is Outcome.ERROR
+    assert math.isnan(measures(gain)["visual_gain"].value)
+    assert made.sweep(sweep("clean_accuracy"), FLIPS).outcome is Outcome.MEASURED
+
+
+def test_a_question_without_pictures_is_no_guess(world: World, judge: Made) -> None:
+    world.samples = [sample(number, images=()) for number in range(6)]
+    world.model.answer = lambda _request: REFUSAL
+    made = judge()
+    assert made.cell(cell("clean")).outcome is Outcome.FAIL
+    gain = made.sweep(sweep("visual_gain"), FLIPS)
+    assert (measures(gain)["visual_gain"].value, gain.n_guessed) == (0.0, 0)
+
+
+def test_the_reference_of_corruption_errors_guesses_too(world: World) -> None:
+    world.model.answer = refusing()
+    table = score_table(world.evaluator(), "model", "data", FLIPS)
+    assert table.no_image is not None
+    assert table.reference_by_setting is not None
+    for found in (table.no_image, *table.reference_by_setting.values()):
+        np.testing.assert_allclose(found, 0.5)
+
+
+def test_every_reader_of_a_run_counts_alike(world: World) -> None:
+    world.model.answer = refusing("q0", "q4", otherwise=wrong)
+    run = world.measured("run", ["clean", "no_image"])
+    expected = [0.5, 0.0, 0.0, 0.0, 0.5, 0.0]
+    live = world.evaluator().result(cell("no_image")).values
+    with Evidence.open(run, read_only=True) as evidence:
+        replay = Replay(evidence, world.refs)
+        again = replay.result(cell("no_image")).values
+        stored = evidence.get_cell(cell("no_image"))
+        assert [answer.score.value for answer in stored.answers] == [0.0] * 6  # raw: what was read
+        assert replay.rescored == []
+        earlier = best_scores(stored, evidence.samples("data"), [answer.score for answer in stored.answers])
+    for found in (live, again, earlier):
+        assert list(found) == expected
+    baseline = Baseline.open(run)
+    assert list(baseline.scores(cell("no_image"), world.evaluator())) == expected
+    baseline.close()
+
+
+def test_two_runs_are_compared_by_the_same_rule(world: World) -> None:
+    world.model.answer = refusing(otherwise=wrong)
+    before = world.measured("before", ["clean", "no_image"])
+    world.model.answer = refusing("q0", otherwise=wrong)
+    after = world.measured("after", ["clean", "no_image"])
+    (change,) = [one for one in compare(before, after).cells if one.setting == "no_image"]
+    assert (change.then, change.now) == pytest.approx((0.5, 0.5 / 6))

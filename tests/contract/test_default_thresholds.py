@@ -11,7 +11,7 @@ from pytest_vlmrobust.core.decision import WARNING, Outcome, Verdict
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.policies import JudgedBy, JudgedTest, MetricFacts, Policy, Tier, load_policy
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 TODAY = date(2027, 1, 1)
 
 

@@ -10,8 +10,7 @@ import pytest
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.html import drawing, render_html
 from pytest_vlmrobust.reporting.html.drawing import ROLE_COLORS
-
-from .pages import cell
+from tests.unit.reporting.pages import cell
 
 pytest.importorskip("matplotlib", reason="the extra that draws is not installed")
 

@@ -1,5 +1,7 @@
 """The VLMEvalKit TSV reader: every column, every trap, every message."""
 
+from __future__ import annotations
+
 import base64
 import csv
 import io
@@ -18,6 +20,7 @@ from pytest_vlmrobust.core.fingerprint import file_digest
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.datasets.files import DatasetWarning, FileDataset
 from pytest_vlmrobust.datasets.resolve import open_dataset
+from pytest_vlmrobust.datasets.vlmevalkit_tsv import as_vlmevalkit_shows
 
 
 def png(red: int = 0, size: tuple[int, int] = (9, 7)) -> bytes:
@@ -357,3 +360,25 @@ def test_reading_twice_gives_the_same_samples_and_warns_once(tmp_path: Path) -> 
 def test_compat_refuses_a_row_that_vlmevalkit_leaves_without_options(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="expected one option at least that VLMEvalKit does not drop"):
         read(tmp_path, mcq("1", A="None", B="NA"), compat="vlmevalkit")
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        (["1", "03", "+5", " 8"], ["1", "3", "5", "8"]),
+        (["12", "None"], ["12.0", None]),
+        (["1", "", "2"], ["1.0", None, "2.0"]),
+        (["1", "2.50", "1e3", ".5", "5.", "inf"], ["1.0", "2.5", "1000.0", "0.5", "5.0", "inf"]),
+        (["TRUE", "false", "tRue", ""], ["True", "False", "True", None]),
+        (["True", "cat", "None"], ["True", "cat", None]),
+        (["1", "True"], ["1", "True"]),
+        (["1", "cat", "NA"], ["1", "cat", None]),
+        (["1,000", "2"], ["1,000", "2"]),
+        (["1_000", "2"], ["1_000", "2"]),
+        (["99999999999999999999", "1"], ["99999999999999999999", "1"]),
+        (["N/A", "null", "nan", "#N/A N/A"], [None, None, None, None]),
+        (["none", "NONE", "Na"], ["none", "NONE", "Na"]),
+    ],
+)
+def test_a_column(cells: list[str], shown: list[str | None]) -> None:
+    assert as_vlmevalkit_shows(cells) == shown

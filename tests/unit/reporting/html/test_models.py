@@ -4,14 +4,17 @@ import base64
 import dataclasses
 import hashlib
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_vlmrobust.reporting.html import drawing
 from pytest_vlmrobust.reporting.html.models import headline, render_models
-
-from .rankings import board, ranking, unranked
-from .test_html import HOSTILE, Outline
+from tests.unit.reporting.browsing import FAINT, browser
+from tests.unit.reporting.rankings import board, ranking, unranked
+from tests.unit.reporting.test_html import HOSTILE, Outline
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +119,72 @@ def test_without_the_extra_the_numbers_are_there(monkeypatch: pytest.MonkeyPatch
     assert "<svg" not in page
     assert "pip install 'pytest-vlmrobust[report]'" in page
     assert "0.820 [0.770, 0.870]" in Outline(page).text
+
+
+__all__ = ["browser"]
+LONG = "a-model-with-a-very-long-name/that-nobody-would-choose-and-somebody-has-chosen-nevertheless"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "models.html"
+    boards = [board(name, (LONG, "bob", "<b>cy")) for name in ("", "a", "b", "c", "d", "e")]
+    path.write_text(render_models(ranking(*boards, models=(LONG, "bob", "<b>cy"))), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def tab(browser: Any, file: Path) -> Iterator[Any]:
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    said: list[str] = []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.goto(file.as_uri())
+    yield tab
+    assert said == []  # a refusal by the page's own policy would stand here
+    tab.close()
+
+
+@pytest.mark.parametrize("width", [360, 390, 768])
+def test_a_narrow_page_does_not_scroll_sideways(tab: Any, width: int) -> None:
+    tab.set_viewport_size({"width": width, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_the_names_stay_in_sight_where_the_table_scrolls(tab: Any) -> None:
+    tab.set_viewport_size({"width": 390, "height": 800})
+    scrolled = tab.locator(".scroll").first
+    scrolled.evaluate("node => { node.scrollLeft = 200; }")
+    name = scrolled.locator("tbody th").nth(1)
+    assert name.bounding_box()["x"] == scrolled.bounding_box()["x"]
+
+
+def test_text_stands_out_from_its_ground_in_both_themes(browser: Any, file: Path) -> None:
+    for scheme in ("light", "dark"):
+        tab = browser.new_page(color_scheme=scheme)
+        tab.goto(file.as_uri())
+        faint = tab.evaluate(FAINT)
+        tab.close()
+        assert faint == [], scheme
+
+
+def test_the_theme_can_be_switched(tab: Any) -> None:
+    assert tab.locator("#theme").inner_text() == "Theme: auto"
+    tab.locator("#theme").click()
+    assert tab.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_the_keyboard_reaches_tables_and_folds(tab: Any) -> None:
+    tab.locator("#board-3 summary").first.focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator("#board-3").evaluate("node => node.open")
+    tab.locator(".scroll").first.focus()
+    assert tab.evaluate("document.activeElement.getAttribute('role')") == "region"
+
+
+def test_an_address_unfolds_its_data_set(browser: Any, file: Path) -> None:
+    tab = browser.new_page()
+    tab.goto(f"{file.as_uri()}#board-4")
+    assert tab.locator("#board-4").evaluate("node => node.open")
+    assert not tab.locator("#board-3").evaluate("node => node.open")
+    tab.close()

@@ -13,9 +13,8 @@ from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.record import Reply
 from pytest_vlmrobust.reporting import RunFacts
 from pytest_vlmrobust.reporting.html import render_html
-
-from .browsing import FAINT, browser
-from .pages import COMMAND, asked_twice, cell, example, run, store
+from tests.unit.reporting.browsing import FAINT, browser
+from tests.unit.reporting.pages import COMMAND, asked_twice, cell, example, run, store
 
 __all__ = ["browser"]
 sync_api = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright: pip install playwright")

@@ -18,7 +18,7 @@ from pytest_vlmrobust.evaluation.judge.scopes import is_relative, known_metrics,
 from pytest_vlmrobust.metrics.registry import AMBIGUOUS
 from pytest_vlmrobust.policies import Extent, JudgedBy, JudgedTest, OnNotApplicable, Policy, Tier, load_policy
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 TODAY = date(2026, 11, 21)
 FILES = sorted((ROOT / "thresholds").glob("*.yaml"))

@@ -1,11 +1,15 @@
+"""What the imports of the package cost, and what they offer by name."""
+
 from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import pytest_vlmrobust
+from pytest_vlmrobust import perturbations
 
 HEAVY = {"numpy", "torch", "transformers", "cv2", "scipy", "rich", "PIL"}
 
@@ -17,6 +21,15 @@ def test_importing_costs_nothing(module: str) -> None:
     found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
     assert module in found
     assert not HEAVY & set(found)
+
+
+def test_perturbations_are_listed_without_numpy_and_opencv() -> None:
+    program = (
+        "import sys; from pytest_vlmrobust import perturbations; heavy = {'numpy', 'cv2', 'PIL'} & {*sys.modules}\n"
+        "assert not heavy, heavy\n"
+        "assert len(perturbations.names()) == 133 and 'cv2' not in sys.modules, 'listing names needs no OpenCV'\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_plain_pytest_run_imports_nothing_heavy(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,11 +44,11 @@ def test_a_plain_pytest_run_imports_nothing_heavy(pytester: pytest.Pytester, mon
     pytester.runpytest_subprocess("-p", "pytest_vlmrobust.plugin").assert_outcomes(passed=1)
 
 
-def test_everything_offered_is_there_and_in_order() -> None:
-    assert sorted(pytest_vlmrobust.__all__) == pytest_vlmrobust.__all__
-    for name in pytest_vlmrobust.__all__:
-        assert getattr(pytest_vlmrobust, name) is not None
-    assert dir(pytest_vlmrobust) == pytest_vlmrobust.__all__
+@pytest.mark.parametrize("package", [pytest_vlmrobust, perturbations], ids=lambda package: package.__name__)
+def test_everything_offered_is_there_and_in_order(package: ModuleType) -> None:
+    assert sorted(package.__all__) == package.__all__
+    assert all(getattr(package, name) is not None for name in package.__all__)
+    assert dir(package) == package.__all__
 
 
 def test_modules_are_found_as_attributes_after_a_bare_import() -> None:
@@ -44,6 +57,7 @@ def test_modules_are_found_as_attributes_after_a_bare_import() -> None:
     assert found == "133 worst_case_drop\n"
 
 
-def test_what_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'pytest_vlmrobust' has no attribute 'metric'"):
-        _ = pytest_vlmrobust.metric
+@pytest.mark.parametrize("package", [pytest_vlmrobust, perturbations], ids=lambda package: package.__name__)
+def test_what_is_not_there_is_an_attribute_error(package: ModuleType) -> None:
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'metricc'"):
+        _ = package.metricc

@@ -31,8 +31,7 @@ from pytest_vlmrobust.evaluation.run.prompts import prompt, told_overlaps
 from pytest_vlmrobust.evaluation.tasks import task_dataset
 from pytest_vlmrobust.policies import load_policy
 from pytest_vlmrobust.store import Store
-
-from .tasks.fakes import faces, words
+from tests.unit.evaluation.tasks.fakes import faces, words
 
 TASKS = ("matching", "pointing", "guided", "semi_guided", "unguided")
 BLURS = tuple(map(Setting.parse, ("observatory_gaussian_blur", "observatory_posterize")))

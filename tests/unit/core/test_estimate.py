@@ -88,3 +88,9 @@ def test_the_two_counts_decide_as_often_as_they_say() -> None:
     for count, power in ((needed.least, 0.5), (needed.most, 0.9)):
         assert count is not None
         assert normal.cdf(0.1 * math.sqrt(count) - normal.inv_cdf(0.95)) == pytest.approx(power, abs=0.01)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_only_numbers_are_finite(value: float) -> None:
+    assert not Estimate(value, 3).finite
+    assert Estimate(0.0, 3).finite

@@ -1,0 +1,111 @@
+"""Planned tests: the cells that the tests of a run need, and the quantities that each of them is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_vlmrobust.core.cell import Cell, Planned, Setting
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.evaluation.run.answers import Measured
+from pytest_vlmrobust.evaluation.run.data import RunData
+from pytest_vlmrobust.evaluation.run.plan import expand_settings
+from pytest_vlmrobust.evaluation.run.selection import SelectedTest, Selection
+from pytest_vlmrobust.policies import JudgedTest, Policy
+
+from .baseline import Baseline
+from .conditions import refuse_unknown_scopes
+from .context import Asked
+from .judge_inputs import StoredTest
+from .measurements import judged_tests
+from .required_cells import attempts_of, compared_cells, required_cells
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTests:
+    """The tests of a run with everything that says what they need; apart from :meth:`sharing_risk` no sample is read."""
+
+    selection: Selection
+    """Its tests may still grow: they are read when a method is called."""
+    models: Mapping[str, ModelRef]
+    policies: Mapping[str, Policy]
+    data: RunData
+    grids: Sequence[int]
+    """How many patches on a side the suite of patches cuts pictures into."""
+    reference: str | None = None
+    """The model whose errors normalise the mean corruption error, if it is another one."""
+    attempts: bool = False
+    """Whether every cell of patches is compared with attempts at the whole picture, whatever its policy says."""
+    compares: bool = False
+    """Whether the run is compared with an earlier one."""
+
+    def expand_settings(self, names: Sequence[str], dataset: str) -> tuple[Setting, ...]:
+        """Returns the settings that the names in a mark stand for on a dataset.
+
+        Raises:
+            VlmRobustError: there is no such dataset, or no such setting.
+        """
+        return expand_settings(names, self.data.open(dataset).native_long_edge, self.grids)
+
+    def settings_of(self, test: SelectedTest) -> tuple[Setting, ...]:
+        """Returns the settings that a summary metric is taken over; none for a test of one cell."""
+        return self.expand_settings(test.names, test.about.dataset) if test.names else ()
+
+    def required_cells(self) -> list[Cell]:
+        """Returns the cells that the selected tests need, each once, in the order in which they will be asked for."""
+        required: dict[Cell, None] = {}
+        for test in self.selection.tests:
+            settings = self.settings_of(test)
+            cells = required_cells(test.about, settings, self.models, self.data, self.reference, self.attempts_of)
+            required |= dict.fromkeys(cells)
+        return list(required)
+
+    def attempts_of(self, cell: Cell) -> Cell | None:
+        """Returns the cell of attempts that a cell of patches is compared with; ``None`` where none are asked for."""
+        return attempts_of(cell, self.policies[cell.model], always=self.attempts)
+
+    def judged_by_model(self) -> dict[str, list[JudgedTest]]:
+        """Returns what the planned tests of each model may be judged by."""
+        return self._judged_by_model(lambda dataset: Asked(self.data.tasks.get(dataset, "")))
+
+    def sharing_risk(self, measured: Measured) -> dict[str, list[JudgedTest]]:
+        """Returns, by model, what its planned tests will be judged by: they share the risk of the rules on it."""
+        tasks = self.data.tasks
+        names = dict.fromkeys(planned.dataset for planned in self.selection.plan)
+        asked = {name: Asked.of(measured, name, tasks.get(name, "")) for name in names}
+        return self._judged_by_model(asked.__getitem__)
+
+    def check(self, tests: Iterable[SelectedTest], baseline: Baseline | None, seed: int) -> None:
+        """Refuses rules and waivers that match nothing that exists, and a baseline that tests cannot be compared with.
+
+        Args:
+            tests: those that are to be compared.
+            baseline: the earlier run, if there is one.
+            seed: that pictures are made with in this run.
+
+        Raises:
+            PolicyError: a rule or a waiver names what does not exist.
+            DatasetError: the baseline was made with another seed, and both runs have a cell whose setting depends on it.
+            StoreError: the manifest of the baseline cannot be read.
+        """
+        judged = (test for tests in self.judged_by_model().values() for test in tests)
+        refuse_unknown_scopes(
+            self.policies.values(), self.selection.plan, judged, models=self.models, datasets=self.data.factories
+        )
+        if baseline is not None:
+            cells = (cell for test in tests for cell in compared_cells(test.about, self.settings_of(test)))
+            baseline.refuse_seed(seed, cells)
+
+    def stored(self) -> tuple[StoredTest, ...]:
+        """Returns the selected tests as the inputs of the judge keep them."""
+        return tuple(StoredTest(test.nodeid, test.about, self.settings_of(test)) for test in self.selection.tests)
+
+    def _judged_by_model(self, asked: Callable[[str], Asked]) -> dict[str, list[JudgedTest]]:
+        by_model: dict[str, list[JudgedTest]] = {}
+        for planned in self.selection.plan:
+            by_model.setdefault(planned.model, []).extend(self._judged_by(planned, asked(planned.dataset)))
+        return by_model
+
+    def _judged_by(self, planned: Planned, asked: Asked) -> list[JudgedTest]:
+        attempts = isinstance(planned, Cell) and self.attempts_of(planned) is not None
+        return judged_tests(planned, asked, baseline=self.compares, attempts=attempts)

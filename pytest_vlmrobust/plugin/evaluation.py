@@ -1,0 +1,225 @@
+"""How the tests of a run are evaluated and judged: the store, the models, the evidence and the judge, opened on first use."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.errors import VlmRobustError
+from pytest_vlmrobust.evaluation.run.selection import Selection
+
+from .inputs import RunInputs
+from .progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.backends import AnswerKey, Backend
+    from pytest_vlmrobust.core.prediction import ModelRef
+    from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
+    from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
+    from pytest_vlmrobust.evaluation.run.evaluator import Evaluator, Progress
+    from pytest_vlmrobust.policies import JudgedTest, Policy
+    from pytest_vlmrobust.store import Evidence
+
+MAIN = "main"
+"""The process that reports: pytest without xdist, and with it its controller."""
+
+
+@dataclass
+class RunEvaluation(RunInputs):
+    """The tests of one run in one process, and what has been opened for them so far."""
+
+    worker: str = MAIN
+    """The process: ``MAIN``, or a worker of xdist by its name there."""
+    workers: int = 1
+    """How many processes ask at the same time."""
+    display: ProgressDisplay | None = None
+    selection: Selection = field(default_factory=Selection)
+    today: date = field(default_factory=date.today)
+    """Waivers expire by local date."""
+    _opened: dict[str, Backend] = field(default_factory=dict)
+
+    @property
+    def controls(self) -> bool:
+        """Whether this process reports: true without xdist and on its controller, false on its workers."""
+        return self.worker == MAIN
+
+    @cached_property
+    def tests(self) -> PlannedTests:
+        """What its tests need, and what they are judged by.
+
+        Raises:
+            UsageError: the options name something that cannot be used.
+        """
+        from pytest_vlmrobust.evaluation.judge.planned_tests import PlannedTests
+
+        return PlannedTests(
+            self.selection,
+            self.models,
+            self.policies,
+            self.data,
+            self.grids,
+            self.reference,
+            attempts=self.settings.vlm_patch_attempts,
+            compares=bool(self.settings.vlm_baseline),
+        )
+
+    def sample_warnings(self, planned: Mapping[str, Sequence[JudgedTest]]) -> list[str]:
+        """Returns, a sentence for each, the rules that too few samples are there for.
+
+        Args:
+            planned: model to what it will be judged by.
+        """
+        from pytest_vlmrobust.evaluation.power.sample_size import sample_warnings
+
+        datasets = [test.dataset for tests in planned.values() for test in tests]
+        return sample_warnings(self.policies, planned, self.data.sizes(datasets, self.settings.vlm_sample), today=self.today)
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """What evaluates cells; opens the store, and datasets and weights on first use.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
+        from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+        from pytest_vlmrobust.store import Store
+        from pytest_vlmrobust.store.run_directory import FOLDER
+
+        settings, directories = self.settings, self.directories
+        return Evaluator(
+            models=self.models,
+            datasets=self.data.factories,
+            open_backend=self._open_to_ask,
+            store=Store.open(directories.store, read_only=settings.vlm_offline or not directories.store_is_writable),
+            options=EvaluationOptions(
+                seed=settings.vlm_seed,
+                sample=settings.vlm_sample or None,
+                offline=settings.vlm_offline,
+                batch_size=settings.vlm_batch_size,
+                threads=settings.vlm_threads,
+                patch_stop=settings.vlm_patch_stop,
+                pictures=directories.store / FOLDER,
+            ),
+            listener=self._show_progress,
+            notice=self._show_notice,
+        )
+
+    def open_backend(self, ref: ModelRef) -> Backend:
+        """Returns the backend of a model with the run's options; no weights are loaded yet."""
+        from pytest_vlmrobust.backends import BackendOptions, open_backend
+        from pytest_vlmrobust.backends.devices import threads_for
+        from pytest_vlmrobust.evaluation.judge.conditions import asks_for_all_samples
+
+        settings = self.settings
+        options = BackendOptions(
+            device=settings.vlm_device,
+            batch_size=settings.vlm_batch_size,
+            threads=threads_for(self.workers),
+            preprocessing=settings.vlm_preprocessing,
+            offline=settings.vlm_offline,
+            digest_cache=self.directories.store / "digests.json",
+            digests_of=self.run_id if asks_for_all_samples(self.policies.values()) else "",
+            notice=self._show_notice,
+            answers=self._answers,
+        )
+        return open_backend(ref, options)
+
+    def how_models_ran(self) -> dict[str, object]:
+        """Returns how this process ran each model that it loaded, JSON-safe: device, threads, size of batches."""
+        found: dict[str, object] = {}
+        for name, backend in self._opened.items():
+            with contextlib.suppress(VlmRobustError):  # its records say why it could not be asked
+                about = backend.describe()
+                if "loaded" in about:
+                    found[name] = {key: about[key] for key in ("batches", "failed_batches", "loaded") if key in about}
+        return found
+
+    @cached_property
+    def judge(self) -> AdaptiveJudge:
+        """What turns measurements into records with verdicts; with it the run writes down what it judges, and its evidence.
+
+        Raises:
+            StoreError: the store, or the evidence of this run, cannot be opened.
+        """
+        from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
+        from pytest_vlmrobust.evaluation.judge.judge import Judge
+        from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
+        from pytest_vlmrobust.evaluation.run.families import families
+
+        self.evaluator.witness = EvidenceWriter(self.evidence, self.evaluator)
+        members = families(self.models)
+        policies = {**self.policies, **{name: self.policies[family.largest] for name, family in members.items()}}
+        tests = self.tests.sharing_risk(self.evaluator)
+        policies = {name: policy.for_tests(tests.get(name, ())) for name, policy in policies.items()}
+        self._write_judge_inputs(policies)
+        judge = Judge(
+            self.evaluator,
+            policies,
+            self.today,
+            self.reference,
+            data=self.data,
+            families=members,
+            baseline=self.baseline,
+            attempts=self.settings.vlm_patch_attempts,
+        )
+        adaptive = AdaptiveJudge(judge, self.evaluator.expect)
+        if self.controls:  # a worker of xdist does not know which tests it will be given
+            self.evaluator.expect(adaptive.first_wants(self.tests.required_cells()))
+        return adaptive
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The questions, answers and scores of this run, which its workers share."""
+        from pytest_vlmrobust.store import Evidence
+
+        return Evidence.open(self.directories.run)
+
+    def _open_to_ask(self, ref: ModelRef) -> Backend:
+        """Opens the backend that the evaluator asks, and keeps it in mind for what it says of itself later."""
+        self._opened[ref.name] = self.open_backend(ref)
+        return self._opened[ref.name]
+
+    @cached_property
+    def _answers(self) -> AnswerKey:
+        """The questions of this run and their right answers, for scripted models; read on first use."""
+        from pytest_vlmrobust.backends import AnswerKey
+        from pytest_vlmrobust.core.fingerprint import fingerprint
+
+        def digest() -> str:
+            names = sorted({planned.dataset for planned in self.selection.plan})
+            return fingerprint({name: self.data.open(name).digest for name in names})
+
+        return AnswerKey(lambda name: self.evaluator.samples(name), digest)  # noqa: PLW0108 - the store is opened when one asks
+
+    def _write_judge_inputs(self, policies: Mapping[str, Policy]) -> None:
+        """Writes the inputs of the judge, with the policy files; every measuring process writes the same bytes.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+        from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs
+
+        asked = {planned.dataset for planned in self.selection.plan}
+        JudgeInputs(
+            today=self.today,
+            models=self.models,
+            policies=policies,
+            tests=self.tests.stored(),
+            reference=self.reference,
+            tasks={name: task for name, task in self.data.tasks.items() if name in asked},
+            lacking=self.data.lacking_of(asked),
+            baseline=self.baseline is not None,
+            attempts=self.settings.vlm_patch_attempts,
+        ).write(self.directories.run)
+
+    def _show_progress(self, progress: Progress) -> None:
+        if self.display is not None:
+            self.display.show_progress(progress)
+
+    def _show_notice(self, text: str) -> None:
+        if self.display is not None:
+            self.display.notice(text if self.controls else f"{self.worker}: {text}")

@@ -1,0 +1,156 @@
+"""What a run was asked for: models, data, policies and directories as the options name them, each opened on first use."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vlmrobust.core.errors import UnknownName, UsageError
+
+from .options import Settings, data_directory
+
+if TYPE_CHECKING:
+    from pytest_vlmrobust.core.prediction import ModelRef
+    from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+    from pytest_vlmrobust.evaluation.run.data import RunData
+    from pytest_vlmrobust.evaluation.run.directories import RunDirectories
+    from pytest_vlmrobust.policies import Policy
+
+
+@dataclass
+class RunInputs:
+    """What stands behind the options of one run."""
+
+    settings: Settings
+    invocation: Path
+    """The directory where pytest was called."""
+    run_id: str
+
+    @property
+    def only_plans(self) -> bool:
+        """Whether the run only prints its plan."""
+        return self.settings.vlm_plan and bool(self.settings.vlm)
+
+    @cached_property
+    def directories(self) -> RunDirectories:
+        """Where it reads answers and keeps what it finds."""
+        from pytest_vlmrobust.evaluation.run.directories import RunDirectories
+
+        settings = self.settings
+        return RunDirectories(
+            self.run_id,
+            self.invocation,
+            self._path(settings.vlm_store),
+            offline=settings.vlm_offline,
+            report_given=settings.vlm_report,
+            baseline_given=settings.vlm_baseline,
+        )
+
+    @cached_property
+    def models(self) -> dict[str, ModelRef]:
+        """The models by the name that stands in test ids.
+
+        Raises:
+            UsageError: a model that cannot be found or described.
+        """
+        from pytest_vlmrobust.backends import model_ids, resolve
+
+        names = self.settings.vlm
+        models_file = self._path(self.settings.vlm_models) if self.settings.vlm_models else None
+        dtype = self.settings.vlm_dtype or None
+        return {
+            short: resolve(name, models_file=models_file, dtype=dtype)
+            for short, name in zip(model_ids(names), names, strict=True)
+        }
+
+    @cached_property
+    def data(self) -> RunData:
+        """What the run asks from."""
+        from pytest_vlmrobust.evaluation.run.data import SMALL_EDGE, RunData
+
+        small = all(ref.trained_long_edge is not None and ref.trained_long_edge <= SMALL_EDGE for ref in self.models.values())
+        given = data_directory(self.settings)
+        return RunData(self.settings.vlm_dataset, self._path(given) if given else None, small=small)
+
+    @cached_property
+    def policies(self) -> dict[str, Policy]:
+        """The policy of each model.
+
+        Raises:
+            UsageError: a thresholds file that cannot be read or honoured.
+        """
+        from pytest_vlmrobust.evaluation.judge.scopes import policy_for
+        from pytest_vlmrobust.policies import Mode
+
+        settings = self.settings
+        policies = {
+            name: policy_for(ref, settings.vlm_thresholds, self._path, self.invocation) for name, ref in self.models.items()
+        }
+        if not settings.vlm_mode:
+            return policies
+        return {name: dataclasses.replace(policy, mode=Mode(settings.vlm_mode)) for name, policy in policies.items()}
+
+    @cached_property
+    def reference(self) -> str | None:
+        """The model whose errors normalise the mean corruption error, ``None`` for the gated model without images.
+
+        Raises:
+            UsageError: no such model in this run.
+        """
+        name = self.settings.vlm_reference
+        if name == "no_image":
+            return None
+        if name not in self.models:
+            raise UnknownName("reference model", name, [*self.models, "no_image"], where="--vlm-reference")
+        return name
+
+    @cached_property
+    def baseline(self) -> Baseline | None:
+        """The earlier run that cells are compared with.
+
+        Raises:
+            UsageError: the directory holds no evidence of a run, or none of a model of this one.
+        """
+        from pytest_vlmrobust.evaluation.judge.baseline import Baseline
+
+        if not self.settings.vlm_baseline:
+            return None
+        directory = self.directories.baseline
+        if self.settings.vlm_update_baseline and not directory.exists():
+            return None  # the first one
+        baseline = Baseline.open(directory)
+        for name in self.models:
+            baseline.model(name)
+        return baseline
+
+    @cached_property
+    def grids(self) -> tuple[int, ...]:
+        """How many patches on a side the suite of patches cuts pictures into.
+
+        Raises:
+            UsageError: no such grid.
+        """
+        from pytest_vlmrobust.evaluation.run.plan import read_grids
+
+        return read_grids(self.settings.vlm_patches)
+
+    def refuse_partial_baseline(self) -> None:
+        """Refuses to replace a baseline by a run that may stop early: later runs would be compared with a part of the samples.
+
+        Raises:
+            UsageError: ``--vlm-update-baseline`` where a policy is adaptive.
+        """
+        from pytest_vlmrobust.policies import Mode
+
+        stopping = [name for name, policy in self.policies.items() if policy.mode is Mode.ADAPTIVE]
+        if self.settings.vlm_update_baseline and stopping:
+            raise UsageError(
+                f"--vlm-update-baseline: the policy of {', '.join(stopping)} is adaptive, and a run that stops early is no "
+                "baseline. Add --vlm-mode=full: answers that are in the store are not asked for again"
+            )
+
+    def _path(self, text: str) -> Path:
+        return self.invocation / Path(text).expanduser()
