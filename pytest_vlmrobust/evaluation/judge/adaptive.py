@@ -189,6 +189,7 @@ class AdaptiveJudge:
     def _cell(self, cell: Cell) -> Record:
         judge = self.judge
         self._coming.pop(cell, None)
+        self._ask_ahead(cell.model)
         if cell.setting in BASELINES or not self._stops_early(cell) or judge.why_task_not_shown(cell.model, cell.dataset):
             return judge.cell(cell)
         test = self._begun.pop(cell, None) or self._cell_test(cell)
@@ -285,6 +286,7 @@ class AdaptiveJudge:
     def _sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
         judge = self.judge
         if not self._stops_early(sweep) or reads_baselines_only(sweep) or judge.why_task_not_shown(sweep.model, sweep.dataset):
+            self._expect_settings(sweep, settings)
             return judge.sweep(sweep, settings)
         if (record := self._audited_sweep(sweep, settings)) is not None:
             return record
@@ -298,12 +300,15 @@ class AdaptiveJudge:
             record = self._look(decisions, sweep, partial(Judge.sweep, sweep=sweep, settings=settings))
             if record is not None:
                 return record
+        self._expect_settings(sweep, settings)
         return self._at_all_samples(decisions).sweep(sweep, settings)
 
-    def _expect_settings(self, sweep: SweepMetric, settings: Sequence[Setting], places: Sequence[int]) -> None:
-        """Has these samples asked about under all settings at once."""
-        chosen = dict.fromkeys(setting for setting in settings if setting not in BASELINES)
+    def _expect_settings(self, sweep: SweepMetric, settings: Sequence[Setting], places: Sequence[int] | None = None) -> None:
+        """Has these samples, or all, asked about under all settings at once, so that no setting waits for the one before."""
+        unused = reads_baselines_only(sweep) or self.judge.why_task_not_shown(sweep.model, sweep.dataset)
+        chosen = () if unused else dict.fromkeys(setting for setting in settings if setting not in BASELINES)
         self._expect(Want(Cell(sweep.model, sweep.dataset, setting), places) for setting in chosen)
+        self._ask_ahead(sweep.model)
 
     def _expect(self, wants: Iterable[Want]) -> None:
         if self.asker is not None:

@@ -443,10 +443,12 @@ class Evaluator:
         return answer_limit(sample, ref.prompt_mode, generation_for(ref).max_new_tokens)
 
     def batch_size(self, model: str) -> int:
-        """Returns how many requests a model is handed at a time; with ``auto``, as many as its backend says where it can say."""
-        if isinstance(self.options.batch_size, int):
-            return self.options.batch_size
-        return int(getattr(self._backend(model), "batch_size", START))
+        """Returns how many requests a model is handed at a time; with ``auto``, as many as its backend says where it can say.
+
+        A backend that takes one at a time, as those of servers do, is handed one, whatever the options say.
+        """
+        own = getattr(self._backend(model), "batch_size", START)
+        return int(own) if own == 1 or not isinstance(self.options.batch_size, int) else self.options.batch_size
 
     def request(self, cell: Cell, asking: Asking, view: View | None = None) -> Request:
         """Returns what is sent to the model for one view of a sample, whose key is then known.
