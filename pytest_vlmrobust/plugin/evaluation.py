@@ -145,6 +145,7 @@ class RunEvaluation(RunInputs):
         Raises:
             StoreError: the store, or the evidence of this run, cannot be opened.
         """
+        from pytest_vlmrobust.core.cell import Cell
         from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
         from pytest_vlmrobust.evaluation.judge.judge import Judge
         from pytest_vlmrobust.evaluation.run.evidence import EvidenceWriter
@@ -166,9 +167,10 @@ class RunEvaluation(RunInputs):
             baseline=self.baseline,
             attempts=self.settings.vlm_patch_attempts,
         )
-        adaptive = AdaptiveJudge(judge, self.evaluator.expect)
+        adaptive = AdaptiveJudge(judge, self.evaluator)
         if self.controls:  # a worker of xdist does not know which tests it will be given
-            self.evaluator.expect(adaptive.first_wants(self.tests.required_cells()))
+            tested = {test.about for test in self.selection.tests if isinstance(test.about, Cell)}
+            adaptive.plan(self.tests.required_cells(), tested)
         return adaptive
 
     @cached_property

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 
 from pytest_vlmrobust.backends.protocol import Backend, Prepared, PreparingBackend
 from pytest_vlmrobust.core.cell import Cell
@@ -25,14 +25,16 @@ from pytest_vlmrobust.store import Store
 from .leases import LEASE_SECONDS, Wait, renewed
 from .views import View, ViewMaker
 
-AHEAD_BYTES = 128 * 2**20
+AHEAD_BYTES = 32 * 2**20
 """Prepared requests that may wait for their turn, beside those of the next batch."""
 BATCH_BYTES = 512 * 2**20
 """A batch that has reached this is not filled up further; a request alone may be larger."""
+MIXED_BATCH_BYTES = 24 * 2**20
+"""The same where batches are filled across cells, on a CPU: larger ones take no less time."""
 _BATCHES_AHEAD = 8
-"""How many batches of questions are expected at a time."""
+"""How many batches of questions are expected at a time, for each lane."""
 _PREPARED_AHEAD = 4
-"""How many batches of them at most are prepared at a time."""
+"""How many batches of them at most are prepared at a time, for each lane."""
 _RECENT_VIEWS, _RECENT_BYTES = 32, 32 * 2**20
 """Views that are kept for questions about the same pixels."""
 _POLL_SECONDS = 0.2
@@ -131,7 +133,7 @@ class Engine:
         self._recent: OrderedDict[str, Future[View]] = OrderedDict()
         self._model = ""
         self._backend: Backend | None = None
-        self._lanes, self._mixes = 1, False
+        self._prepares = self._mixes = False
         self._computing = self._preparing = self._held = 0
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
@@ -143,12 +145,22 @@ class Engine:
         """How many questions a batch holds; it may grow where the backend finds out what suits it."""
         return self._batch_size(self._model) if self._model else 1
 
+    @property
+    def _lanes(self) -> int:
+        """How many batches may be computed at the same time; a backend that asks servers finds out how many they bear."""
+        return max(1, self._backend.lanes) if self._prepares and isinstance(self._backend, PreparingBackend) else 1
+
+    @property
+    def _most(self) -> int:
+        """How many bytes of prepared requests make a batch full."""
+        return MIXED_BATCH_BYTES if self._mixes else BATCH_BYTES
+
     # What the evaluator asks of it.
 
     @property
     def room(self) -> int:
         """How many more questions may be expected for now."""
-        return _BATCHES_AHEAD * self._size - len(self._expected)
+        return _BATCHES_AHEAD * self._size * self._lanes - len(self._expected)
 
     def expect(self, cell: Cell, askings: Iterable[Asking]) -> None:
         """Puts questions behind all others; known ones keep their place."""
@@ -158,6 +170,12 @@ class Engine:
                 if asking not in self._known:
                     self._known[asking] = self._expected[asking] = Question(cell, asking, group)
             self._changed.notify_all()
+
+    def is_pending(self, askings: Iterable[Asking]) -> bool:
+        """Whether the answer to one of these questions is on its way."""
+        with self._changed:
+            known = (self._known.get(asking) for asking in askings)
+            return any(question is not None and question.stage != "done" for question in known)
 
     def is_asking(self, model: str) -> bool:
         """Whether this is the model that is asked."""
@@ -175,9 +193,9 @@ class Engine:
         backend = self._resident(model)
         with self._changed:
             self._backend, self._model, self._resting = backend, model, False
-            self._lanes = backend.lanes if isinstance(backend, PreparingBackend) else 1
+            self._prepares = isinstance(backend, PreparingBackend)
             self._mixes = bool(getattr(backend, "mixes_cells", False))
-        self._start_workers()
+            self._start_workers()
 
     def answers(self, cell: Cell, askings: Sequence[Asking]) -> Iterator[dict[Asking, Prediction]]:
         """Yields the answers to questions of one cell as they come; its model has to be the one that is asked.
@@ -229,6 +247,7 @@ class Engine:
             worker.join()
 
     def _start_workers(self) -> None:
+        """Starts the threads that are missing; whoever calls this holds the lock."""
         kinds = [False] * self._threads + [True] * (self._lanes - 1)
         for computes in kinds[len(self._workers) :]:
             name = "vlm-lane" if computes else "vlm-views"
@@ -259,10 +278,13 @@ class Engine:
 
     def _window(self) -> list[Question]:
         """Returns the questions of which the next batch is made: twice as many as it holds, where memory allows."""
+        if self._size == 1:  # a batch of one need not wait until those before it are prepared
+            first = (one for one in islice(self._order(), _PREPARED_AHEAD * self._lanes) if one.stage in ("ready", "failed"))
+            return list(islice(chain(first, self._order()), 1))
         window: list[Question] = []
         held = 0
         for question in islice(self._order(), (2 if self._mixes else 1) * self._size):
-            if held >= (BATCH_BYTES if len(window) < self._size else AHEAD_BYTES):
+            if held >= (self._most if len(window) < self._size else AHEAD_BYTES):
                 break
             if not self._mixes and window and question.group is not window[0].group:
                 break
@@ -289,7 +311,10 @@ class Engine:
         place = {one: number for number, one in enumerate(window) if one.stage == "ready"}
         first = window[0].pixels
         rank = {one: (one.asking not in self._demanded, abs(one.pixels - first), number) for one, number in place.items()}
-        batch = sorted(sorted(place, key=rank.__getitem__)[: self._size], key=place.__getitem__)
+        ranked = sorted(place, key=rank.__getitem__)[: self._size]
+        held = accumulate(one.bytes for one in ranked)
+        chosen = [one for number, (one, total) in enumerate(zip(ranked, held, strict=True)) if not number or total <= self._most]
+        batch = sorted(chosen, key=place.__getitem__)
         for one in batch:
             self._take(one)
             one.stage = "asked"
@@ -300,7 +325,7 @@ class Engine:
         """Returns the first question that may be prepared now: for the next batch always, for later ones while memory allows."""
         if self._resting:
             return None
-        later = islice(self._order(), _PREPARED_AHEAD * self._size) if self._held < AHEAD_BYTES else ()
+        later = islice(self._order(), _PREPARED_AHEAD * self._size * self._lanes) if self._held < AHEAD_BYTES else ()
         question = next((one for one in chain(self._window(), later) if one.stage == "new"), None)
         if question is not None:
             question.stage = "preparing"
@@ -521,6 +546,7 @@ class Engine:
                     self._drop(one)
             if error is not None:
                 self._withdraw(list(self._expected))
+            self._start_workers()
             self._changed.notify_all()
         return error
 
