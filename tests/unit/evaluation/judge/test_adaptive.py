@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from functools import partial
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +42,7 @@ from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.metrics.sequential import max_drop
-from pytest_vlmrobust.policies import Bound, Policy, Rule, Treatment, load_policy
+from pytest_vlmrobust.policies import Bound, Budgets, Mode, Policy, Rule, Scope, Treatment, Waiver, load_policy
 from pytest_vlmrobust.policies import Judge as Judging
 from pytest_vlmrobust.store import Journal, read_journal
 from tests.unit.evaluation.conftest import TODAY, World, cell, sample
@@ -48,13 +52,13 @@ BUDGETS = "budgets: {max_unparsed_rate: 100%, max_error_rate: 100%}\n"
 
 
 class Answers:
-    """Scores of cells from memory, which remember what they were asked for.
+    """Scores of cells from memory, which remember what they were asked for; those of several views are rows.
 
     A cell without scores is answered as the clean one is.
     """
 
-    def __init__(self, clean: Sequence[float], scores: Mapping[str, Sequence[float]], **changes: Any) -> None:
-        self.scores = {"clean": clean, "no_image": [0.0] * len(clean), **scores}
+    def __init__(self, clean: Sequence[float], scores: Mapping[str, Any], **changes: Any) -> None:
+        self.scores: dict[str, Any] = {"clean": clean, "no_image": [0.0] * len(clean), **scores}
         self.asked: dict[str, set[int]] = {}
         self.everyone = tuple(sample(number, **{"category": "", **changes}) for number in range(len(clean)))
         self.models = {"model": ModelRef("model", "scripted", "")}
@@ -77,11 +81,12 @@ class Answers:
         self.inferred += len(set(chosen) - asked)
         asked |= set(chosen)
         own = self.scores.get(name, self.scores["clean"])
-        scores = tuple(_score(own[place]) for place in chosen)
+        views = np.ndim(own) and np.size(own) // len(own)
+        scores = tuple(_score(float(value)) for place in chosen for value in np.atleast_1d(own[place]))
         samples = tuple(self.everyone[place] for place in chosen)
-        predictions = (Prediction("B", "generate"),) * len(chosen)
+        predictions, keys = (Prediction("B", "generate"),) * len(scores), (name,) * len(scores)
         stopped = None if places is None else tuple(chosen)
-        return CellResult(cell, samples, predictions, scores, len(chosen), 0, 0.0, keys=("",) * len(chosen), places=stopped)
+        return CellResult(cell, samples, predictions, scores, len(scores), 0, 0.0, views=views, keys=keys, places=stopped)
 
 
 def _score(value: float) -> Score:
@@ -184,10 +189,7 @@ def test_what_is_certain_is_the_verdict_of_all_answers(wrong: int, seed: int) ->
 
 
 def drop_audit(rule: Rule, clean: NDArray[np.float64], risk: float, weights: Sequence[float] = (1.0,)) -> RuleAudit:
-    def limits(bound: Bound, graded: bool) -> list[Any]:
-        return [max_drop(clean, bound.high, graded=graded)]
-
-    return RuleAudit(rule, [rule.bound], limits, asking_order(len(clean)), (risk, risk), weights=weights)
+    return RuleAudit(rule, [rule.bound], partial(drop_limits, clean), asking_order(len(clean)), (risk, risk), weights=weights)
 
 
 def test_every_mistake_of_an_audit_together_is_within_its_risk() -> None:
@@ -491,6 +493,139 @@ def test_a_verdict_does_not_depend_on_what_was_asked_before(
     assert len(cells) == len(sweeps) == 2
     assert repr(cells[0]) == repr(cells[1])
     assert repr(sweeps[0]) == repr(sweeps[1])
+
+
+# What holds for any answers: ties, clean accuracies of 0 and 1, few samples, graded and missing scores, bounds met exactly.
+
+PATCHES = "patches:2"
+RUNGS = tuple(Setting.parse(f"resolution:{edge}") for edge in (112, 224, 448))
+CORRUPTED = ("accuracy_drop", "harmful_flip_rate", "relative_corruption_error", "accuracy", "helpful_flip_rate")
+MEANS = ("mean_drop", "mean_drop_at_low", "mean_harmful_flip_rate")
+SWEEPS = (*MEANS, "worst_case_drop", "worst_at_low", "severe_failure_rate", "resolution_accuracy")
+
+
+@dataclasses.dataclass
+class Case:
+    """A test with answers, and rules whose bounds lie at the value of all answers, or next to it."""
+
+    answers: Answers
+    about: Cell | SweepMetric
+    settings: tuple[Setting, ...]
+    policy: Policy
+
+    def judged(self, *, full: bool = False) -> Record:
+        judge = Judge(self.answers, {"model": self.policy}, TODAY)
+        by: Any = judge if full else AdaptiveJudge(judge)
+        about = self.about
+        record: Record = by.cell(about) if isinstance(about, Cell) else by.sweep(about, self.settings)
+        return dataclasses.replace(record, n_inferred=0, n_recalled=0)
+
+    @property
+    def names(self) -> list[str]:
+        return [str(self.about.setting)] if isinstance(self.about, Cell) else [str(setting) for setting in self.settings]
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, risk: float, missing: bool = True) -> Case:
+    n, rng = draw(st.integers(FIRST + 1, 48)), np.random.default_rng(draw(st.integers(0, 10**6)))
+    metric = draw(st.sampled_from((*CORRUPTED, "pcri", *SWEEPS)))
+    clean = (rng.random(n) < draw(st.sampled_from((0.0, 0.3, 0.9, 1.0)))).astype(float)
+    if draw(st.booleans()) and draw(st.booleans()):
+        clean = rng.choice((0.0, 0.25, 0.5, 1.0), n)
+    settings = RUNGS if metric == "resolution_accuracy" else SETTINGS if metric in SWEEPS else (Setting.parse("flip_v"),)
+    if metric == "pcri":
+        settings = (Setting.parse(PATCHES),)
+    scores: dict[str, NDArray[np.float64]] = {"no_image": (rng.random(n) < draw(st.sampled_from((0.0, 0.4)))).astype(float)}
+    for setting in settings:
+        shape = (n, 4) if metric == "pcri" else (n,)
+        flipped = rng.random(shape) < draw(st.sampled_from((0.0, 0.05, 0.3, 1.0)))
+        before = np.broadcast_to(clean[:, None] if metric == "pcri" else clean, shape)
+        scores[str(setting)] = np.where(flipped, 1.0 - before, before)
+        if missing and draw(st.integers(0, 19)) == 0:
+            scores[str(setting)][rng.integers(n)] = math.nan
+        if draw(st.integers(0, 9)) == 0:
+            scores[str(setting)][rng.random(n) < 0.1] = 0.5
+    answers = Answers(clean.tolist(), scores)
+    answers.everyone = tuple(dataclasses.replace(one, target="AB"[place % 2]) for place, one in enumerate(answers.everyone))
+    about = SweepMetric("model", "data", metric) if metric in SWEEPS else Cell("model", "data", settings[0])
+    case = Case(answers, about, settings, Policy())
+    value = next((one.value for one in case.judged(full=True).measures if one.metric == metric), math.nan)
+    value = value if math.isfinite(value) else 0.1
+    unit = n * (len(settings) if metric in (*MEANS, "resolution_accuracy") else 1)
+    end = value + draw(st.sampled_from((0.0, 0.0, -9e-10, 1 / unit, -1 / unit, 2 / unit)))
+    from_below = metric.endswith("accuracy") or (metric == "pcri" and draw(st.booleans()))
+    bound = Bound(low=end) if from_below else Bound(high=end)
+    if metric in ("pcri", "accuracy_drop") and draw(st.booleans()):
+        bound = Bound(bound.low, end + 0.1) if math.isinf(bound.high) else Bound(end - 0.1, bound.high)
+    treatment = Treatment(judge=Judging.POINT, alpha_pass=risk, alpha_fail=risk)
+    waivers = []
+    if metric != "pcri" and draw(st.booleans()):
+        cap = end + draw(st.sampled_from((1, 3, 8))) / n * (1 if math.isfinite(bound.high) else -1)
+        waivers.append(Waiver("W1", "jo", "known", date(2027, 1, 1), metric, Scope(model=("model",)), cap, "p:2"))
+    budgets = Budgets(max_error_rate=1.0, max_unparsed_rate=1.0)
+    case.policy = Policy((Rule("r", metric, bound, "p:1", treatment=treatment),), tuple(waivers), budgets, mode=Mode.ADAPTIVE)
+    return case
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases(risk=1e-12))
+def test_without_risk_a_verdict_is_that_of_all_answers(case: Case) -> None:
+    """What is let through by a waiver when the test stops might have passed without it."""
+    record, full = case.judged(), case.judged(full=True)
+    if full.n_errors:
+        assert full.outcome in (Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
+        assert record.outcome is full.outcome or not record.n_errors or record.outcome is Outcome.NOT_APPLICABLE
+    else:
+        assert record.outcome is full.outcome or (record.outcome, full.outcome) == (Outcome.WAIVED, Outcome.PASS)
+
+
+@settings(max_examples=50, deadline=None)
+@given(cases(risk=0.05, missing=False), st.sampled_from([0.0, 1.0, math.nan]))
+def test_answers_that_were_not_asked_for_change_nothing(case: Case, other: float) -> None:
+    answers = case.answers
+    full = case.judged(full=True)
+    answers.asked.clear()
+    record = case.judged()
+    for name in case.names:
+        unasked = [place for place in range(len(answers.everyone)) if place not in answers.asked.get(name, ())]
+        answers.scores[name] = answers.scores[name].copy()
+        answers.scores[name][unasked] = other
+    assert repr(case.judged()) == repr(record)
+    if not record.n_samples:
+        assert record.outcome is full.outcome
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.sampled_from([(1.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.0, 1.0)]), min_size=3, max_size=6),
+    st.sampled_from([0.05, 0.2, 0.5]),
+    st.integers(0, 2),
+)
+def test_over_all_orders_an_audit_errs_as_declared(pairs: list[tuple[float, float]], risk: float, looser: int) -> None:
+    """It may stop after every answer; the bound is the drop, or one answer less, and a waiver is looser or as tight."""
+    n = len(pairs)
+    lost = round(sum(before - after for before, after in pairs))
+    orders = sorted(set(permutations(pairs)))
+    for most in (lost, lost - 1):
+        rule = Rule("r", "accuracy_drop", Bound(high=most / n), "p:1")
+        cap = Bound(high=(most + looser) / n)
+        wrong = Counter[Bound]()
+        for order in orders:
+            clean, scores = (np.empty(n) for _ in range(2))
+            clean[list(asking_order(n))], scores[list(asking_order(n))] = np.transpose(order)
+            audit = RuleAudit(rule, [rule.bound, cap], partial(drop_limits, clean), asking_order(n), (risk, risk))
+            mistaken = set()
+            while places := audit.upcoming(audit.asked[0] + 1):
+                audit.advance({0: scores[list(places)]})
+                for bound in {rule.bound, cap}:
+                    mistake = Outcome.FAIL if bound.admits(lost / n) else Outcome.PASS
+                    mistaken |= {bound} if audit.within(bound) is mistake else set()
+            wrong.update(mistaken)
+        assert all(count <= risk * len(orders) for count in wrong.values())
+
+
+def drop_limits(clean: NDArray[np.float64], bound: Bound, graded: bool) -> list[Any]:
+    return [max_drop(clean, bound.high, graded=graded)]
 
 
 def test_a_part_of_the_risk_is_a_part_of_both_risks() -> None:
