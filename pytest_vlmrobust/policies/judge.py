@@ -34,10 +34,8 @@ class Evidence:
             point = (estimate.value, estimate.value)
             return cls(rule, estimate, point, point, 1, category)
         shared = tests if treatment.multiplicity is Multiplicity.BONFERRONI else 1
-        risk = _risk_of_failing(rule, shared)
         passing = estimate.interval(1.0 - 2.0 * treatment.alpha_pass)
-        # some intervals take longer than all else
-        failing = passing if risk == treatment.alpha_pass else estimate.interval(1.0 - 2.0 * risk)
+        failing = estimate.interval(1.0 - 2.0 * _risk_of_failing(rule, shared))
         return cls(rule, estimate, passing, failing, shared, category)
 
     @property

@@ -195,9 +195,7 @@ class CellResult:
     @property
     def n_guessed(self) -> int:
         """How many answers without the pictures count as guesses, because they cannot be read."""
-        if self.cell.setting != NO_IMAGE or self.views > 1:
-            return 0
-        pairs = zip(self.samples, self.scores, strict=True)
+        pairs = zip(self.samples, self.scores, strict=True) if self.views == 1 else ()
         return sum(is_guess(self.cell.setting, sample, score) for sample, score in pairs)
 
     @property
