@@ -37,7 +37,7 @@ from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.corruption import low_settings
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.table import Needs, ScoreTable
 from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Multiplicity, Policy, Rule, Tier, Waiver
 from pytest_vlmrobust.policies import Judge as Judging
 from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_of_part
@@ -398,6 +398,8 @@ class AdaptiveJudge:
         decisions = self._decisions(cell, size, planned)
         decisions.unfit = self._unfit(cell, planned)
         blocking = {(test, rule.id): rule for test in planned for rule in policy.rules if rule.applies(test) and blocks(rule)}
+        if self._lacks_reference(cell, {rule.metric for rule in policy.rules if blocks(rule)}):
+            return judge.cell(cell)
         audits = self._cell_audits(cell, size, {key: blocking[key] for key in blocking if key[0].metric not in decisions.unfit})
         decisions.audited = set(audits)
         decisions.open_looks = any(key not in audits for key in blocking)
@@ -421,7 +423,13 @@ class AdaptiveJudge:
         judge = self.judge
         if not self._stops_early(sweep) or reads_baselines_only(sweep) or judge.why_task_not_shown(sweep.model, sweep.dataset):
             return judge.sweep(sweep, settings)
-        if (record := self._audited_sweep(sweep, settings)) is not None:
+        if self._lacks_reference(sweep, {sweep.metric}):
+            return judge.sweep(sweep, settings)
+        try:
+            record = self._audited_sweep(sweep, settings)
+        except ScoreMissing:  # then the value of all answers is unknown
+            return judge.sweep(sweep, settings)
+        if record is not None:
             return record
         size = len(judge.evaluator.samples(sweep.dataset))
         looks = look_sizes(size)
@@ -550,8 +558,20 @@ class AdaptiveJudge:
         clean, blind = (self.judge.evaluator.result(Cell(about.model, about.dataset, each)) for each in (CLEAN, NO_IMAGE))
         return clean.values, blind.values
 
+    def _lacks_reference(self, about: Cell | SweepMetric, names: Iterable[str]) -> bool:
+        """Whether an inference failed on an unchanged picture, or without it, that a metric needs: no part has its value then."""
+        registered = set(metrics.names())
+        needs = {need for name in names if name in registered for need in metrics.get(name).needs}
+        read = [setting for need, setting in ((Needs.CLEAN, CLEAN), (Needs.NO_IMAGE, NO_IMAGE)) if need in needs]
+        results = [self.judge.evaluator.result(Cell(about.model, about.dataset, setting)) for setting in read]
+        return any(math.isnan(value) for result in results for value in result.values)
+
     def _audited_sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record | None:
-        """Returns the record of a summary metric whose rules audits decide; ``None`` where there are others, or none."""
+        """Returns the record of a summary metric whose rules audits decide; ``None`` where there are others, or none.
+
+        Raises:
+            ScoreMissing: an inference failed.
+        """
         judge = self.judge
         policy = judge.policies[sweep.model]
         test = JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
@@ -568,7 +588,7 @@ class AdaptiveJudge:
         decide = self._every_cell if sweep.metric in EVERY_CELL else self._mean_of_pairs
         try:
             return decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
-        except ValueError:  # a score that an audit needs is missing
+        except ValueError:  # there is no limit
             return None
 
     def _shows_one_rung(self, sweep: SweepMetric, rungs: Sequence[Setting]) -> bool:
@@ -698,15 +718,19 @@ def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:
     return treatment.alpha_pass, treatment.alpha_fail / shared / len(rule.bound.ends)
 
 
+class ScoreMissing(Exception):
+    """An inference failed that an audit asked for."""
+
+
 def known(result: CellResult) -> Scores:
     """Returns the scores of a cell.
 
     Raises:
-        ValueError: an inference failed, so that no value of all answers is known.
+        ScoreMissing: an inference failed, so that no value of all answers is known.
     """
     values = result.values
     if any(math.isnan(value) for value in values):
-        raise ValueError(f"{result.cell}: a score is missing")
+        raise ScoreMissing(f"{result.cell}: a score is missing")
     return values
 
 

@@ -41,7 +41,7 @@ from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTe
 from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.results import CellResult
-from pytest_vlmrobust.metrics.sequential import max_drop
+from pytest_vlmrobust.metrics.sequential import max_drop, pair_order
 from pytest_vlmrobust.policies import Bound, Budgets, Mode, Policy, Rule, Scope, Treatment, Waiver, load_policy
 from pytest_vlmrobust.policies import Judge as Judging
 from pytest_vlmrobust.store import Journal, read_journal
@@ -238,14 +238,30 @@ def test_a_failed_inference_leaves_no_verdict_to_a_part(adaptive: Made) -> None:
     assert worst.outcome is Outcome.INCONCLUSIVE
 
 
-def test_missing_clean_scores_leave_no_verdict_to_a_part(adaptive: Made) -> None:
-    clean = [math.nan, *RIGHT[1:]]
-    for rule, about in ((DROP, "cell"), ("{id: w, metric: worst_case_drop, max: 20pp}", "sweep")):
-        judge = adaptive(Answers(clean, dict.fromkeys(map(str, SETTINGS), RIGHT)), rule)
-        sweep = SweepMetric("model", "data", "worst_case_drop")
-        record = judge.cell(cell("flip_v")) if about == "cell" else judge.sweep(sweep, SETTINGS)
-        assert record.outcome in (Outcome.INCONCLUSIVE, Outcome.PASS)
-        assert (record.outcome is Outcome.PASS) <= (record.n_requested < N)
+@pytest.mark.parametrize("reference", ["clean", "no_image"])
+def test_missing_scores_of_unchanged_samples_leave_no_verdict_to_a_part(adaptive: Made, reference: str) -> None:
+    missing = np.ones(N) * (reference == "clean")
+    missing[asking_order(N)[-1]] = math.nan
+    answers = Answers(RIGHT, {reference: missing.tolist()})
+    metric = "accuracy_drop" if reference == "clean" else "relative_corruption_error"
+    record = adaptive(answers, f"{{id: r, metric: {metric}, max: 90%}}").cell(cell("flip_v"))
+    assert (record.outcome, record.n_requested) == (Outcome.INCONCLUSIVE, N)
+    summary = "mean_drop" if reference == "clean" else "mean_relative_corruption_error"
+    judge = adaptive(answers, f"{{id: w, metric: {summary}, max: 90%}}")
+    assert judge.sweep(SweepMetric("model", "data", summary), SETTINGS).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_failed_inference_that_an_audit_asked_for_is_not_forgotten(adaptive: Made) -> None:
+    """Looks ask about other samples first, which have all scores."""
+    late = set(asking_order(N)[150:])
+    pairs = pair_order(0, "", "", [str(setting) for setting in SETTINGS], N).samples[:32]
+    setting, place = next(divmod(int(pair), N) for pair in pairs if pair % N in late)
+    scores = np.ones(N)
+    scores[place] = math.nan
+    answers = Answers(RIGHT, {str(SETTINGS[setting]): scores.tolist()})
+    judge = adaptive(answers, "{id: mean, metric: mean_drop, max: 30pp}")
+    record = judge.sweep(SweepMetric("model", "data", "mean_drop"), SETTINGS)
+    assert (record.outcome, record.n_errors) == (Outcome.INCONCLUSIVE, 1)
 
 
 def test_so_few_samples_are_all_asked(adaptive: Made) -> None:
