@@ -425,11 +425,7 @@ class AdaptiveJudge:
             return judge.sweep(sweep, settings)
         if self._lacks_reference(sweep, {sweep.metric}):
             return judge.sweep(sweep, settings)
-        try:
-            record = self._audited_sweep(sweep, settings)
-        except ScoreMissing:  # then the value of all answers is unknown
-            return judge.sweep(sweep, settings)
-        if record is not None:
+        if (record := self._audited_sweep(sweep, settings)) is not None:
             return record
         size = len(judge.evaluator.samples(sweep.dataset))
         looks = look_sizes(size)
@@ -569,8 +565,7 @@ class AdaptiveJudge:
     def _audited_sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record | None:
         """Returns the record of a summary metric whose rules audits decide; ``None`` where there are others, or none.
 
-        Raises:
-            ScoreMissing: an inference failed.
+        Where an inference fails, a budget is broken or a rule stays open, all samples are judged: nothing asked is forgotten.
         """
         judge = self.judge
         policy = judge.policies[sweep.model]
@@ -587,9 +582,12 @@ class AdaptiveJudge:
             return None
         decide = self._every_cell if sweep.metric in EVERY_CELL else self._mean_of_pairs
         try:
-            return decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
+            record = decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
+        except ScoreMissing:
+            record = None
         except ValueError:  # there is no limit
             return None
+        return record or judge.sweep(sweep, settings)
 
     def _shows_one_rung(self, sweep: SweepMetric, rungs: Sequence[Setting]) -> bool:
         """Whether all rungs show the same pictures of the samples that are asked about first, so that there is no curve."""

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
 from itertools import permutations
@@ -59,6 +59,7 @@ class Answers:
 
     def __init__(self, clean: Sequence[float], scores: Mapping[str, Any], **changes: Any) -> None:
         self.scores: dict[str, Any] = {"clean": clean, "no_image": [0.0] * len(clean), **scores}
+        self.unread: Mapping[str, Collection[int]] = {}
         self.asked: dict[str, set[int]] = {}
         self.everyone = tuple(sample(number, **{"category": "", **changes}) for number in range(len(clean)))
         self.models = {"model": ModelRef("model", "scripted", "")}
@@ -82,11 +83,17 @@ class Answers:
         asked |= set(chosen)
         own = self.scores.get(name, self.scores["clean"])
         views = np.ndim(own) and np.size(own) // len(own)
-        scores = tuple(_score(float(value)) for place in chosen for value in np.atleast_1d(own[place]))
+        hidden = self.unread.get(name, ())
+        scores = tuple(
+            UNREAD if place in hidden else _score(float(value)) for place in chosen for value in np.atleast_1d(own[place])
+        )
         samples = tuple(self.everyone[place] for place in chosen)
         predictions, keys = (Prediction("B", "generate"),) * len(scores), (name,) * len(scores)
         stopped = None if places is None else tuple(chosen)
         return CellResult(cell, samples, predictions, scores, len(scores), 0, 0.0, views=views, keys=keys, places=stopped)
+
+
+UNREAD = Score(0.0, "none", None, "unparsed")
 
 
 def _score(value: float) -> Score:
@@ -438,6 +445,17 @@ def test_a_broken_budget_is_judged_on_all_samples(adaptive: Made, world: World) 
     record = judge.cell(cell("flip_v"))
     assert (record.n_requested, record.n_unparsed) == (40, 40)
     assert any(one.metric == "unparsed_rate" for one in record.measures)
+
+
+def test_a_budget_that_an_audit_found_broken_is_not_forgotten(adaptive: Made) -> None:
+    """Looks ask about other samples first, which can all be read."""
+    answers = Answers(RIGHT, {})
+    answers.unread = {str(setting): asking_order(N)[150:] for setting in SETTINGS}
+    judge = adaptive(answers, "{id: mean, metric: mean_drop, max: 60pp}", more="budgets: {max_unparsed_rate: 5%}\n")
+    sweep = SweepMetric("model", "data", "mean_drop")
+    record = judge.sweep(sweep, SETTINGS)
+    assert record.outcome is judge.judge.sweep(sweep, SETTINGS).outcome is Outcome.FAIL
+    assert record.n_unparsed == 50 * len(SETTINGS)
 
 
 # Sweeps.
