@@ -398,7 +398,8 @@ class AdaptiveJudge:
         decisions = self._decisions(cell, size, planned)
         decisions.unfit = self._unfit(cell, planned)
         blocking = {(test, rule.id): rule for test in planned for rule in policy.rules if rule.applies(test) and blocks(rule)}
-        if self._lacks_reference(cell, {rule.metric for rule in policy.rules if blocks(rule)}):
+        of_strata = {rule.metric for rule in policy.rules if rule.where.category and blocks(rule)}
+        if self._lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}):
             return judge.cell(cell)
         audits = self._cell_audits(cell, size, {key: blocking[key] for key in blocking if key[0].metric not in decisions.unfit})
         decisions.audited = set(audits)
