@@ -174,6 +174,8 @@ class Decisions:
     open_looks: bool = False
     """Whether the last look left a rule open that no audit decides."""
     at_look: bool = False
+    beyond_budget: bool = False
+    """Whether more inferences failed, or more answers were unreadable, than the policy admits; then all samples are judged."""
     planned: frozenset[str] = frozenset()
     """The metrics that blocking rules are about, and that all answers have a value of."""
     unfit: Mapping[str, Estimate] = field(default_factory=dict)
@@ -418,6 +420,8 @@ class AdaptiveJudge:
                 record = self._look(decisions, cell, partial(Judge.cell, cell=cell))
                 if record is not None:
                     return record
+            if decisions.beyond_budget:
+                break
         return self._at_all_samples(decisions).cell(cell)
 
     def _sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
@@ -437,6 +441,8 @@ class AdaptiveJudge:
             record = self._look(decisions, sweep, partial(Judge.sweep, sweep=sweep, settings=settings))
             if record is not None:
                 return record
+            if decisions.beyond_budget:
+                break
         return self._at_all_samples(decisions).sweep(sweep, settings)
 
     def _counted(self, judged: Callable[[], Record]) -> Record:
@@ -471,7 +477,8 @@ class AdaptiveJudge:
         unmeasured = decisions.planned - {measure.metric for measure in record.measures if not measure.category}
         if unmeasured or self._lacks_stratum(about, prefix):
             decisions.open_looks = True
-        if ((decisions.undecided or decisions.open_looks) and not is_broken(record)) or breaks_budget(record):
+        decisions.beyond_budget = breaks_budget(record)
+        if ((decisions.undecided or decisions.open_looks) and not is_broken(record)) or decisions.beyond_budget:
             return None
         if album is None:
             decisions.at_look = False

@@ -447,6 +447,20 @@ def test_a_broken_budget_is_judged_on_all_samples(adaptive: Made, world: World) 
     assert any(one.metric == "unparsed_rate" for one in record.measures)
 
 
+@pytest.mark.parametrize(("about", "judge"), [("cell", "point"), ("cell", "interval"), ("sweep", "interval")])
+def test_a_test_does_not_wait_for_a_broken_budget_to_recover(adaptive: Made, about: str, judge: str) -> None:
+    """Of the first 24 answers two cannot be read, of the first 40 no more, and of all of them 26 %."""
+    answers, order = Answers(RIGHT, {}), asking_order(N)
+    answers.unread = {"flip_v": (*order[:2], *order[150:])}
+    more = "budgets: {max_unparsed_rate: 5%}\n"
+    rules = ("{id: drop, metric: accuracy_drop, max: 60pp}", "{id: mean, metric: mean_drop, max: 60pp}")
+    judged = adaptive(answers, *rules, more=more, judge=judge)
+    mean, flipped = SweepMetric("model", "data", "mean_drop"), (Setting.parse("flip_v"),)
+    record = judged.cell(cell("flip_v")) if about == "cell" else judged.sweep(mean, flipped)
+    assert record.outcome is Outcome.FAIL
+    assert record.n_unparsed == 52
+
+
 def test_a_budget_that_an_audit_found_broken_is_not_forgotten(adaptive: Made) -> None:
     """Looks ask about other samples first, which can all be read."""
     answers = Answers(RIGHT, {})
