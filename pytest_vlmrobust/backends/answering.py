@@ -39,8 +39,8 @@ class Job:
     """The row of tensors that was prepared for it; None where the batch is encoded as a whole."""
 
 
-def batches(jobs: Iterable[Job], size: int) -> list[list[Job]]:
-    """Returns the jobs in batches of at most ``size``.
+def batches(jobs: Iterable[Job], size: int, tokens: float = math.inf) -> list[list[Job]]:
+    """Returns the jobs in batches of at most ``size``, and of at most ``tokens`` as far as rows were prepared.
 
     Jobs of one batch have the same number of images and the same kind and length of answer; within those, they are ordered by
     pixels, then by length of text, then by key, so that rows of similar length meet and a batch is padded little.
@@ -48,8 +48,22 @@ def batches(jobs: Iterable[Job], size: int) -> list[list[Job]]:
     groups: dict[tuple[bool, int, int], list[Job]] = {}
     for job in jobs:
         groups.setdefault(_group(job), []).append(job)
-    ordered = [sorted(groups[group], key=_order) for group in sorted(groups)]
-    return [group[start : start + size] for group in ordered for start in range(0, len(group), size)]
+    found: list[list[Job]] = []
+    for group in sorted(groups):
+        longest = 0
+        for number, job in enumerate(sorted(groups[group], key=_order)):
+            longest = max(longest, _tokens(job))
+            if number == 0 or len(found[-1]) == size or (len(found[-1]) + 1) * longest > tokens:
+                found.append([])
+                longest = _tokens(job)
+            found[-1].append(job)
+    return found
+
+
+def _tokens(job: Job) -> int:
+    """Returns how long the row of a job is, its text and the patches of its pictures; 0 where it was not prepared."""
+    tensors = job.inputs or {}
+    return sum(len(tensors[name].squeeze(0)) for name in ("input_ids", "pixel_values") if name in tensors)
 
 
 def _group(job: Job) -> tuple[bool, int, int]:

@@ -218,6 +218,11 @@ class Placement:
     min_pixels: int | None = None
     max_pixels: int | None = None
 
+    @property
+    def embeds_by_matrix(self) -> bool:
+        """Whether convolutions over whole patches are computed as matrix products, which rounds otherwise."""
+        return self.device == "cpu" and self.dtype == "float32"
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -308,7 +313,30 @@ def _load_weights(source: Source, placement: Placement) -> Any:
             f"the weights at {source.location!r} lack {len(absent)} tensor(s) that {type(model).__name__} needs, such as "
             f"{', '.join(absent[:3])}. Save or download the checkpoint again, in full"
         )
+    if placement.embeds_by_matrix:
+        _embed_by_matrix(model)
     return model.to(placement.device).eval()
+
+
+def _embed_by_matrix(model: Any) -> None:
+    """Replaces convolutions over whole patches, as vision transformers start with, by the matrix product that they are.
+
+    On a CPU the product takes less than a third of the time, and a small model spends a quarter of its time here.
+    """
+    import torch
+    from torch.nn import functional
+
+    class PatchProduct(torch.nn.Conv3d):
+        """A convolution that multiplies where its kernel covers all of its input."""
+
+        def forward(self, input: Any) -> Any:  # noqa: A002 - the name of the library
+            if input.shape[2:] != self.weight.shape[2:]:
+                return super().forward(input)
+            return functional.linear(input.flatten(1), self.weight.flatten(1), self.bias)[:, :, None, None, None]
+
+    for module in model.modules():
+        if type(module) is torch.nn.Conv3d and module.groups == 1 and set(module.padding) == {0}:
+            module.__class__ = PatchProduct
 
 
 def _stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:

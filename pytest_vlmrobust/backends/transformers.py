@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import threading
 import time
@@ -35,6 +36,8 @@ ENCODING_VERSION = 1
 """Raised when this package changes how it puts a request to a model or reads its answer: older predictions then do not count."""
 
 _MOST_LANES = 2
+_TOKENS_ON_CPU = 4096
+"""Tokens and patches of a batch on a CPU: more of them take more memory, and no less time."""
 _LIBRARIES = ("torch", "transformers", "tokenizers", "pillow", "numpy")
 
 
@@ -98,6 +101,7 @@ class TransformersBackend:
                     "padding": "left",
                     "images": {name: getattr(placement, name) for name in ("image_backend", "min_pixels", "max_pixels")},
                     "decoding": self._decoding(),
+                    **({"patches": "matrix product"} if placement.embeds_by_matrix else {}),
                     "versions": _versions(self._options.image_backend),
                 }
             return self._fingerprint
@@ -180,7 +184,8 @@ class TransformersBackend:
         with quiet(), self._borrowed() as answerer:
             jobs = [self._job(answerer, index, one) for index, one in enumerate(prepared)]
             answers = {job.index: failed_prediction(one.failure, job.method) for job, one in zip(jobs, prepared, strict=True)}
-            for batch in batches([job for job in jobs if not prepared[job.index].failure], self.batch_size):
+            most = _TOKENS_ON_CPU if self.mixes_cells else math.inf
+            for batch in batches([job for job in jobs if not prepared[job.index].failure], self.batch_size, most):
                 predictions = self._answered(batch, answerer, getattr(torch, "AcceleratorError", None))
                 answers.update(zip((job.index for job in batch), predictions, strict=True))
         return [answers[index] for index in range(len(prepared))]

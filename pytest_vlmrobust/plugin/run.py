@@ -454,6 +454,7 @@ class Run:
         Raises:
             StoreError: the store, or the evidence of this run, cannot be opened.
         """
+        from pytest_vlmrobust.core.cell import Cell
         from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
         from pytest_vlmrobust.evaluation.judge.judge import Judge
         from pytest_vlmrobust.evaluation.run.evidence import Testimony
@@ -475,9 +476,9 @@ class Run:
             baseline=self.baseline,
             attempts=self.settings.vlm_patch_attempts,
         )
-        adaptive = AdaptiveJudge(judge, self.evaluator.expect)
+        adaptive = AdaptiveJudge(judge, self.evaluator)
         if self.controls:  # a worker of xdist does not know which tests it will be given
-            self.evaluator.expect(adaptive.first_wants(self.required_cells()))
+            adaptive.plan(self.required_cells(), {test.about for test in self.selection.tests if isinstance(test.about, Cell)})
         return adaptive
 
     @cached_property

@@ -17,334 +17,123 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
-from pytest_vlmrobust.core.decision import Outcome, Verdict
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.estimate import Estimate
-from pytest_vlmrobust.core.fingerprint import rng_for
-from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.sample import PictureDigests, Sample
-from pytest_vlmrobust.core.words import quantity as counted
-from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails, chances
+from pytest_vlmrobust.evaluation.run.answers import chances
 from pytest_vlmrobust.evaluation.run.asking import Want
 from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.corruption import low_settings
 from pytest_vlmrobust.metrics.table import Needs, ScoreTable
-from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Multiplicity, Policy, Rule, Tier, Waiver
-from pytest_vlmrobust.policies import Judge as Judging
-from pytest_vlmrobust.policies.judge import early_verdict, judge_rule, verdict_of_part
+from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Rule, Waiver
+from pytest_vlmrobust.policies.judge import early_verdict
 
+from .audits import (
+    CELL_LIMITS,
+    EVERY_CELL,
+    FIRST,
+    GROWTH,
+    LOW_ONLY,
+    MEANS,
+    OF_RUNGS,
+    MissingScoreError,
+    NoAuditError,
+    RuleAudit,
+    asking_order,
+    judges_value,
+    known,
+    moments,
+    risks,
+    step_after,
+)
 from .context import Asked, floors, groups_of
 from .judge import Judge
+from .looks import EARLY_RISK, Decisions, Prefix, blocks, look_sizes, strata_of, with_risk
 from .measurements import UNPARSED_INCREASE, judged_tests
-from .replay import NoThumbnails
-from .required_cells import WITHOUT_SETTINGS, attempts_of
-from .strata import strata
+from .required_cells import BASELINES, WITHOUT_SETTINGS, attempts_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pytest_vlmrobust.metrics.sequential import Audit, Limit
+    from .audits import Scores
 
-    Scores: TypeAlias = NDArray[np.float64]
-    LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
-
-FIRST = 8
-"""Samples that every cell is asked about."""
-STEP = 4
-"""Samples of a cell between two moments at which an audit may stop."""
 PAIRS = 32
 """Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
-GROWTH = 16
-"""From so many steps on, each step is this part of what was asked before: later ones decide less, and large batches cost less."""
 HUNTED = 4
 """Cells of a sweep that are asked next: those closest to a breach."""
-FIRST_LOOK = 24
-"""Samples at the first look; each further look has twice as many."""
-LAST_LOOK = 0.75
-"""The share of the samples after which no look comes but that at all of them."""
-EARLY_RISK = 0.5
-"""The part of a rule's risk that the looks before the last one share evenly."""
-_PURPOSE = "order in which samples are asked"
 
 
-def asking_order(size: int) -> tuple[int, ...]:
-    """Returns in which order the samples of a dataset are asked about, by their places in it: a permutation of ``size`` places.
+class AsksAhead(Protocol):
+    """What keeps a model busy with questions of tests that have not begun."""
 
-    >>> sorted(asking_order(4))
-    [0, 1, 2, 3]
-    """
-    return tuple(_permutation(size))
+    def room(self, model: str) -> int:
+        """Returns how many more questions may be expected of a model for now."""
+        ...
 
+    def expect(self, wants: Iterable[Want]) -> None:
+        """Says what will be asked for next, in this order."""
+        ...
 
-@lru_cache(maxsize=64)
-def _permutation(size: int) -> list[int]:
-    places: list[int] = rng_for(0, _PURPOSE, str(size)).permutation(size).tolist()
-    return places
+    def is_evaluated(self, cell: Cell) -> bool:
+        """Whether all samples of a cell were asked about."""
+        ...
 
-
-def look_sizes(size: int) -> tuple[int, ...]:
-    """Returns after how many samples rules are looked at before all of them are asked about.
-
-    >>> look_sizes(20), look_sizes(128), look_sizes(869)
-    ((), (24, 48, 96), (24, 48, 96, 192, 384))
-    """
-    doubled = (FIRST_LOOK * 2**power for power in range(32))
-    return tuple(look for look in doubled if look <= LAST_LOOK * size)
+    def scores_ahead(self, cell: Cell, places: Sequence[int]) -> Scores | None:
+        """Returns the scores of samples of a cell, shape (N,), once all of their answers are stored; counts nothing as asked."""
+        ...
 
 
 @dataclass(eq=False)
-class Prefix:
-    """The answers about the first samples in the order in which they are asked: what a look judges."""
+class CellTest:
+    """The test of one cell on its way: which samples it waits for, and what its audits make of their answers."""
 
-    whole: Measured
-    share: float
-    """The part of each dataset that is asked about."""
-    album: Thumbnails = field(default_factory=NoThumbnails)
-    _samples: dict[str, tuple[Sample, ...]] = field(default_factory=dict)
+    order: Sequence[int]
+    """The places of all samples, in the order in which they are asked."""
+    decisions: Decisions
+    audits: Mapping[tuple[JudgedTest, str], RuleAudit]
+    moments: deque[int]
+    """After how many answers it may stop, those that are still to come."""
+    decide: Callable[[JudgedTest, RuleAudit], None]
+    """Writes down what an audit shows."""
+    is_due: bool = False
+    """Whether a look may end it now."""
+    n_seen: int = 0
+    """How many answers its audits have seen."""
 
-    @classmethod
-    def of(cls, whole: Measured, asked: int, size: int, album: Thumbnails | None = None) -> Prefix:
-        """Returns the first ``asked`` of ``size`` samples, and as large a part of any other dataset."""
-        return cls(whole, asked / size, album or NoThumbnails())
+    def upcoming(self) -> Sequence[int]:
+        """Returns the places of the samples that its audits wait for; none once a look is due, or nothing is left to wait for."""
+        while self.moments and not self.is_due:
+            self.decisions.asked = self.moments[0]
+            if not all(audit.is_done for audit in self.audits.values()):
+                return self.order[self.n_seen : self.moments[0]]
+            self._pass_moment()
+        return ()
 
-    @property
-    def models(self) -> Mapping[str, ModelRef]:
-        """The models by the name that stands in cells."""
-        return self.whole.models
+    def take(self, scores: Scores) -> None:
+        """Takes the scores of the samples that were upcoming into account."""
+        for (test, _), audit in self.audits.items():
+            if not audit.is_done:
+                audit.advance({0: scores})
+                self.decide(test, audit)
+        self._pass_moment()
 
-    @property
-    def inferred(self) -> int:
-        """How many answers came from a model so far."""
-        return self.whole.inferred
-
-    @property
-    def recalled(self) -> int:
-        """How many answers came from a store so far."""
-        return self.whole.recalled
-
-    def corpus_metric(self, dataset: str) -> str:
-        """Returns the name of the metric that is reported for a dataset as a whole."""
-        return self.whole.corpus_metric(dataset)
-
-    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
-        """Returns the digests of pictures by sample id."""
-        return self.whole.pictures(dataset)
-
-    def samples(self, dataset: str) -> tuple[Sample, ...]:
-        """Returns the samples that are asked about, in the order of the dataset; the same object each time."""
-        if dataset not in self._samples:
-            everything = self.whole.samples(dataset)
-            self._samples[dataset] = tuple(everything[place] for place in self.places(len(everything)))
-        return self._samples[dataset]
-
-    def places(self, size: int) -> list[int]:
-        """Returns the places of the samples that are asked about, of a dataset of ``size``."""
-        return sorted(asking_order(size)[: math.ceil(self.share * size - 1e-9)])
-
-    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
-        """Returns the answers and scores of a cell."""
-        chosen = self.places(len(self.whole.samples(cell.dataset)))
-        return self.whole.result(cell, chosen if places is None else [chosen[place] for place in places])
-
-
-@dataclass(eq=False)
-class Decisions:
-    """What is decided about one test so far: a verdict that was reached once stands."""
-
-    judge: Judge
-    size: int
-    """How many answers the test would ask for."""
-    looks: int
-    asked: int = 0
-    decided: dict[tuple[JudgedTest, str], Verdict] = field(default_factory=dict)
-    undecided: set[tuple[JudgedTest, str]] = field(default_factory=set)
-    """Of rules that block, those that the last look left open."""
-    audited: set[tuple[JudgedTest, str]] = field(default_factory=set)
-    """Those that an audit decides; looks spend no risk on them."""
-    open_looks: bool = False
-    """Whether the last look left a rule open that no audit decides."""
-    at_look: bool = False
-    beyond_budget: bool = False
-    """Whether more inferences failed, or more answers were unreadable, than the policy admits; then all samples are judged."""
-    planned: frozenset[str] = frozenset()
-    """The metrics that blocking rules are about, and that all answers have a value of."""
-    unfit: Mapping[str, Estimate] = field(default_factory=dict)
-    """The metrics that do not apply, as the answers about all unchanged samples show; no further answer can change that."""
-
-    @property
-    def whole(self) -> Measured:
-        """The answers about all samples, asked for on demand."""
-        return self.judge.evaluator
-
-    @property
-    def in_words(self) -> str:
-        """How much was asked, for reasons."""
-        return f"{self.asked:,} of {counted(self.size, 'answer')}"
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether a rule that blocks is shown to be broken."""
-        return any(verdict.outcome is Outcome.FAIL for verdict in self.decided.values())
-
-    def verdicts(self, policy: Policy, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
-        """Returns the verdicts of those rules that are decided, by rule; at a look, decides those that the estimate can."""
-        said = estimate.valid and estimate.finite
-        about = dataclasses.replace(test, strata=1)  # of which a part of the samples may have fewer than all
-        decided = {}
-        for rule in policy.rules:
-            if not rule.applies(test):
-                continue
-            key = about, rule.id
-            if self.at_look and said and key not in self.decided and key not in self.audited:
-                self._look(policy, rule, test, estimate)
-            if test.metric in self.unfit and not test.category:
-                decided[rule.id] = judge_rule(rule, self.unfit[test.metric], (), self.judge.today)
-            elif key in self.decided and said:
-                decided[rule.id] = self.decided[key]
-            elif blocks(rule):
-                self.undecided.add(key)
-        return decided
-
-    def _look(self, policy: Policy, rule: Rule, test: JudgedTest, estimate: Estimate) -> None:
-        waivers = [waiver for waiver in policy.waivers if waiver.applies(test)]
-        strata = max(test.strata, len(strata_of(self.whole.samples(test.dataset)))) if test.category else 1
-        sharing, share = policy.sharing(rule, dataclasses.replace(test, strata=strata)), EARLY_RISK / self.looks
-        today = self.judge.today
-        if verdict := verdict_of_part(rule, estimate, waivers, today, sharing, share=share, asked=self.in_words):
-            self.decided[dataclasses.replace(test, strata=1), rule.id] = verdict
-
-
-class RuleAudit:
-    """The audit of one rule: of its bound, and of the caps of waivers that hold.
-
-    It is about one cell, about the pairs of a mean, or about all cells of a sweep, each of which has to keep the bound. Whatever
-    it showed once stands. The risk of a wrong FAIL is split among the cells, and that of a wrong PASS needs no split: to pass
-    wrongly, one certain cell would have to pass wrongly. Neither depends on which cells are asked first.
-    """
-
-    def __init__(
-        self,
-        rule: Rule,
-        bounds: Sequence[Bound],
-        limits: LimitsOf,
-        order: Sequence[int],
-        risks: tuple[float, float],
-        *,
-        weights: Sequence[float] = (1.0,),
-    ) -> None:
-        """Prepares an audit that has seen no answer.
-
-        Args:
-            rule: what is audited.
-            bounds: the bound of the rule, then looser ones that waivers admit.
-            limits: gives the limits that a bound stands for, of 0/1 or of graded scores.
-            order: of the samples, by their places.
-            risks: of a wrong PASS and of a wrong FAIL.
-            weights: the share of the risk of a wrong FAIL that each cell may take.
-
-        Raises:
-            ValueError: there is no such limit: a score that it needs is missing, or its denominator is 0.
-        """
-        import numpy as np
-
-        from pytest_vlmrobust.metrics.sequential import Audit, Order
-
-        self.rule, self._bounds, self._order = rule, tuple(bounds), tuple(order)
-        try:
-            by_bound, self._graded = [limits(bound, False) for bound in bounds], False
-        except ValueError:
-            by_bound, self._graded = [limits(bound, True) for bound in bounds], True
-        every = [limit for own in by_bound for limit in own]
-        ends = np.cumsum([0, *map(len, by_bound)]).tolist()
-        self._columns = {bound: slice(start, end) for bound, start, end in zip(self._bounds, ends, ends[1:], strict=False)}
-        self._members = np.array([limit.member for limit in every])
-        shape = len(weights), len(every)
-        self._audit: Audit = Audit(every * len(weights), [Order(np.array(order, dtype=np.intp), "uniform")] * math.prod(shape))
-        self._needed = -np.log(risks[0]), -np.log(risks[1]) - np.log(np.array(weights))[:, None]
-        self._evidence_of_fail = np.zeros(shape)
-        self._kept = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
-        self._broken = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
-        self._open = np.ones(len(weights), bool)
-        self.asked = [0] * len(weights)
-        """How many answers it has seen of each cell."""
-        self.is_done = not self._order
-        """Whether a verdict follows from what it has seen, or it has seen everything."""
-
-    def closest(self, most: int) -> list[int]:
-        """Returns the open cells that are closest to breaking every bound, the closest first; nothing once it is done."""
-        import numpy as np
-
-        if self.is_done:
-            return []
-        by_bound = [self._evidence_of_fail[:, columns].max(axis=1) for columns in self._columns.values()]
-        lacking = np.min(by_bound, axis=0) - self._needed[1][:, 0]
-        ranked = np.argsort(-lacking, kind="stable")
-        closest: list[int] = ranked[self._open[ranked]][:most].tolist()
-        return closest
-
-    def upcoming(self, asked: int, cell: int = 0) -> Sequence[int]:
-        """Returns the places of the samples to ask next, so that ``asked`` are seen; nothing once it is done."""
-        return () if self.is_done else self._order[self.asked[cell] : asked]
-
-    def advance(self, scores: Mapping[int, NDArray[np.float64]]) -> None:
-        """Takes the scores of the next samples of some cells into account, in their order.
-
-        A missing score (NaN), and a graded one where all others are 0 or 1, counts as wrong where PASS is weighed, and as right
-        where FAIL is.
-        """
-        import numpy as np
-
-        rows: list[NDArray[np.intp]] = []
-        places: list[NDArray[np.intp]] = []
-        outcomes: list[NDArray[np.float64]] = []
-        for cell, values in scores.items():
-            start = self.asked[cell]
-            upcoming = np.array(self._order[start : start + len(values)], np.intp)
-            known = values if self._graded else np.where((values == 0.0) | (values == 1.0), values, np.nan)
-            limit, position = np.nonzero(self._members[:, upcoming])
-            rows.append(limit + cell * len(self._members))
-            places.append(upcoming[position])
-            outcomes.append(known[position])
-            self.asked[cell] += len(values)
-        self._audit.advance(np.concatenate(rows), np.concatenate(places), np.concatenate(outcomes))
-        self._conclude()
-
-    def within(self, bound: Bound) -> Outcome:
-        """Returns whether the value of all answers is shown to keep ``bound``, or to break it."""
-        import numpy as np
-
-        kept = [shown for within, shown in self._kept.items() if bound.holds(within)]
-        if np.any(kept, axis=0).all():
-            return Outcome.PASS
-        return Outcome.FAIL if self._broken[bound].any() else Outcome.INCONCLUSIVE
-
-    def _conclude(self) -> None:
-        """Writes down which cells are shown to keep or to break which bounds, and which of them are to be asked further."""
-        import numpy as np
-
-        verdicts = self._audit.verdicts(0.5, 0.5)  # whose risks are not read
-        shape = self._evidence_of_fail.shape
-        self._evidence_of_fail = verdicts.sure_log_fail.reshape(shape)
-        passed = verdicts.sure_log_pass.reshape(shape) >= self._needed[0]
-        failed = self._evidence_of_fail >= self._needed[1]
-        for bound, columns in self._columns.items():
-            broken = failed[:, columns].any(axis=1)
-            kept = passed[:, columns].all(axis=1)
-            self._kept[bound] |= kept & ~broken
-            self._broken[bound] |= broken & ~kept
-        decided = np.any(list(self._kept.values()), axis=0) | np.all(list(self._broken.values()), axis=0)
-        self._open = ~decided & (np.array(self.asked) < len(self._order))
-        self.is_done = all(broken.any() for broken in self._broken.values()) or not self._open.any()
+    def _pass_moment(self) -> None:
+        asked = self.n_seen = self.moments.popleft()
+        all_done = all(audit.is_done for audit in self.audits.values())
+        may_stop = all_done and (asked in look_sizes(len(self.order)) or not self.decisions.open_looks)
+        self.is_due = self.decisions.has_failed or may_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +141,16 @@ class AdaptiveJudge:
     """Judges as :class:`Judge` does, and asks no further once a test is decided, where the policy of its model says so."""
 
     judge: Judge
-    ask_ahead: Callable[[Iterable[Want]], None] = lambda _wants: None
-    """Told what is asked next, so that a model can be kept busy."""
+    asker: AsksAhead | None = None
+    """Told what is asked next, so that a model is kept busy; ``None`` where nothing is asked ahead."""
+    _coming: dict[Cell, None] = field(default_factory=dict, init=False)
+    """Cells that will be asked about, in their order, as far as more may be asked of them before their turn."""
+    _tested: set[Cell] = field(default_factory=set, init=False)
+    """Those among them that have a test of their own."""
+    _begun: dict[Cell, CellTest] = field(default_factory=dict, init=False)
+    """Tests of cells that were advanced before their turn."""
+    _expected: dict[Cell, int] = field(default_factory=dict, init=False)
+    """How many of the first samples of a cell are on their way."""
 
     def cell(self, cell: Cell) -> Record:
         """Evaluates a cell and judges it.
@@ -371,14 +168,16 @@ class AdaptiveJudge:
         """
         return self._counted(lambda: self._sweep(sweep, settings))
 
-    def first_wants(self, cells: Iterable[Cell]) -> Iterator[Want]:
-        """Yields what is surely asked of cells, in their order: all samples, or those before the first moment to stop."""
-        for cell in cells:
-            if cell.setting in (CLEAN, NO_IMAGE):
-                yield Want(cell)
-            elif cell.dataset not in self.judge.tasks:  # a task that is not shown to be done asks about no changed picture
-                size = len(self.judge.evaluator.samples(cell.dataset))
-                yield Want(cell, asking_order(size)[:FIRST] if self._stops_early(cell) else None)
+    def plan(self, cells: Iterable[Cell], tested: Collection[Cell]) -> None:
+        """Says what a run will ask, so that it can be asked before its turn while a model has nothing else to do.
+
+        Args:
+            cells: all that are needed, in the order of the tests.
+            tested: those that have a test of their own. Of the others, a test that may stop early says itself what it needs.
+        """
+        if self.asker is not None:
+            self._coming.update(dict.fromkeys(cells))
+            self._tested.update(tested)
 
     def family(self, about: FamilyMetric, settings: Sequence[Setting]) -> Record:
         """Computes a property of a family of models over ``settings``, always from all samples, and judges it.
@@ -390,39 +189,105 @@ class AdaptiveJudge:
 
     def _cell(self, cell: Cell) -> Record:
         judge = self.judge
-        if cell.setting in (CLEAN, NO_IMAGE) or not self._stops_early(cell) or judge.why_task_not_shown(cell.model, cell.dataset):
+        self._coming.pop(cell, None)
+        if cell.setting in BASELINES or not self._stops_early(cell) or judge.why_task_not_shown(cell.model, cell.dataset):
             return judge.cell(cell)
+        test = self._begun.pop(cell, None) or self._cell_test(cell)
+        while True:
+            self._ask_ahead(cell.model)
+            if places := test.upcoming():
+                scores = judge.evaluator.result(cell, places).values
+                if any(math.isnan(score) for score in scores):  # then the value of all answers is unknown
+                    break
+                test.take(scores)
+            elif test.is_due:
+                record = self._look(test.decisions, cell, partial(Judge.cell, cell=cell))
+                if record is not None:
+                    return record
+                if test.decisions.beyond_budget:
+                    break
+                test.is_due = False
+            else:
+                break
+        return self._at_all_samples(test.decisions).cell(cell)
+
+    def _cell_test(self, cell: Cell) -> CellTest:
+        """Returns the test of a cell that has seen no answer yet."""
+        judge = self.judge
         size = len(judge.evaluator.samples(cell.dataset))
-        looks = look_sizes(size)
         policy, task = judge.policies[cell.model], judge.tasks.get(cell.dataset, "")
         attempts = not task and attempts_of(cell, policy, always=judge.attempts) is not None
         planned = judged_tests(cell, Asked.of(judge.evaluator, cell.dataset, task), attempts=attempts)
         decisions = self._decisions(cell, size, planned)
         decisions.unfit = self._unfit(cell, planned)
         blocking = {(test, rule.id): rule for test in planned for rule in policy.rules if rule.applies(test) and blocks(rule)}
-        of_strata = {rule.metric for rule in policy.rules if rule.where.category and blocks(rule)}
-        if self._lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}):
-            return judge.cell(cell)
         audits = self._cell_audits(cell, size, {key: blocking[key] for key in blocking if key[0].metric not in decisions.unfit})
         decisions.audited = set(audits)
         decisions.open_looks = any(key not in audits for key in blocking)
-        for asked in sorted({*(moments(size) if audits else (FIRST,)), *looks}):
-            decisions.asked = asked
-            for (test, _), audit in audits.items():
-                if places := audit.upcoming(asked):
-                    values = judge.evaluator.result(cell, places).values
-                    if any(math.isnan(value) for value in values):  # then the value of all answers is unknown
-                        return self._at_all_samples(decisions).cell(cell)
-                    audit.advance({0: values})
-                    self._decide(decisions, test, audit.rule, audit.within)
-            all_done = all(audit.is_done for audit in audits.values())
-            if decisions.has_failed or (all_done and (asked in looks or not decisions.open_looks)):
-                record = self._look(decisions, cell, partial(Judge.cell, cell=cell))
-                if record is not None:
-                    return record
-            if decisions.beyond_budget:
-                break
-        return self._at_all_samples(decisions).cell(cell)
+        stops = deque(sorted({*(moments(size) if audits else (FIRST,)), *look_sizes(size)}))
+        of_strata = {rule.metric for rule in policy.rules if rule.where.category and blocks(rule)}
+        if self._lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}):
+            stops.clear()
+            decisions.looks = 0
+        decide = partial(self._decide_audit, decisions)
+        return CellTest(asking_order(size), decisions, audits, stops, decide)
+
+    # Asking ahead: a test whose answers are there goes on to the next ones before its turn. It asks what it would ask then.
+
+    def _ask_ahead(self, model: str) -> None:
+        """Has a model asked about what coming tests need, as far as it has room."""
+        if self.asker is None:
+            return
+        for cell in [cell for cell in self._coming if cell.model == model]:
+            if self.asker.room(model) <= 0:
+                return
+            try:
+                is_over = self._advance(cell, self.asker)
+            except VlmRobustError:  # the test of this cell meets the same error
+                is_over = True
+            if is_over:
+                del self._coming[cell]
+
+    def _advance(self, cell: Cell, asker: AsksAhead) -> bool:
+        """Takes a coming cell as far as answers are there; returns whether nothing more is known to be needed of it."""
+        if cell.setting in BASELINES:
+            asker.expect([Want(cell)])
+            return True
+        if not all(asker.is_evaluated(Cell(cell.model, cell.dataset, setting)) for setting in BASELINES):
+            return False
+        stops_early = self._stops_early(cell)
+        if self.judge.why_task_not_shown(cell.model, cell.dataset) or (stops_early and cell not in self._tested):
+            return True
+        if not stops_early:
+            asker.expect([Want(cell)])
+            return True
+        return self._advance_test(cell, asker)
+
+    def _advance_test(self, cell: Cell, asker: AsksAhead) -> bool:
+        if cell not in self._begun:
+            self._begun[cell] = self._cell_test(cell)
+        test = self._begun[cell]
+        while places := test.upcoming():
+            scores = asker.scores_ahead(cell, places)
+            if scores is None:
+                self._expect_first(cell, test.n_seen + len(places), asker)
+                return False
+            if any(math.isnan(score) for score in scores):
+                return True
+            test.take(scores)
+        if test.is_due:
+            self._expect_first(cell, test.decisions.asked, asker)
+        return True
+
+    def _expect_first(self, cell: Cell, count: int, asker: AsksAhead) -> None:
+        """Has the first samples of a cell asked about, those that are not on their way yet."""
+        order = asking_order(len(self.judge.evaluator.samples(cell.dataset)))
+        if places := order[self._expected.get(cell, 0) : count]:
+            asker.expect([Want(cell, places)])
+            self._expected[cell] = count
+
+    def _decide_audit(self, decisions: Decisions, test: JudgedTest, audit: RuleAudit) -> None:
+        self._decide(decisions, test, audit.rule, audit.within)
 
     def _sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record:
         judge = self.judge
@@ -438,12 +303,22 @@ class AdaptiveJudge:
         decisions = self._decisions(sweep, size, judged_tests(sweep, Asked.of(judge.evaluator, sweep.dataset, task)))
         for asked in sorted({FIRST, *looks}):
             decisions.asked = asked
+            self._expect_settings(sweep, settings, asking_order(size)[:asked])
             record = self._look(decisions, sweep, partial(Judge.sweep, sweep=sweep, settings=settings))
             if record is not None:
                 return record
             if decisions.beyond_budget:
                 break
         return self._at_all_samples(decisions).sweep(sweep, settings)
+
+    def _expect_settings(self, sweep: SweepMetric, settings: Sequence[Setting], places: Sequence[int]) -> None:
+        """Has these samples asked about under all settings at once."""
+        chosen = dict.fromkeys(setting for setting in settings if setting not in BASELINES)
+        self._expect(Want(Cell(sweep.model, sweep.dataset, setting), places) for setting in chosen)
+
+    def _expect(self, wants: Iterable[Want]) -> None:
+        if self.asker is not None:
+            self.asker.expect(wants)
 
     def _counted(self, judged: Callable[[], Record]) -> Record:
         """Returns a record with all the answers that judging it took, of the policy as it is written."""
@@ -553,7 +428,7 @@ class AdaptiveJudge:
                 continue
             bounds = [rule.bound, *(waiver.bound_of(rule.bound) for waiver in self._waivers(test))]
             limits = partial(CELL_LIMITS[test.metric], *self._references(cell))
-            with contextlib.suppress(ValueError):  # without a limit there is no audit, and looks decide
+            with contextlib.suppress(NoAuditError):  # without a limit there is no audit, and looks decide
                 audits[test, name] = RuleAudit(rule, bounds, limits, asking_order(size), risks(policy, rule, test))
         return audits
 
@@ -591,9 +466,9 @@ class AdaptiveJudge:
         decide = self._every_cell if sweep.metric in EVERY_CELL else self._mean_of_pairs
         try:
             record = decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
-        except ScoreMissing:
+        except MissingScoreError:
             record = None
-        except ValueError:  # there is no limit
+        except NoAuditError:
             return None
         return record or judge.sweep(sweep, settings)
 
@@ -621,6 +496,7 @@ class AdaptiveJudge:
                 upcoming = {
                     index: audit.upcoming(audit.asked[index] + step_after(audit.asked[index]), index) for index in closest
                 }
+                self._expect(Want(cells[index], places) for index, places in upcoming.items())
                 audit.advance({index: known(evaluator.result(cells[index], places)) for index, places in upcoming.items()})
             asked = list(map(max, asked, audit.asked))
             decisions.asked = sum(asked)
@@ -651,7 +527,7 @@ class AdaptiveJudge:
                 by_cell = {
                     number: [pair for pair in pairs if pair // size == number] for number in {pair // size for pair in pairs}
                 }
-                self.ask_ahead(Want(cells[number], [pair % size for pair in own]) for number, own in sorted(by_cell.items()))
+                self._expect(Want(cells[number], [pair % size for pair in own]) for number, own in sorted(by_cell.items()))
                 for number, own in sorted(by_cell.items()):
                     scores = known(evaluator.result(cells[number], [pair % size for pair in own])).tolist()
                     values |= zip(own, scores, strict=True)
@@ -691,145 +567,3 @@ def breaks_budget(record: Record) -> bool:
     """Whether more inferences failed, or more answers were unreadable, than the policy admits."""
     budgets = ("error_rate", "unparsed_rate")
     return any(measure.metric in budgets and measure.outcome is not Outcome.MEASURED for measure in record.measures)
-
-
-def with_risk(policy: Policy, share: float) -> Policy:
-    """Returns a policy whose rules may spend a part of their risks."""
-    rules = [
-        dataclasses.replace(
-            rule,
-            treatment=dataclasses.replace(
-                rule.treatment, alpha_pass=rule.treatment.alpha_pass * share, alpha_fail=rule.treatment.alpha_fail * share
-            ),
-        )
-        for rule in policy.rules
-    ]
-    return dataclasses.replace(policy, rules=tuple(rules))
-
-
-def blocks(rule: Rule) -> bool:
-    """Whether a test has to ask until a rule is decided."""
-    return rule.treatment.tier is Tier.BLOCK
-
-
-def judges_value(rule: Rule) -> bool:
-    """Whether a rule asks for the verdict that all answers would give."""
-    return rule.treatment.judge is Judging.POINT
-
-
-def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:
-    """Returns the risks of a wrong PASS and of a wrong FAIL that one test may take; the latter is shared by all of a run."""
-    treatment = rule.treatment
-    shared = policy.sharing(rule, test) if treatment.multiplicity is Multiplicity.BONFERRONI else 1
-    return treatment.alpha_pass, treatment.alpha_fail / shared / len(rule.bound.ends)
-
-
-class ScoreMissing(Exception):
-    """An inference failed that an audit asked for."""
-
-
-def known(result: CellResult) -> Scores:
-    """Returns the scores of a cell.
-
-    Raises:
-        ScoreMissing: an inference failed, so that no value of all answers is known.
-    """
-    values = result.values
-    if any(math.isnan(value) for value in values):
-        raise ScoreMissing(f"{result.cell}: a score is missing")
-    return values
-
-
-def strata_of(samples: Sequence[Sample]) -> set[str]:
-    """Returns the names of the categories of samples, and of their sub-tasks."""
-    return {sample.category for sample in samples if sample.category} | set(strata(samples))
-
-
-def step_after(asked: int) -> int:
-    """Returns how many samples of one cell of a sweep to ask next."""
-    return max(FIRST, asked // GROWTH)
-
-
-def moments(size: int) -> tuple[int, ...]:
-    """Returns after how many samples the audit of a cell may stop: often at first, then less often.
-
-    >>> moments(20)
-    (8, 12, 16)
-    """
-    found = []
-    asked = FIRST
-    while asked < size:
-        found.append(asked)
-        asked += max(STEP, asked // GROWTH)
-    return tuple(found)
-
-
-# From a rule to limits: what an audit can decide.
-
-
-def _drop(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_drop
-
-    return [max_drop(clean, _only_max(bound), graded=graded)]
-
-
-def _accuracy(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import min_accuracy
-
-    if math.isfinite(bound.high):
-        raise ValueError("no limit from above")
-    return [min_accuracy(clean, bound.low, graded=graded)]
-
-
-def _harmful_flips(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_harmful_flip_rate
-
-    return [max_harmful_flip_rate(clean, _only_max(bound), graded=graded)]
-
-
-def _share_of_gain(clean: Scores, blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_relative_corruption_error
-
-    return [max_relative_corruption_error(clean, blind, _only_max(bound), graded=graded)]
-
-
-def _patch_index(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
-    from pytest_vlmrobust.metrics.sequential import max_relative_drop, min_relative_drop
-
-    if not clean.sum() > 0:
-        raise ValueError("the index is undefined: no answer about a whole picture is right")
-    limits = []
-    if math.isfinite(bound.low):
-        limits.append(min_relative_drop(clean, bound.low, graded=graded))
-    if math.isfinite(bound.high):
-        limits.append(max_relative_drop(clean, bound.high, graded=graded))
-    return limits
-
-
-def _only_max(bound: Bound) -> float:
-    if math.isfinite(bound.low) or not math.isfinite(bound.high):
-        raise ValueError("no limit from below")
-    return bound.high
-
-
-CELL_LIMITS = {
-    "accuracy_drop": _drop,
-    "harmful_flip_rate": _harmful_flips,
-    "relative_corruption_error": _share_of_gain,
-    "pcri": _patch_index,
-    "rci": _patch_index,
-}
-"""Metrics of a cell that an audit knows, and what their bounds mean for sums of scores."""
-EVERY_CELL = ("worst_case_drop", "worst_at_low")
-"""Summary metrics that keep a bound where every cell does."""
-MEANS = {
-    "mean_drop": _drop,
-    "mean_drop_at_low": _drop,
-    "mean_harmful_flip_rate": _harmful_flips,
-    "resolution_accuracy": _accuracy,
-}
-"""Summary metrics that are means over settings and samples."""
-OF_RUNGS = ("resolution_accuracy",)
-"""Those over rungs, which have to show different pictures."""
-LOW_ONLY = ("worst_at_low", "mean_drop_at_low")
-"""Those over settings at level low."""

@@ -25,7 +25,7 @@ from pytest_vlmrobust.store import Store
 from .leases import LEASE_SECONDS, Wait, renewed
 from .views import View, ViewMaker
 
-AHEAD_BYTES = 128 * 2**20
+AHEAD_BYTES = 48 * 2**20
 """Prepared requests that may wait for their turn, beside those of the next batch."""
 BATCH_BYTES = 512 * 2**20
 """A batch that has reached this is not filled up further; a request alone may be larger."""
@@ -158,6 +158,12 @@ class Engine:
                 if asking not in self._known:
                     self._known[asking] = self._expected[asking] = Question(cell, asking, group)
             self._changed.notify_all()
+
+    def is_pending(self, askings: Iterable[Asking]) -> bool:
+        """Whether the answer to one of these questions is on its way."""
+        with self._changed:
+            known = (self._known.get(asking) for asking in askings)
+            return any(question is not None and question.stage != "done" for question in known)
 
     def is_asking(self, model: str) -> bool:
         """Whether this is the model that is asked."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
@@ -33,6 +33,10 @@ from .leases import owner_name
 from .prompts import answer_limit, in_space_of, prompt, scorable_choices
 from .results import HIGHEST, NOT_PREDICTED, UNASKED, CellResult, turns
 from .views import Album, View, ViewMaker, of_view, view_count
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,44 @@ class Evaluator:
             return
         for want in wants:
             self._wanted.setdefault(want.cell.model, deque()).append(want)
+
+    def room(self, model: str) -> int:
+        """Returns how many more questions may be expected of a model for now: none before it is asked the first one."""
+        if not self._engine.is_asking(model):
+            return 0
+        waiting = (want.places for want in self._wanted.get(model, ()))
+        return self._engine.room - sum(self._engine.room if places is None else len(places) for places in waiting)
+
+    def is_evaluated(self, cell: Cell) -> bool:
+        """Whether all samples of a cell were asked about."""
+        return cell in self._results
+
+    def scores_ahead(self, cell: Cell, places: Sequence[int]) -> NDArray[np.float64] | None:
+        """Returns the scores of samples of a cell, shape (N,), once all of their answers are stored; counts nothing as asked.
+
+        Args:
+            cell: what is asked.
+            places: the samples, by their places in the dataset.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        partial = self._partial_cell(cell)
+        if self._stops(partial):  # which patches are asked about depends on answers
+            return None
+        numbers = [place * partial.views + view for place in places for view in range(partial.views)]
+        askings = {number: partial.asked[number] for number in numbers}
+        if self._engine.is_pending(askings.values()):
+            return None
+        stored = self.store.get_many({asking.key for asking in askings.values() if asking.key is not None})
+        answers = {
+            number: (stored[asking.key], score(asking.sample, stored[asking.key]))
+            for number, asking in askings.items()
+            if asking.key in stored
+        }
+        if len(answers) < len(numbers):
+            return None
+        return PartialCell(cell, partial.asked, partial.views, answers).result({}, places).values
 
     def table(self, model: str, dataset: str, settings: Sequence[Setting], *, reference: str | None = None) -> ScoreTable:
         """Returns the paired scores of a model on a dataset: clean, without image, and under each of ``settings``.

@@ -26,18 +26,12 @@ from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request, Scor
 from pytest_vlmrobust.core.record import Measure, Record
 from pytest_vlmrobust.core.sample import PictureDigests, Sample
 from pytest_vlmrobust.evaluation.after.verification import verify
-from pytest_vlmrobust.evaluation.judge.adaptive import (
-    FIRST,
-    AdaptiveJudge,
-    RuleAudit,
-    asking_order,
-    look_sizes,
-    moments,
-    with_risk,
-)
+from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
+from pytest_vlmrobust.evaluation.judge.audits import FIRST, RuleAudit, asking_order, moments
 from pytest_vlmrobust.evaluation.judge.baseline import Baseline
 from pytest_vlmrobust.evaluation.judge.judge import Judge
 from pytest_vlmrobust.evaluation.judge.judge_inputs import JudgeInputs, StoredTest
+from pytest_vlmrobust.evaluation.judge.looks import look_sizes, with_risk
 from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.run.results import CellResult

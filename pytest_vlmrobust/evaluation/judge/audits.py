@@ -1,0 +1,309 @@
+"""Audits: after how many answers, and by which bets, a rule on a value is decided before all answers are there.
+
+An audit is about one cell, about the pairs of a mean, or about every cell of a sweep. It bets against the verdict that all
+answers would give, and may stop after any answer (``metrics.sequential``). The order in which samples are asked depends on their
+number alone, and is the same for all cells of a dataset: nobody can choose another one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from pytest_vlmrobust.core.decision import Outcome
+from pytest_vlmrobust.core.fingerprint import rng_for
+from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.policies import Bound, JudgedTest, Multiplicity, Policy, Rule
+from pytest_vlmrobust.policies import Judge as Judging
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_vlmrobust.metrics.sequential import Audit, Limit
+
+    Scores: TypeAlias = NDArray[np.float64]
+    LimitsOf: TypeAlias = Callable[[Bound, bool], list[Limit]]
+
+FIRST = 8
+"""Samples that every cell is asked about."""
+STEP = 4
+"""Samples of a cell between two moments at which an audit may stop."""
+GROWTH = 16
+"""From so many steps on, each step is this part of what was asked before: later ones decide less, and large batches cost less."""
+_PURPOSE = "order in which samples are asked"
+
+
+class NoAuditError(Exception):
+    """No audit can decide a rule: there is none for its kind of bound, or a score of unchanged samples is missing."""
+
+
+class MissingScoreError(Exception):
+    """An inference failed that an audit asked for, so that no value of all answers is known."""
+
+
+def asking_order(size: int) -> tuple[int, ...]:
+    """Returns in which order the samples of a dataset are asked about, by their places in it: a permutation of ``size`` places.
+
+    >>> sorted(asking_order(4))
+    [0, 1, 2, 3]
+    """
+    return tuple(_permutation(size))
+
+
+@lru_cache(maxsize=64)
+def _permutation(size: int) -> list[int]:
+    places: list[int] = rng_for(0, _PURPOSE, str(size)).permutation(size).tolist()
+    return places
+
+
+def step_after(asked: int) -> int:
+    """Returns how many samples of one cell of a sweep to ask next."""
+    return max(FIRST, asked // GROWTH)
+
+
+def moments(size: int) -> tuple[int, ...]:
+    """Returns after how many samples the audit of a cell may stop: often at first, then less often.
+
+    >>> moments(20)
+    (8, 12, 16)
+    """
+    found = []
+    asked = FIRST
+    while asked < size:
+        found.append(asked)
+        asked += max(STEP, asked // GROWTH)
+    return tuple(found)
+
+
+class RuleAudit:
+    """The audit of one rule: of its bound, and of the caps of waivers that hold.
+
+    It is about one cell, about the pairs of a mean, or about all cells of a sweep, each of which has to keep the bound. Whatever
+    it showed once stands. The risk of a wrong FAIL is split among the cells, and that of a wrong PASS needs no split: to pass
+    wrongly, one certain cell would have to pass wrongly. Neither depends on which cells are asked first.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        bounds: Sequence[Bound],
+        limits: LimitsOf,
+        order: Sequence[int],
+        risks: tuple[float, float],
+        *,
+        weights: Sequence[float] = (1.0,),
+    ) -> None:
+        """Prepares an audit that has seen no answer.
+
+        Args:
+            rule: what is audited.
+            bounds: the bound of the rule, then looser ones that waivers admit.
+            limits: gives the limits that a bound stands for, of 0/1 or of graded scores.
+            order: of the samples, by their places.
+            risks: of a wrong PASS and of a wrong FAIL.
+            weights: the share of the risk of a wrong FAIL that each cell may take.
+
+        Raises:
+            NoAuditError: there is no such limit: a score that it needs is missing, or its denominator is 0.
+        """
+        import numpy as np
+
+        from pytest_vlmrobust.metrics.sequential import Audit, Order
+
+        self.rule, self._bounds, self._order = rule, tuple(bounds), tuple(order)
+        by_bound, self._graded = _limits_of(bounds, limits)
+        every = [limit for own in by_bound for limit in own]
+        ends = np.cumsum([0, *map(len, by_bound)]).tolist()
+        self._columns = {bound: slice(start, end) for bound, start, end in zip(self._bounds, ends, ends[1:], strict=False)}
+        self._members = np.array([limit.member for limit in every])
+        shape = len(weights), len(every)
+        self._audit: Audit = Audit(every * len(weights), [Order(np.array(order, dtype=np.intp), "uniform")] * math.prod(shape))
+        self._needed = -np.log(risks[0]), -np.log(risks[1]) - np.log(np.array(weights))[:, None]
+        self._evidence_of_fail = np.zeros(shape)
+        self._kept = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
+        self._broken = {bound: np.zeros(len(weights), bool) for bound in self._bounds}
+        self._open = np.ones(len(weights), bool)
+        self.asked = [0] * len(weights)
+        """How many answers it has seen of each cell."""
+        self.is_done = not self._order
+        """Whether a verdict follows from what it has seen, or it has seen everything."""
+
+    def closest(self, most: int) -> list[int]:
+        """Returns the open cells that are closest to breaking every bound, the closest first; nothing once it is done."""
+        import numpy as np
+
+        if self.is_done:
+            return []
+        by_bound = [self._evidence_of_fail[:, columns].max(axis=1) for columns in self._columns.values()]
+        lacking = np.min(by_bound, axis=0) - self._needed[1][:, 0]
+        ranked = np.argsort(-lacking, kind="stable")
+        closest: list[int] = ranked[self._open[ranked]][:most].tolist()
+        return closest
+
+    def upcoming(self, asked: int, cell: int = 0) -> Sequence[int]:
+        """Returns the places of the samples to ask next, so that ``asked`` are seen; nothing once it is done."""
+        return () if self.is_done else self._order[self.asked[cell] : asked]
+
+    def advance(self, scores: Mapping[int, NDArray[np.float64]]) -> None:
+        """Takes the scores of the next samples of some cells into account, in their order.
+
+        A missing score (NaN), and a graded one where all others are 0 or 1, counts as wrong where PASS is weighed, and as right
+        where FAIL is.
+        """
+        import numpy as np
+
+        rows: list[NDArray[np.intp]] = []
+        places: list[NDArray[np.intp]] = []
+        outcomes: list[NDArray[np.float64]] = []
+        for cell, values in scores.items():
+            start = self.asked[cell]
+            upcoming = np.array(self._order[start : start + len(values)], np.intp)
+            known = values if self._graded else np.where((values == 0.0) | (values == 1.0), values, np.nan)
+            limit, position = np.nonzero(self._members[:, upcoming])
+            rows.append(limit + cell * len(self._members))
+            places.append(upcoming[position])
+            outcomes.append(known[position])
+            self.asked[cell] += len(values)
+        self._audit.advance(np.concatenate(rows), np.concatenate(places), np.concatenate(outcomes))
+        self._conclude()
+
+    def within(self, bound: Bound) -> Outcome:
+        """Returns whether the value of all answers is shown to keep ``bound``, or to break it."""
+        import numpy as np
+
+        kept = [shown for within, shown in self._kept.items() if bound.holds(within)]
+        if np.any(kept, axis=0).all():
+            return Outcome.PASS
+        return Outcome.FAIL if self._broken[bound].any() else Outcome.INCONCLUSIVE
+
+    def _conclude(self) -> None:
+        """Writes down which cells are shown to keep or to break which bounds, and which of them are to be asked further."""
+        import numpy as np
+
+        verdicts = self._audit.verdicts(0.5, 0.5)  # whose risks are not read
+        shape = self._evidence_of_fail.shape
+        self._evidence_of_fail = verdicts.sure_log_fail.reshape(shape)
+        passed = verdicts.sure_log_pass.reshape(shape) >= self._needed[0]
+        failed = self._evidence_of_fail >= self._needed[1]
+        for bound, columns in self._columns.items():
+            broken = failed[:, columns].any(axis=1)
+            kept = passed[:, columns].all(axis=1)
+            self._kept[bound] |= kept & ~broken
+            self._broken[bound] |= broken & ~kept
+        decided = np.any(list(self._kept.values()), axis=0) | np.all(list(self._broken.values()), axis=0)
+        self._open = ~decided & (np.array(self.asked) < len(self._order))
+        self.is_done = all(broken.any() for broken in self._broken.values()) or not self._open.any()
+
+
+def judges_value(rule: Rule) -> bool:
+    """Whether a rule asks for the verdict that all answers would give."""
+    return rule.treatment.judge is Judging.POINT
+
+
+def risks(policy: Policy, rule: Rule, test: JudgedTest) -> tuple[float, float]:
+    """Returns the risks of a wrong PASS and of a wrong FAIL that one test may take; the latter is shared by all of a run."""
+    treatment = rule.treatment
+    shared = policy.sharing(rule, test) if treatment.multiplicity is Multiplicity.BONFERRONI else 1
+    return treatment.alpha_pass, treatment.alpha_fail / shared / len(rule.bound.ends)
+
+
+def known(result: CellResult) -> Scores:
+    """Returns the scores of a cell.
+
+    Raises:
+        MissingScoreError: an inference failed.
+    """
+    values = result.values
+    if any(math.isnan(value) for value in values):
+        raise MissingScoreError(f"{result.cell}: a score is missing")
+    return values
+
+
+# From a rule to limits: what an audit can decide.
+
+
+def _limits_of(bounds: Sequence[Bound], limits: LimitsOf) -> tuple[list[list[Limit]], bool]:
+    """Returns the limits of each bound, and whether they are about graded scores, which cost more answers than 0/1 scores do.
+
+    Raises:
+        NoAuditError: there are neither.
+    """
+    try:
+        return [limits(bound, False) for bound in bounds], False
+    except ValueError:  # scores that are not 0 or 1
+        pass
+    try:
+        return [limits(bound, True) for bound in bounds], True
+    except ValueError as error:
+        raise NoAuditError(str(error)) from error
+
+
+def _drop(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_drop
+
+    return [max_drop(clean, _only_max(bound), graded=graded)]
+
+
+def _accuracy(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import min_accuracy
+
+    if math.isfinite(bound.high):
+        raise ValueError("no limit from above")
+    return [min_accuracy(clean, bound.low, graded=graded)]
+
+
+def _harmful_flips(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_harmful_flip_rate
+
+    return [max_harmful_flip_rate(clean, _only_max(bound), graded=graded)]
+
+
+def _share_of_gain(clean: Scores, blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_relative_corruption_error
+
+    return [max_relative_corruption_error(clean, blind, _only_max(bound), graded=graded)]
+
+
+def _patch_index(clean: Scores, _blind: Scores, bound: Bound, graded: bool) -> list[Limit]:
+    from pytest_vlmrobust.metrics.sequential import max_relative_drop, min_relative_drop
+
+    if not clean.sum() > 0:
+        raise ValueError("the index is undefined: no answer about a whole picture is right")
+    limits = []
+    if math.isfinite(bound.low):
+        limits.append(min_relative_drop(clean, bound.low, graded=graded))
+    if math.isfinite(bound.high):
+        limits.append(max_relative_drop(clean, bound.high, graded=graded))
+    return limits
+
+
+def _only_max(bound: Bound) -> float:
+    if math.isfinite(bound.low) or not math.isfinite(bound.high):
+        raise ValueError("no limit from below")
+    return bound.high
+
+
+CELL_LIMITS = {
+    "accuracy_drop": _drop,
+    "harmful_flip_rate": _harmful_flips,
+    "relative_corruption_error": _share_of_gain,
+    "pcri": _patch_index,
+    "rci": _patch_index,
+}
+"""Metrics of a cell that an audit knows, and what their bounds mean for sums of scores."""
+EVERY_CELL = ("worst_case_drop", "worst_at_low")
+"""Summary metrics that keep a bound where every cell does."""
+MEANS = {
+    "mean_drop": _drop,
+    "mean_drop_at_low": _drop,
+    "mean_harmful_flip_rate": _harmful_flips,
+    "resolution_accuracy": _accuracy,
+}
+"""Summary metrics that are means over settings and samples."""
+OF_RUNGS = ("resolution_accuracy",)
+"""Those over rungs, which have to show different pictures."""
+LOW_ONLY = ("worst_at_low", "mean_drop_at_low")
+"""Those over settings at level low."""

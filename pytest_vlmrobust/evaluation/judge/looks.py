@@ -1,0 +1,190 @@
+"""Looks: a test is judged on the samples that were asked about so far, as if there were no others.
+
+Each look spends a part of a rule's risk, and the last one asks about all samples. Verdicts that audits reached stand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_vlmrobust.core.cell import Cell
+from pytest_vlmrobust.core.decision import Outcome, Verdict
+from pytest_vlmrobust.core.estimate import Estimate
+from pytest_vlmrobust.core.prediction import ModelRef
+from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.core.words import quantity as counted
+from pytest_vlmrobust.evaluation.run.answers import Measured, Thumbnails
+from pytest_vlmrobust.evaluation.run.results import CellResult
+from pytest_vlmrobust.policies import JudgedTest, Policy, Rule, Tier
+from pytest_vlmrobust.policies.judge import judge_rule, verdict_of_part
+
+from .audits import asking_order
+from .judge import Judge
+from .replay import NoThumbnails
+from .strata import strata
+
+FIRST_LOOK = 24
+"""Samples at the first look; each further look has twice as many."""
+LAST_LOOK = 0.75
+"""The share of the samples after which no look comes but that at all of them."""
+EARLY_RISK = 0.5
+"""The part of a rule's risk that the looks before the last one share evenly."""
+
+
+def look_sizes(size: int) -> tuple[int, ...]:
+    """Returns after how many samples rules are looked at before all of them are asked about.
+
+    >>> look_sizes(20), look_sizes(128), look_sizes(869)
+    ((), (24, 48, 96), (24, 48, 96, 192, 384))
+    """
+    doubled = (FIRST_LOOK * 2**power for power in range(32))
+    return tuple(look for look in doubled if look <= LAST_LOOK * size)
+
+
+@dataclass(eq=False)
+class Prefix:
+    """The answers about the first samples in the order in which they are asked: what a look judges."""
+
+    whole: Measured
+    share: float
+    """The part of each dataset that is asked about."""
+    album: Thumbnails = field(default_factory=NoThumbnails)
+    _samples: dict[str, tuple[Sample, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, whole: Measured, asked: int, size: int, album: Thumbnails | None = None) -> Prefix:
+        """Returns the first ``asked`` of ``size`` samples, and as large a part of any other dataset."""
+        return cls(whole, asked / size, album or NoThumbnails())
+
+    @property
+    def models(self) -> Mapping[str, ModelRef]:
+        """The models by the name that stands in cells."""
+        return self.whole.models
+
+    @property
+    def inferred(self) -> int:
+        """How many answers came from a model so far."""
+        return self.whole.inferred
+
+    @property
+    def recalled(self) -> int:
+        """How many answers came from a store so far."""
+        return self.whole.recalled
+
+    def corpus_metric(self, dataset: str) -> str:
+        """Returns the name of the metric that is reported for a dataset as a whole."""
+        return self.whole.corpus_metric(dataset)
+
+    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:
+        """Returns the digests of pictures by sample id."""
+        return self.whole.pictures(dataset)
+
+    def samples(self, dataset: str) -> tuple[Sample, ...]:
+        """Returns the samples that are asked about, in the order of the dataset; the same object each time."""
+        if dataset not in self._samples:
+            everything = self.whole.samples(dataset)
+            self._samples[dataset] = tuple(everything[place] for place in self.places(len(everything)))
+        return self._samples[dataset]
+
+    def places(self, size: int) -> list[int]:
+        """Returns the places of the samples that are asked about, of a dataset of ``size``."""
+        return sorted(asking_order(size)[: math.ceil(self.share * size - 1e-9)])
+
+    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
+        """Returns the answers and scores of a cell."""
+        chosen = self.places(len(self.whole.samples(cell.dataset)))
+        return self.whole.result(cell, chosen if places is None else [chosen[place] for place in places])
+
+
+@dataclass(eq=False)
+class Decisions:
+    """What is decided about one test so far: a verdict that was reached once stands."""
+
+    judge: Judge
+    size: int
+    """How many answers the test would ask for."""
+    looks: int
+    asked: int = 0
+    decided: dict[tuple[JudgedTest, str], Verdict] = field(default_factory=dict)
+    undecided: set[tuple[JudgedTest, str]] = field(default_factory=set)
+    """Of rules that block, those that the last look left open."""
+    audited: set[tuple[JudgedTest, str]] = field(default_factory=set)
+    """Those that an audit decides; looks spend no risk on them."""
+    open_looks: bool = False
+    """Whether the last look left a rule open that no audit decides."""
+    at_look: bool = False
+    beyond_budget: bool = False
+    """Whether more inferences failed, or more answers were unreadable, than the policy admits; then all samples are judged."""
+    planned: frozenset[str] = frozenset()
+    """The metrics that blocking rules are about, and that all answers have a value of."""
+    unfit: Mapping[str, Estimate] = field(default_factory=dict)
+    """The metrics that do not apply, as the answers about all unchanged samples show; no further answer can change that."""
+
+    @property
+    def whole(self) -> Measured:
+        """The answers about all samples, asked for on demand."""
+        return self.judge.evaluator
+
+    @property
+    def in_words(self) -> str:
+        """How much was asked, for reasons."""
+        return f"{self.asked:,} of {counted(self.size, 'answer')}"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a rule that blocks is shown to be broken."""
+        return any(verdict.outcome is Outcome.FAIL for verdict in self.decided.values())
+
+    def verdicts(self, policy: Policy, test: JudgedTest, estimate: Estimate) -> Mapping[str, Verdict]:
+        """Returns the verdicts of those rules that are decided, by rule; at a look, decides those that the estimate can."""
+        said = estimate.valid and estimate.finite
+        about = dataclasses.replace(test, strata=1)  # of which a part of the samples may have fewer than all
+        decided = {}
+        for rule in policy.rules:
+            if not rule.applies(test):
+                continue
+            key = about, rule.id
+            if self.at_look and said and key not in self.decided and key not in self.audited:
+                self._look(policy, rule, test, estimate)
+            if test.metric in self.unfit and not test.category:
+                decided[rule.id] = judge_rule(rule, self.unfit[test.metric], (), self.judge.today)
+            elif key in self.decided and said:
+                decided[rule.id] = self.decided[key]
+            elif blocks(rule):
+                self.undecided.add(key)
+        return decided
+
+    def _look(self, policy: Policy, rule: Rule, test: JudgedTest, estimate: Estimate) -> None:
+        waivers = [waiver for waiver in policy.waivers if waiver.applies(test)]
+        strata = max(test.strata, len(strata_of(self.whole.samples(test.dataset)))) if test.category else 1
+        sharing, share = policy.sharing(rule, dataclasses.replace(test, strata=strata)), EARLY_RISK / self.looks
+        today = self.judge.today
+        if verdict := verdict_of_part(rule, estimate, waivers, today, sharing, share=share, asked=self.in_words):
+            self.decided[dataclasses.replace(test, strata=1), rule.id] = verdict
+
+
+def with_risk(policy: Policy, share: float) -> Policy:
+    """Returns a policy whose rules may spend a part of their risks."""
+    rules = [
+        dataclasses.replace(
+            rule,
+            treatment=dataclasses.replace(
+                rule.treatment, alpha_pass=rule.treatment.alpha_pass * share, alpha_fail=rule.treatment.alpha_fail * share
+            ),
+        )
+        for rule in policy.rules
+    ]
+    return dataclasses.replace(policy, rules=tuple(rules))
+
+
+def blocks(rule: Rule) -> bool:
+    """Whether a test has to ask until a rule is decided."""
+    return rule.treatment.tier is Tier.BLOCK
+
+
+def strata_of(samples: Sequence[Sample]) -> set[str]:
+    """Returns the names of the categories of samples, and of their sub-tasks."""
+    return {sample.category for sample in samples if sample.category} | set(strata(samples))
