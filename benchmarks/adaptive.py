@@ -1,18 +1,22 @@
-"""How often tests that stop early err, and how much they save.
+"""How often tests that stop early err, whether they are the same when a run goes on or is repeated, and how much they save.
 
-    python benchmarks/adaptive.py                     # 2,000 runs a row
+    python benchmarks/adaptive.py --jobs 2            # 2,000 runs a row
     python benchmarks/adaptive.py --runs 200          # fewer
-    python benchmarks/adaptive.py --only savings      # one table: errors or savings
+    python benchmarks/adaptive.py --only savings      # one table: errors, same or savings
+    python benchmarks/adaptive.py --row waiver        # errors of rows whose name contains this
 
-Errors: cells and sweeps are judged by the gate's own adaptive judge, with answers from memory. The truth lies on the bound: once
-exactly on it, so that FAIL is wrong, and once one answer beyond it, so that PASS is. A rule that judges the value is about the
-samples at hand, and what is random is where their answers come in the order in which they are asked. A rule that judges the
-interval is about a population, whose drop is a hair beside the bound: all answers are drawn anew.
+Errors: cells and sweeps are judged by the gate's own adaptive judge, with answers from memory, and with the truth on the bound
+(boundaries.py). Metrics that no rule bounds are left out, and so are examples of pictures; the first runs of each row are judged
+with them, too, and have to give the same verdicts.
 
     wrong PASS, wrong FAIL    share of runs, with its Monte Carlo standard error
-    declared                  the risk of each; FAIL in one of m cells of a sweep errs at that risk in all of them together
+    declared                  the risk of each, in brackets what is documented of the interval where that is more. FAIL in one of
+                              several cells that share a rule errs at that risk in all of them together
     asked                     share of the answers that all samples would take, at the bound
     *                         above the declared risk by more than Monte Carlo explains (p < 0.001): the program then ends with 1
+
+Same: runs with a store, which are cut after some answers and started again, or judged in full after an adaptive run. Their
+records are compared with those of runs that nothing happened to: equal or not, so that a tenth of the runs suffices.
 
 Savings: answers are drawn from published profiles of models (VLM-RobustBench), judged in full and adaptively. "asked" is the
 share of the answers about changed pictures; those about unchanged ones, and without pictures, are always asked for.
@@ -23,292 +27,270 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date
-from functools import lru_cache
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
+from boundaries import RISK, SETTINGS, TODAY, Drawer, Row, policy_of, questions, rows, rule_of
 from numpy.typing import NDArray
 from scipy import stats
 
-from pytest_vlmrobust import perturbations
-from pytest_vlmrobust.core.cell import Cell, Setting, SweepMetric
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.cell import CLEAN_NAME, NO_IMAGE_NAME, Cell, Planned, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Score
+from pytest_vlmrobust.core.prediction import ModelRef, Request
 from pytest_vlmrobust.core.record import Record
-from pytest_vlmrobust.core.sample import PictureDigests, Sample
+from pytest_vlmrobust.core.sample import Sample
+from pytest_vlmrobust.evaluation.judge import judge as judging
+from pytest_vlmrobust.evaluation.judge import measurements
 from pytest_vlmrobust.evaluation.judge.adaptive import AdaptiveJudge
+from pytest_vlmrobust.evaluation.judge.context import PlannedTest
 from pytest_vlmrobust.evaluation.judge.judge import Judge
-from pytest_vlmrobust.evaluation.judge.replay import NoThumbnails
 from pytest_vlmrobust.evaluation.judge.scopes import known_metrics
 from pytest_vlmrobust.evaluation.power.profiles import Profile, nothing_lost, published_profiles
-from pytest_vlmrobust.evaluation.run.results import CellResult
-from pytest_vlmrobust.policies import Bound, JudgedBy, Mode, Policy, Rule, Treatment, load_policy
-from pytest_vlmrobust.policies.budgets import Budgets
+from pytest_vlmrobust.evaluation.run.evaluator import EvaluationOptions, Evaluator
+from pytest_vlmrobust.policies import Bound, JudgedBy, Mode, Policy, load_policy
+from pytest_vlmrobust.store import Store
 
-Array = NDArray[np.float64]
-SEED, RUNS, RISK, CERTAIN = 1234, 2_000, 0.05, 0.001
-CLEAN = 0.88
-"""Accuracy on unchanged pictures, unless a row says otherwise."""
-HELPFUL = 0.015
-"""The share of answers that turn right by luck."""
-SETTINGS = perturbations.names("robustbench")
-TODAY = date(2026, 6, 1)
-ANSWER = Prediction("B", LETTER_LOGITS)
-READ, UNREAD, FAILED = Score(1.0, "letter", "B"), Score(0.0, "none", None, "unparsed"), Score(math.nan, "down", None, "error")
+SEED, RUNS, CERTAIN = 1234, 2_000, 0.001
+WHOLE = 5
+"""Runs of each row that are also judged with every metric."""
 THRESHOLDS = Path(__file__).parent.parent / "thresholds" / "default.yaml"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawn(CellResult):
-    """A cell whose scores are numbers."""
-
-    numbers: Array = field(default_factory=lambda: np.empty(0))
-
-    @property
-    def values(self) -> Array:
-        """The scores, shape (N,)."""
-        return self.numbers
-
-    @property
-    def by_view(self) -> Array:
-        """The scores, shape (N, 1)."""
-        return self.numbers[:, None]
-
-
-@dataclass(eq=False)
-class Drawer:
-    """Answers from memory: of each setting an array of scores, NaN where an inference failed."""
-
-    samples_of_all: tuple[Sample, ...]
-    scores: Mapping[str, Array]
-    unread: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
-    models: Mapping[str, ModelRef] = field(default_factory=lambda: {"m": ModelRef("m", "scripted", "")})
-    album: NoThumbnails = field(default_factory=NoThumbnails)
-    inferred: int = 0
-    recalled: int = 0
-
-    def samples(self, dataset: str) -> tuple[Sample, ...]:  # noqa: ARG002 - there is one
-        """Returns all samples."""
-        return self.samples_of_all
-
-    def pictures(self, dataset: str) -> Mapping[str, PictureDigests]:  # noqa: ARG002
-        """Returns nothing."""
-        return {}
-
-    def corpus_metric(self, dataset: str) -> str:  # noqa: ARG002
-        """Returns the mean of scores."""
-        return "accuracy"
-
-    def result(self, cell: Cell, places: Sequence[int] | None = None) -> CellResult:
-        """Returns the scores of a cell."""
-        name, all_samples = str(cell.setting), self.samples_of_all
-        chosen = list(range(len(all_samples)) if places is None else places)
-        values = self.scores[name][chosen]
-        unread = self.unread[name][chosen].tolist() if name in self.unread else [False] * len(chosen)
-        scores = tuple(
-            UNREAD if hidden else READ if value == value else FAILED  # noqa: PLR0124 - NaN
-            for hidden, value in zip(unread, values.tolist(), strict=True)
-        )
-        kept = all_samples if places is None else tuple(all_samples[place] for place in chosen)
-        answers, keys = (ANSWER,) * len(chosen), ("",) * len(chosen)
-        stopped = None if places is None else tuple(chosen)
-        return Drawn(cell, kept, answers, scores, len(chosen), 0, 0.0, keys=keys, places=stopped, numbers=values)
-
-
-@lru_cache(maxsize=16)
-def questions(n: int, cluster: int = 1) -> tuple[Sample, ...]:
-    """Returns samples without pictures, of which ``cluster`` each share a source."""
-    return tuple(
-        Sample(f"q{i}", (), "?", "B", "choice", options={"A": "a", "B": "b"}, group=f"g{i // cluster}") for i in range(n)
-    )
-
-
-def rule_of(metric: str, most: float, judge: JudgedBy = JudgedBy.POINT, name: str = "r") -> Rule:
-    """Returns a rule that bounds a metric from above at a risk of 5 % each way."""
-    return Rule(name, metric, Bound(high=most), "benchmark", treatment=Treatment(judge=judge))
-
-
-def policy_of(*rules: Rule) -> Policy:
-    """Returns an adaptive policy without budgets."""
-    return Policy(rules, budgets=Budgets(max_error_rate=1.0, max_unparsed_rate=1.0), mode=Mode.ADAPTIVE)
 
 
 # Errors at the boundary.
 
 
+@contextmanager
+def only_judged(row: Row) -> Iterator[None]:
+    """Measures nothing but what rules bound, and writes down no examples."""
+    bounded, applying = {rule.metric for rule in row.rules.values()}, measurements.applying
+    known = dict[Planned, list[measurements.Quantity]]()
+
+    def judged(test: PlannedTest) -> list[measurements.Quantity]:
+        if test.planned not in known:
+            known[test.planned] = [quantity for quantity in applying(test) if quantity.name in bounded]
+        return known[test.planned]
+
+    with (
+        mock.patch.object(measurements, "applying", judged),
+        mock.patch.object(judging, "applying", judged),
+        mock.patch.object(judging, "examples", return_value=()),
+    ):
+        yield
+
+
 @dataclass(frozen=True)
-class Row:
-    """A test whose truth lies on the bound."""
+class Errors:
+    """How often the rules of a row were judged wrongly."""
 
-    name: str
-    rules: tuple[Rule, ...]
-    draw: Callable[[np.random.Generator, int], Drawer]
-    """Draws answers, given how many answers lie beyond the bound: 0, or 1."""
-    about: str = "cell"
-    """``cell``, or the summary metric."""
-    settings: int = 1
+    row: Row
+    runs: int
+    passed: Counter[tuple[str, str]]
+    failed: Counter[tuple[str, str]]
+    asked: float
 
-    def judged(self, drawer: Drawer) -> Record:
-        """Returns what the adaptive judge says."""
-        judge = AdaptiveJudge(Judge(drawer, {"m": policy_of(*self.rules)}, TODAY))
-        settings = [Setting.parse(name) for name in SETTINGS[: self.settings]]
-        if self.about == "cell":
-            return judge.cell(Cell("m", "d", settings[0]))
-        return judge.sweep(SweepMetric("m", "d", self.about), settings)
+    @property
+    def excessive(self) -> bool:
+        """Whether a rate exceeds what is declared."""
+        return any(self._exceeds(count) for counts in (self.passed, self.failed) for count in counts.values())
 
+    def lines(self) -> Iterator[str]:
+        """Yields the rows of a table, one for each rule."""
+        names = {key: rule.metric if len(self.row.policies) == 1 else key[0] for key, rule in self.row.rules.items()}
+        declared = f"{RISK:.3f}" + f" ({self.row.tolerated:.3f})" * (self.row.tolerated > RISK)
+        for key, name in names.items():
+            about = f": {name}" * (len(names) > 1)
+            rates = [self._rate(counts[key]) for counts in (self.passed, self.failed)]
+            yield f"| {self.row.name}{about} | {rates[0]} | {rates[1]} | {declared} | {self.runs:,} | {self.asked:.2f} |"
 
-def clean_scores(n: int, share: float = CLEAN) -> Array:
-    """Returns so many right answers, the rest wrong."""
-    return (np.arange(n) < round(share * n)).astype(float)
+    def _rate(self, count: int) -> str:
+        rate = count / self.runs
+        error = math.sqrt(max(rate * (1.0 - rate), 1.0 / self.runs) / self.runs)
+        return f"{rate:.4f} ± {error:.4f}{' *' if self._exceeds(count) else ''}"
 
-
-def changed(clean: Array, net: int, helpful: int) -> Array:
-    """Returns answers of which ``net`` more turn wrong than right, in the order of the samples."""
-    after = clean.copy()
-    after[: net + helpful] = 0.0
-    after[len(after) - helpful :] = 1.0
-    return after
-
-
-def shuffled(rng: np.random.Generator, n: int, *arrays: Array, cluster: int = 1) -> list[Array]:
-    """Returns arrays in one random order, in which clusters stay together."""
-    blocks = rng.permutation(math.ceil(n / cluster))
-    order = np.concatenate([np.arange(block * cluster, min((block + 1) * cluster, n)) for block in blocks])
-    return [array[order] for array in arrays]
+    def _exceeds(self, count: int) -> bool:
+        return bool(stats.binom.sf(count - 1, self.runs, self.row.tolerated) < CERTAIN)
 
 
-def one_cell(n: int, most: float, *, cluster: int = 1, unread: float = 0.0, failed: int = 0, graded: bool = False) -> Row:
-    """Returns a row about one cell whose drop is judged by its value."""
+def errors_of(row: Row, runs: int) -> Errors:
+    """Judges a row so often on either side of its bound.
 
-    def draw(rng: np.random.Generator, beyond: int) -> Drawer:
-        clean = clean_scores(n)
-        after = changed(clean, math.floor(most * n + 1e-9) + beyond, round(HELPFUL * n))
-        if graded:  # scores of 0.6 and 0.4 in the place of pairs of 1 and 0: the same sum
-            pairs = min(20, n // 20)
-            after[n // 2 : n // 2 + pairs], wrong = 0.6, np.flatnonzero(after == 0.0)[:pairs]
-            after[wrong] = 0.4
-        clean, after = shuffled(rng, n, clean, after, cluster=cluster)
-        hidden = (after == 0.0) & (rng.random(n) < unread)
-        if failed:
-            after[rng.choice(n, failed, replace=False)] = np.nan
-        scores = {"clean": clean, "no_image": np.full(n, np.nan), SETTINGS[0]: after}
-        return Drawer(questions(n, cluster), scores, {SETTINGS[0]: hidden})
-
-    what = f"clusters of {cluster}" if cluster > 1 else "graded scores" if graded else "0/1"
-    what += ", half of the wrong answers unreadable" * bool(unread) + f", {failed} failed" * bool(failed)
-    return Row(f"one cell, N={n}, bound {most:.0%}, {what}", (rule_of("accuracy_drop", most),), draw)
-
-
-def two_rules(n: int) -> Row:
-    """Returns a row about two rules on one cell, both on their bounds."""
-    net, helpful = round(0.05 * n), round(HELPFUL * n)
-    rules = rule_of("accuracy_drop", net / n), rule_of("harmful_flip_rate", (net + helpful) / n, name="s")
-    return replace(one_cell(n, net / n), name=f"two rules on one cell, N={n}", rules=rules)
-
-
-def sweep_row(metric: str, n: int, cells: int, drops: Sequence[float]) -> Row:
-    """Returns a row about a sweep; ``drops`` gives those of its first cells, of which the first is the critical one."""
-    most = max(drops) if metric == "worst_case_drop" else sum(math.floor(d * n + 1e-9) for d in drops) / n / cells
-
-    def draw(rng: np.random.Generator, beyond: int) -> Drawer:
-        clean = clean_scores(n)
-        table = {}
-        for place, name in enumerate(SETTINGS[:cells]):
-            net = math.floor(drops[place] * n + 1e-9) if place < len(drops) else 0
-            changed_scores = changed(clean, net + (beyond if place == 0 else 0), round(HELPFUL * n))
-            right = clean == 1.0
-            # which samples change is random in each setting
-            for members in (right, ~right):
-                changed_scores[members] = rng.permutation(changed_scores[members])
-            table[name] = changed_scores
-        names = list(table)
-        mixed = shuffled(rng, n, clean, *table.values())
-        return Drawer(
-            questions(n), {"clean": mixed[0], "no_image": np.full(n, np.nan), **dict(zip(names, mixed[1:], strict=True))}
-        )
-
-    every = "all" if len(drops) == cells else f"{len(drops)}"
-    return Row(f"{metric}, {cells} cells of N={n}, {every} on the bound", (rule_of(metric, most),), draw, metric, cells)
-
-
-def interval_row(n: int, most: float, *, cluster: int = 1) -> Row:
-    """Returns a row about a population: all answers are drawn anew."""
-
-    def draw(rng: np.random.Generator, beyond: int) -> Drawer:  # noqa: ARG001 - the truth is the bound, from both sides
-        sources = math.ceil(n / cluster)
-        turn = rng.choice(3, sources, p=[most + HELPFUL, HELPFUL, 1.0 - most - 2 * HELPFUL])
-        before = rng.random(sources) < (CLEAN - most - HELPFUL) / (1.0 - most - 2 * HELPFUL)
-        clean = np.where(turn == 0, 1.0, np.where(turn == 1, 0.0, before)).repeat(cluster)[:n]
-        after = np.where(turn == 0, 0.0, np.where(turn == 1, 1.0, before)).repeat(cluster)[:n]
-        return Drawer(questions(n, cluster), {"clean": clean, "no_image": np.full(n, np.nan), SETTINGS[0]: after})
-
-    what = f", sources of {cluster} samples" if cluster > 1 else ""
-    rules = (rule_of("accuracy_drop", most, JudgedBy.INTERVAL),)
-    return Row(f"interval of one cell, N={n}, bound {most:.0%}{what}", rules, draw)
-
-
-def rows() -> Iterator[Row]:
-    """Returns what is judged at the boundary."""
-    for n in (128, 324, 869):
-        yield one_cell(n, 0.05)
-    yield one_cell(324, 0.15)
-    yield one_cell(324, 0.05, cluster=4)
-    yield one_cell(324, 0.05, unread=0.5)
-    yield one_cell(324, 0.05, failed=3)
-    yield one_cell(324, 0.05, graded=True)
-    yield two_rules(324)
-    yield sweep_row("worst_case_drop", 324, 20, [0.05])
-    yield sweep_row("worst_case_drop", 324, 20, [0.05] * 20)
-    yield sweep_row("mean_drop", 128, 20, [0.2, 0.1, 0.1, 0.05, 0.05])
-    for n in (128, 324, 869):
-        yield interval_row(n, 0.05)
-    yield interval_row(324, 0.05, cluster=4)
-
-
-def error_rates(row: Row, runs: int) -> tuple[dict[str, tuple[float, float]], float]:
-    """Returns the shares of wrong PASS and wrong FAIL by rule, and the share of answers asked."""
+    Raises:
+        RuntimeError: metrics that no rule bounds change a verdict.
+    """
     rng = np.random.default_rng([SEED, zlib.crc32(row.name.encode())])
-    wrong = {rule.id: [0, 0] for rule in row.rules}
-    asked = []
-    for beyond, mistake in ((1, Outcome.PASS), (0, Outcome.FAIL)):
-        for _ in range(runs):
-            drawer = row.draw(rng, beyond)
-            record = row.judged(drawer)
-            for measure in record.measures:
-                if measure.rule in wrong:
-                    wrong[measure.rule][1 - beyond] += measure.outcome is mistake
-            asked.append(record.n_requested / (len(drawer.samples_of_all) * row.settings))
-    return {name: (passed / runs, failed / runs) for name, (passed, failed) in wrong.items()}, float(np.mean(asked))
+    wrong: dict[int, Counter[tuple[str, str]]] = {0: Counter(), 1: Counter()}
+    shares, judged = [], list[tuple[Drawer, list[Record]]]()
+    with only_judged(row):
+        for run in range(runs):
+            records: list[Record] = []
+            for beyond in (0, 1):
+                if not (beyond and row.of_population):  # whose truth is the bound, from both sides
+                    drawer = row.draw(rng, beyond)
+                    records = row.judged(drawer)
+                    judged += [(drawer, records)] if run < WHOLE else []
+                    everything = sum(record.n_samples or record.n_requested for record in records)
+                    shares.append(sum(record.n_requested for record in records) / everything)
+                wrong[beyond].update(row.mistakes(records, beyond))
+    if any(verdicts(row, records) != verdicts(row, row.judged(drawer)) for drawer, records in judged):
+        raise RuntimeError(f"{row.name}: a verdict depends on metrics that no rule bounds")
+    return Errors(row, runs, wrong[1], wrong[0], float(np.mean(shares)))
 
 
-def excessive(rate: float, runs: int) -> bool:
-    """Whether a rate exceeds the declared risk by more than Monte Carlo explains."""
-    return bool(stats.binom.sf(round(rate * runs) - 1, runs, RISK) < CERTAIN)
+def verdicts(row: Row, records: Iterable[Record]) -> list[tuple[str, str, str, Outcome, int]]:
+    """Returns what rules say of tests, and how much was asked."""
+    return [
+        (record.id, measure.metric, measure.category, measure.outcome, record.n_requested)
+        for record in records
+        for measure in record.measures
+        if (record.model, measure.rule) in row.rules
+    ]
 
 
-def print_errors(runs: int, only: str) -> bool:
+def _table(about: tuple[int, int]) -> tuple[bool, list[str]]:
+    """Returns whether a row, by its number, exceeds its risk, and its lines of the table."""
+    number, runs = about
+    errors = errors_of(list(rows())[number], runs)
+    return errors.excessive, list(errors.lines())
+
+
+def print_errors(runs: int, only: str, jobs: int) -> bool:
     """Prints the table of errors; returns whether one exceeds its risk."""
-    print("\n| truth on the bound | wrong PASS | wrong FAIL | declared | asked |\n|---|---|---|---|---|")
+    print("\n| truth on the bound | wrong PASS | wrong FAIL | declared | runs | asked |\n|---|--:|--:|---|--:|--:|", flush=True)
     found = False
-    for row in rows():
-        if only and only not in row.name:
-            continue
-        rates, asked = error_rates(row, runs)
-        for name, pair in rates.items():
-            label = row.name + (f", {next(r.metric for r in row.rules if r.id == name)}" if len(rates) > 1 else "")
-            cells = [_rate(rate, runs) for rate in pair]
-            found |= any(excessive(rate, runs) for rate in pair)
-            print(f"| {label} | {cells[0]} | {cells[1]} | {RISK:.3f} | {asked:.2f} |", flush=True)
+    chosen = [(number, runs) for number, row in enumerate(rows()) if only in row.name]
+    with ProcessPoolExecutor(jobs) as pool:
+        for exceeds, lines in pool.map(_table, chosen):
+            found |= exceeds
+            print(*lines, sep="\n", flush=True)
     return found
 
 
-def _rate(rate: float, runs: int) -> str:
-    error = math.sqrt(max(rate * (1.0 - rate), 1.0 / runs) / runs)
-    return f"{rate:.4f} ± {error:.4f}{' *' if excessive(rate, runs) else ''}"
+# Runs that go on, and runs that are repeated.
+
+
+class Cut(BaseException):
+    """What ends a run in the middle."""
+
+
+@dataclass(eq=False)
+class Gate:
+    """A model with scripted answers, about questions of a store."""
+
+    wrong: dict[str, set[int]]
+    """By the name of a setting, the numbers of the samples that are answered wrongly."""
+    size: int
+    policy: Policy
+    requests: int = 0
+    cut_at: int = -1
+
+    def judged(self, store: Path, mode: Mode, cut_at: int = -1) -> list[str]:
+        """Returns the records of all tests of a run as text; those before the cut, if it is cut after so many requests."""
+        self.requests, self.cut_at = 0, cut_at
+        evaluator = Evaluator(
+            models={"m": ModelRef("m", "scripted", "")},
+            datasets={"d": lambda: Questions(self.size)},
+            open_backend=lambda _: ScriptedBackend(self.answer, version="1", name="m"),
+            store=Store.open(store),
+            options=EvaluationOptions(batch_size=4),
+        )
+        judge = AdaptiveJudge(Judge(evaluator, {"m": replace(self.policy, mode=mode)}, TODAY))
+        settings = [Setting.parse(name) for name in self.wrong if name not in (CLEAN_NAME, NO_IMAGE_NAME)]
+        found: list[Record] = []
+        try:
+            found.extend(judge.cell(Cell("m", "d", setting)) for setting in settings)
+            found.extend(judge.sweep(SweepMetric("m", "d", metric), settings) for metric in ("worst_case_drop", "mean_drop"))
+        except Cut:
+            pass
+        finally:
+            evaluator.close()
+            evaluator.store.close()
+        # as text, where two missing numbers are the same; how much came from the store, and when, is all that may differ
+        return [repr(replace(record, n_inferred=0, n_recalled=0, seconds=0.0)) for record in found]
+
+    def answer(self, request: Request) -> str:
+        """Returns the option A where the sample is answered wrongly, else B."""
+        if self.requests == self.cut_at:
+            raise Cut
+        self.requests += 1
+        return "A" if int(request.sample_id) in self.wrong.get(request.setting, set()) else "B"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A picture that is unlike any other."""
+
+    number: int
+
+    def load(self) -> NDArray[np.uint8]:
+        """Returns its pixels."""
+        return np.random.default_rng(self.number).integers(0, 256, (12, 16, 3), np.uint8)
+
+    def identity(self) -> str:
+        """Returns what tells it from others."""
+        return str(self.number)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """A dataset of so many questions about pictures."""
+
+    size: int
+    name = "d"
+    digest = "0" * 64
+    native_long_edge = None
+
+    def samples(self) -> list[Sample]:
+        """Returns all samples."""
+        return [
+            Sample(str(number), (Noise(number),), "?", "B", "choice", options={"A": "a", "B": "b"}) for number in range(self.size)
+        ]
+
+
+def drawn_gate(rng: np.random.Generator) -> Gate:
+    """Returns a model whose drops lie around the bounds of a policy."""
+    size = int(rng.integers(24, 64))
+    shares = {CLEAN_NAME: 0.05, NO_IMAGE_NAME: 0.5, "flip_h": rng.random() / 2, "flip_v": rng.random() / 3, "invert": 0.1}
+    wrong = {name: set(np.flatnonzero(rng.random(size) < share).tolist()) for name, share in shares.items()}
+    rules = (
+        rule_of("accuracy_drop", 0.2, name="drop"),
+        rule_of("accuracy", 0.0, JudgedBy.INTERVAL, name="accuracy", bound=Bound(low=0.5)),
+        rule_of("worst_case_drop", 0.3, name="worst"),
+        rule_of("mean_drop", 0.15, name="mean"),
+    )
+    return Gate(wrong, size, policy_of(*rules))
+
+
+def print_same(runs: int) -> bool:
+    """Prints how many runs are the same after a cut, and in full after an adaptive run; returns whether one differs."""
+    rng = np.random.default_rng(SEED)
+    same, stopped = Counter[str](), 0
+    for _ in range(runs):
+        gate = drawn_gate(rng)
+        with tempfile.TemporaryDirectory() as folder:
+            whole, cut = Path(folder) / "whole", Path(folder) / "cut"
+            alone = gate.judged(whole, Mode.ADAPTIVE)
+            asked = gate.requests
+            stopped += any("n_samples=0," not in record for record in alone)
+            before = gate.judged(cut, Mode.ADAPTIVE, int(rng.integers(asked)))
+            same["cut and started again"] += len(before) < len(alone) and gate.judged(cut, Mode.ADAPTIVE) == alone
+            same["asked for what was left only"] += gate.requests < asked or not before
+            same["repeated from the store"] += gate.judged(whole, Mode.ADAPTIVE) == alone and gate.requests == 0
+            full = gate.judged(Path(folder) / "full", Mode.FULL)
+            same["full after adaptive"] += gate.judged(whole, Mode.FULL) == full
+            same["adaptive after full"] += gate.judged(whole, Mode.ADAPTIVE) == alone and gate.requests == 0
+    print(f"\n| a run | same records | runs |\n|---|--:|--:|\n| stopped early | {stopped:,} | {runs:,} |", flush=True)
+    for name, count in same.items():
+        print(f"| {name} | {count:,} | {runs:,} |", flush=True)
+    return any(count < runs for name, count in same.items())
 
 
 # Savings on published profiles.
@@ -394,15 +376,18 @@ def print_savings(draws: int) -> None:
 
 
 def main() -> int:
-    """Prints the tables."""
+    """Prints the tables; returns 1 where something errs more often than it says, or depends on how a run went."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=RUNS, help="runs at each side of the bound (default: %(default)s)")
     parser.add_argument("--draws", type=int, default=20, help="draws of each profile (default: %(default)s)")
-    parser.add_argument("--only", choices=("errors", "savings"), help="one of the tables")
+    parser.add_argument("--only", choices=("errors", "same", "savings"), help="one of the tables")
     parser.add_argument("--row", default="", help="errors of rows whose name contains this")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
     options = parser.parse_args()
-    failed = options.only != "savings" and print_errors(options.runs, options.row)
-    if options.only != "errors" and not options.row:
+    chosen = {options.only} if options.only else {"errors"} if options.row else {"errors", "same", "savings"}
+    failed = "errors" in chosen and print_errors(options.runs, options.row, options.jobs)
+    failed |= "same" in chosen and print_same(max(1, options.runs // 10))
+    if "savings" in chosen:
         print_savings(options.draws)
     return int(failed)
 

@@ -147,16 +147,14 @@ def early_verdict(
         because: how it is shown.
     """
     kept = within(rule.bound)
-    keeps = f"{rule.metric} {rule.bound.condition}: {because} {_cite(rule)}"
+    if kept is Outcome.PASS:
+        outcome = Outcome.MEASURED if rule.treatment.tier is Tier.WARN else Outcome.PASS
+        return _verdict(rule, outcome, f"{rule.metric} {rule.bound.condition}: {because} {_cite(rule)}")
     if rule.treatment.tier is Tier.WARN:
         if kept is Outcome.INCONCLUSIVE:
             return None
-        reason = (
-            keeps if kept is Outcome.PASS else f"{WARNING}{rule.metric} is not {rule.bound.condition}: {because} {_cite(rule)}"
-        )
+        reason = f"{WARNING}{rule.metric} is not {rule.bound.condition}: {because} {_cite(rule)}"
         return _verdict(rule, Outcome.MEASURED, reason)
-    if kept is Outcome.PASS:
-        return _verdict(rule, kept, keeps)
     broken: list[Outcome] = [kept]
     for waiver in (each for each in waivers if not each.is_expired(today)):
         cap = waiver.bound_of(rule.bound)

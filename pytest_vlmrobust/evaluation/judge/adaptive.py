@@ -35,7 +35,7 @@ from pytest_vlmrobust.evaluation.run.resolutions import same_pictures
 from pytest_vlmrobust.evaluation.run.results import CellResult
 from pytest_vlmrobust.evaluation.run.views import view_count
 from pytest_vlmrobust.metrics.corruption import low_settings
-from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.metrics.table import Needs, ScoreTable
 from pytest_vlmrobust.policies import Bound, JudgedTest, Mode, Rule, Waiver
 from pytest_vlmrobust.policies.judge import early_verdict
 
@@ -47,6 +47,7 @@ from .audits import (
     LOW_ONLY,
     MEANS,
     OF_RUNGS,
+    MissingScoreError,
     NoAuditError,
     RuleAudit,
     asking_order,
@@ -204,6 +205,8 @@ class AdaptiveJudge:
                 record = self._look(test.decisions, cell, partial(Judge.cell, cell=cell))
                 if record is not None:
                     return record
+                if test.decisions.beyond_budget:
+                    break
                 test.is_due = False
             else:
                 break
@@ -223,6 +226,10 @@ class AdaptiveJudge:
         decisions.audited = set(audits)
         decisions.open_looks = any(key not in audits for key in blocking)
         stops = deque(sorted({*(moments(size) if audits else (FIRST,)), *look_sizes(size)}))
+        of_strata = {rule.metric for rule in policy.rules if rule.where.category and blocks(rule)}
+        if self._lacks_reference(cell, of_strata | {test.metric for test, _ in blocking}):
+            stops.clear()
+            decisions.looks = 0
         decide = partial(self._decide_audit, decisions)
         return CellTest(asking_order(size), decisions, audits, stops, decide)
 
@@ -288,6 +295,8 @@ class AdaptiveJudge:
         if not self._stops_early(sweep) or reads_baselines_only(sweep) or judge.why_task_not_shown(sweep.model, sweep.dataset):
             self._expect_settings(sweep, settings)
             return judge.sweep(sweep, settings)
+        if self._lacks_reference(sweep, {sweep.metric}):
+            return judge.sweep(sweep, settings)
         if (record := self._audited_sweep(sweep, settings)) is not None:
             return record
         size = len(judge.evaluator.samples(sweep.dataset))
@@ -300,6 +309,8 @@ class AdaptiveJudge:
             record = self._look(decisions, sweep, partial(Judge.sweep, sweep=sweep, settings=settings))
             if record is not None:
                 return record
+            if decisions.beyond_budget:
+                break
         self._expect_settings(sweep, settings)
         return self._at_all_samples(decisions).sweep(sweep, settings)
 
@@ -346,7 +357,8 @@ class AdaptiveJudge:
         unmeasured = decisions.planned - {measure.metric for measure in record.measures if not measure.category}
         if unmeasured or self._lacks_stratum(about, prefix):
             decisions.open_looks = True
-        if ((decisions.undecided or decisions.open_looks) and not is_broken(record)) or breaks_budget(record):
+        decisions.beyond_budget = breaks_budget(record)
+        if ((decisions.undecided or decisions.open_looks) and not is_broken(record)) or decisions.beyond_budget:
             return None
         if album is None:
             decisions.at_look = False
@@ -430,8 +442,19 @@ class AdaptiveJudge:
         clean, blind = (self.judge.evaluator.result(Cell(about.model, about.dataset, each)) for each in (CLEAN, NO_IMAGE))
         return clean.values, blind.values
 
+    def _lacks_reference(self, about: Cell | SweepMetric, names: Iterable[str]) -> bool:
+        """Whether an inference failed on an unchanged picture, or without it, that a metric needs: no part has its value then."""
+        registered = set(metrics.names())
+        needs = {need for name in names if name in registered for need in metrics.get(name).needs}
+        read = [setting for need, setting in ((Needs.CLEAN, CLEAN), (Needs.NO_IMAGE, NO_IMAGE)) if need in needs]
+        results = [self.judge.evaluator.result(Cell(about.model, about.dataset, setting)) for setting in read]
+        return any(math.isnan(value) for result in results for value in result.values)
+
     def _audited_sweep(self, sweep: SweepMetric, settings: Sequence[Setting]) -> Record | None:
-        """Returns the record of a summary metric whose rules audits decide; ``None`` where there are others, or none."""
+        """Returns the record of a summary metric whose rules audits decide; ``None`` where there are others, or none.
+
+        Where an inference fails, a budget is broken or a rule stays open, all samples are judged: nothing asked is forgotten.
+        """
         judge = self.judge
         policy = judge.policies[sweep.model]
         test = JudgedTest(sweep.model, sweep.dataset, sweep.metric, sweep.split)
@@ -447,9 +470,12 @@ class AdaptiveJudge:
             return None
         decide = self._every_cell if sweep.metric in EVERY_CELL else self._mean_of_pairs
         try:
-            return decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
-        except NoAuditError:  # a score that an audit needs is missing
+            record = decide(sweep, test, rules, [Cell(sweep.model, sweep.dataset, setting) for setting in chosen])
+        except MissingScoreError:
+            record = None
+        except NoAuditError:
             return None
+        return record or judge.sweep(sweep, settings)
 
     def _shows_one_rung(self, sweep: SweepMetric, rungs: Sequence[Setting]) -> bool:
         """Whether all rungs show the same pictures of the samples that are asked about first, so that there is no curve."""

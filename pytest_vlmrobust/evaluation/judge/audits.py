@@ -36,7 +36,11 @@ _PURPOSE = "order in which samples are asked"
 
 
 class NoAuditError(Exception):
-    """No audit can decide a rule: there is none for its kind of bound, or a score that it needs is missing."""
+    """No audit can decide a rule: there is none for its kind of bound, or a score of unchanged samples is missing."""
+
+
+class MissingScoreError(Exception):
+    """An inference failed that an audit asked for, so that no value of all answers is known."""
 
 
 def asking_order(size: int) -> tuple[int, ...]:
@@ -209,11 +213,11 @@ def known(result: CellResult) -> Scores:
     """Returns the scores of a cell.
 
     Raises:
-        NoAuditError: an inference failed, so that no value of all answers is known.
+        MissingScoreError: an inference failed.
     """
     values = result.values
     if any(math.isnan(value) for value in values):
-        raise NoAuditError(f"{result.cell}: a score is missing")
+        raise MissingScoreError(f"{result.cell}: a score is missing")
     return values
 
 

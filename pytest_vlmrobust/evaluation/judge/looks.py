@@ -116,6 +116,8 @@ class Decisions:
     open_looks: bool = False
     """Whether the last look left a rule open that no audit decides."""
     at_look: bool = False
+    beyond_budget: bool = False
+    """Whether more inferences failed, or more answers were unreadable, than the policy admits; then all samples are judged."""
     planned: frozenset[str] = frozenset()
     """The metrics that blocking rules are about, and that all answers have a value of."""
     unfit: Mapping[str, Estimate] = field(default_factory=dict)

@@ -39,8 +39,7 @@ class Contrast:
 class Limit:
     """A gate on one cell: it passes when the sum of ``reference - outcome`` over the members is at most ``most``.
 
-    ``most`` is an integer for 0/1 scores. For graded scores it carries a rounding margin of 1e-9, within which a sum still
-    passes.
+    ``most`` is an integer for 0/1 scores. For graded scores it carries the margin of rounding, within which a sum still passes.
     """
 
     reference: Array
@@ -48,7 +47,7 @@ class Limit:
     member: NDArray[np.bool_]
     """Which samples count, shape (N,); the others need no inference."""
     most: float
-    """Largest sum that passes (K)."""
+    """Largest sum that passes (K). A value within 1e-9 above its bound passes, as in full runs."""
     step: float
     """The smallest sum that fails is ``most + step``: 1 for 0/1 scores; 0 for graded ones, where it is only known to be above."""
     complement: bool = False
@@ -77,7 +76,7 @@ def max_drop(clean: ArrayLike, most: float, *, graded: bool = False) -> Limit:
     7.0
     """
     before = _reference(clean, "clean", graded)
-    return _limit(before, _finite(most, "most") * before.size, graded, Contrast(before, most, 0.0, 1.0))
+    return _limit(before, _finite(most, "most") * before.size, before.size, graded, Contrast(before, most, 0.0, 1.0))
 
 
 def max_relative_drop(clean: ArrayLike, most: float, *, graded: bool = False) -> Limit:
@@ -97,7 +96,8 @@ def max_relative_drop(clean: ArrayLike, most: float, *, graded: bool = False) ->
     before = _reference(clean, "clean", graded)
     kept = 1.0 - _finite(most, "most")
     contrast = Contrast(kept * before, 0.0, min(0.0, kept), max(0.0, kept))
-    return _limit(before, most * float(before.sum()), graded, contrast)
+    right = float(before.sum())
+    return _limit(before, most * right, right, graded, contrast)
 
 
 def min_relative_drop(clean: ArrayLike, least: float, *, graded: bool = False) -> Limit:
@@ -114,7 +114,8 @@ def min_relative_drop(clean: ArrayLike, least: float, *, graded: bool = False) -
     before = _reference(clean, "clean", graded)
     kept = 1.0 - _finite(least, "least")
     contrast = Contrast(1.0 - kept * before, 0.0, min(1.0, 1.0 - kept), max(1.0, 1.0 - kept))
-    return _limit(1.0 - before, -least * float(before.sum()), graded, contrast, complement=True)
+    right = float(before.sum())
+    return _limit(1.0 - before, -least * right, right, graded, contrast, complement=True)
 
 
 def max_relative_corruption_error(clean: ArrayLike, no_image: ArrayLike, most: float, *, graded: bool = False) -> Limit:
@@ -143,7 +144,7 @@ def max_relative_corruption_error(clean: ArrayLike, no_image: ArrayLike, most: f
     share = _finite(most, "most")
     corners = (0.0, 1.0 - share, share, 1.0)
     contrast = Contrast((1.0 - share) * before + share * blind, 0.0, min(corners), max(corners))
-    return _limit(before, share * gain, graded, contrast)
+    return _limit(before, share * gain, gain, graded, contrast)
 
 
 def min_accuracy(clean: ArrayLike, least: float, *, graded: bool = False) -> Limit:
@@ -163,7 +164,7 @@ def min_accuracy(clean: ArrayLike, least: float, *, graded: bool = False) -> Lim
     before = _reference(clean, "clean", graded)
     level = _finite(least, "least")
     contrast = Contrast(np.full(before.shape, level), 0.0, level, level)
-    return _limit(before, float(before.sum()) - level * before.size, graded, contrast)
+    return _limit(before, float(before.sum()) - level * before.size, before.size, graded, contrast)
 
 
 def max_harmful_flip_rate(clean: ArrayLike, most: float, *, graded: bool = False) -> Limit:
@@ -181,7 +182,7 @@ def max_harmful_flip_rate(clean: ArrayLike, most: float, *, graded: bool = False
     """
     before = _reference(clean, "clean", graded=False)
     amount = _finite(most, "most") * before.size
-    return Limit(before, before > 0.0, _largest_sum(amount, graded), 0.0 if graded else 1.0)
+    return Limit(before, before > 0.0, _largest_sum(amount, before.size, graded), 0.0 if graded else 1.0)
 
 
 def contrast_of(limit: Limit) -> Contrast:
@@ -195,14 +196,18 @@ def contrast_of(limit: Limit) -> Contrast:
     return limit.contrast
 
 
-def _limit(reference: Scores, amount: float, graded: bool, contrast: Contrast, *, complement: bool = False) -> Limit:
+def _limit(
+    reference: Scores, amount: float, whole: float, graded: bool, contrast: Contrast, *, complement: bool = False
+) -> Limit:
     everyone = np.ones(reference.shape, dtype=np.bool_)
-    return Limit(reference, everyone, _largest_sum(amount, graded), 0.0 if graded else 1.0, complement, contrast)
+    return Limit(reference, everyone, _largest_sum(amount, whole, graded), 0.0 if graded else 1.0, complement, contrast)
 
 
-def _largest_sum(amount: float, graded: bool) -> float:
-    # 0.07 * 100 is 7.000000000000001 and 0.29 * 100 is 28.999999999999996: both mean the integer
-    return amount + ROUNDING if graded else float(math.floor(amount + ROUNDING))
+def _largest_sum(amount: float, whole: float, graded: bool) -> float:
+    """Returns the largest sum that is within rounding of the bound: as a share of ``whole``, which is what a policy compares."""
+    # 0.07 * 100 is 7.000000000000001, 0.29 * 100 is 28.999999999999996, and 15 of 324 may be written as 0.046296296
+    rounded = amount + ROUNDING * max(whole, 1.0)
+    return rounded if graded else float(math.floor(rounded))
 
 
 def _reference(values: ArrayLike, name: str, graded: bool) -> Scores:
