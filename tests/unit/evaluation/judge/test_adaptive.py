@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -707,6 +707,58 @@ def run_of(world: World, tmp_path: Path) -> tuple[Path, list[Record]]:
             records.append(dataclasses.replace(record, nodeid=test.nodeid))
             journal.append(records[-1])
     return run, records
+
+
+# Asking ahead.
+
+
+def judged_in_order(
+    world: World, store: str, *, ahead: bool, failing: str = "", **options: Any
+) -> tuple[list[Record], list[str]]:
+    """Judges cells and a sweep in their order; returns the records, and the settings that the model was asked about."""
+    world.directory = world.directory.parent / store
+    requests: list[str] = []
+
+    def answer_of(request: Request) -> str:
+        requests.append(request.setting)
+        if request.setting == failing and request.sample_id.endswith("3"):
+            raise ValueError("no answer")
+        return answer(request)
+
+    world.model.answer = answer_of
+    evaluator = world.evaluator(batch_size=8)
+    policy = policy_of(world.directory.parent, DROP, "{id: w, metric: mean_drop, max: 60pp}")
+    judge = Judge(evaluator, {"model": policy}, TODAY)
+    adaptive = AdaptiveJudge(judge, evaluator if ahead else None)
+    cells = [Cell("model", "data", setting) for setting in (CLEAN, NO_IMAGE, *SETTINGS)]
+    adaptive.plan(cells, set(cells))
+    records = [adaptive.cell(one) for one in cells]
+    records.append(adaptive.sweep(SweepMetric("model", "data", "mean_drop"), SETTINGS))
+    return [dataclasses.replace(record, seconds=0.0) for record in records], requests
+
+
+@pytest.mark.parametrize("failing", ["", "invert"])
+def test_asking_ahead_asks_nothing_more_and_changes_no_record(world: World, failing: str) -> None:
+    world.samples = [sample(number, category="") for number in range(60)]
+    alone, one_by_one = judged_in_order(world, "alone", ahead=False, failing=failing)
+    records, requests = judged_in_order(world, "ahead", ahead=True, failing=failing)
+    assert repr(records) == repr(alone)
+    if not failing:  # what fails is asked again by whoever needs it
+        assert len(requests) == len(one_by_one)
+        assert turns(requests) > turns(one_by_one) > 0
+
+
+def turns(settings: Sequence[str]) -> int:
+    """Returns how often the setting that a model is asked about changes."""
+    return sum(one != other for one, other in pairwise(settings))
+
+
+def test_nothing_is_asked_ahead_of_a_finished_run(world: World) -> None:
+    world.samples = [sample(number, category="") for number in range(60)]
+    judged_in_order(world, "same", ahead=True)
+    records, requests = judged_in_order(world, "same", ahead=True)
+    assert requests == []
+    assert all(record.n_inferred == 0 for record in records)
 
 
 def test_a_run_that_stopped_early_is_verified_from_what_it_asked(world: World, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -219,7 +220,7 @@ def test_a_backend_that_fails_ahead_fails_whoever_asks(world: World) -> None:
 
 def test_memory_is_bounded_by_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "AHEAD_BYTES", 8000)  # each request takes 1000 bytes, and its picture 576
-    monkeypatch.setattr(asking, "BATCH_BYTES", 4000)
+    monkeypatch.setattr(asking, "MIXED_BATCH_BYTES", 4000)
     world.samples = [sample(i) for i in range(40)]
     evaluator, backend = opened(world, batch_size=16, threads=2)
     evaluator.expect(map(Want, CELLS))
@@ -232,7 +233,7 @@ def test_memory_is_bounded_by_bytes(world: World, monkeypatch: pytest.MonkeyPatc
 
 def test_a_request_larger_than_all_bounds_is_asked_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "AHEAD_BYTES", 1)
-    monkeypatch.setattr(asking, "BATCH_BYTES", 1)
+    monkeypatch.setattr(asking, "MIXED_BATCH_BYTES", 1)
     evaluator, backend = opened(world, batch_size=16)
     evaluator.expect(map(Want, CELLS))
     assert [evaluator.result(one).n_inferred for one in CELLS] == [6] * 5
@@ -326,3 +327,35 @@ def test_views_of_the_same_picture_are_made_once(world: World, monkeypatch: pyte
     evaluator.result(cell("invert"))
     assert len(made) == 1
     assert len(world.model.asked) == 6
+
+
+def test_a_backend_that_takes_one_request_at_a_time_has_as_many_in_flight_as_it_says(world: World) -> None:
+    world.samples = [sample(i) for i in range(48)]
+    backend = Served(world)
+    evaluator = world.evaluator(batch_size=16, threads=2)
+    evaluator.open_backend = lambda _ref: backend
+    evaluator.result(CELLS[0])
+    assert {len(batch) for batch in backend.batches} == {1}
+    assert 2 < backend.most_in_flight <= 8
+    assert len(backend.batches) == 48
+
+
+class Served(Lanes):
+    """A backend like one of a server: it finds out that it may be asked more at a time."""
+
+    batch_size = 1
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, lanes=2, mixes=False)
+        self.in_flight = self.most_in_flight = 0
+
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        with self.lock:
+            self.in_flight += 1
+            self.most_in_flight = max(self.in_flight, self.most_in_flight)
+        time.sleep(0.02)
+        answers = super().infer_prepared(prepared)
+        with self.lock:
+            self.in_flight -= 1
+            self.lanes = 8
+        return answers
