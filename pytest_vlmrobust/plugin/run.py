@@ -135,6 +135,8 @@ class Run:
     repeatability: Sequence[Repeatability] = ()
     """How often answers changed when they were asked for again (``--vlm-aa``)."""
     by_test: dict[str, Record] = field(default_factory=dict)
+    workers_noticed: list[str] = field(default_factory=list)
+    """What workers of xdist noticed of models that changed while they were asked."""
     workers_said: dict[str, dict[str, object]] = field(default_factory=dict)
     """What each worker of xdist said at its end about how it ran its models, by the worker's name."""
     _opened: dict[str, Backend] = field(default_factory=dict)
@@ -425,6 +427,7 @@ class Run:
             preprocessing=settings.vlm_preprocessing,
             offline=settings.vlm_offline,
             digest_cache=self.directories.store / "digests.json",
+            servers=self.directories.store / "servers",
             digests_of=self.run_id if asks_for_all_samples(self.policies.values()) else "",
             notice=self._show_notice,
             answers=self._answers,
@@ -446,6 +449,11 @@ class Run:
                 if "loaded" in about:
                     found[name] = {key: about[key] for key in ("batches", "failed_batches", "loaded") if key in about}
         return found
+
+    def model_changes(self) -> list[str]:
+        """Returns, a sentence for each, the models that may have changed while this process or its workers asked them."""
+        own = self.evaluator.changes() if "evaluator" in self.__dict__ else []
+        return list(dict.fromkeys([*own, *self.workers_noticed]))
 
     @cached_property
     def judge(self) -> AdaptiveJudge:

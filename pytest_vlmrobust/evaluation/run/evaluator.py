@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
-from pytest_vlmrobust.backends.protocol import Backend
+from pytest_vlmrobust.backends.protocol import Backend, CheckingBackend
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, fingerprint
@@ -254,6 +254,15 @@ class Evaluator:
             if model not in self._fingerprints:
                 self._fingerprints[model] = self._backend(model).fingerprint()
             return self._fingerprints[model]
+
+    def changes(self) -> list[str]:
+        """Returns, a sentence for each, the models of which it is not sure that one and the same gave all answers.
+
+        Asked after the last answer: a server may have changed its model, which nothing else would tell.
+        """
+        self._engine.rest()
+        checking = [backend for backend in self._backends.values() if isinstance(backend, CheckingBackend)]
+        return [problem for backend in checking if (problem := backend.check())]
 
     def close(self) -> None:
         """Frees the models and stops working ahead."""
