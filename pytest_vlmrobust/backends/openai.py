@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -18,7 +19,7 @@ from .client import Client, Filtered
 from .generation import generation_for, scores_letters
 from .messages import malformed
 from .protocol import BackendOptions, Prepared, failed_prediction
-from .replicas import START, Failure, Replica, Replicas, within
+from .replicas import START, Failure, Replica, Replicas, persistently
 from .served import Memory, Remembered, Served
 from .witnesses import Witness, differing, first_answers, gives_letters
 
@@ -159,7 +160,7 @@ class OpenAIBackend:
         with self._opening:
             replicas, self._replicas = self._replicas, None
         if replicas is not None:
-            replicas.close(lambda client: client.close())
+            replicas.close(Client.close)
 
     # What is known of the model.
 
@@ -208,24 +209,21 @@ class OpenAIBackend:
         """Returns the replicas, each of which was looked at if it could be reached."""
         with self._opening:
             if self._replicas is None:
-                ref, model = self._ref, self._served.model
-                try:
-                    clients = [Client(url, model, key_variable=ref.key_variable, limit=self._limit) for url in self._served.urls]
-                except BackendError as error:
-                    raise self._named(error) from None
-                replicas = Replicas(
-                    [Replica(client.url, client) for client in clients],
-                    self._admit,
-                    limit=self._limit,
-                    notice=self._notice,
-                )
-                try:
+                with self._naming(), contextlib.ExitStack() as stack:
+                    replicas = Replicas(
+                        [Replica(url, self._client(url)) for url in self._served.urls],
+                        self._admit,
+                        limit=self._limit,
+                        notice=self._notice,
+                    )
+                    stack.callback(replicas.close, Client.close)
                     replicas.run(replicas.open())
-                except BaseException as error:
-                    replicas.close(lambda client: client.close())
-                    raise self._named(error) from None
-                self._replicas = replicas
+                    stack.pop_all()
+                    self._replicas = replicas
             return self._replicas
+
+    def _client(self, url: str) -> Client:
+        return Client(url, self._served.model, key_variable=self._ref.key_variable, limit=self._limit)
 
     async def _admit(self, replica: Replica[Client]) -> None:
         """Looks whether a server can be asked, and whether it has the model that the store remembers.
@@ -247,10 +245,11 @@ class OpenAIBackend:
                 "answer: text, or start the server so that it gives them"
             )
         if replica.url not in known.urls:
-            self._notice(
-                f"answers that the store has from {', '.join(known.urls)} count for {replica.url} as well, for both were declared "
-                "to run the same revision. To compare two servers, declare two"
-            )
+            if others := [url for url in known.urls if url not in self._served.urls]:
+                self._notice(
+                    f"answers that the store has from {', '.join(others)} count for {replica.url} as well, for both were said "
+                    "to run the same revision. To compare two servers, declare two"
+                )
             self._memory.note(urls=(*known.urls, replica.url))
 
     def _wants_letters(self, known: Remembered) -> bool:
@@ -308,7 +307,7 @@ class OpenAIBackend:
     def _witness(self, replica: Replica[Client]) -> Witness:
         async def ask(arguments: Mapping[str, Any]) -> Any:
             try:
-                return await within(self._limit, replica.client.call(arguments))
+                return await persistently(lambda: replica.client.call(arguments), replica.url, self._limit)
             except Filtered as filtered:
                 raise Failure("refused", f"{replica.url} filters the question that is to tell models apart: {filtered}") from None
 
@@ -327,15 +326,18 @@ class OpenAIBackend:
 
     def _result(self, future: Future[Prediction], prepared: Prepared) -> Prediction:
         try:
-            return future.result()
+            with self._naming():
+                return future.result()
         except Failure as failure:
             return failed_prediction(failure.reason, self._method_of(prepared.request))
-        except BackendError as error:
-            raise self._named(error) from None
 
-    def _named(self, error: BaseException) -> BaseException:
-        """Returns an error that says which model it is about."""
-        return BackendError(f"model {self.name!r}: {error}") if isinstance(error, BackendError) else error
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Says in an error which model it is about."""
+        try:
+            yield
+        except BackendError as error:
+            raise BackendError(f"model {self.name!r}: {error}") from None
 
     def _notice(self, text: str) -> None:
         self._options.notice(f"model {self.name!r}: {text}")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ START, MOST = 4, 64
 """Requests in flight at one replica: to begin with, and at most."""
 _TRIES = {"busy": 8, "faulty": 4, "slow": 2, "refused": 1}
 """How often a request is tried at most, by what is wrong; where no replica can be reached, the time decides."""
+_SLOW_IF_LOST = 3
+"""Time limits in a row after which a server is taken to hang for all; fewer may be one request that hangs by itself."""
 _FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_REST = 0.5, 30.0, 10.0
 """Seconds before another try of a request, and before a replica that is out of reach is tried again.
 
@@ -123,6 +126,8 @@ class Replicas(Generic[Client]):
         """When the last reply of any kind came."""
         self._failing_since: float | None = None
         """When the first request was sent, since that reply, that got none."""
+        self._slow = 0
+        """How many requests ran into their time limit since that reply."""
         self._lost = ""
         self._thread = threading.Thread(target=self._loop.run_forever, name="vlm-requests", daemon=True)
         self._thread.start()
@@ -196,14 +201,13 @@ class Replicas(Generic[Client]):
         return ""
 
     async def _answered(self, call: Callable[[Replica[Client]], Awaitable[Answer]], key: str) -> Answer:
-        tries: dict[str, int] = {}
+        tries: Counter[str] = Counter()
         while True:
             replica = await self._chosen()
             try:
                 answer = await self._sent(replica, call)
             except Failure as failure:
-                tries[failure.kind] = tries.get(failure.kind, 0) + 1
-                await self._wait_after(failure, key, tries)
+                await _wait_after(failure, key, tries, self._limit)
             else:
                 return answer
 
@@ -281,7 +285,9 @@ class Replicas(Generic[Client]):
             self._notice(f"{failure.reason}: it is tried again from time to time")
             replica.admitted, replica.window.size = False, 1
             replica.rest(replica.pause)
-        if now - self._failing_since >= self._limit:
+        self._slow += failure.kind == "slow"
+        is_lost = failure.kind == "unreachable" or self._slow >= _SLOW_IF_LOST
+        if is_lost and now - self._failing_since >= self._limit:
             self._lost = (
                 f"no answer for {now - self._failing_since:.0f} s ({failure.reason}). Look at the server, and start the run "
                 "again: answers already given are in the store"
@@ -291,25 +297,42 @@ class Replicas(Generic[Client]):
                 one.rest(_LONGEST_PAUSE)
 
     def _note_reply(self) -> None:
-        self._replied, self._failing_since, self._lost = time.monotonic(), None, ""
+        self._replied, self._failing_since, self._slow, self._lost = time.monotonic(), None, 0, ""
 
-    async def _wait_after(self, failure: Failure, key: str, tries: dict[str, int]) -> None:
-        """Waits before a request is tried again.
 
-        Raises:
-            Failure: it is not tried again.
-        """
-        count = tries[failure.kind]
-        most = _TRIES.get(failure.kind)
-        if most is not None and count >= most:
-            raise Failure(failure.kind, failure.reason + (f" ({count} times)" if count > 1 else ""))
-        if failure.retry_after is not None and failure.retry_after > self._limit:
-            raise Failure(failure.kind, f"{failure.reason}, and it is to be asked again after {failure.retry_after:.0f} s only")
-        if failure.kind == "unreachable":
-            return  # it rests, and others may be free
-        spread = 0.5 + derive_seed(0, key, str(sum(tries.values()))) / 2**64  # so that those that failed together part
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (count - 1)) * spread
-        await asyncio.sleep(max(pause, failure.retry_after or 0.0))
+async def persistently(call: Callable[[], Awaitable[Answer]], key: str, limit: float) -> Answer:
+    """Returns what a call to one server returns, which is tried again where that may help.
+
+    Raises:
+        Failure: it got no answer, or nothing listens there.
+    """
+    tries: Counter[str] = Counter()
+    while True:
+        try:
+            return await within(limit, call())
+        except Failure as failure:
+            if failure.kind == "unreachable":
+                raise
+            await _wait_after(failure, key, tries, limit)
+
+
+async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: float) -> None:
+    """Counts a failure, and waits before the request is tried again.
+
+    Raises:
+        Failure: it is not tried again.
+    """
+    tries[failure.kind] += 1
+    count, most = tries[failure.kind], _TRIES.get(failure.kind)
+    if most is not None and count >= most:
+        raise Failure(failure.kind, failure.reason + (f" ({count} times)" if count > 1 else ""))
+    if failure.retry_after is not None and failure.retry_after > limit:
+        raise Failure(failure.kind, f"{failure.reason}, and it is to be asked again after {failure.retry_after:.0f} s only")
+    if failure.kind == "unreachable":
+        return  # that replica rests, and others may be free
+    spread = 0.5 + derive_seed(0, key, str(tries.total())) / 2**64  # so that those that failed together part
+    pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (count - 1)) * spread
+    await asyncio.sleep(max(pause, failure.retry_after or 0.0))
 
 
 async def within(seconds: float, call: Awaitable[Answer]) -> Answer:
