@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import email.utils
 import json
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -26,6 +27,9 @@ _SHORTEST_SECRET = 6
 """Characters from which a key is looked for in what servers say: a shorter one is a placeholder and may be any word."""
 _LONGEST_REASON = 300
 _ENGINE_SECONDS = 10.0
+
+_TELLTALES = ("httpcore2", "openai")
+"""Loggers that write headers and pictures of every request where somebody asks for all that there is to log."""
 
 _BUSY = frozenset({429, 502, 503, 504, 529})
 _AGAIN = frozenset({408, 409, 425})
@@ -60,6 +64,8 @@ class Client:
         if key_variable and not os.environ.get(key_variable):
             raise BackendError(f"the environment variable {key_variable}, which is to hold the key to {url}, is not set")
         self.url, self._model, self._variable, self._limit = url, model, key_variable or KEY_VARIABLE, limit
+        for logger in _TELLTALES:
+            logging.getLogger(logger).setLevel(logging.INFO)
         self._client = openai.AsyncOpenAI(
             base_url=url,
             api_key=os.environ.get(self._variable) or _NO_KEY,

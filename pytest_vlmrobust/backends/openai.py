@@ -132,13 +132,20 @@ class OpenAIBackend:
         """
         if not prepared:
             return []
-        futures = [self._submitted(one) for one in prepared]
+        replicas = self._ready()
+        futures = [self._submitted(replicas, one) for one in prepared]
         try:
-            return [self._result(future, one) for future, one in zip(futures, prepared, strict=True)]
+            results = [self._result(future, one) for future, one in zip(futures, prepared, strict=True)]
         except BaseException:
             for future in futures:
                 future.cancel()
             raise
+        lost = [result for result in results if isinstance(result, BackendError)]
+        if len(lost) == len(results):
+            raise lost[0]
+        # answers that came before the servers were lost are not thrown away with those that did not
+        pairs = zip(results, prepared, strict=True)
+        return [self._failed(one, str(result)) if isinstance(result, BackendError) else result for result, one in pairs]
 
     def check(self) -> str:
         """Asks the fixed questions again; see :class:`CheckingBackend`."""
@@ -315,21 +322,27 @@ class OpenAIBackend:
 
     # Requests.
 
-    def _submitted(self, prepared: Prepared) -> Future[Prediction]:
+    def _submitted(self, replicas: Replicas[Client], prepared: Prepared) -> Future[Prediction]:
         """Returns the future answer to a request."""
         method = self._method_of(prepared.request)
         if prepared.failure:
             failed: Future[Prediction] = Future()
             failed.set_exception(Failure("refused", prepared.failure))
             return failed
-        return self._ready().submit(lambda replica: self._predicted(replica, prepared, method), prepared.request.key)
+        return replicas.submit(lambda replica: self._predicted(replica, prepared, method), prepared.request.key)
 
-    def _result(self, future: Future[Prediction], prepared: Prepared) -> Prediction:
+    def _result(self, future: Future[Prediction], prepared: Prepared) -> Prediction | BackendError:
+        """Returns the answer to a request, or what has become of the servers."""
         try:
             with self._naming():
                 return future.result()
         except Failure as failure:
-            return failed_prediction(failure.reason, self._method_of(prepared.request))
+            return self._failed(prepared, failure.reason)
+        except BackendError as error:
+            return error
+
+    def _failed(self, prepared: Prepared, reason: str) -> Prediction:
+        return failed_prediction(reason, self._method_of(prepared.request))
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:

@@ -190,7 +190,7 @@ class Replicas(Generic[Client]):
             replica.failures += 1
             replica.rest(failure.retry_after or replica.pause)
             replica.pause = min(_LONGEST_REST, 2 * replica.pause)
-            return f"{replica.url}: {failure.reason}"
+            return failure.reason if replica.url in failure.reason else f"{replica.url}: {failure.reason}"
         except BackendError as error:
             replica.refused = str(error)
             raise

@@ -99,7 +99,7 @@ def test_every_ini_value_that_is_named_exists() -> None:
 
 
 def test_every_command_that_is_named_exists() -> None:
-    named = set(re.findall(r"`vlmrobust (\w+)", everything()))
+    named = set(re.findall(r"`vlmrobust ([\w-]+)", everything()))
     (commands,) = [set(action.choices) for action in cli.parser()._actions if isinstance(action.choices, dict)]
     assert named
     assert named <= commands

@@ -305,7 +305,12 @@ def test_a_server_that_hangs_is_given_up_at_the_time_limit(server: Faulty, opene
 
 def test_a_server_that_hangs_for_all_is_lost_and_found_out_fast_afterwards(server: Faulty, opened: Open) -> None:
     go_on = threading.Event()
-    server.answer = lambda body: echo(body) if go_on.wait(20) else echo(body)
+
+    def hang(body: dict[str, Any]) -> dict[str, Any]:
+        go_on.wait(20)
+        return echo(body)
+
+    server.answer = hang
     backend = opened(server.url, time_limit=0.3)
     with pytest.raises(BackendError, match=r"model 'm': no answer for \d+ s \(.*\). Look at the server, and start the run again"):
         backend.infer(numbered(8))
@@ -326,7 +331,7 @@ def test_an_answer_that_drips_is_given_up_at_the_time_limit(opened: Open) -> Non
         ready = backend._ready()
         broken = client.Client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", "m", key_variable="", limit=0.5)
         began = time.monotonic()
-        with pytest.raises(replicas.Failure, match="no answer within 0.5 s"):
+        with pytest.raises(replicas.Failure, match=r"no answer within 0\.5 s"):
             ready.run(replicas.persistently(lambda: broken.call({"messages": []}), "k", 0.5))
         assert time.monotonic() - began < 5
         ready.run(broken.close())
@@ -446,7 +451,7 @@ def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
     assert "Incorrect API key provided: (the key)" in answers[1].error
     left = [repr(answers), repr(backend.describe()), repr(backend.fingerprint()), repr(heard), caplog.text, repr(vars(backend))]
     left += [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
-    assert not [text for text in left if KEY in text.replace(f"'x-said', '{KEY}'", "").replace(f"b'{KEY}'", "")]
+    assert not [text for text in left if KEY in text]
 
 
 def test_a_refused_key_is_in_no_error_and_in_no_traceback(
@@ -466,7 +471,7 @@ def test_a_refused_key_is_in_no_error_and_in_no_traceback(
 
 def test_a_variable_that_is_named_has_to_be_set(server: Faulty, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUR_KEY", raising=False)
-    with pytest.raises(BackendError, match="the environment variable OUR_KEY, which is to hold the key to .*, is not set"):
+    with pytest.raises(BackendError, match=r"the environment variable OUR_KEY, which is to hold the key to .*, is not set"):
         opened(server.url, key_variable="OUR_KEY").infer(numbered(1))
 
 
@@ -573,7 +578,7 @@ def test_the_store_remembers_the_method_so_that_nothing_is_asked_for_the_fingerp
 
 def test_offline_the_method_has_to_be_known(opened: Open) -> None:
     url = "http://127.0.0.1:9/v1"
-    with pytest.raises(OfflineError, match="does not remember whether .* gives the log-probabilities of letters.*answer: text"):
+    with pytest.raises(OfflineError, match=r"does not remember whether .* gives the log-probabilities of letters.*answer: text"):
         opened(url, offline=True).fingerprint()
     assert opened(url, offline=True, answer="letters").fingerprint()["answer"] == "letters"
     assert opened(url, offline=True, prompt_mode="cot").fingerprint()["answer"] == "text"
@@ -603,7 +608,7 @@ def test_a_model_that_changes_in_the_middle_is_noticed_and_its_answers_are_never
         backend.infer(numbered(2))
         assert "the server of m changed its model while it was asked: " in backend.check()
     for offline in (False, True):
-        with pytest.raises(BackendError, match="answers of two models are in the store under this name.*another revision"):
+        with pytest.raises(BackendError, match=r"answers of two models are in the store under this name.*another revision"):
             opened(served.url, offline=offline).fingerprint()
     assert opened(served.url, offline=True, revision="2", answer="text").fingerprint()["revision"] == "2"
 
