@@ -118,7 +118,7 @@ class Client:
             reason = self._without_key(f"{type(cause).__name__}: {cause}")
             if _has_cause(error, "ConnectError"):
                 return Failure("unreachable", f"{url} cannot be reached ({reason})")
-            return Failure("faulty", f"{url} broke off the connection ({reason})")
+            return Failure("broken", f"{url} broke off the connection ({reason})")
         return self._meaning_of_status(error, error.status_code)
 
     def _meaning_of_status(self, error: Any, status: int) -> Exception:

@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 
 START, MOST = 4, 64
 """Requests in flight at one replica: to begin with, and at most."""
-_TRIES = {"busy": 8, "faulty": 4, "slow": 2, "refused": 1}
+_TRIES = {"busy": 8, "faulty": 4, "broken": 4, "slow": 2, "refused": 1}
 """How often a request is tried at most, by what is wrong; where no replica can be reached, the time decides."""
 _SLOW_IF_LOST = 3
 """Time limits in a row after which a server is taken to hang for all; fewer may be one request that hangs by itself."""
@@ -34,8 +34,9 @@ class Failure(Exception):
     """A request got no answer.
 
     Args:
-        kind: ``busy`` (the server asks for fewer requests), ``faulty`` (it failed, or what it sent cannot be read), ``slow`` (no
-            answer in time), ``unreachable`` (nothing listens there) or ``refused`` (it will not answer this request).
+        kind: ``busy`` (the server asks for fewer requests), ``faulty`` (it failed, or what it sent cannot be read), ``broken``
+            (it broke off the connection), ``slow`` (no answer in time), ``unreachable`` (nothing listens there) or ``refused`` (it
+            will not answer this request).
         reason: in words.
         retry_after: seconds after which the server wants to be asked again; None where it does not say.
     """
@@ -271,7 +272,7 @@ class Replicas(Generic[Client]):
         self._notice(f"{replica.url} answers again")
 
     def _note(self, replica: Replica[Client], failure: Failure, began: float, epoch: int) -> None:
-        if failure.kind in ("busy", "slow", "unreachable"):
+        if failure.kind in ("busy", "broken", "slow", "unreachable"):
             replica.window.overloaded(epoch)
         if failure.kind == "busy":
             replica.rest(min(failure.retry_after or 0.0, self._limit))

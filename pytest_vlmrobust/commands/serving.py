@@ -25,9 +25,7 @@ def add(commands: Commands) -> None:
     serve = commands.add_parser(
         "serve-command", help="print how to serve a model with vLLM, SGLang or transformers, and how to gate it there"
     )
-    serve.add_argument(
-        "model", metavar="NAME", help="as after --vlm: a built-in name, an entry of the models file, a directory ..."
-    )
+    serve.add_argument("model", metavar="NAME", help="as after --vlm: a built-in name, an entry of the models file, a directory")
     serve.add_argument("--models", type=Path, metavar="FILE", help="the models file")
     serve.add_argument("--dtype", metavar="DTYPE", help="auto, float32, bfloat16 or float16 (default: the model's own)")
     serve.add_argument("--port", type=counting("ports"), default=8000, metavar="N", help="where to listen (default: %(default)s)")
@@ -39,9 +37,7 @@ def _serve_command(options: argparse.Namespace) -> int:
 
     ref = resolve(options.model, models_file=options.models, dtype=options.dtype)
     if ref.backend != "transformers":
-        raise ModelError(
-            f"{options.model!r} is answered by the backend {ref.backend!r}. Expected a checkpoint, which can be served"
-        )
+        raise ModelError(f"{options.model!r} is answered by the backend {ref.backend!r}. Expected a checkpoint to serve")
     for line in serve_commands(ref, _revision(ref), options.port):
         say(line)
     return 0

@@ -279,8 +279,10 @@ def test_a_dropped_connection_is_tried_again(server: Faulty, opened: Open) -> No
         return echo(body)
 
     server.answer = drop_once
-    answers = opened(server.url).infer(numbered(5))
+    backend = opened(server.url)
+    answers = backend.infer(numbered(5))
     assert [prediction.text for prediction in answers] == [f"answer to q{number}" for number in range(5)]
+    assert backend.lanes < replicas.START
 
 
 def test_a_server_that_hangs_is_given_up_at_the_time_limit(server: Faulty, opened: Open) -> None:

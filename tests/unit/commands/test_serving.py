@@ -52,4 +52,4 @@ def test_the_gate_of_each_is_a_model_that_can_be_named_and_a_revision_of_its_own
 
 def test_what_is_no_checkpoint_cannot_be_served(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve-command", "openai:http://127.0.0.1:1/v1#m"]) == 4
-    assert "is answered by the backend 'openai'. Expected a checkpoint" in capsys.readouterr().err
+    assert "is answered by the backend 'openai'. Expected a checkpoint to serve" in capsys.readouterr().err
