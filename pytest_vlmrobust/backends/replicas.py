@@ -35,8 +35,8 @@ class Failure(Exception):
 
     Args:
         kind: ``busy`` (the server asks for fewer requests), ``faulty`` (it failed, or what it sent cannot be read), ``broken``
-            (it broke off the connection), ``slow`` (no answer in time), ``unreachable`` (nothing listens there) or ``refused`` (it
-            will not answer this request).
+            (it broke off the connection), ``slow`` (no answer in time), ``unreachable`` (nothing listens there) or ``refused``
+            (it will not answer this request).
         reason: in words.
         retry_after: seconds after which the server wants to be asked again; None where it does not say.
     """

@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("openai")
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
+pytest.importorskip("accelerate")
 
 from pytest_vlmrobust.backends import resolve
 
@@ -52,7 +53,7 @@ POLICY = """
 version: 1
 defaults: {judge: point}
 budgets: {max_unparsed_rate: 100%}
-coverage: {tests: selected, samples: any, rules: partial}
+coverage: {tests: partial, samples: partial, rules: partial}
 rules:
   - {id: clean, metric: accuracy, where: {setting: clean}, min: 50%}
 """
@@ -113,9 +114,7 @@ def method_of(path: Path, model: str) -> str:
     return str(json.loads((path / "manifest.json").read_text())["models"][model]["fingerprint"]["answer"])
 
 
-def test_the_served_model_answers_as_the_model_in_the_process_by_the_method_that_is_said(
-    pytester: pytest.Pytester, url: str
-) -> None:
+def test_the_served_model_answers_as_the_model_in_the_process_by_the_same_method(pytester: pytest.Pytester, url: str) -> None:
     (pytester.path / "suite").mkdir()
     (pytester.path / "suite" / "test_suite.py").write_text(SUITE)
     (pytester.path / "policy.yaml").write_text(POLICY)

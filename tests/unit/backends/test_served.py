@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ SERVED = Served(("http://a/v1", "http://b/v1"), "org/m")
 IDENTITY = SERVED.identity("1")
 
 
-def seen(**fields: object) -> Remembered:
+def seen(**fields: Any) -> Remembered:
     whole: dict[str, object] = {
         "identity": IDENTITY,
         "letters": True,
