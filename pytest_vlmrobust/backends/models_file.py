@@ -137,6 +137,6 @@ def _location(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) 
     path: Path | None = fields.pop("path", None)
     hub_id: str | None = fields.pop("id", None)
     if (path is None) == (hub_id is None):
-        given = "both" if path is not None else "neither"
-        entry.fail(f"has {given} of 'path' and 'id'; give exactly one: a local path, or a hub id")
+        count = "both" if path is not None else "neither"
+        entry.fail(f"has {count} of 'path' and 'id'; give exactly one: a local path, or a hub id")
     return str(path.resolve()) if path is not None else str(hub_id)

@@ -429,7 +429,7 @@ def test_what_no_request_can_mend_ends_with_advice(httpserver: HTTPServer, opene
 def test_a_server_that_is_not_there_is_named_at_once(opened: Open) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-    with pytest.raises(BackendError, match=f"model 'm': {url}: {url} cannot be reached"):
+    with pytest.raises(BackendError, match=f"model 'm': {url} cannot be reached"):
         opened(url).fingerprint()
 
 

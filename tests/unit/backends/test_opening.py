@@ -20,7 +20,7 @@ def _ref(backend: str, **fields: Any) -> ModelRef:
 
 def test_an_unknown_backend_is_named() -> None:
     with pytest.raises(
-        UnknownName, match=r"unknown backend 'transformer'. Did you mean 'transformers'\? Known: scripted, transformers"
+        UnknownName, match=r"unknown backend 'transformer'. Did you mean 'transformers'\? Known: openai, scripted, transformers"
     ):
         open_backend(_ref("transformer"))
 
