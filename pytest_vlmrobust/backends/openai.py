@@ -7,7 +7,7 @@ import dataclasses
 import importlib.util
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
@@ -29,6 +29,7 @@ ENCODING_VERSION = 1
 TIME_LIMIT = 120.0
 """Seconds that a request may take where nothing else is said."""
 _LETTERS, _TEXT = "letters", "text"
+_GIVEN_UP = "the run ended while it was asked"
 
 
 class OpenAIBackend:
@@ -54,6 +55,9 @@ class OpenAIBackend:
         self._fingerprint: dict[str, Any] | None = None
         self._replicas: Replicas[Client] | None = None
         self._answered: dict[str, int] = {}
+        self._given_up = False
+        self._latest: Replicas[Client] | None = None
+        """The replicas that were opened last, in use or not yet."""
         if not options.offline and importlib.util.find_spec("openai") is None:
             raise MissingExtra("asking a server", "openai", install="'pytest-vlmrobust[openai]'")
 
@@ -148,7 +152,7 @@ class OpenAIBackend:
         return [self._failed(one, str(result)) if isinstance(result, BackendError) else result for result, one in pairs]
 
     def check(self) -> str:
-        """Asks the fixed questions again; see :class:`CheckingBackend`."""
+        """Asks the fixed questions again; see :class:`RemoteBackend`."""
         try:
             known = self._memory.read()
             if known is None or (known.checked and not self._answered):
@@ -162,10 +166,16 @@ class OpenAIBackend:
             self._memory.note(checked=True)
         return "; ".join(problems)
 
+    def give_up(self) -> None:
+        """Ends every request that is in flight; see :class:`RemoteBackend`."""
+        self._given_up = True
+        if self._latest is not None:
+            self._latest.give_up()
+
     def close(self) -> None:
         """Closes the connections; closing twice does nothing, and a later inference opens them again."""
         with self._opening:
-            replicas, self._replicas = self._replicas, None
+            replicas, self._replicas, self._latest, self._given_up = self._replicas, None, None, False
         if replicas is not None:
             replicas.close(Client.close)
 
@@ -215,19 +225,21 @@ class OpenAIBackend:
     def _ready(self) -> Replicas[Client]:
         """Returns the replicas, each of which was looked at if it could be reached."""
         with self._opening:
+            if self._given_up:
+                raise BackendError(f"model {self.name!r}: {_GIVEN_UP}")
             if self._replicas is None:
-                with self._naming(), contextlib.ExitStack() as stack:
-                    replicas = Replicas(
-                        [Replica(url, self._client(url)) for url in self._served.urls],
-                        self._admit,
-                        limit=self._limit,
-                        notice=self._notice,
-                    )
-                    stack.callback(replicas.close, Client.close)
-                    replicas.run(replicas.open())
-                    stack.pop_all()
-                    self._replicas = replicas
+                with self._naming():
+                    self._replicas = self._opened()
             return self._replicas
+
+    def _opened(self) -> Replicas[Client]:
+        servers = [Replica(url, self._client(url)) for url in self._served.urls]
+        self._latest = replicas = Replicas(servers, self._admit, limit=self._limit, notice=self._notice)
+        with contextlib.ExitStack() as stack:
+            stack.callback(replicas.close, Client.close)
+            replicas.run(replicas.open())
+            stack.pop_all()
+        return replicas
 
     def _client(self, url: str) -> Client:
         return Client(url, self._served.model, key_variable=self._ref.key_variable, limit=self._limit)
@@ -351,6 +363,10 @@ class OpenAIBackend:
             yield
         except BackendError as error:
             raise BackendError(f"model {self.name!r}: {error}") from None
+        except CancelledError:
+            if not self._given_up:
+                raise
+            raise BackendError(f"model {self.name!r}: {_GIVEN_UP}") from None
 
     def _notice(self, text: str) -> None:
         self._options.notice(f"model {self.name!r}: {text}")

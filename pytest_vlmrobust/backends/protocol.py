@@ -105,14 +105,18 @@ class PreparingBackend(Backend, Protocol):
 
 
 @runtime_checkable
-class CheckingBackend(Backend, Protocol):
-    """A backend that may come to answer with another model while it is asked, as a server may."""
+class RemoteBackend(Backend, Protocol):
+    """A backend that asks a model elsewhere, which may be exchanged for another meanwhile, and may keep a run waiting."""
 
     def check(self) -> str:
         """Returns what shows, after the last answer, that not one model gave them all, in words; empty where nothing does.
 
         It is also said where it could not be looked at.
         """
+        ...
+
+    def give_up(self) -> None:
+        """Ends every inference that is waiting, with an error for whoever asked; until it is closed nothing more is asked."""
         ...
 
 

@@ -166,6 +166,11 @@ class Replicas(Generic[Client]):
         for problem in problems:
             self._notice(problem)
 
+    def give_up(self) -> None:
+        """Ends whatever is in flight: whoever waits for it gets a CancelledError."""
+        with contextlib.suppress(RuntimeError):  # it was closed meanwhile
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(self._loop)])
+
     def close(self, close: Callable[[Client], Awaitable[None]]) -> None:
         """Gives up what is in flight, closes the clients, and ends the thread."""
         self.run(self._ended(close))

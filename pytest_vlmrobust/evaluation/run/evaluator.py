@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
-from pytest_vlmrobust.backends.protocol import Backend, CheckingBackend
+from pytest_vlmrobust.backends.protocol import Backend, RemoteBackend
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, fingerprint
@@ -261,14 +261,18 @@ class Evaluator:
         Asked after the last answer: a server may have changed its model, which nothing else would tell.
         """
         self._engine.rest()
-        checking = [backend for backend in self._backends.values() if isinstance(backend, CheckingBackend)]
-        return [problem for backend in checking if (problem := backend.check())]
+        return [problem for backend in self._remote() if (problem := backend.check())]
 
     def close(self) -> None:
         """Frees the models and stops working ahead."""
+        for backend in self._remote():
+            backend.give_up()  # a server that hangs must not keep an interrupted run alive
         self._engine.close()
         for backend in self._backends.values():
             backend.close()
+
+    def _remote(self) -> list[RemoteBackend]:
+        return [backend for backend in self._backends.values() if isinstance(backend, RemoteBackend)]
 
     def _backend(self, model: str) -> Backend:
         with self._opening:

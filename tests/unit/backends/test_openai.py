@@ -323,6 +323,41 @@ def test_a_server_that_hangs_for_all_is_lost_and_found_out_fast_afterwards(serve
     go_on.set()
 
 
+def test_what_is_in_flight_can_be_given_up(server: Faulty, opened: Open) -> None:
+    go_on = threading.Event()
+
+    def hang(body: dict[str, Any]) -> dict[str, Any]:
+        go_on.wait(20)
+        return echo(body)
+
+    server.answer = hang
+    backend = opened(server.url)
+    backend.fingerprint()
+    backend._ready()
+    threading.Timer(0.3, backend.give_up).start()
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(BackendError, match="model 'm': the run ended while it was asked"):
+            backend.infer(numbered(3))
+    assert time.monotonic() - began < 5
+    go_on.set()
+    backend.close()
+    server.answer = echo
+    assert backend.infer(numbered(1))[0].text == "answer to q0"
+
+
+def test_a_server_that_hangs_when_it_is_first_looked_at_can_be_given_up(httpserver: HTTPServer, opened: Open) -> None:
+    go_on = threading.Event()
+    httpserver.expect_request("/v1/chat/completions").respond_with_handler(lambda _sent: Response(str(go_on.wait(20))))
+    backend = opened(httpserver.url_for("/v1"))
+    threading.Timer(0.3, backend.give_up).start()
+    began = time.monotonic()
+    with pytest.raises(BackendError, match="model 'm': the run ended while it was asked"):
+        backend.infer(numbered(1))
+    assert time.monotonic() - began < 5
+    go_on.set()
+
+
 def test_an_answer_that_drips_is_given_up_at_the_time_limit(opened: Open) -> None:
     """Each byte comes before the time limit of a read ends, and the whole never does."""
     with ModelServer(ScriptedBackend(lambda _request: "fine", version="1")) as good:
