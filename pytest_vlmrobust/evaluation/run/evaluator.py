@@ -265,8 +265,8 @@ class Evaluator:
 
     def close(self) -> None:
         """Frees the models and stops working ahead."""
-        for backend in self._remote():
-            backend.give_up()  # a server that hangs must not keep an interrupted run alive
+        for remote in self._remote():
+            remote.give_up()  # a server that hangs must not keep an interrupted run alive
         self._engine.close()
         for backend in self._backends.values():
             backend.close()
