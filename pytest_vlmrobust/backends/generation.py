@@ -73,9 +73,9 @@ def generation_for(ref: ModelRef) -> Generation:
 def scores_letters(ref: ModelRef) -> bool:
     """Returns whether offered letters may be scored after the prompt.
 
-    Only in direct mode: a chain of thought does not begin with its answer.
+    Only in direct mode: a chain of thought does not begin with its answer. And only where the user does not ask for text.
     """
-    return ref.prompt_mode == "direct"
+    return ref.prompt_mode == "direct" and ref.answer != "text"
 
 
 def _check(model: str, key: str, value: Any) -> None:

@@ -5,6 +5,11 @@ models:
     path: checkpoints/ours-v3        # relative to this file; or  id: org/name  for the hub
     dtype: bfloat16
     generation: {max_new_tokens: 512}
+  ours-served:
+    backend: openai
+    url: http://localhost:8000/v1    # or a list: replicas
+    model: ours-v3                   # as the server calls it
+    revision: "2024-06-01 vllm-0.33"
 """
 
 from __future__ import annotations
@@ -17,23 +22,45 @@ from typing import Any
 from pytest_vlmrobust.core.boxes import CONVENTIONS
 from pytest_vlmrobust.core.document import Entry, read_document
 from pytest_vlmrobust.core.errors import ModelError, did_you_mean
-from pytest_vlmrobust.core.prediction import PROMPT_MODES, ModelRef
+from pytest_vlmrobust.core.prediction import ANSWERS, PROMPT_MODES, ModelRef
 
 from .generation import generation_for
+from .served import Served, read_urls
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
+_SERVED = "openai"
+_OF_SERVERS = ("url", "model", "key_variable", "time_limit")
 _GENERATION = "a mapping such as {max_new_tokens: 512}"
 _PIXELS = "a whole number of pixels above 0"
 _LEAST = 5e-324
 """The smallest number above 0."""
 
+
+def read_url_entry(entry: Entry) -> tuple[str, ...]:
+    """Returns one base URL, or those of a list."""
+    try:
+        return read_urls(entry.texts())
+    except ValueError as error:
+        entry.fail(f"is refused: {error}")
+
+
+def read_variable(entry: Entry) -> str:
+    """Returns the name of an environment variable."""
+    text = entry.text("the name of an environment variable")
+    if not _VARIABLE.match(text):
+        # the value may be the key itself: it is not repeated
+        entry.fail("is no name of an environment variable. Keys are never written into files: set one, and name it here")
+    return text
+
+
 FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "backend": lambda entry: entry.text("the name of a backend"),
     "path": lambda entry: entry.file_below(Path(entry.file).parent, "a checkpoint directory, or a file of scripted answers"),
     "id": lambda entry: entry.text("a hub id 'owner/name'"),
-    "revision": lambda entry: entry.text("a branch, tag or commit of the hub"),
+    "revision": lambda entry: entry.text("a branch, tag or commit of the hub, or what a server runs"),
     "dtype": lambda entry: entry.one_of(DTYPES),
     "prompt_mode": lambda entry: entry.one_of(PROMPT_MODES),
     "generation": lambda entry: {key: value.scalar() for key, value in entry.table(_GENERATION).items()},
@@ -43,6 +70,11 @@ FIELDS: Mapping[str, Callable[[Entry], Any]] = {
     "family": lambda entry: entry.text("a short name that models of one kind share"),
     "parameters_billion": lambda entry: entry.number("a number above 0", low=_LEAST),
     "policy": lambda entry: entry.text("the name of a thresholds file"),
+    "answer": lambda entry: entry.one_of(ANSWERS),
+    "url": read_url_entry,
+    "model": lambda entry: entry.text("the name that the server gives to the model"),
+    "key_variable": read_variable,
+    "time_limit": lambda entry: entry.number("a number of seconds above 0", low=_LEAST),
 }
 """The keys of an entry of the models file, each with what reads its value."""
 
@@ -79,8 +111,9 @@ def _model(name: str, entry: Entry) -> ModelRef:
     low, high = fields.get("min_pixels"), fields.get("max_pixels")
     if low is not None and high is not None and low > high:
         given["max_pixels"].fail(f"is {high}, which is below min_pixels, {low}")
-    location = _location(entry, fields.pop("path", None), fields.pop("id", None))
-    ref = ModelRef(name=name, backend=fields.pop("backend", "transformers"), location=location, **fields)
+    backend = fields.pop("backend", "transformers")
+    location = _served(entry, given, fields) if backend == _SERVED else _location(entry, given, fields)
+    ref = ModelRef(name=name, backend=backend, location=location, **fields)
     try:
         generation_for(ref)
     except ModelError as error:
@@ -88,8 +121,22 @@ def _model(name: str, entry: Entry) -> ModelRef:
     return ref
 
 
-def _location(entry: Entry, path: Path | None, hub_id: str | None) -> str:
+def _served(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) -> str:
+    for key in ("path", "id"):
+        if key in given:
+            given[key].fail("does not go with backend: openai. Expected 'url' and 'model'")
+    if "url" not in fields or "model" not in fields:
+        entry.fail("lacks 'url' or 'model': backend: openai needs the base URL of a server, and the name of the model there")
+    return Served(fields.pop("url"), fields.pop("model")).location
+
+
+def _location(entry: Entry, given: Mapping[str, Entry], fields: dict[str, Any]) -> str:
+    for name in _OF_SERVERS:
+        if name in given:
+            given[name].fail("is about servers: it goes with backend: openai alone")
+    path: Path | None = fields.pop("path", None)
+    hub_id: str | None = fields.pop("id", None)
     if (path is None) == (hub_id is None):
-        given = "both" if path is not None else "neither"
-        entry.fail(f"has {given} of 'path' and 'id'; give exactly one: a local path, or a hub id")
+        count = "both" if path is not None else "neither"
+        entry.fail(f"has {count} of 'path' and 'id'; give exactly one: a local path, or a hub id")
     return str(path.resolve()) if path is not None else str(hub_id)

@@ -104,6 +104,22 @@ class PreparingBackend(Backend, Protocol):
         ...
 
 
+@runtime_checkable
+class RemoteBackend(Backend, Protocol):
+    """A backend that asks a model elsewhere, which may be exchanged for another meanwhile, and may keep a run waiting."""
+
+    def check(self) -> str:
+        """Returns what shows, after the last answer, that not one model gave them all, in words; empty where nothing does.
+
+        It is also said where it could not be looked at.
+        """
+        ...
+
+    def give_up(self) -> None:
+        """Ends every inference that is waiting, with an error for whoever asked; until it is closed nothing more is asked."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerKey:
     """The samples that a run asks about, with their targets."""
@@ -133,6 +149,8 @@ class BackendOptions:
     """Never reach for the hub; local files only."""
     digest_cache: Path | None = None
     """JSON file that remembers the digests of checkpoint files by what the file system says of them; None hashes every time."""
+    servers: Path | None = None
+    """Folder that remembers what was seen of served models; None remembers nothing beyond this process."""
     digests_of: str = ""
     """The run whose digests alone are taken from that file, so that each run hashes once; empty takes those of any run."""
     notice: Callable[[str], None] = lambda _text: None

@@ -19,6 +19,7 @@ from .devices import wait_passively
 from .digests import missing_parts
 from .models_file import check_dtype, read_models
 from .protocol import Backend, BackendOptions
+from .served import read_typed
 
 # Models that can be asked for by a short name.
 
@@ -99,7 +100,7 @@ def builtin_model(name: str) -> ModelRef | None:
 
 
 ORDER = (
-    "A name is looked up as: an entry of the models file (--vlm-models); a built-in name; openai:BASE_URL#MODEL; "
+    "A name is looked up as: an entry of the models file (--vlm-models); a built-in name; openai:BASE_URL#MODEL[@REVISION]; "
     "scripted:FILE; a local checkpoint directory; a hub id 'owner/name'"
 )
 
@@ -134,12 +135,15 @@ def resolve(name: str, *, models_file: Path | None = None, dtype: str | None = N
 def model_id(name: str) -> str:
     """Returns the short name of a model for test ids, from the text after ``--vlm`` alone; nothing is opened.
 
-    >>> model_id("Qwen/Qwen2-VL-2B-Instruct"), model_id("openai:http://localhost:8000/v1#my model"), model_id("scripted:a/b.yaml")
+    A declared revision is no part of it: the next one is compared with this one under the same name.
+
+    >>> model_id("Qwen/Qwen2-VL-2B-Instruct"), model_id("openai:http://localhost/v1#my model@2"), model_id("scripted:a/b.yaml")
     ('Qwen2-VL-2B-Instruct', 'my-model', 'b')
     """
     scheme, colon, rest = name.partition(":")
     if colon and scheme == "openai":
-        short = rest.rpartition("#")[2].rpartition("/")[2]
+        served = rest.partition("#")[2]
+        short = (served.rpartition("@")[0] or served).rpartition("/")[2]
     elif colon and scheme == "scripted":
         short = Path(rest).stem
     elif name.startswith(_LOCAL_START):
@@ -177,15 +181,12 @@ def _by_scheme(name: str) -> ModelRef | None:
 
 
 def _openai(name: str, rest: str) -> ModelRef:
-    base_url, _, model = rest.rpartition("#")
-    if not base_url.startswith(("http://", "https://")) or not model:
-        raise ModelError(f"--vlm {name!r}: expected openai:BASE_URL#MODEL, such as openai:http://localhost:8000/v1#qwen2-vl")
-    if "openai" not in backends:
-        raise ModelError(
-            f"--vlm {name!r}: the backend for OpenAI-compatible servers is not in this version. "
-            "Use a local checkpoint directory or a hub id, which run in this process"
-        )
-    return ModelRef(name=model_id(name), backend="openai", location=rest)
+    try:
+        served, revision = read_typed(rest)
+    except ValueError as error:
+        shown = "openai:..." if "@" in rest.partition("#")[0] else name  # what stands before an @ may be a password
+        raise ModelError(f"--vlm {shown!r}: {error}") from None
+    return ModelRef(name=model_id(name), backend="openai", location=served.location, revision=revision)
 
 
 def _scripted(name: str, file: str) -> ModelRef:
@@ -267,5 +268,12 @@ def _open_scripted(ref: ModelRef, options: BackendOptions) -> Backend:
     return ScriptedBackend.from_file(ref.location, name=ref.name, answers=options.answers)
 
 
+def _open_openai(ref: ModelRef, options: BackendOptions) -> Backend:
+    from .openai import OpenAIBackend
+
+    return OpenAIBackend(ref, options)
+
+
 backends.add("transformers", _open_transformers)
+backends.add("openai", _open_openai)
 backends.add("scripted", _open_scripted)

@@ -103,6 +103,7 @@ class TransformersBackend:
                     "decoding": self._decoding(),
                     **({"patches": "matrix product"} if placement.embeds_by_matrix else {}),
                     "versions": _versions(self._options.image_backend),
+                    **({"answer": self._ref.answer} if self._ref.answer == "text" else {}),
                 }
             return self._fingerprint
 
@@ -252,7 +253,9 @@ class TransformersBackend:
         if not request.choices:
             return text
         if not scores_letters(self._ref):
-            return dataclasses.replace(text, note=f"prompt mode {self._ref.prompt_mode!r} answers with text")
+            declared = "the models file says answer: text"
+            mode = f"prompt mode {self._ref.prompt_mode!r} answers with text"
+            return dataclasses.replace(text, note=declared if self._ref.answer == "text" else mode)
         letters = answerer.letters(request.choices)
         if letters.reason:
             return dataclasses.replace(text, note=letters.reason)

@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 LETTER_LOGITS = "letter_logits"
 """How a choice is answered by the probabilities of its letters."""
 
+UNANSWERED = {
+    "refusal": "the model refused",
+    "content_filter": "a filter of the server took the answer, or the question, away",
+    "empty": "the answer is empty",
+    "no_letter": "none of the letters is among the tokens that the server lists",
+}
+"""How an inference can end in which the model was asked and gave no answer."""
+
+ANSWERS = ("letters", "text")
+"""How a choice may be answered: by the probabilities of its letters, or by text that is read."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
@@ -44,7 +55,8 @@ class Prediction:
 
     ``method`` says how: ``"generate"`` (greedy text), ``"sample"`` (sampled text) or ``"letter_logits"`` (the most
     probable of the offered letters after one prefill; ``logprobs`` then holds each letter's log-probability).
-    ``finish_reason`` is ``"stop"``, ``"length"`` or ``"error"``; with ``"error"`` there is no answer and ``error`` says why.
+    ``finish_reason`` is ``"stop"``, ``"length"`` (the text was cut off), one of ``UNANSWERED``, or ``"error"``; with ``"error"``
+    nothing is known about the model, and ``error`` says why.
     """
 
     text: str
@@ -122,8 +134,9 @@ class ModelRef:
     name: str
     backend: str
     location: str
-    """A directory, a hub id, a base URL with ``#model``, or a file of scripted answers."""
+    """A directory, a hub id, base URLs with ``#model``, or a file of scripted answers."""
     revision: str = ""
+    """A branch, tag or commit of the hub; of a served model what the user declares."""
     dtype: str = "auto"
     prompt_mode: str = "direct"
     generation: Mapping[str, int | float] = field(default_factory=dict)
@@ -137,3 +150,9 @@ class ModelRef:
     """Long edge in pixels of the pictures that it was trained on, where they were small; ``None`` if unknown."""
     policy: str = ""
     """Name of the thresholds file that a run uses for this model when none is given."""
+    answer: str = ""
+    """One of ``ANSWERS``; empty for letters where their probabilities can be had."""
+    key_variable: str = ""
+    """Name of the environment variable that holds the key to a server; empty for the usual one."""
+    time_limit: float | None = None
+    """Seconds that a request to a server may take; None for the usual limit."""

@@ -122,6 +122,7 @@ class RunEvaluation(RunInputs):
             preprocessing=settings.vlm_preprocessing,
             offline=settings.vlm_offline,
             digest_cache=self.directories.store / "digests.json",
+            servers=self.directories.store / "servers",
             digests_of=self.run_id if asks_for_all_samples(self.policies.values()) else "",
             notice=self._show_notice,
             answers=self._answers,

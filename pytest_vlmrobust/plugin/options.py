@@ -53,7 +53,7 @@ class Settings:
 
     vlm: tuple[str, ...] = repeatable(
         "model to gate (repeatable): an entry of the models file, a built-in name such as tiny or qwen2-vl-2b, "
-        "scripted:FILE, a checkpoint directory, or a hub id owner/name",
+        "openai:BASE_URL#MODEL@REVISION, scripted:FILE, a checkpoint directory, or a hub id owner/name",
         "NAME",
     )
     vlm_models: str = option("", "YAML file that describes models: backend, path, revision, dtype, prompt mode", metavar="FILE")

@@ -123,7 +123,8 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
     from pytest_vlmrobust.reporting.junit import suite_properties
 
     status, stopped = _how_pytest_ended(session, run, exitstatus)
-    run.stop(stopped)
+    changes = [] if stopped else run.model_changes()
+    run.stop("; ".join([*filter(None, [stopped]), *changes]))
     by_verdicts = (
         status == pytest.ExitCode.TESTS_FAILED
         and records_explain(run.records, session.testsfailed)

@@ -42,6 +42,8 @@ class Run(RunEvaluation):
     repeatability: Sequence[Repeatability] = ()
     """How often answers changed when they were asked for again (``--vlm-aa``)."""
     by_test: dict[str, Record] = field(default_factory=dict)
+    workers_noticed: list[str] = field(default_factory=list)
+    """What workers of xdist noticed of models that changed while they were asked."""
     workers_said: dict[str, dict[str, object]] = field(default_factory=dict)
     """What each worker of xdist said at its end about how it ran its models, by the worker's name."""
 
@@ -78,6 +80,11 @@ class Run(RunEvaluation):
             self.rerun = Rerun.at_worker(sent)
         elif verdicts := self.settings.vlm_rerun:
             self.rerun = find_rerun(verdicts, RERUN[verdicts], list(self.models), self.directories.earlier)
+
+    def model_changes(self) -> list[str]:
+        """Returns, a sentence for each, the models that may have changed while this process or its workers asked them."""
+        own = self.evaluator.changes() if "evaluator" in self.__dict__ else []
+        return list(dict.fromkeys([*own, *self.workers_noticed]))
 
     @cached_property
     def journal(self) -> Journal:

@@ -39,6 +39,7 @@ def tell_controller(config: pytest.Config) -> None:
         },
         vlm_refused=str(selection.refusal or ""),
         vlm_models=json.dumps(run.how_models_ran()),
+        vlm_changes=[] if run.stopped else run.model_changes(),
     )
 
 
@@ -50,6 +51,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the
     selection = run.selection
     if "vlm_models" in output:
         run.workers_said[node.gateway.id] = json.loads(output["vlm_models"])
+    run.workers_noticed += output.get("vlm_changes", [])
     if "vlm_selection" in output:
         selection.learn(**output["vlm_selection"])
     if output.get("vlm_refused"):

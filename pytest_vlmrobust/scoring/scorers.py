@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pytest_vlmrobust.core.errors import UnknownName
-from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, UNANSWERED, Prediction, Score
 from pytest_vlmrobust.core.registry import Registry
 from pytest_vlmrobust.core.sample import Sample
 
@@ -44,12 +44,16 @@ def names() -> list[str]:
 def score(sample: Sample, prediction: Prediction) -> Score:
     """Returns the score of ``prediction``: NaN when the inference failed, 0 and unparsed when no answer can be read.
 
+    Where the model was asked and gave none, the rule says why (``UNANSWERED``): a refusal is not searched for an answer.
+
     Raises:
         UnknownName: no scorer has the name ``sample.scorer`` or, where that is empty, ``sample.task``.
     """
     scorer = SCORERS.get(sample.scorer or sample.task)
     if prediction.finish_reason == "error":
         return Score.unscored(prediction.error or "the inference failed and gave no reason")
+    if prediction.finish_reason in UNANSWERED:
+        return Score.unparsed(prediction.finish_reason)
     return scorer(sample, prediction)
 
 

@@ -1,7 +1,8 @@
-"""What every backend promises, held against the scripted one and one tiny checkpoint of each supported architecture."""
+"""What every backend promises, held against the scripted one, one tiny checkpoint of each architecture, and a server of one."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 from pytest_vlmrobust.backends import Backend, BackendOptions, open_backend, resolve
 from pytest_vlmrobust.core.fingerprint import canonical_json
 from pytest_vlmrobust.core.prediction import Prediction, Request
+from tests.model_server import ModelServer
 
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl", "llava_onevision", "gemma3", "idefics3")
 LETTERS = ("A", "B", "C", "D")
@@ -28,12 +30,21 @@ rules:
 """
 
 
-@pytest.fixture(scope="module", params=["scripted", *FAMILIES])
+@pytest.fixture(scope="module", params=["scripted", "openai", *FAMILIES])
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    name = _scripted(tmp_path_factory) if request.param == "scripted" else _checkpoint(request.param, tmp_path_factory)
-    opened = open_backend(resolve(name), BackendOptions(batch_size=4))
-    yield opened
-    opened.close()
+    with contextlib.ExitStack() as stack:
+        if request.param == "scripted":
+            name = _scripted(tmp_path_factory)
+        elif request.param == "openai":
+            pytest.importorskip("openai")
+            served = open_backend(resolve(_checkpoint("qwen2_vl", tmp_path_factory)), BackendOptions(batch_size=4))
+            stack.callback(served.close)
+            name = f"openai:{stack.enter_context(ModelServer(served)).url}#m@1"
+        else:
+            name = _checkpoint(request.param, tmp_path_factory)
+        opened = open_backend(resolve(name), BackendOptions(batch_size=4))
+        stack.callback(opened.close)
+        yield opened
 
 
 def _scripted(factory: pytest.TempPathFactory) -> str:
@@ -148,7 +159,7 @@ def test_no_requests_no_answers(backend: Backend) -> None:
 def test_fingerprint_is_json_safe_and_stable(backend: Backend) -> None:
     first = canonical_json(dict(backend.fingerprint()))
     assert canonical_json(dict(backend.fingerprint())) == first
-    assert json.loads(first)["backend"] in {"scripted", "transformers"}
+    assert json.loads(first)["backend"] in {"scripted", "transformers", "openai"}
 
 
 def test_describes_itself_json_safe(backend: Backend) -> None:

@@ -42,6 +42,8 @@ from pytest_vlmrobust.policies import (
 from .scopes import KnownNames, is_relative, is_summary, shows_looking
 
 _REGISTER = " One of your own is known once a conftest.py that is collected registers it"
+_SERVED = "openai"
+"""The backend of models that others serve."""
 _SUMMARIES = {"summary metrics": is_summary, "visual_gain": shows_looking}
 """Summaries without which a run is never GO, if rules bound them and none of these met a test."""
 
@@ -96,6 +98,7 @@ class Conditions:
                 f"{use}, and GO requires that every waiver can apply" for use in self._meaningless(name, policy, records)
             ]
             shortfalls += [_without_baseline(rule) for rule in self._relative_rules(policy) if rule.blocks_where_not_applicable]
+        shortfalls += map(_undeclared, self._served_without_revision())
         shortfalls += self._unmet_rules(records).values()
         shortfalls += self._idle_summaries(records)
         return list(dict.fromkeys(shortfalls))
@@ -121,6 +124,10 @@ class Conditions:
                 )
             warnings += self._ungated_data(name, policy, records)
         return list(dict.fromkeys(warnings))
+
+    def _served_without_revision(self) -> list[ModelRef]:
+        """Returns the models on servers of which nobody said what these run."""
+        return [ref for ref in self.models.values() if ref.backend == _SERVED and not ref.revision]
 
     @property
     def _worth_saying(self) -> set[WaiverState]:
@@ -243,6 +250,13 @@ def _smoke_test(name: str, policy: Policy) -> list[str]:
         return []
     weak = f"the policy of {name} is a smoke test: it judges values and not intervals, and a selection of tests may be GO"
     return [f"{weak}. A release needs another one, such as default"]
+
+
+def _undeclared(ref: ModelRef) -> str:
+    return (
+        f"{ref.name} is served, nobody can see which weights answer, and GO asks for a declared revision: name these weights and "
+        f"this server by openai:{ref.location}@REVISION, or by 'revision' in the models file"
+    )
 
 
 def _without_baseline(rule: Rule) -> str:

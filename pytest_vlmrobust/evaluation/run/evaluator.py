@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vlmrobust.backends import generation_for
 from pytest_vlmrobust.backends.batch_size import START
-from pytest_vlmrobust.backends.protocol import Backend
+from pytest_vlmrobust.backends.protocol import Backend, RemoteBackend
 from pytest_vlmrobust.core.cell import NO_IMAGE, Cell, Setting
 from pytest_vlmrobust.core.errors import DatasetError, OfflineError, VlmRobustError
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED, canonical_json, fingerprint_of_json
@@ -295,11 +295,24 @@ class Evaluator:
                 self._fingerprints[model] = self._backend(model).fingerprint()
             return self._fingerprints[model]
 
+    def changes(self) -> list[str]:
+        """Returns, a sentence for each, the models of which it is not sure that one and the same gave all answers.
+
+        Asked after the last answer: a server may have changed its model, which nothing else would tell.
+        """
+        self._engine.rest()
+        return [problem for backend in self._remote() if (problem := backend.check())]
+
     def close(self) -> None:
         """Frees the models and stops working ahead."""
+        for remote in self._remote():
+            remote.give_up()  # a server that hangs must not keep an interrupted run alive
         self._engine.close()
         for backend in self._backends.values():
             backend.close()
+
+    def _remote(self) -> list[RemoteBackend]:
+        return [backend for backend in self._backends.values() if isinstance(backend, RemoteBackend)]
 
     def _backend(self, model: str) -> Backend:
         with self._opening:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -36,6 +37,7 @@ def test_the_model_overrides_its_mode() -> None:
 
 def test_only_direct_answers_begin_with_their_letter() -> None:
     assert [scores_letters(_ref(mode)) for mode in ("direct", "cot", "thinking")] == [True, False, False]
+    assert [scores_letters(dataclasses.replace(_ref("direct"), answer=answer)) for answer in ("letters", "text")] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,54 @@ def test_a_file_of_scripted_answers_can_be_entered(tmp_path: Path) -> None:
     assert (entry.backend, entry.location) == ("scripted", str(tmp_path / "answers.yaml"))
 
 
+SERVED = """\
+models:
+  served:
+    backend: openai
+    url: [http://a:8000/v1/, http://b:8000/v1]
+    model: org/model
+    revision: "2024-06-01 vllm-0.33"
+    key_variable: OUR_KEY
+    time_limit: 30
+    answer: text
+"""
+
+
+def test_a_served_model_can_be_entered(tmp_path: Path) -> None:
+    assert read_models(_write(tmp_path, SERVED))["served"] == ModelRef(
+        name="served",
+        backend="openai",
+        location="http://a:8000/v1,http://b:8000/v1#org/model",
+        revision="2024-06-01 vllm-0.33",
+        key_variable="OUR_KEY",
+        time_limit=30.0,
+        answer="text",
+    )
+
+
+def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path) -> None:
+    path = _write(tmp_path, SERVED.replace("OUR_KEY", "sk-abc-123"))
+    with pytest.raises(ModelError, match=r":7: models.served.key_variable is no name of an environment variable") as caught:
+        read_models(path)
+    assert "sk-abc" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("models:\n  m:\n    backend: openai\n    url: http://a/v1\n", ":2: models.m lacks 'url' or 'model'"),
+        (
+            "models:\n  m:\n    backend: openai\n    url: a/v1\n    model: m\n",
+            ":4: models.m.url is refused: 'a/v1' is no base URL",
+        ),
+        (
+            "models:\n  m:\n    backend: openai\n    path: x\n    url: http://a/v1\n    model: m\n",
+            ":4: models.m.path does not go with backend: openai",
+        ),
+        ("models:\n  m:\n    path: x\n    url: http://a/v1\n", ":4: models.m.url is about servers"),
+        ("models:\n  m:\n    path: x\n    time_limit: 0\n", ":4: models.m.time_limit is '0'. Expected a number of seconds"),
+        ("models:\n  m:\n    path: x\n    answer: letter\n", r":4: models.m.answer is .* Did you mean 'letters'\?"),
+        ("models:\n  m:\n    path: x\n    ulr: x\n", r":4: unknown key 'ulr' in models.m. Did you mean 'url'\?"),
         ("models:\n  m:\n    path: x\n    dtyp: auto\n", r":4: unknown key 'dtyp' in models.m. Did you mean 'dtype'\? Known"),
         (
             "models:\n  m:\n    path: x\n    dtype: bf16\n",
@@ -78,7 +123,7 @@ def test_a_file_of_scripted_answers_can_be_entered(tmp_path: Path) -> None:
         ("models:\n  m:\n    path: ''\n", ":3: models.m.path is the text ''. Expected a checkpoint directory"),
         (
             "models:\n  m:\n    id: a/b\n    revision: 12\n",
-            ":4: models.m.revision is '12'. Expected a branch, tag or commit of the hub, in quotes: '12'",
+            ":4: models.m.revision is '12'. Expected a branch, tag or commit of the hub, or what a server runs, in quotes: '12'",
         ),
         (
             "models:\n  m:\n    path: x\n    min_pixels: 9\n    max_pixels: 4\n",

@@ -113,9 +113,12 @@ def test_an_unknown_name_explains_the_order(here: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("openai:http://localhost:8000/v1#m", "the backend for OpenAI-compatible servers is not in this version"),
-        ("openai:localhost#m", "expected openai:BASE_URL#MODEL, such as"),
-        ("openai:http://localhost:8000/v1", "expected openai:BASE_URL#MODEL, such as"),
+        ("openai:localhost#m", "'localhost' is no base URL. Expected BASE_URL#MODEL or BASE_URL#MODEL@REVISION, such as"),
+        ("openai:http://localhost:8000/v1", "expected BASE_URL#MODEL or BASE_URL#MODEL@REVISION, such as"),
+        ("openai:http://localhost:8000/v1#", "expected BASE_URL#MODEL"),
+        ("openai:http://localhost:8000/v1#m@", "expected BASE_URL#MODEL"),
+        ("openai:http://localhost:8000/v1,http://#m", "'http:' is no base URL"),
+        ("openai:http://localhost:8000/v1?key=1#m", "'http://localhost:8000/v1?key=1' is no base URL"),
         ("scripted:nowhere.yaml", "there is no file 'nowhere.yaml'"),
         ("./nowhere", "there is no directory 'nowhere'"),
         ("/nowhere/at/all", "there is no directory '/nowhere/at/all'"),
@@ -125,6 +128,21 @@ def test_an_unknown_name_explains_the_order(here: Path) -> None:
 def test_what_cannot_be_used_says_why(here: Path, name: str, message: str) -> None:
     with pytest.raises(ModelError, match=f"^--vlm {re.escape(repr(name))}: {re.escape(message)}"):
         resolve(name)
+
+
+def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(
+        ModelError, match=r"^--vlm 'openai:\.\.\.': a base URL has a user or a password.*keys come from the env"
+    ) as caught:
+        resolve("openai:https://me:pa55word@host/v1#m")
+    assert "pa55word" not in str(caught.value)
+
+
+def test_a_served_model_is_its_urls_its_name_there_and_its_declared_revision() -> None:
+    ref = resolve("openai:http://a:8000/v1/,http://b:8000/v1#org/model@2024-06-01")
+    assert (ref.name, ref.backend, ref.revision) == ("model", "openai", "2024-06-01")
+    assert ref.location == "http://a:8000/v1,http://b:8000/v1#org/model"
+    assert resolve("openai:http://a/v1#m").revision == ""
 
 
 def test_a_directory_that_is_no_checkpoint_lists_what_is_missing(here: Path) -> None:
@@ -149,6 +167,7 @@ def test_a_directory_that_is_no_checkpoint_lists_what_is_missing(here: Path) -> 
         ("runs/final/", "final"),
         ("scripted:some/answers.v2.yaml", "answers.v2"),
         ("openai:http://host:8000/v1#org/model:free", "model-free"),
+        ("openai:http://host:8000/v1,http://other/v1#org/model@2024/06", "model"),
         ("///", "model"),
     ],
 )
@@ -177,7 +196,7 @@ def _ref(backend: str, **fields: Any) -> ModelRef:
 
 def test_an_unknown_backend_is_named() -> None:
     with pytest.raises(
-        UnknownName, match=r"unknown backend 'transformer'. Did you mean 'transformers'\? Known: scripted, transformers"
+        UnknownName, match=r"unknown backend 'transformer'. Did you mean 'transformers'\? Known: openai, scripted, transformers"
     ):
         open_backend(_ref("transformer"))
 

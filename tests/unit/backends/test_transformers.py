@@ -481,6 +481,7 @@ class TestFingerprint:
             _open(folder, dtype="bfloat16").fingerprint(),
             _open(folder, max_pixels=6272).fingerprint(),
             _open(folder, prompt_mode="thinking").fingerprint(),
+            _open(folder, answer="text").fingerprint(),
             _open(folder, prompt_mode="thinking", generation={"seed": 1}).fingerprint(),
             _open(folder, generation={"repetition_penalty": 1.1}).fingerprint(),
             _open(folder, BackendOptions(attention="eager")).fingerprint(),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_vlmrobust.core.errors import UnknownName, UsageError
-from pytest_vlmrobust.core.prediction import Prediction, Score
+from pytest_vlmrobust.core.prediction import UNANSWERED, Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.scoring import SCORERS, check_scoring, names, register, score
 
@@ -47,6 +47,12 @@ def test_a_failed_inference_is_not_a_wrong_answer(sample: Sample) -> None:
     assert math.isnan(result.value)
     assert (result.state, result.rule, result.answer) == ("error", "out of memory", None)
     assert "gave no reason" in score(sample, said("", finish_reason="error")).rule
+
+
+@pytest.mark.parametrize("reason", sorted(UNANSWERED))
+@pytest.mark.parametrize("sample", [CHOICE, YES_NO, OPEN])
+def test_an_answer_that_was_not_given_is_searched_for_none(sample: Sample, reason: str) -> None:
+    assert score(sample, said("B. Yes, crimson", finish_reason=reason)) == Score.unparsed(reason)
 
 
 def test_a_cut_text_is_truncated_only_when_nothing_can_be_read() -> None:

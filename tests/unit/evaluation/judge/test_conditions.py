@@ -53,6 +53,19 @@ def record(outcome: Outcome = Outcome.PASS) -> Record:
     )
 
 
+def served(revision: str) -> list[str]:
+    facts = {"planned": 1, "selected": 1, "narrowed": "", "today": date(2026, 1, 1), "has_baseline": False}
+    models = {"m": ModelRef("m", "openai", "http://a/v1#org/m", revision)}
+    return Conditions({"m": policy()}, models, **facts).shortfalls([record()])  # type: ignore[arg-type]  # as above
+
+
+def test_a_served_model_needs_a_declared_revision() -> None:
+    (shortfall,) = served("")
+    assert "m is served, nobody can see which weights answer, and GO asks for a declared revision" in shortfall
+    assert "openai:http://a/v1#org/m@REVISION" in shortfall
+    assert served("2024-06-01") == []
+
+
 def test_a_complete_run_lacks_nothing() -> None:
     assert conditions(policy()).shortfalls([record()]) == []
     assert conditions(policy()).warnings([record()]) == []

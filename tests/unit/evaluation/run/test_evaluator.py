@@ -264,6 +264,25 @@ class Heavy(ScriptedBackend):
         self.loaded.discard(self.name)
 
 
+def test_a_model_that_changed_while_it_was_asked_is_said_at_the_end(world: World) -> None:
+    class Changing(ScriptedBackend):
+        def check(self) -> str:
+            return f"{self.name} changed"
+
+        def give_up(self) -> None:
+            given_up.append(self.name)
+
+    given_up: list[str] = []
+    evaluator = world.evaluator()
+    assert evaluator.changes() == []
+    evaluator.open_backend = lambda ref: Changing(world.model, version="1", name=ref.name)
+    assert evaluator.changes() == [], "nothing was opened, so that nothing was asked"
+    evaluator.result(cell("clean"))
+    assert evaluator.changes() == ["model changed"]
+    evaluator.close()
+    assert given_up == ["model"]
+
+
 def test_one_model_is_resident_at_a_time(world: World) -> None:
     loaded: set[str] = set()
 

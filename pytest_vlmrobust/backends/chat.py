@@ -1,0 +1,195 @@
+"""Chat completions: a request as an OpenAI-compatible server takes it, and its reply as a Prediction."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+
+from .generation import Generation
+from .letters import most_probable
+from .messages import message
+
+TOP_LOGPROBS = 20
+"""How many tokens a server is asked for; more is refused by most."""
+_NONE_BELOW = 0.0
+"""A log-probability is at most this: some servers round theirs to a little more."""
+_ENDS = {"stop": "stop", "length": "length", "content_filter": "content_filter", "eos_token": "stop"}
+_LONGEST_FACT = 100
+
+
+class Malformed(Exception):
+    """A reply that is not what the protocol says."""
+
+
+class NoLogprobs(Exception):
+    """A reply without the log-probabilities that were asked for."""
+
+
+def messages_of(request: Request) -> list[dict[str, Any]]:
+    """Returns the conversation for a request: one user message, each picture as a PNG in a data URL, which loses nothing."""
+    whole = message(request.images, request.text)
+    return [{**whole, "content": [_part(part) for part in whole["content"]]}]
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    if part["type"] == "text":
+        return dict(part)
+    file = io.BytesIO()
+    part["image"].save(file, format="PNG", compress_level=1)  # larger levels take most of the time and save little
+    url = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def letters_body(messages: Sequence[Mapping[str, Any]], *, limit: int = 1) -> dict[str, Any]:
+    """Returns the arguments of a call that asks for the log-probabilities of the first token."""
+    return {**text_body(messages, limit=limit), "logprobs": True, "top_logprobs": TOP_LOGPROBS}
+
+
+def text_body(
+    messages: Sequence[Mapping[str, Any]], *, limit: int, generation: Generation | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """Returns the arguments of a call that asks for text; greedy where no generation is given.
+
+    What is not part of the protocol (``top_k``, ``repetition_penalty``) is sent only where it is asked for: vLLM and SGLang take
+    it, and a server that does not know it says so.
+    """
+    body: dict[str, Any] = {"messages": list(messages), "max_tokens": limit, "temperature": 0.0}
+    if generation is None:
+        return body
+    more: dict[str, Any] = {}
+    if generation.samples:
+        body |= {"temperature": float(generation.temperature), "top_p": float(generation.top_p), "seed": seed}
+        more = {"top_k": int(generation.top_k)} if generation.top_k else {}
+    if generation.repetition_penalty != 1.0:
+        more["repetition_penalty"] = float(generation.repetition_penalty)
+    return {**body, "extra_body": more} if more else body
+
+
+# Replies.
+
+
+def text_prediction(reply: Any, method: str) -> Prediction:
+    """Returns the text of a reply as a prediction.
+
+    Raises:
+        Malformed: the reply is not what the protocol says.
+    """
+    choice, content, finish = _parts(reply)
+    refusal = _message(choice).get("refusal")
+    if isinstance(refusal, str) and refusal:
+        return Prediction(refusal, method, "refusal", details=facts_of(reply))
+    if not content.strip() and finish == "stop":
+        finish = "empty"
+    return Prediction(content, method, finish, details=facts_of(reply))
+
+
+def letter_prediction(reply: Any, letters: Sequence[str]) -> Prediction:
+    """Returns the most probable of the letters as a prediction.
+
+    A letter's log-probability is that of its most probable token among those that the server lists, blanks around it apart. One
+    that is not listed is less probable than every listed token, so that it is never the answer where another one is listed.
+
+    Raises:
+        Malformed: the reply is not what the protocol says.
+        NoLogprobs: it has no log-probabilities.
+    """
+    choice, content, finish = _parts(reply)
+    sent = _message(choice)
+    details = facts_of(reply)
+    if finish == "content_filter" or sent.get("refusal"):
+        state = "content_filter" if finish == "content_filter" else "refusal"
+        return Prediction(content or str(sent.get("refusal") or ""), LETTER_LOGITS, state, details=details)
+    listed = first_logprobs(choice)
+    if listed is None:
+        raise NoLogprobs
+    found = {letter: value for letter in letters if (value := _logprob_of(letter, listed)) is not None}
+    if not found:
+        return Prediction(content, LETTER_LOGITS, "no_letter" if listed else "empty", details=details)
+    if len(found) < len(letters):
+        details["letters_listed"] = len(found)
+    return Prediction(most_probable(found), LETTER_LOGITS, logprobs=found, details=details)
+
+
+def first_logprobs(choice: Mapping[str, Any]) -> list[tuple[str, float]] | None:
+    """Returns the tokens that are listed for the first place, with their log-probabilities; None where the server gives none.
+
+    Raises:
+        Malformed: what it gives is not what the protocol says.
+    """
+    logprobs = choice.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if content is None:
+        return None
+    try:
+        first = content[0]["top_logprobs"] if content else []
+        listed = [(str(one["token"]), min(float(one["logprob"]), _NONE_BELOW)) for one in first]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise Malformed(f"log-probabilities that cannot be read ({error!r})") from None
+    if any(math.isnan(value) for _, value in listed):
+        raise Malformed("a log-probability that is not a number")
+    return None if content and not listed else listed
+
+
+def first_choice(reply: Any) -> Mapping[str, Any]:
+    """Returns the one answer of a reply.
+
+    Raises:
+        Malformed: there is none.
+    """
+    choices = reply.get("choices") if isinstance(reply, dict) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise Malformed("a reply without choices")
+    chosen: Mapping[str, Any] = choices[0]
+    return chosen
+
+
+def said(reply: Any) -> str:
+    """Returns all that a reply says, thoughts included: what tells one model from another.
+
+    Raises:
+        Malformed: the reply is not what the protocol says.
+    """
+    sent = _message(first_choice(reply))
+    return "\n".join(str(sent[name]) for name in ("reasoning_content", "reasoning", "content", "refusal") if sent.get(name))
+
+
+def facts_of(reply: Mapping[str, Any]) -> dict[str, str | int | float]:
+    """Returns what a server says about an answer: tokens, and what answered."""
+    usage = reply.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    found: dict[str, str | int | float] = {
+        name: counts[name] for name in ("prompt_tokens", "completion_tokens") if type(counts.get(name)) is int
+    }
+    names = {"model": "server_model", "system_fingerprint": "system_fingerprint"}
+    found |= {ours: reply[theirs][:_LONGEST_FACT] for theirs, ours in names.items() if isinstance(reply.get(theirs), str)}
+    return found
+
+
+def _parts(reply: Any) -> tuple[Mapping[str, Any], str, str]:
+    """Returns the answer of a reply, its text, and how it ended."""
+    choice = first_choice(reply)
+    content = _message(choice).get("content")
+    if isinstance(content, list):  # some servers write text in parts, as it is sent
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    if content is not None and not isinstance(content, str):
+        raise Malformed(f"an answer that is a {type(content).__name__}")
+    finish = choice.get("finish_reason") or "stop"
+    if finish not in _ENDS:
+        raise Malformed(f"an answer that ended with {finish!r:.100}")
+    return choice, content or "", _ENDS[finish]
+
+
+def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = choice.get("message")
+    if not isinstance(found, dict):
+        raise Malformed("a choice without a message")
+    return found
+
+
+def _logprob_of(letter: str, listed: Sequence[tuple[str, float]]) -> float | None:
+    return max((value for token, value in listed if token.strip() == letter), default=None)

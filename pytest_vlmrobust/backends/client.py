@@ -1,0 +1,188 @@
+"""Client: one server behind the official client of OpenAI, and what its errors mean; none of them quotes the key."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import email.utils
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_vlmrobust.core.errors import BackendError
+from pytest_vlmrobust.core.words import on_one_line
+
+from .replicas import Failure
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+"""The environment variable that holds the key where no other one is named."""
+LARGEST_REPLY = 4 * 2**20
+"""Bytes of a reply that are read: no answer of the tokens that are asked for is longer."""
+_NO_KEY = "EMPTY"
+"""What servers are sent that ask for no key."""
+_SHORTEST_SECRET = 6
+"""Characters from which a key is looked for in what servers say: a shorter one is a placeholder and may be any word."""
+_LONGEST_REASON = 300
+_ENGINE_SECONDS = 10.0
+
+_TELLTALES = ("httpcore2", "openai")
+"""Loggers that write headers and pictures of every request where somebody asks for all that there is to log."""
+
+_BUSY = frozenset({429, 502, 503, 504, 529})
+_AGAIN = frozenset({408, 409, 425})
+_FILTERS = ("content_filter", "content_policy_violation", "moderation_blocked", "ResponsibleAIPolicyViolation")
+_ADVICE = {
+    401: f"Set the key in the environment: {KEY_VARIABLE}, or the variable that 'key_variable' of the models file names",
+    403: "The key is not allowed to use this model",
+    404: "Look at the base URL, which usually ends in /v1, and at what the server calls the model (BASE_URL/models)",
+}
+
+
+class Filtered(Exception):
+    """A question that a server's filter keeps from the model."""
+
+
+class Client:
+    """A model on one server.
+
+    Args:
+        url: The base URL.
+        model: Its name there.
+        key_variable: The environment variable that holds the key; empty for ``OPENAI_API_KEY``, which may be absent.
+        limit: Seconds that a call may take.
+
+    Raises:
+        BackendError: a variable is named and not set.
+    """
+
+    def __init__(self, url: str, model: str, *, key_variable: str, limit: float) -> None:
+        import openai
+
+        if key_variable and not os.environ.get(key_variable):
+            raise BackendError(f"the environment variable {key_variable}, which is to hold the key to {url}, is not set")
+        self.url, self._model, self._variable, self._limit = url, model, key_variable or KEY_VARIABLE, limit
+        for logger in _TELLTALES:
+            logging.getLogger(logger).setLevel(logging.INFO)
+        self._client = openai.AsyncOpenAI(
+            base_url=url,
+            api_key=os.environ.get(self._variable) or _NO_KEY,
+            timeout=limit,
+            max_retries=0,  # replicas try again: they have to see what a server bears
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [_cap]}),
+            default_headers={"Accept-Encoding": "identity"},  # so that the bytes that are counted are those that are kept
+        )
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Returns the reply to a chat completion, as JSON.
+
+        Raises:
+            Failure: there is none.
+            Filtered: the server takes the question for one that it must not answer.
+            BackendError: there will never be one.
+        """
+        try:
+            raw = await self._client.chat.completions.with_raw_response.create(model=self._model, **arguments)
+            return json.loads(raw.http_response.content)
+        except ValueError as error:
+            raise Failure("faulty", f"{self.url} sent what is not JSON ({self._without_key(str(error))})") from None
+        except Exception as error:  # noqa: BLE001 - whatever the client raises is about the server
+            raise self._meaning(error) from None  # errors of the client hold the request, and with it the key
+
+    async def engine(self) -> str:
+        """Returns what the server calls the owner of the model, for most the name of the engine; empty where it does not say."""
+        with contextlib.suppress(Exception):  # many servers have no list of models
+            async with asyncio.timeout(_ENGINE_SECONDS):
+                listed = (await self._client.models.list()).data
+            return next((str(one.owned_by) for one in listed if one.id == self._model and one.owned_by), "")
+        return ""
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._client.close()
+
+    def _meaning(self, error: Exception) -> Exception:
+        """Returns what an error of the client means."""
+        import openai
+
+        url = self.url
+        if _has_cause(error, "_TooLarge"):
+            return Failure("refused", f"{url} sent more than {LARGEST_REPLY // 2**20} MiB in answer to one request")
+        if isinstance(error, openai.APITimeoutError):
+            kind = "unreachable" if _has_cause(error, "ConnectTimeout") else "slow"
+            return Failure(kind, f"{url} did not answer within {self._limit:g} s")
+        if not isinstance(error, openai.APIStatusError):
+            cause = error.__cause__ or error
+            reason = self._without_key(f"{type(cause).__name__}: {cause}")
+            if _has_cause(error, "ConnectError"):
+                return Failure("unreachable", f"{url} cannot be reached ({reason})")
+            return Failure("broken", f"{url} broke off the connection ({reason})")
+        return self._meaning_of_status(error, error.status_code)
+
+    def _meaning_of_status(self, error: Any, status: int) -> Exception:
+        said = self._without_key(error.message)
+        words = f"{self.url} answered with status {status}: {said}"
+        if status in {401, 403, 404} or error.code == "insufficient_quota":
+            return BackendError(f"{words}. {_ADVICE.get(status, 'The account may ask no more')}")
+        if status in _BUSY:
+            return Failure("busy", words, _retry_after(error.response.headers))
+        if status in _AGAIN or status >= 500:
+            return Failure("faulty", words, _retry_after(error.response.headers))
+        if any(word in f"{error.code} {error.type} {error.message}" for word in _FILTERS):
+            return Filtered(said)
+        return Failure("refused", words)
+
+    def _without_key(self, text: str) -> str:
+        """Returns what a server said without the key, which some repeat, on one line and not too long."""
+        key = os.environ.get(self._variable, "")
+        return on_one_line(text.replace(key, "(the key)") if len(key) >= _SHORTEST_SECRET else text, _LONGEST_REASON)
+
+
+class _TooLarge(Exception):
+    """A reply of more bytes than are read."""
+
+
+async def _cap(response: Any) -> None:
+    """Lets no more than ``LARGEST_REPLY`` bytes of a response be read."""
+    from httpx2 import AsyncByteStream
+
+    class Capped(AsyncByteStream):  # type: ignore[misc]  # the client brings it, and it is not looked into
+        """The first bytes of a stream, and an error in place of the others."""
+
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> Any:
+            count = 0
+            async for chunk in self._stream:
+                count += len(chunk)
+                if count > LARGEST_REPLY:
+                    raise _TooLarge
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    response.stream = Capped(response.stream)
+
+
+def _has_cause(error: BaseException, name: str) -> bool:
+    """Whether an error, or what it was raised from, is of a class of this name."""
+    current: BaseException | None = error
+    for _ in range(10):  # a chain that ends nowhere would be a circle
+        if current is None or any(base.__name__ == name for base in type(current).__mro__):
+            break
+        current = current.__cause__ or current.__context__
+    return current is not None and any(base.__name__ == name for base in type(current).__mro__)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Returns after how many seconds a server wants to be asked again; None where it does not say."""
+    text = headers.get("retry-after", "")
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(text))
+    with contextlib.suppress(ValueError, TypeError):
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    return None

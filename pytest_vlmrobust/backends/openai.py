@@ -1,0 +1,409 @@
+"""The backend that asks OpenAI-compatible servers: vLLM, SGLang, ``transformers serve``, cloud APIs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
+from pytest_vlmrobust.core.fingerprint import derive_seed
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, ModelRef, Prediction, Request
+
+from .chat import Malformed, NoLogprobs, letter_prediction, letters_body, messages_of, text_body, text_prediction
+from .client import Client, Filtered
+from .generation import generation_for, scores_letters
+from .messages import malformed
+from .protocol import BackendOptions, Prepared, failed_prediction
+from .replicas import START, Failure, Replica, Replicas, persistently
+from .served import Memory, Remembered, Served
+from .witnesses import Witness, differing, first_answers, gives_letters
+
+ENCODING_VERSION = 1
+"""Raised when this package changes how it puts a request to a server or reads its answer: older predictions then do not count."""
+
+TIME_LIMIT = 120.0
+"""Seconds that a request may take where nothing else is said."""
+_LETTERS, _TEXT = "letters", "text"
+_GIVEN_UP = "the run ended while it was asked"
+
+
+class OpenAIBackend:
+    """One model on one server, or on several that are replicas."""
+
+    mixes_cells = True
+    """An answer depends on nothing that stands beside it in a batch, for a batch is one request."""
+    batch_size = 1
+
+    def __init__(self, ref: ModelRef, options: BackendOptions) -> None:
+        """Opens nothing yet.
+
+        Raises:
+            MissingExtra: the client is not installed.
+            ModelError: the generation parameters cannot be honoured.
+        """
+        self._ref, self._options = ref, options
+        self._generation = generation_for(ref)
+        self._served = Served.of(ref.location)
+        self._memory = Memory(options.servers, self._served.identity(ref.revision))
+        self._limit = ref.time_limit or TIME_LIMIT
+        self._opening = threading.RLock()
+        self._fingerprint: dict[str, Any] | None = None
+        self._replicas: Replicas[Client] | None = None
+        self._answered: dict[str, int] = {}
+        self._given_up = False
+        self._latest: Replicas[Client] | None = None
+        """The replicas that were opened last, in use or not yet."""
+        if not options.offline and importlib.util.find_spec("openai") is None:
+            raise MissingExtra("asking a server", "openai", install="'pytest-vlmrobust[openai]'")
+
+    @property
+    def name(self) -> str:
+        """The model's short name."""
+        return self._ref.name
+
+    @property
+    def lanes(self) -> int:
+        """How many requests may be in flight by now: it grows with answers, and is halved where servers bear no more."""
+        replicas = self._replicas
+        return START if replicas is None else replicas.window
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Returns everything that determines an answer, as far as anybody outside of a server can know it.
+
+        The server is asked only where the store does not remember by which method it answers.
+
+        Raises:
+            BackendError: the server cannot be asked, or it was seen to change its model under this name.
+            OfflineError: it must not be asked, and nobody knows by which method it answered.
+        """
+        with self._opening:
+            if self._fingerprint is None:
+                self._refuse_changed()
+                ref = self._ref
+                self._fingerprint = {
+                    "backend": "openai",
+                    "encoding": ENCODING_VERSION,
+                    **self._served.identity(ref.revision),
+                    "dtype": ref.dtype,
+                    "images": {"format": "png", "min_pixels": ref.min_pixels, "max_pixels": ref.max_pixels},
+                    "decoding": self._decoding(),
+                    "answer": self._method(),
+                }
+            return self._fingerprint
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what the manifest says about this model; what was seen while it was asked is under ``loaded``."""
+        known = {"name": self.name, "model": dataclasses.asdict(self._ref), "fingerprint": dict(self.fingerprint())}
+        seen, replicas = self._memory.read(), self._replicas
+        if seen is None or replicas is None:
+            return known
+        servers = {
+            replica.url: {"answers": replica.answers, "failures": replica.failures, "window": replica.window.size}
+            for replica in replicas.all
+        }
+        loaded = {"engine": seen.engine, "answer": self._method(), "witnesses": len(seen.witnesses), "servers": servers}
+        return {**known, "loaded": loaded}
+
+    def infer(self, requests: Sequence[Request]) -> list[Prediction]:
+        """Returns one prediction per request, in order; see :class:`Backend`.
+
+        A request with ``choices`` is answered by the most probable letter where the server gives log-probabilities; else with
+        text, and by the same method for all requests.
+
+        Raises:
+            BackendError: no server can be asked, or one serves another model than the first.
+        """
+        return self.infer_prepared([self.prepare(request) for request in requests])
+
+    def prepare(self, request: Request) -> Prepared:
+        """Returns a request with its pictures encoded."""
+        if why := malformed(request):
+            return Prepared(request, failure=why)
+        messages = messages_of(request)
+        sizes = (len(part.get("text", "")) + len(part.get("image_url", {}).get("url", "")) for part in messages[0]["content"])
+        return Prepared(request, messages, bytes=sum(sizes))
+
+    def infer_prepared(self, prepared: Sequence[Prepared]) -> list[Prediction]:
+        """Returns what ``infer`` would return for the same requests; any number of threads may call it at once.
+
+        Raises:
+            BackendError: as ``infer``.
+        """
+        if not prepared:
+            return []
+        replicas = self._ready()
+        futures = [self._submitted(replicas, one) for one in prepared]
+        try:
+            results = [self._result(future, one) for future, one in zip(futures, prepared, strict=True)]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        lost = [result for result in results if isinstance(result, BackendError)]
+        if len(lost) == len(results):
+            raise lost[0]
+        # answers that came before the servers were lost are not thrown away with those that did not
+        pairs = zip(results, prepared, strict=True)
+        return [self._failed(one, str(result)) if isinstance(result, BackendError) else result for result, one in pairs]
+
+    def check(self) -> str:
+        """Asks the fixed questions again; see :class:`RemoteBackend`."""
+        try:
+            known = self._memory.read()
+            if known is None or (known.checked and not self._answered):
+                return ""
+            if self._options.offline:
+                return self._unchecked("this run is offline, and the one that asked last did not look")
+            problems = self._ready().run(self._check_all(known))
+        except BackendError as error:
+            return self._unchecked(str(error))
+        if not problems:
+            self._memory.note(checked=True)
+        return "; ".join(problems)
+
+    def give_up(self) -> None:
+        """Ends every request that is in flight; see :class:`RemoteBackend`."""
+        self._given_up = True
+        if self._latest is not None:
+            self._latest.give_up()
+
+    def close(self) -> None:
+        """Closes the connections; closing twice does nothing, and a later inference opens them again."""
+        with self._opening:
+            replicas, self._replicas, self._latest, self._given_up = self._replicas, None, None, False
+        if replicas is not None:
+            replicas.close(Client.close)
+
+    # What is known of the model.
+
+    def _method(self) -> str:
+        """Returns how choices are answered, which is the same for a whole run and for all runs of a store."""
+        if not scores_letters(self._ref):
+            return _TEXT
+        if self._ref.answer:
+            return self._ref.answer
+        known = self._memory.read()
+        if known is None and self._options.offline:
+            raise OfflineError(
+                f"model {self.name!r}: this store does not remember whether {self._served.location} gives the log-probabilities "
+                "of letters, and --vlm-offline forbids asking. Say in a models file by which method its answers were made "
+                "(answer: letters, or answer: text), or run once without --vlm-offline"
+            )
+        if known is None:
+            self._ready()
+            known = self._memory.read()
+        return _LETTERS if known is not None and known.letters else _TEXT
+
+    def _refuse_changed(self) -> None:
+        known = self._memory.read()
+        if known is not None and known.changed:
+            raise BackendError(
+                f"model {self.name!r}: answers of two models are in the store under this name, for the server changed its model "
+                f"while it was asked ({known.changed}). {self._advice()}"
+            )
+
+    def _advice(self) -> str:
+        """Returns what to do about another model under the same name."""
+        return (
+            f"Declare what it runs now as another revision (openai:{self._served.location}@REVISION, or 'revision' in the models "
+            f"file); if you know that nothing changed, remove {self._memory}"
+        )
+
+    def _decoding(self) -> dict[str, Any]:
+        """Returns the parameters that shape a text; its greatest length stands in each request."""
+        if not self._generation.samples:
+            return {"temperature": 0.0, "repetition_penalty": self._generation.repetition_penalty}
+        return {name: value for name, value in dataclasses.asdict(self._generation).items() if name != "max_new_tokens"}
+
+    # Servers.
+
+    def _ready(self) -> Replicas[Client]:
+        """Returns the replicas, each of which was looked at if it could be reached."""
+        with self._opening:
+            if self._given_up:
+                raise BackendError(f"model {self.name!r}: {_GIVEN_UP}")
+            if self._replicas is None:
+                with self._naming():
+                    self._replicas = self._opened()
+            return self._replicas
+
+    def _opened(self) -> Replicas[Client]:
+        servers = [Replica(url, self._client(url)) for url in self._served.urls]
+        self._latest = replicas = Replicas(servers, self._admit, limit=self._limit, notice=self._notice)
+        with contextlib.ExitStack() as stack:
+            stack.callback(replicas.close, Client.close)
+            replicas.run(replicas.open())
+            stack.pop_all()
+        return replicas
+
+    def _client(self, url: str) -> Client:
+        return Client(url, self._served.model, key_variable=self._ref.key_variable, limit=self._limit)
+
+    async def _admit(self, replica: Replica[Client]) -> None:
+        """Looks whether a server can be asked, and whether it has the model that the store remembers.
+
+        Raises:
+            Failure: it cannot be asked now.
+            BackendError: it never can, or it has another model.
+        """
+        known = self._memory.read()
+        if known is None:
+            known = self._memory.add(await self._first_look(replica))
+        elif problem := await self._difference(replica, known):
+            if replica.url in self._answered and not replica.answers:  # it answered before this backend was closed
+                self._memory.note(changed=problem)
+            raise BackendError(f"{problem}. {self._advice()}")
+        if self._wants_letters(known) and not known.letters:
+            raise BackendError(
+                f"{replica.url} gives no log-probabilities, and the models file says answer: letters. Write "
+                "answer: text, or start the server so that it gives them"
+            )
+        if replica.url not in known.urls:
+            if others := [url for url in known.urls if url not in self._served.urls]:
+                self._notice(
+                    f"answers that the store has from {', '.join(others)} count for {replica.url} as well, for both were said "
+                    "to run the same revision. To compare two servers, declare two"
+                )
+            self._memory.note(urls=(*known.urls, replica.url))
+
+    def _wants_letters(self, known: Remembered) -> bool:
+        return scores_letters(self._ref) and (self._ref.answer or (_LETTERS if known.letters else _TEXT)) == _LETTERS
+
+    async def _first_look(self, replica: Replica[Client]) -> Remembered:
+        witness = self._witness(replica)
+        letters = await gives_letters(witness)
+        answers = await first_answers(witness)
+        if not answers:
+            self._notice(
+                f"{replica.url} answers no question the same way twice, so that a change of its model in the middle of a run "
+                "would not be noticed"
+            )
+        return Remembered(
+            identity=self._served.identity(self._ref.revision),
+            letters=letters,
+            engine=await replica.client.engine(),
+            witnesses=answers,
+            urls=(replica.url,),
+        )
+
+    async def _difference(self, replica: Replica[Client], known: Remembered) -> str:
+        """Returns in words what shows that a server has another model than the remembered one; empty where nothing does."""
+        witness = self._witness(replica)
+        engine = await replica.client.engine()
+        if engine and known.engine and engine != known.engine:
+            return f"{replica.url} is an engine {engine!r}, and the answers that the store has are by {known.engine!r}"
+        if self._wants_letters(known) and not await gives_letters(witness):
+            return f"{replica.url} gives no log-probabilities, and gave them when this store first asked it"
+        if found := await differing(witness, known.witnesses):
+            question, then, now = found
+            return f"{replica.url} answers {question!r} with {now!r}, and with {then!r} when this store first asked it"
+        return ""
+
+    async def _check_all(self, known: Remembered) -> list[str]:
+        """Returns, a sentence for each server that answered, what changed about it, or why nobody knows."""
+        problems = []
+        for replica in self._replicas.all if self._replicas else ():
+            if not replica.answers and replica.url not in self._answered:
+                continue
+            try:
+                problem = await self._difference(replica, known)
+            except (Failure, BackendError) as failure:
+                problems.append(self._unchecked(f"{replica.url}: {failure}"))
+                continue
+            if problem:
+                self._memory.note(changed=problem)
+                problems.append(f"the server of {self.name} changed its model while it was asked: {problem}. {self._advice()}")
+        return problems
+
+    def _unchecked(self, why: str) -> str:
+        return f"whether {self.name} was one model to the end is not known: {why}. Run again where the server can be asked"
+
+    def _witness(self, replica: Replica[Client]) -> Witness:
+        async def ask(arguments: Mapping[str, Any]) -> Any:
+            try:
+                return await persistently(lambda: replica.client.call(arguments), replica.url, self._limit)
+            except Filtered as filtered:
+                raise Failure("refused", f"{replica.url} filters the question that is to tell models apart: {filtered}") from None
+
+        return ask
+
+    # Requests.
+
+    def _submitted(self, replicas: Replicas[Client], prepared: Prepared) -> Future[Prediction]:
+        """Returns the future answer to a request."""
+        method = self._method_of(prepared.request)
+        if prepared.failure:
+            failed: Future[Prediction] = Future()
+            failed.set_exception(Failure("refused", prepared.failure))
+            return failed
+        return replicas.submit(lambda replica: self._predicted(replica, prepared, method), prepared.request.key)
+
+    def _result(self, future: Future[Prediction], prepared: Prepared) -> Prediction | BackendError:
+        """Returns the answer to a request, or what has become of the servers."""
+        try:
+            with self._naming():
+                return future.result()
+        except Failure as failure:
+            return self._failed(prepared, failure.reason)
+        except BackendError as error:
+            return error
+
+    def _failed(self, prepared: Prepared, reason: str) -> Prediction:
+        return failed_prediction(reason, self._method_of(prepared.request))
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Says in an error which model it is about."""
+        try:
+            yield
+        except BackendError as error:
+            raise BackendError(f"model {self.name!r}: {error}") from None
+        except CancelledError:
+            if not self._given_up:
+                raise
+            raise BackendError(f"model {self.name!r}: {_GIVEN_UP}") from None
+
+    def _notice(self, text: str) -> None:
+        self._options.notice(f"model {self.name!r}: {text}")
+
+    async def _predicted(self, replica: Replica[Client], prepared: Prepared, method: str) -> Prediction:
+        """Returns the answer of a server to a request.
+
+        Raises:
+            Failure: it gave none.
+            BackendError: it will never give any.
+        """
+        request = prepared.request
+        if not self._answered:
+            self._memory.note(checked=False)
+        try:
+            if method == LETTER_LOGITS:
+                reply = await replica.client.call(letters_body(prepared.inputs))
+                prediction = letter_prediction(reply, request.choices)
+            else:
+                seed = derive_seed(self._generation.seed, request.key) % 2**31
+                limit = request.max_new_tokens
+                body = text_body(prepared.inputs, limit=limit, generation=self._generation, seed=seed)
+                prediction = text_prediction(await replica.client.call(body), method)
+        except Filtered as filtered:
+            prediction = Prediction("", method, "content_filter", details={"server_says": str(filtered)})
+        except Malformed as error:
+            raise Failure("faulty", f"{replica.url} sent {error}") from None
+        except NoLogprobs:
+            raise Failure(
+                "refused",
+                f"{replica.url} sent no log-probabilities, by which all choices of this run are answered. Look whether it was "
+                "restarted with other settings",
+            ) from None
+        self._answered[replica.url] = self._answered.get(replica.url, 0) + 1
+        return dataclasses.replace(prediction, details={**prediction.details, "server": replica.url})
+
+    def _method_of(self, request: Request) -> str:
+        if request.choices and self.fingerprint()["answer"] == _LETTERS:
+            return LETTER_LOGITS
+        return "sample" if self._generation.samples else "generate"

@@ -1,0 +1,354 @@
+"""Replicas: where the next request goes, how many are in flight, and what happens to one that gets no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from pytest_vlmrobust.core.errors import BackendError
+from pytest_vlmrobust.core.fingerprint import derive_seed
+
+Client = TypeVar("Client")
+Answer = TypeVar("Answer")
+
+START, MOST = 4, 64
+"""Requests in flight at one replica: to begin with, and at most."""
+_TRIES = {"busy": 8, "faulty": 4, "broken": 4, "slow": 2, "refused": 1}
+"""How often a request is tried at most, by what is wrong; where no replica can be reached, the time decides."""
+_SLOW_IF_LOST = 3
+"""Time limits in a row after which a server is taken to hang for all; fewer may be one request that hangs by itself."""
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_REST = 0.5, 30.0, 10.0
+"""Seconds before another try of a request, and before a replica that is out of reach is tried again.
+
+Each is twice as long as the one before it."""
+
+
+class Failure(Exception):
+    """A request got no answer.
+
+    Args:
+        kind: ``busy`` (the server asks for fewer requests), ``faulty`` (it failed, or what it sent cannot be read), ``broken``
+            (it broke off the connection), ``slow`` (no answer in time), ``unreachable`` (nothing listens there) or ``refused``
+            (it will not answer this request).
+        reason: in words.
+        retry_after: seconds after which the server wants to be asked again; None where it does not say.
+    """
+
+    def __init__(self, kind: str, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.kind, self.reason, self.retry_after = kind, reason, retry_after
+
+
+@dataclass(slots=True)
+class Window:
+    """How many requests may be in flight: one more after each full window of successes, half as many after a sign of overload."""
+
+    size: int = START
+    epoch: int = 0
+    """Counts halvings: requests that were sent before one tell nothing new when they fail as well."""
+    _successes: int = 0
+
+    def succeeded(self) -> None:
+        """Notes an answer."""
+        self._successes += 1
+        if self._successes >= self.size:
+            self.size, self._successes = min(MOST, self.size + 1), 0
+
+    def overloaded(self, epoch: int) -> None:
+        """Notes that a request failed that was sent in this epoch."""
+        if epoch == self.epoch:
+            self.size, self.epoch, self._successes = max(1, self.size // 2), self.epoch + 1, 0
+
+
+@dataclass(eq=False, slots=True)
+class Replica(Generic[Client]):
+    """One server among those that serve the same model."""
+
+    url: str
+    client: Client
+    window: Window = field(default_factory=Window)
+    in_flight: int = 0
+    admitted: bool = False
+    """Whether it was seen to serve the model that is asked; one that was out of reach is looked at again."""
+    refused: str = ""
+    """Why it is never asked: it serves another model."""
+    rests_until: float = 0.0
+    """The time, by the monotonic clock, before which it is not asked."""
+    pause: float = _FIRST_PAUSE
+    """How long it rests when it is out of reach once more."""
+    answers: int = 0
+    failures: int = 0
+
+    def is_free(self, now: float) -> bool:
+        """Whether it may be asked now; one that is not admitted answers to one request alone, which looks at it first."""
+        limit = self.window.size if self.admitted else 1
+        return not self.refused and now >= self.rests_until and self.in_flight < limit
+
+    def rest(self, seconds: float) -> None:
+        """Does not ask it for some seconds."""
+        self.rests_until = max(self.rests_until, time.monotonic() + seconds)
+
+
+class Replicas(Generic[Client]):
+    """Sends each request to the replica with the least in flight, and tries again where that may help.
+
+    All of it runs on one event loop in a thread of its own, although callers block: a coroutine can be given up at its time limit
+    whatever the server does meanwhile, also where it sends one byte a minute, which no time limit of a socket ends. And what
+    64 requests in flight share needs no locks.
+
+    Args:
+        replicas: at least one.
+        admit: Looks at a replica before it is asked for the first time, and after it was out of reach.
+            Raises :class:`Failure` where it cannot be asked, and BackendError where it serves another model.
+        limit: Seconds that a request may take. A model that cannot be reached for as long is lost.
+        notice: Told in words what becomes of replicas.
+    """
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica[Client]],
+        admit: Callable[[Replica[Client]], Awaitable[None]],
+        *,
+        limit: float,
+        notice: Callable[[str], None],
+    ) -> None:
+        self.all = tuple(replicas)
+        self._admit, self._limit, self._notice = admit, limit, notice
+        self._loop = asyncio.new_event_loop()
+        self._changed = asyncio.Condition()
+        self._replied = 0.0
+        """When the last reply of any kind came."""
+        self._failing_since: float | None = None
+        """When the first request was sent, since that reply, that got none."""
+        self._slow = 0
+        """How many requests ran into their time limit since that reply."""
+        self._lost = ""
+        self._thread = threading.Thread(target=self._loop.run_forever, name="vlm-requests", daemon=True)
+        self._thread.start()
+
+    @property
+    def window(self) -> int:
+        """How many requests may be in flight by now."""
+        return max(1, sum(replica.window.size for replica in self.all if replica.admitted))
+
+    def submit(self, call: Callable[[Replica[Client]], Awaitable[Answer]], key: str) -> Future[Answer]:
+        """Returns the future answer to a request; ``call`` asks one replica, and ``key`` names the request.
+
+        The future raises :class:`Failure` where the request gets no answer, and BackendError where no request does.
+        """
+        return asyncio.run_coroutine_threadsafe(self._answered(call, key), self._loop)
+
+    def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Returns what a coroutine returns that runs where requests are sent; raises what it raises."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def open(self) -> None:
+        """Looks at every replica; those that cannot be reached are tried again later.
+
+        Raises:
+            BackendError: none can be asked, or one serves another model than the first.
+        """
+        problems = [problem for replica in self.all if (problem := await self._look_at(replica))]
+        if not any(replica.admitted for replica in self.all):
+            raise BackendError("; ".join(problems))
+        for problem in problems:
+            self._notice(problem)
+
+    def give_up(self) -> None:
+        """Ends whatever is in flight: whoever waits for it gets a CancelledError."""
+        with contextlib.suppress(RuntimeError):  # it was closed meanwhile
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(self._loop)])
+
+    def close(self, close: Callable[[Client], Awaitable[None]]) -> None:
+        """Gives up what is in flight, closes the clients, and ends the thread."""
+        self.run(self._ended(close))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _ended(self, close: Callable[[Client], Awaitable[None]]) -> None:
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for replica in self.all:
+            with contextlib.suppress(Exception):
+                await close(replica.client)
+
+    async def _look_at(self, replica: Replica[Client]) -> str:
+        """Admits a replica if it can be; returns why not in words."""
+        replica.in_flight += 1
+        try:
+            await self._admit(replica)
+        except Failure as failure:
+            replica.failures += 1
+            replica.rest(failure.retry_after or replica.pause)
+            replica.pause = min(_LONGEST_REST, 2 * replica.pause)
+            return failure.reason if replica.url in failure.reason else f"{replica.url}: {failure.reason}"
+        except BackendError as error:
+            replica.refused = str(error)
+            raise
+        finally:
+            replica.in_flight -= 1
+        replica.admitted, replica.pause, replica.rests_until = True, _FIRST_PAUSE, 0.0
+        self._note_reply()
+        return ""
+
+    async def _answered(self, call: Callable[[Replica[Client]], Awaitable[Answer]], key: str) -> Answer:
+        tries: Counter[str] = Counter()
+        while True:
+            replica = await self._chosen()
+            try:
+                answer = await self._sent(replica, call)
+            except Failure as failure:
+                await _wait_after(failure, key, tries, self._limit)
+            else:
+                return answer
+
+    async def _chosen(self) -> Replica[Client]:
+        """Returns the free replica with the least in flight, and counts a request for it; waits where none is free.
+
+        Raises:
+            BackendError: none can be asked any more.
+        """
+        async with self._changed:
+            while True:
+                self._require_any()
+                now = time.monotonic()
+                free = [replica for replica in self.all if replica.is_free(now)]
+                for replica in sorted(free, key=lambda one: (one.in_flight, not one.admitted)):
+                    replica.in_flight += 1
+                    return replica
+                resting = [replica.rests_until - now for replica in self.all if replica.rests_until > now and not replica.refused]
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(resting, default=None)):
+                        await self._changed.wait()
+
+    def _require_any(self) -> None:
+        refused = [replica.refused for replica in self.all]
+        if all(refused):
+            raise BackendError("; ".join(dict.fromkeys(refused)))
+        if self._lost and all(replica.refused or replica.rests_until > time.monotonic() for replica in self.all):
+            raise BackendError(self._lost)
+
+    async def _sent(self, replica: Replica[Client], call: Callable[[Replica[Client]], Awaitable[Answer]]) -> Answer:
+        """Sends a request to a replica, and notes what its answer tells about it."""
+        began, epoch = time.monotonic(), replica.window.epoch
+        try:
+            if not replica.admitted:
+                await self._return(replica)
+            answer = await within(self._limit, call(replica))
+        except Failure as failure:
+            replica.failures += 1
+            self._note(replica, failure, began, epoch)
+            raise
+        else:
+            replica.answers += 1
+            replica.window.succeeded()
+            self._note_reply()
+            return answer
+        finally:
+            replica.in_flight -= 1
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def _return(self, replica: Replica[Client]) -> None:
+        """Looks at a replica that was out of reach."""
+        problem = ""
+        try:
+            problem = await self._look_at(replica)
+        except BackendError as error:
+            self._notice(f"{replica.url} is asked no more: {error}")
+            raise Failure("unreachable", str(error)) from None
+        if problem:
+            raise Failure("unreachable", problem)
+        self._notice(f"{replica.url} answers again")
+
+    def _note(self, replica: Replica[Client], failure: Failure, began: float, epoch: int) -> None:
+        if failure.kind in ("busy", "broken", "slow", "unreachable"):
+            replica.window.overloaded(epoch)
+        if failure.kind == "busy":
+            replica.rest(min(failure.retry_after or 0.0, self._limit))
+        if failure.kind not in ("slow", "unreachable"):
+            self._note_reply()  # it answers, if not as it should
+            return
+        now = time.monotonic()
+        since = max(began, self._replied)
+        self._failing_since = min(self._failing_since or since, since)
+        if failure.kind == "unreachable" and replica.admitted:
+            self._notice(f"{failure.reason}: it is tried again from time to time")
+            replica.admitted, replica.window.size = False, 1
+            replica.rest(replica.pause)
+        self._slow += failure.kind == "slow"
+        is_lost = failure.kind == "unreachable" or self._slow >= _SLOW_IF_LOST
+        if is_lost and now - self._failing_since >= self._limit:
+            self._lost = (
+                f"no answer for {now - self._failing_since:.0f} s ({failure.reason}). Look at the server, and start the run "
+                "again: answers already given are in the store"
+            )
+            for one in self.all:
+                one.admitted, one.window.size = False, 1
+                one.rest(_LONGEST_PAUSE)
+
+    def _note_reply(self) -> None:
+        self._replied, self._failing_since, self._slow, self._lost = time.monotonic(), None, 0, ""
+
+
+async def persistently(call: Callable[[], Awaitable[Answer]], key: str, limit: float) -> Answer:
+    """Returns what a call to one server returns, which is tried again where that may help.
+
+    Raises:
+        Failure: it got no answer, or nothing listens there.
+    """
+    tries: Counter[str] = Counter()
+    while True:
+        try:
+            return await within(limit, call())
+        except Failure as failure:
+            if failure.kind == "unreachable":
+                raise
+            await _wait_after(failure, key, tries, limit)
+
+
+async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: float) -> None:
+    """Counts a failure, and waits before the request is tried again.
+
+    Raises:
+        Failure: it is not tried again.
+    """
+    tries[failure.kind] += 1
+    count, most = tries[failure.kind], _TRIES.get(failure.kind)
+    if most is not None and count >= most:
+        raise Failure(failure.kind, failure.reason + (f" ({count} times)" if count > 1 else ""))
+    if failure.retry_after is not None and failure.retry_after > limit:
+        raise Failure(failure.kind, f"{failure.reason}, and it is to be asked again after {failure.retry_after:.0f} s only")
+    if failure.kind == "unreachable":
+        return  # that replica rests, and others may be free
+    spread = 0.5 + derive_seed(0, key, str(tries.total())) / 2**64  # so that those that failed together part
+    pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (count - 1)) * spread
+    await asyncio.sleep(max(pause, failure.retry_after or 0.0))
+
+
+async def within(seconds: float, call: Awaitable[Answer]) -> Answer:
+    """Returns what a call returns.
+
+    Raises:
+        Failure: it took longer.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except TimeoutError:
+        raise Failure("slow", f"no answer within {seconds:g} s") from None

@@ -1,0 +1,176 @@
+"""Served models: how one is named, and what a store remembers of it.
+
+``BASE_URL[,BASE_URL...]#MODEL[@REVISION]``: several base URLs are replicas, which serve the same model. Nobody outside of a
+server can hash its weights, so what it runs is what the user declares as the revision. A store remembers, in one small file for
+each served model, what was seen when it was asked first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pytest_vlmrobust.core.errors import BackendError
+from pytest_vlmrobust.core.fingerprint import fingerprint
+
+FORM = "BASE_URL#MODEL or BASE_URL#MODEL@REVISION"
+EXAMPLE = "http://localhost:8000/v1#qwen2-vl"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model on servers: the base URL of each replica, and its name there."""
+
+    urls: tuple[str, ...]
+    model: str
+
+    @property
+    def location(self) -> str:
+        """As it stands in a ModelRef."""
+        return f"{','.join(self.urls)}#{self.model}"
+
+    @classmethod
+    def of(cls, location: str) -> Served:
+        """Reads what :attr:`location` wrote."""
+        urls, _, model = location.partition("#")
+        return cls(tuple(urls.split(",")), model)
+
+    def identity(self, revision: str) -> dict[str, Any]:
+        """Returns what tells this model from others: its declared revision, else where it is served.
+
+        A declared revision holds wherever the model is served: a server may move, and replicas may be added.
+        """
+        return {"model": self.model, "revision": revision} if revision else {"model": self.model, "urls": sorted(self.urls)}
+
+
+def read_typed(text: str) -> tuple[Served, str]:
+    """Returns what stands behind ``openai:``, and the declared revision, empty where there is none.
+
+    >>> read_typed("http://a/v1,http://b/v1/#org/m@2024-06")
+    (Served(urls=('http://a/v1', 'http://b/v1'), model='org/m'), '2024-06')
+
+    Raises:
+        ValueError: it is something else; says what, in words.
+    """
+    urls, mark, name = text.partition("#")
+    model, at, revision = name.rpartition("@")
+    if not at:
+        model, revision = name, ""
+    if not mark or not model or (at and not revision):
+        raise ValueError(f"expected {FORM}, such as {EXAMPLE}")
+    return Served(read_urls(urls.split(",")), model), revision
+
+
+def read_urls(texts: Iterable[str]) -> tuple[str, ...]:
+    """Returns base URLs as they are kept.
+
+    Raises:
+        ValueError: one of them is none, or holds what must not be written down; says which, in words.
+    """
+    urls = [text.strip().rstrip("/") for text in texts]
+    for url in urls:
+        parts = urlsplit(url)
+        if "@" in parts.netloc:
+            raise ValueError("a base URL has a user or a password before the host. Leave it out: keys come from the environment")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"{url!r} is no base URL. Expected {FORM}, such as {EXAMPLE}")
+    return tuple(dict.fromkeys(urls))
+
+
+# What a store remembers of a served model.
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What was seen when a served model was asked first: whoever asks later compares, and gives its answers the same name."""
+
+    identity: Mapping[str, Any]
+    letters: bool
+    """Whether it gives the log-probabilities of letters."""
+    engine: str = ""
+    """What the server calls the owner of the model, such as ``vllm``; empty where it does not say."""
+    witnesses: Mapping[str, str] = field(default_factory=dict)
+    """Answers to fixed questions, of those that it answers the same way twice."""
+    urls: tuple[str, ...] = ()
+    """Where it was asked."""
+    checked: bool = True
+    """Whether it was seen to be the same model after the last answer."""
+    changed: str = ""
+    """What showed that answers of another model are in the store under its name; empty while nothing did."""
+
+
+class Memory:
+    """One file that remembers a served model.
+
+    Args:
+        folder: of the store; None remembers for this process alone.
+        identity: of the model.
+    """
+
+    def __init__(self, folder: Path | None, identity: Mapping[str, Any]) -> None:
+        self._identity = dict(identity)
+        self._path = folder / f"{fingerprint(self._identity)[:16]}.json" if folder else None
+        self._here: Remembered | None = None
+
+    def __str__(self) -> str:
+        return str(self._path) if self._path else "this process"
+
+    def read(self) -> Remembered | None:
+        """Returns what is remembered, or None.
+
+        Raises:
+            BackendError: the file is not what a run wrote.
+        """
+        if self._path is None or not self._path.is_file():
+            return self._here
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+            known = {name: content[name] for name in (field.name for field in fields(Remembered))}
+            return Remembered(**{**known, "urls": tuple(known["urls"])})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BackendError(
+                f"{self._path}: not what a run remembers of a served model ({error!r}). Remove it: the server is looked at again"
+            ) from None
+
+    def add(self, seen: Remembered) -> Remembered:
+        """Remembers what was seen first, and returns what is remembered: of several processes, what the first one saw."""
+        draft = self._draft(seen)
+        if draft is not None and self._path is not None:
+            try:
+                os.link(draft, self._path)  # fails where another process was first
+            except FileExistsError:
+                return self.read() or seen
+            except OSError:  # a file system without hard links
+                draft.replace(self._path)
+            finally:
+                draft.unlink(missing_ok=True)
+        self._here = seen
+        return seen
+
+    def note(self, **changes: Any) -> None:
+        """Changes something of what is remembered."""
+        known = self.read()
+        if known is None:
+            return
+        self._here = replace(known, **changes)
+        draft = self._draft(self._here)
+        if draft is not None and self._path is not None:
+            draft.replace(self._path)
+
+    def _draft(self, seen: Remembered) -> Path | None:
+        """Writes a file beside the one that is meant; None in a store that can only be read."""
+        if self._path is None:
+            return None
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
+            draft.write_text(json.dumps(asdict(seen), sort_keys=True, indent=1), encoding="utf-8")
+        except OSError:
+            return None
+        return draft

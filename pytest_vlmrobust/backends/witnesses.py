@@ -1,0 +1,97 @@
+"""Witnesses: fixed questions whose answers tell one model from another, asked before a server is used and after its last one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.words import without_halves
+
+from .chat import Malformed, first_choice, first_logprobs, letters_body, messages_of, said, text_body
+from .replicas import Failure
+
+Witness: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
+"""Asks one server: from the arguments of a call to its reply."""
+
+LETTERS_QUESTION = (
+    "Which colour is the top left quarter of the picture?\nA. blue\nB. green\nC. red\nD. yellow\n"
+    "Respond with only the letter of the correct option."
+)
+QUESTIONS = (
+    "Describe this picture.",
+    "Which colours does the picture show, from left to right and from top to bottom?",
+    "What is behind the picture?",
+)
+"""They leave room: two models that are both right about a fact differ in how they put it."""
+_TOKENS = 16
+_SIDE = 112
+
+
+def picture() -> NDArray[np.uint8]:
+    """Returns the picture that is asked about, uint8, shape (112, 112, 3): four colours with a black and a white disc."""
+    image = np.empty((_SIDE, _SIDE, 3), np.uint8)
+    half = _SIDE // 2
+    image[:half, :half], image[:half, half:] = (200, 30, 30), (40, 160, 60)
+    image[half:, :half], image[half:, half:] = (30, 60, 200), (230, 200, 40)
+    y, x = np.mgrid[:_SIDE, :_SIDE]
+    image[(x - half) ** 2 + (y - half) ** 2 < 20**2] = 0
+    image[(x - 80) ** 2 + (y - 30) ** 2 < 9**2] = 255
+    return image
+
+
+async def gives_letters(ask: Witness) -> bool:
+    """Returns whether a server gives the log-probabilities of the first token.
+
+    Raises:
+        Failure: it cannot be asked.
+    """
+    try:
+        reply = await ask(letters_body(_messages(LETTERS_QUESTION)))
+        return first_logprobs(first_choice(reply)) is not None
+    except Malformed as error:
+        raise Failure("faulty", f"the server sent {error}") from None
+    except Failure as failure:
+        if failure.kind != "refused":
+            raise
+        return False  # it may not know the parameter; whether it answers at all is seen with the next question
+
+
+async def first_answers(ask: Witness) -> dict[str, str]:
+    """Returns the answers by question, of those questions that a server answers the same way twice.
+
+    Servers that compute in batches of changing sizes may answer some in two ways: these would tell nothing.
+
+    Raises:
+        Failure: it cannot be asked.
+    """
+    answers = {question: await _answer(ask, question) for question in QUESTIONS}
+    again = {question: await _answer(ask, question) for question in QUESTIONS}
+    return {question: answer for question, answer in answers.items() if answer.strip() and answer == again[question]}
+
+
+async def differing(ask: Witness, witnesses: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """Returns a question that is now answered in another way, twice, with the answer as it was and as it is.
+
+    Raises:
+        Failure: the server cannot be asked.
+    """
+    for question, then in witnesses.items():
+        now = await _answer(ask, question)
+        if now != then and await _answer(ask, question) != then:
+            return question, then, now
+    return None
+
+
+async def _answer(ask: Witness, question: str) -> str:
+    try:
+        return without_halves(said(await ask(text_body(_messages(question), limit=_TOKENS))))
+    except Malformed as error:
+        raise Failure("faulty", f"the server sent {error}") from None
+
+
+def _messages(question: str) -> list[dict[str, Any]]:
+    return messages_of(Request(key="", images=(picture(),), text=question))

@@ -1,0 +1,160 @@
+"""A server that speaks the protocol of OpenAI and answers by any backend: for gates over a socket."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+import numpy as np
+from PIL import Image
+
+from pytest_vlmrobust.backends import Backend
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from pytest_vlmrobust.core.sample import IMAGE_MARK
+
+LETTERS = ("A", "B", "C", "D")
+Reply = tuple[int, dict[str, str], bytes]
+
+
+def read_request(body: dict[str, Any], letters: tuple[str, ...] = ()) -> Request:
+    """Returns what was sent as a request; the pictures as they are after decoding."""
+    texts, images = [], []
+    for part in body["messages"][0]["content"]:
+        if part["type"] == "text":
+            texts.append(part["text"])
+        else:
+            encoded = part["image_url"]["url"].removeprefix("data:image/png;base64,")
+            texts.append(IMAGE_MARK)
+            images.append(np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGB")))
+    limit = 8 if letters else int(body["max_tokens"])
+    return Request(key="served", images=tuple(images), text="".join(texts), choices=letters, max_new_tokens=limit)
+
+
+def reply(text: str, *, logprobs: dict[str, float] | None = None, finish: str = "stop", **message: Any) -> dict[str, Any]:
+    """Returns a chat completion."""
+    choice: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
+    if logprobs is not None:
+        listed = [{"token": token, "logprob": value, "bytes": None} for token, value in logprobs.items()]
+        choice["logprobs"] = {"content": [{"token": text, "logprob": 0.0, "bytes": None, "top_logprobs": listed}]}
+    usage = {"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8}
+    return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+
+
+class ModelServer:
+    """Serves one backend, one request at a time, as ``http://127.0.0.1:PORT/v1``; can be killed and started again.
+
+    Args:
+        backend: What answers.
+        before: Called with each request's body, beside others; what it returns, if anything, is sent in place of an answer.
+        letters: Whether log-probabilities are given where they are asked for.
+        engine: What the list of models says of who owns the model.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        before: Callable[[dict[str, Any]], Reply | None] = lambda _body: None,
+        letters: bool = True,
+        engine: str = "test-engine",
+    ) -> None:
+        self.backend, self.before, self.letters, self.engine = backend, before, letters, engine
+        self.asked = 0
+        self.port = 0
+        self._one = threading.Lock()
+        self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def start(self) -> Self:
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                models = [{"id": "m", "object": "model", "created": 1, "owned_by": outer.engine}]
+                self.send(200, {}, json.dumps({"object": "list", "data": models}).encode())
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.send(*outer.answered(body))
+
+            def send(self, status: int, headers: dict[str, str], content: bytes) -> None:
+                self.send_response(status)
+                for name, value in {"Content-Type": "application/json", "Content-Length": str(len(content)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+            request_queue_size = 128
+
+            def __init__(self) -> None:
+                self.connections: set[Any] = set()
+                super().__init__(("127.0.0.1", outer.port), Handler)
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                self.connections.add(request)
+                super().process_request(request, client_address)
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                pass
+
+        self._server = Server()
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def kill(self) -> None:
+        """Closes every connection, answered or not, and listens no more."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.shutdown()
+        server.server_close()
+        for connection in server.connections:  # type: ignore[attr-defined]  # of the class above
+            with contextlib.suppress(OSError):
+                connection.shutdown(2)
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def answered(self, body: dict[str, Any]) -> Reply:
+        instead = self.before(body)
+        if instead is not None:
+            return instead
+        return 200, {}, json.dumps(self._reply(body)).encode()
+
+    def _reply(self, body: dict[str, Any]) -> dict[str, Any]:
+        wants = bool(body.get("logprobs")) and self.letters
+        letters = ("Yes", "No") if "yes or no" in str(body["messages"][0]["content"]) else LETTERS
+        with self._one:
+            self.asked += 1
+            (prediction,) = self.backend.infer([read_request(body, letters if wants else ())])
+        return self._as_reply(prediction, wants)
+
+    @staticmethod
+    def _as_reply(prediction: Prediction, wants: bool) -> dict[str, Any]:
+        if prediction.error:
+            raise ValueError(prediction.error)
+        given = dict(prediction.logprobs) if prediction.method == LETTER_LOGITS else {prediction.text[:1]: -0.1}
+        finish = prediction.finish_reason if prediction.method != LETTER_LOGITS else "length"
+        return reply(prediction.text, logprobs=given if wants else None, finish=finish)

@@ -1,0 +1,189 @@
+"""Whole gates about a model that is asked over a socket: alone and with workers, killed in the middle, offline, and verified."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai")
+
+from pytest_vlmrobust import cli
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Request
+from tests.model_server import ModelServer, Reply
+
+from .conftest import SAMPLES, Project
+
+CELLS = 6
+KEY = "sk-a-secret-that-nothing-may-repeat-0123456789"
+
+
+def good(request: Request) -> str | Prediction:
+    """Answers B (right) with a picture and A without, by letters where they are asked for."""
+    letter = "B" if request.images else "A"
+    if not request.choices:
+        return letter
+    logprobs = {other: -0.1 if other == letter else -3.0 for other in request.choices}
+    return Prediction(letter, LETTER_LOGITS, logprobs=logprobs)
+
+
+class Counting:
+    """Counts how often each question was answered; a question is what a body holds."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def __call__(self, body: dict[str, Any]) -> Reply | None:
+        with self._lock:
+            if "Options:" in str(body["messages"]):
+                self.counts[json.dumps(body, sort_keys=True)] += 1
+        return None
+
+
+@pytest.fixture
+def served() -> Iterator[ModelServer]:
+    with ModelServer(ScriptedBackend(good, version="1"), before=Counting()) as server:
+        yield server
+
+
+def run(project: Project, server: ModelServer, *arguments: str, revision: str = "@1") -> pytest.RunResult:
+    return project.run(f"--vlm=openai:{server.url}#m{revision}", *arguments, models=())
+
+
+def stored(project: Project) -> int:
+    with sqlite3.connect(project.path / ".vlmrobust" / "predictions.sqlite") as store:
+        return int(store.execute("select count(*) from predictions").fetchone()[0])
+
+
+@pytest.fixture(params=[pytest.param((), id="alone"), pytest.param(("-n2",), id="n2", marks=pytest.mark.slow)])
+def arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return tuple(request.param)
+
+
+def test_a_gate_about_a_served_model_is_go_and_can_be_repeated_without_the_server(
+    project: Project, served: ModelServer, arguments: tuple[str, ...]
+) -> None:
+    first = run(project, served, "--vlm-report=out", *arguments)
+    assert first.ret == 0, first.stdout.str()
+    first.stdout.fnmatch_lines(["*GO  *verdicts passed*"])
+    assert stored(project) == CELLS * SAMPLES
+    assert isinstance(served.before, Counting)
+    assert set(served.before.counts.values()) == {1}, "each question is asked once over all workers"
+    manifest = json.loads((project.path / "out" / "manifest.json").read_text())
+    fingerprint = manifest["models"]["m"]["fingerprint"]
+    assert (fingerprint["model"], fingerprint["revision"], fingerprint["answer"]) == ("m", "1", "letters")
+    served.kill()
+    for more in ((), ("--vlm-offline",)):
+        again = run(project, served, *more, *arguments)
+        assert again.ret == 0, again.stdout.str()
+        again.stdout.fnmatch_lines(["0 inferences; * answers came from the store"])
+    (last, *_) = sorted((project.path / ".vlmrobust" / "runs").iterdir(), reverse=True)
+    bundle = str(project.path / "b.zip")
+    assert cli.main(["bundle", str(last), "--out", bundle]) == 0
+    assert cli.main(["verify", bundle]) == 0
+
+
+def test_without_a_declared_revision_the_run_measures_and_is_not_go(project: Project, served: ModelServer) -> None:
+    result = run(project, served, revision="")
+    assert result.ret == 10
+    result.stdout.fnmatch_lines(["*m is served, nobody can see which weights answer, and GO asks for a declared revision*"])
+
+
+def test_a_server_that_is_killed_and_restarted_in_the_middle_loses_nothing(project: Project, served: ModelServer) -> None:
+    seen: list[str] = []
+    lock = threading.Lock()
+
+    def kill_once(body: dict[str, Any]) -> Reply | None:
+        with lock:
+            seen.extend(["asked"] if "Options:" in str(body["messages"]) else [])
+            kills = seen.count("asked") == 15 and "killed" not in seen
+            if kills:
+                seen.append("killed")
+        if kills:
+            threading.Thread(target=served.kill, daemon=True).start()
+            threading.Timer(1.0, served.start).start()
+        return None
+
+    served.before = kill_once
+    result = run(project, served)
+    assert "killed" in seen
+    assert result.ret == 0, result.stdout.str()
+    assert stored(project) == CELLS * SAMPLES
+
+
+def test_a_server_that_is_gone_is_incomplete_and_the_next_run_asks_the_rest(project: Project, served: ModelServer) -> None:
+    seen: list[object] = []
+
+    def die(body: dict[str, Any]) -> Reply | None:
+        seen.extend([body] if "Options:" in str(body["messages"]) else [])
+        if len(seen) == 20:
+            threading.Thread(target=served.kill, daemon=True).start()
+        return None
+
+    served.before = die
+    project.write(
+        "models.yaml", f"models: {{m: {{backend: openai, url: '{served.url}', model: m, revision: '1', time_limit: 1}}}}"
+    )
+    given = ("--vlm=m", "--vlm-models=models.yaml")
+    result = project.run(*given, models=())
+    assert result.ret == 11
+    result.stdout.fnmatch_lines(["*INCOMPLETE*"])
+    assert 0 < stored(project) < CELLS * SAMPLES
+    served.before = lambda _body: None
+    served.start()
+    again = project.run(*given, models=())
+    assert again.ret == 0, again.stdout.str()
+    assert stored(project) == CELLS * SAMPLES
+
+
+def test_a_model_that_changes_in_the_middle_is_incomplete_and_its_answers_are_not_used_again(
+    project: Project, served: ModelServer, arguments: tuple[str, ...]
+) -> None:
+    counts: list[object] = []
+
+    def swap(body: dict[str, Any]) -> Reply | None:
+        counts.extend([body] if "Options:" in str(body["messages"]) else [])
+        if len(counts) == 30:
+            served.backend = ScriptedBackend(lambda request: good(request) if request.choices else "Indeed, B", version="2")
+        return None
+
+    served.before = swap
+    result = run(project, served, *arguments)
+    assert result.ret == 11, result.stdout.str()
+    result.stdout.fnmatch_lines(["*the server of m changed its model while it was asked*"])
+    again = run(project, served, "--vlm-offline")
+    assert again.ret == 11
+    again.stdout.fnmatch_lines(["*answers of two models are in the store under this name*"])
+    assert run(project, served, revision="@2").ret == 0
+
+
+def test_the_key_is_in_nothing_that_a_run_leaves(project: Project, served: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    def reject(body: dict[str, Any]) -> Reply | None:
+        if "Number 3" not in str(body["messages"]):
+            return None
+        return 400, {"x-key": KEY}, json.dumps({"error": {"message": f"bad key {KEY}", "code": KEY}}).encode()
+
+    served.before = reject
+    result = run(project, served, "--vlm-report=out", "--junitxml=junit.xml", "--showlocals", "-rA", "--log-level=DEBUG")
+    assert result.ret == 11
+    assert "bad key (the key)" in result.stdout.str()
+    assert KEY not in result.stdout.str() + result.stderr.str()
+    left = [path for path in project.path.rglob("*") if path.is_file()]
+    assert any(path.name == "predictions.sqlite" for path in left)
+    assert not [path for path in left if KEY.encode() in path.read_bytes()]
+
+
+def test_a_plan_of_a_served_model_asks_no_question_of_the_data(project: Project, served: ModelServer) -> None:
+    result = run(project, served, "--vlm-plan")
+    assert result.ret == 5
+    assert isinstance(served.before, Counting)
+    assert not served.before.counts

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_vlmrobust.backends.chat import (
+    Malformed,
+    NoLogprobs,
+    letter_prediction,
+    letters_body,
+    messages_of,
+    said,
+    text_body,
+    text_prediction,
+)
+from pytest_vlmrobust.backends.generation import Generation
+from pytest_vlmrobust.core.prediction import Request
+from pytest_vlmrobust.core.sample import IMAGE_MARK
+from tests.model_server import reply
+
+
+def test_pictures_stand_where_the_text_has_a_place_for_them_and_lose_nothing() -> None:
+    images = tuple(np.random.default_rng(seed).integers(0, 256, (5, 7, 3), dtype=np.uint8) for seed in (1, 2))
+    (message,) = messages_of(Request("k", images, f"first {IMAGE_MARK} then {IMAGE_MARK}."))
+    assert [part["type"] for part in message["content"]] == ["text", "image_url", "text", "image_url", "text"]
+    sent = [part["image_url"]["url"].split(",")[1] for part in message["content"] if part["type"] == "image_url"]
+    for data, image in zip(sent, images, strict=True):
+        picture = Image.open(io.BytesIO(base64.b64decode(data)))
+        assert picture.format == "PNG"
+        assert (np.asarray(picture) == image).all()
+    assert messages_of(Request("k", (), f"blind {IMAGE_MARK}"))[0]["content"] == [{"type": "text", "text": "blind "}]
+
+
+def test_a_limit_and_a_temperature_are_always_sent_and_other_parameters_where_they_are_asked_for() -> None:
+    greedy = text_body([], limit=7, generation=Generation())
+    assert greedy == {"messages": [], "max_tokens": 7, "temperature": 0.0}
+    sampled = text_body([], limit=7, generation=Generation(temperature=0.5, top_p=0.9, top_k=3, repetition_penalty=1.1), seed=5)
+    assert sampled == {
+        "messages": [],
+        "max_tokens": 7,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "seed": 5,
+        "extra_body": {"top_k": 3, "repetition_penalty": 1.1},
+    }
+    assert letters_body([])["max_tokens"] == 1
+
+
+def test_a_letter_that_is_listed_in_several_ways_has_the_probability_of_the_most_probable() -> None:
+    prediction = letter_prediction(reply("x", logprobs={"A": -3.0, " A": -1.0, "\nB": -2.0, "AB": -0.1, "b": -0.2}), "AB")
+    assert dict(prediction.logprobs) == {"A": -1.0, "B": -2.0}
+    assert prediction.text == "A"
+
+
+def test_a_probability_that_is_rounded_above_one_is_one() -> None:
+    assert dict(letter_prediction(reply("A", logprobs={"A": 1e-7}), "AB").logprobs) == {"A": 0.0}
+
+
+def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    whole = reply("A", logprobs={"A": -0.1})
+    place: Any = whole
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return whole
+
+
+FIRST = ("choices", 0, "logprobs", "content", 0, "top_logprobs", 0)
+
+
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    [
+        (changed(("choices", 0, "logprobs"), None), NoLogprobs),
+        (changed(("choices", 0, "logprobs", "content"), None), NoLogprobs),
+        (changed((*FIRST[:-1],), []), NoLogprobs),
+        (changed((*FIRST, "logprob"), "much"), Malformed),
+        (changed((*FIRST, "logprob"), float("nan")), Malformed),
+        (changed((*FIRST[:-1],), None), Malformed),
+        (changed(("choices", 0, "logprobs", "content"), {"0": 1}), Malformed),
+        (changed(("choices",), None), Malformed),
+        (changed(("choices", 0, "message"), "A"), Malformed),
+        (changed(("choices", 0, "message", "content"), 7), Malformed),
+        (changed(("choices", 0, "finish_reason"), "abort"), Malformed),
+        ("A", Malformed),
+        (None, Malformed),
+    ],
+)
+def test_what_cannot_be_read_is_no_answer(broken: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        letter_prediction(broken, "AB")
+    if error is Malformed and "logprob" not in str(broken):
+        with pytest.raises(Malformed):
+            text_prediction(broken, "generate")
+
+
+def test_text_in_parts_is_text() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert text_prediction(changed(("choices", 0, "message", "content"), parts), "generate").text == "ab"
+
+
+def test_all_that_is_said_tells_models_apart() -> None:
+    assert said(reply("B", reasoning_content="Let me look")) == "Let me look\nB"
+    assert said(reply("", refusal="no")) == "no"
+
+
+def test_tokens_and_what_answered_are_noted() -> None:
+    details = text_prediction({**reply("A"), "system_fingerprint": "fp", "usage": {"prompt_tokens": 3}}, "generate").details
+    assert details == {"prompt_tokens": 3, "server_model": "m", "system_fingerprint": "fp"}

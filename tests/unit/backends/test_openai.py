@@ -1,0 +1,685 @@
+"""The backend for OpenAI-compatible servers, held against servers that behave and servers that do not."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("openai")
+pytest.importorskip("pytest_httpserver")
+
+from pytest_httpserver import HTTPServer
+from werkzeug import Request as Sent
+from werkzeug import Response
+
+from pytest_vlmrobust.backends import BackendOptions, client, replicas
+from pytest_vlmrobust.backends.openai import OpenAIBackend
+from pytest_vlmrobust.backends.resolve import resolve
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+from pytest_vlmrobust.backends.witnesses import LETTERS_QUESTION, QUESTIONS
+from pytest_vlmrobust.core.errors import BackendError, MissingExtra, OfflineError
+from pytest_vlmrobust.core.prediction import ModelRef, Prediction, Request
+from tests.model_server import ModelServer, read_request, reply
+
+KEY = "sk-a-secret-that-nothing-may-repeat-0123456789"
+FAST = 0.02
+Answer = Callable[[dict[str, Any]], "Response | dict[str, Any]"]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses between tries are short here, and nothing of this machine's environment is sent."""
+    monkeypatch.setattr(replicas, "_FIRST_PAUSE", FAST)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+@pytest.fixture(scope="module")
+def threaded() -> Iterator[HTTPServer]:
+    """A server that answers several requests at once, which that of the plugin does not."""
+    with HTTPServer(threaded=True) as server:
+        yield server
+
+
+@pytest.fixture
+def httpserver(threaded: HTTPServer) -> HTTPServer:
+    threaded.clear()
+    return threaded
+
+
+class Faulty:
+    """A server whose answers a test decides; the fixed questions, by which servers are told apart, it answers well."""
+
+    def __init__(self, server: HTTPServer) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.answer: Answer = lambda _body: reply("A", logprobs={"A": -0.1, "B": -2.0})
+        self.letters = True
+        self.most_at_once = 0
+        self._at_once = 0
+        self._lock = threading.Lock()
+        self.url = server.url_for("/v1")
+        server.expect_request("/v1/chat/completions").respond_with_handler(self._handle)
+
+    def _handle(self, sent: Sent) -> Response:
+        body = sent.get_json()
+        text = body["messages"][0]["content"][-1]["text"]
+        if text in (*QUESTIONS, LETTERS_QUESTION):
+            return as_response(reply(f"about {text}", logprobs={"C": -0.1} if self.letters and body.get("logprobs") else None))
+        with self._lock:
+            self.bodies.append({**body, "headers": dict(sent.headers), "socket": sent.environ["werkzeug.socket"]})
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            return as_response(self.answer(self.bodies[-1] | body))
+        finally:
+            with self._lock:
+                self._at_once -= 1
+
+    @property
+    def texts(self) -> list[str]:
+        return [body["messages"][0]["content"][-1]["text"] for body in self.bodies]
+
+
+def as_response(content: Response | dict[str, Any]) -> Response:
+    return content if isinstance(content, Response) else Response(json.dumps(content), content_type="application/json")
+
+
+def text_of(body: dict[str, Any]) -> str:
+    return str(body["messages"][0]["content"][-1]["text"])
+
+
+@pytest.fixture
+def server(httpserver: HTTPServer) -> Faulty:
+    return Faulty(httpserver)
+
+
+Open = Callable[..., OpenAIBackend]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Opens backends that are closed at the end; ``heard`` has what they gave notice of."""
+    backends: list[OpenAIBackend] = []
+
+    def make(
+        *urls: str, revision: str = "1", offline: bool = False, heard: list[str] | None = None, **fields: Any
+    ) -> OpenAIBackend:
+        ref = ModelRef("m", "openai", f"{','.join(urls)}#m", revision, **fields)
+        notices = [] if heard is None else heard
+        options = BackendOptions(servers=tmp_path / "servers", offline=offline, notice=notices.append)
+        backends.append(OpenAIBackend(ref, options))
+        return backends[-1]
+
+    yield make
+    for backend in backends:
+        backend.close()
+
+
+def asks(*texts: str, choices: Sequence[str] = (), pixels: bool = True) -> list[Request]:
+    image = np.random.default_rng(0).integers(0, 256, (9, 7, 3), dtype=np.uint8)
+    return [Request(text, (image,) if pixels else (), text, tuple(choices), max_new_tokens=5, sample_id=text) for text in texts]
+
+
+def numbered(count: int) -> list[Request]:
+    return asks(*(f"q{number}" for number in range(count)))
+
+
+def echo(body: dict[str, Any]) -> dict[str, Any]:
+    return reply(f"answer to {text_of(body)}")
+
+
+def test_a_choice_is_answered_by_the_letter_of_the_highest_log_probability(server: Faulty, opened: Open) -> None:
+    server.answer = lambda _body: reply("The", logprobs={"The": -0.2, " B": -1.5, "A": -2.5, "B": -3.0, "b": -1.0})
+    backend = opened(server.url)
+    (prediction,) = backend.infer(asks("Which?", choices="ABC"))
+    assert (prediction.text, prediction.method, dict(prediction.logprobs)) == ("B", "letter_logits", {"A": -2.5, "B": -1.5})
+    assert prediction.details["letters_listed"] == 2, "C is not listed: that is said, and no number is made up for it"
+    body = server.bodies[0]
+    assert (body["max_tokens"], body["logprobs"], body["top_logprobs"], body["temperature"]) == (1, True, 20, 0.0)
+    assert backend.fingerprint()["answer"] == "letters"
+
+
+def test_where_the_server_gives_no_log_probabilities_all_is_answered_by_text(server: Faulty, opened: Open) -> None:
+    server.letters, server.answer = False, echo
+    backend = opened(server.url)
+    (prediction,) = backend.infer(asks("Which?", choices="ABC"))
+    assert (prediction.text, prediction.method, dict(prediction.logprobs)) == ("answer to Which?", "generate", {})
+    assert backend.fingerprint()["answer"] == "text"
+    assert "logprobs" not in server.bodies[0]
+
+
+def test_log_probabilities_that_cease_are_an_error_and_nothing_is_answered_by_text(server: Faulty, opened: Open) -> None:
+    server.answer = echo
+    (prediction,) = opened(server.url).infer(asks("Which?", choices="AB"))
+    assert (prediction.finish_reason, prediction.text, prediction.method) == ("error", "", "letter_logits")
+    assert "sent no log-probabilities, by which all choices of this run are answered" in prediction.error
+    assert len(server.bodies) == 1
+
+
+def test_what_is_sent_is_the_picture_to_the_last_bit_and_always_a_limit(server: Faulty, opened: Open) -> None:
+    server.answer = echo
+    asked = asks("What is it?")
+    opened(server.url).infer(asked)
+    (body,) = server.bodies
+    assert (read_request(body).images[0] == asked[0].images[0]).all()
+    assert {key: body[key] for key in ("model", "max_tokens", "temperature")} == {
+        "model": "m",
+        "max_tokens": 5,
+        "temperature": 0.0,
+    }
+    assert body["headers"]["Authorization"] == "Bearer EMPTY"
+
+
+def test_sampling_sends_its_parameters_and_a_seed_of_the_request(server: Faulty, opened: Open) -> None:
+    server.answer = echo
+    backend = opened(server.url, generation={"temperature": 0.7, "top_k": 5})
+    predictions = backend.infer(asks("one", "two"))
+    assert {prediction.method for prediction in predictions} == {"sample"}
+    assert {body["top_k"] for body in server.bodies} == {5}
+    assert len({body["seed"] for body in server.bodies}) == 2
+
+
+def test_answers_come_back_in_the_order_of_the_requests_whichever_is_first(server: Faulty, opened: Open) -> None:
+    def late(body: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(0.15 if text_of(body) in ("q0", "q3") else 0.0)
+        return echo(body)
+
+    server.answer = late
+    answers = opened(server.url).infer(numbered(6))
+    assert [prediction.text for prediction in answers] == [f"answer to q{number}" for number in range(6)]
+    assert len(server.bodies) == 6
+
+
+def test_the_window_widens_with_answers(server: Faulty, opened: Open) -> None:
+    def slowly(body: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(0.03)
+        return echo(body)
+
+    server.answer = slowly
+    backend = opened(server.url)
+    assert backend.lanes == replicas.START
+    backend.infer(numbered(60))
+    assert backend.lanes > replicas.START
+    assert 1 < server.most_at_once <= backend.lanes
+
+
+def test_a_burst_of_429_is_waited_out_and_narrows_the_window(server: Faulty, opened: Open) -> None:
+    began: list[float] = []
+
+    def busy(body: dict[str, Any]) -> Response | dict[str, Any]:
+        began.append(time.monotonic())
+        if len(began) <= 4:
+            return Response("{}", 429, {"Retry-After": "0.4"}, content_type="application/json")
+        return echo(body)
+
+    server.answer = busy
+    backend = opened(server.url)
+    answers = backend.infer(numbered(4))
+    assert [prediction.finish_reason for prediction in answers] == ["stop"] * 4
+    assert began[4] - began[0] >= 0.4, "the server said when to come again"
+    assert backend.lanes < replicas.START
+    assert Counter(server.texts) == {f"q{number}": 2 for number in range(4)}
+
+
+def test_a_wait_longer_than_the_limit_is_an_error_that_says_so(server: Faulty, opened: Open) -> None:
+    server.answer = lambda _body: Response("{}", 429, {"Retry-After": "3600"}, content_type="application/json")
+    (prediction,) = opened(server.url, time_limit=0.3).infer(numbered(1))
+    assert prediction.finish_reason == "error"
+    assert "is to be asked again after 3600 s only" in prediction.error
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (lambda: Response("on fire", 500), "answered with status 500"),
+        (lambda: Response("gateway", 502), "answered with status 502"),
+        (lambda: Response('{"choices": [', content_type="application/json"), "sent what is not JSON"),
+        (lambda: Response("<html>hello</html>", content_type="text/html"), "sent what is not JSON"),
+        (lambda: Response("[]", content_type="application/json"), "sent a reply without choices"),
+        (lambda: Response('{"choices": []}', content_type="application/json"), "sent a reply without choices"),
+        (lambda: Response('{"choices": [{"message": null}]}', content_type="application/json"), "a choice without a message"),
+        (lambda: as_response(reply("x", finish="abort")), "an answer that ended with 'abort'"),
+    ],
+)
+def test_a_fault_is_tried_again_and_then_an_error_of_that_request_alone(
+    server: Faulty, opened: Open, bad: Callable[[], Response], words: str
+) -> None:
+    counts: Counter[str] = Counter()
+
+    def sometimes(body: dict[str, Any]) -> Response | dict[str, Any]:
+        counts[text_of(body)] += 1
+        broken = text_of(body) == "never" or (text_of(body) == "at first" and counts["at first"] == 1)
+        return bad() if broken else echo(body)
+
+    server.answer = sometimes
+    never, at_first, fine = opened(server.url).infer(asks("never", "at first", "fine"))
+    assert never.finish_reason == "error"
+    assert words in never.error
+    assert [at_first.text, fine.text] == ["answer to at first", "answer to fine"]
+    assert (counts["at first"], counts["fine"]) == (2, 1)
+    assert 1 < counts["never"] <= 8
+
+
+def test_a_dropped_connection_is_tried_again(server: Faulty, opened: Open) -> None:
+    dropped: list[str] = []
+
+    def drop_once(body: dict[str, Any]) -> Response | dict[str, Any]:
+        if text_of(body) not in dropped:
+            dropped.append(text_of(body))
+            body["socket"].shutdown(socket.SHUT_RDWR)
+        return echo(body)
+
+    server.answer = drop_once
+    backend = opened(server.url)
+    answers = backend.infer(numbered(5))
+    assert [prediction.text for prediction in answers] == [f"answer to q{number}" for number in range(5)]
+    assert backend.lanes < replicas.START
+
+
+def test_a_server_that_hangs_is_given_up_at_the_time_limit(server: Faulty, opened: Open) -> None:
+    go_on = threading.Event()
+
+    def hang(body: dict[str, Any]) -> dict[str, Any]:
+        if text_of(body) == "hang":
+            go_on.wait(20)
+        else:
+            time.sleep(0.1)
+        return echo(body)
+
+    server.answer = hang
+    began = time.monotonic()
+    answers = opened(server.url, time_limit=0.4).infer(asks("hang", *(f"q{number}" for number in range(40))))
+    go_on.set()
+    assert answers[0].finish_reason == "error"
+    assert "did not answer within 0.4 s (2 times)" in answers[0].error or "no answer within 0.4 s (2 times)" in answers[0].error
+    assert {prediction.finish_reason for prediction in answers[1:]} == {"stop"}
+    assert time.monotonic() - began < 10
+
+
+def test_a_server_that_hangs_for_all_is_lost_and_found_out_fast_afterwards(server: Faulty, opened: Open) -> None:
+    go_on = threading.Event()
+
+    def hang(body: dict[str, Any]) -> dict[str, Any]:
+        go_on.wait(20)
+        return echo(body)
+
+    server.answer = hang
+    backend = opened(server.url, time_limit=0.3)
+    with pytest.raises(BackendError, match=r"model 'm': no answer for \d+ s \(.*\). Look at the server, and start the run again"):
+        backend.infer(numbered(8))
+    began = time.monotonic()
+    with pytest.raises(BackendError, match="no answer for"):
+        backend.infer(numbered(1))
+    assert time.monotonic() - began < 0.3
+    go_on.set()
+
+
+def test_what_is_in_flight_can_be_given_up(server: Faulty, opened: Open) -> None:
+    go_on = threading.Event()
+
+    def hang(body: dict[str, Any]) -> dict[str, Any]:
+        go_on.wait(20)
+        return echo(body)
+
+    server.answer = hang
+    backend = opened(server.url)
+    backend.fingerprint()
+    backend._ready()
+    threading.Timer(0.3, backend.give_up).start()
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(BackendError, match="model 'm': the run ended while it was asked"):
+            backend.infer(numbered(3))
+    assert time.monotonic() - began < 5
+    go_on.set()
+    backend.close()
+    server.answer = echo
+    assert backend.infer(numbered(1))[0].text == "answer to q0"
+
+
+def test_a_server_that_hangs_when_it_is_first_looked_at_can_be_given_up(httpserver: HTTPServer, opened: Open) -> None:
+    go_on = threading.Event()
+    httpserver.expect_request("/v1/chat/completions").respond_with_handler(lambda _sent: Response(str(go_on.wait(20))))
+    backend = opened(httpserver.url_for("/v1"))
+    threading.Timer(0.3, backend.give_up).start()
+    began = time.monotonic()
+    with pytest.raises(BackendError, match="model 'm': the run ended while it was asked"):
+        backend.infer(numbered(1))
+    assert time.monotonic() - began < 5
+    go_on.set()
+
+
+def test_an_answer_that_drips_is_given_up_at_the_time_limit(opened: Open) -> None:
+    """Each byte comes before the time limit of a read ends, and the whole never does."""
+    with ModelServer(ScriptedBackend(lambda _request: "fine", version="1")) as good:
+        drip = threading.Thread(target=_drip, args=(listener := socket.create_server(("127.0.0.1", 0)),), daemon=True)
+        backend = opened(good.url, time_limit=0.5)
+        backend.infer(numbered(1))
+        drip.start()
+        ready = backend._ready()
+        broken = client.Client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", "m", key_variable="", limit=0.5)
+        began = time.monotonic()
+        with pytest.raises(replicas.Failure, match=r"no answer within 0\.5 s"):
+            ready.run(replicas.persistently(lambda: broken.call({"messages": []}), "k", 0.5))
+        assert time.monotonic() - began < 5
+        ready.run(broken.close())
+        listener.close()
+
+
+def _drip(listener: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=_drip_into, args=(connection,), daemon=True).start()
+
+
+def _drip_into(connection: socket.socket) -> None:
+    try:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n")
+        for _ in range(200):
+            connection.sendall(b" ")
+            time.sleep(0.05)
+    except OSError:
+        pass
+    finally:
+        connection.close()
+
+
+def test_an_endless_answer_is_not_read_to_its_end(server: Faulty, opened: Open) -> None:
+    server.answer = lambda _body: reply("x" * (10 * 2**20))
+    (prediction,) = opened(server.url).infer(numbered(1))
+    assert prediction.finish_reason == "error"
+    assert "sent more than 4 MiB in answer to one request" in prediction.error
+    assert len(server.bodies) == 1
+
+
+def filtered(_body: dict[str, Any]) -> Response:
+    error = {"error": {"message": "The prompt was filtered", "code": "content_filter", "type": None, "param": "prompt"}}
+    return Response(json.dumps(error), 400, content_type="application/json")
+
+
+@pytest.mark.parametrize(
+    ("answer", "finish", "text"),
+    [
+        (lambda _body: reply("", refusal="I can't help with that"), "refusal", "I can't help with that"),
+        (lambda _body: reply("A", finish="content_filter"), "content_filter", "A"),
+        (filtered, "content_filter", ""),
+        (lambda _body: reply(""), "empty", ""),
+        (lambda _body: reply(None), "empty", ""),  # type: ignore[arg-type]  # as some servers write it
+        (lambda _body: reply("The answer", finish="length"), "length", "The answer"),
+        (lambda _body: reply(None, finish="length", reasoning_content="hmm"), "length", ""),  # type: ignore[arg-type]
+        (lambda _body: reply("A"), "stop", "A"),
+    ],
+    ids=["refusal", "filtered answer", "filtered question", "empty", "null", "cut off", "cut off in thought", "answer"],
+)
+def test_how_an_answer_ended_is_kept(server: Faulty, opened: Open, answer: Answer, finish: str, text: str) -> None:
+    server.answer = answer
+    (prediction,) = opened(server.url).infer(asks("Which?"))
+    assert (prediction.finish_reason, prediction.text, prediction.error) == (finish, text, "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "finish"),
+    [
+        (lambda _body: reply("", refusal="no"), "refusal"),
+        (filtered, "content_filter"),
+        (lambda _body: reply("x", logprobs={"x": -0.1, "y": -0.2}), "no_letter"),
+        (lambda _body: {"choices": [{"message": {"content": ""}, "logprobs": {"content": []}}]}, "empty"),
+    ],
+)
+def test_a_letter_that_is_not_given_is_no_letter(server: Faulty, opened: Open, answer: Answer, finish: str) -> None:
+    server.answer = answer
+    (prediction,) = opened(server.url).infer(asks("Which?", choices="AB"))
+    assert (prediction.finish_reason, prediction.method, dict(prediction.logprobs)) == (finish, "letter_logits", {})
+
+
+def test_a_request_that_is_refused_is_not_repeated(server: Faulty, opened: Open) -> None:
+    server.answer = lambda _body: Response('{"error": {"message": "too many tokens"}}', 400, content_type="application/json")
+    (prediction,) = opened(server.url).infer(numbered(1))
+    assert prediction.finish_reason == "error"
+    assert "status 400: " in prediction.error
+    assert "too many tokens" in prediction.error
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "Set the key in the environment"), (404, "usually ends in /v1")])
+def test_what_no_request_can_mend_ends_with_advice(httpserver: HTTPServer, opened: Open, status: int, words: str) -> None:
+    httpserver.expect_request("/v1/chat/completions").respond_with_json({"error": {"message": "no"}}, status=status)
+    with pytest.raises(BackendError, match=f"model 'm': {httpserver.url_for('/v1')} answered with status {status}.*{words}"):
+        opened(httpserver.url_for("/v1")).infer(numbered(1))
+
+
+def test_a_server_that_is_not_there_is_named_at_once(opened: Open) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    with pytest.raises(BackendError, match=f"model 'm': {url} cannot be reached"):
+        opened(url).fingerprint()
+
+
+def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
+    server: Faulty, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("OUR_KEY", KEY)
+    heard: list[str] = []
+
+    def repeats(body: dict[str, Any]) -> Response | dict[str, Any]:
+        if text_of(body) == "locked":
+            said = {"error": {"message": f"Incorrect API key provided: {KEY}"}}
+            return Response(json.dumps(said), 400, {"x-said": KEY}, content_type="application/json")
+        return echo(body)
+
+    server.answer = repeats
+    backend = opened(server.url, key_variable="OUR_KEY", heard=heard)
+    answers = backend.infer(asks("open", "locked"))
+    assert {body["headers"]["Authorization"] for body in server.bodies} == {f"Bearer {KEY}"}
+    assert "Incorrect API key provided: (the key)" in answers[1].error
+    left = [repr(answers), repr(backend.describe()), repr(backend.fingerprint()), repr(heard), caplog.text, repr(vars(backend))]
+    left += [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [text for text in left if KEY in text]
+
+
+def test_a_refused_key_is_in_no_error_and_in_no_traceback(
+    httpserver: HTTPServer, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    said = {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}}
+    httpserver.expect_request("/v1/chat/completions").respond_with_json(said, status=401)
+    with pytest.raises(BackendError, match=r"Incorrect API key provided: \(the key\)") as caught:
+        opened(httpserver.url_for("/v1")).infer(numbered(1))
+    ours = [entry for entry in caught.traceback if "pytest_vlmrobust" in str(entry.path)]
+    assert ours
+    assert not [entry for entry in ours if KEY in repr(entry.locals)]
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_variable_that_is_named_has_to_be_set(server: Faulty, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OUR_KEY", raising=False)
+    with pytest.raises(BackendError, match=r"the environment variable OUR_KEY, which is to hold the key to .*, is not set"):
+        opened(server.url, key_variable="OUR_KEY").infer(numbered(1))
+
+
+# Replicas.
+
+
+def model(script: Callable[[Request], str | Prediction]) -> ScriptedBackend:
+    return ScriptedBackend(script, version="1")
+
+
+def fine(request: Request) -> str:
+    return f"answer to {request.text}"
+
+
+def test_replicas_share_the_work(opened: Open) -> None:
+    with ModelServer(model(fine)) as one, ModelServer(model(fine)) as two:
+        answers = opened(one.url, two.url).infer(numbered(40))
+    assert len({prediction.text for prediction in answers}) == 40
+    assert min(one.asked, two.asked) > 10
+
+
+def test_a_replica_that_dies_is_taken_out_and_comes_back(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    with ModelServer(model(fine)) as one, ModelServer(model(fine)) as two:
+        backend = opened(one.url, two.url, heard=heard)
+        backend.infer(numbered(8))
+        two.kill()
+        answers = backend.infer(asks(*(f"r{number}" for number in range(20))))
+        assert {prediction.finish_reason for prediction in answers} == {"stop"}
+        assert any(two.url in text and "cannot be reached" in text for text in heard)
+        before = two.asked
+        two.start()
+        give_up = time.monotonic() + 20
+        while f"model 'm': {two.url} answers again" not in heard and time.monotonic() < give_up:
+            backend.infer(asks(*(f"s{number}" for number in range(4))))
+        backend.infer(asks(*(f"t{number}" for number in range(20))))
+        assert two.asked > before + 5
+
+
+def test_a_server_that_restarts_is_waited_for(opened: Open) -> None:
+    with ModelServer(model(fine)) as served:
+        backend = opened(served.url)
+        backend.infer(numbered(2))
+        served.kill()
+        threading.Timer(0.7, served.start).start()
+        answers = backend.infer(asks(*(f"r{number}" for number in range(6))))
+    assert [prediction.text.removeprefix("answer to ")[-2:] for prediction in answers] == [f"r{number}" for number in range(6)]
+
+
+def test_a_replica_that_comes_back_with_another_model_is_asked_no_more(opened: Open) -> None:
+    heard: list[str] = []
+    with ModelServer(model(fine)) as one, ModelServer(model(fine)) as two:
+        backend = opened(one.url, two.url, heard=heard)
+        backend.infer(numbered(8))
+        two.kill()
+        backend.infer(asks(*(f"r{number}" for number in range(8))))
+        two.backend = model(lambda request: f"other answer to {request.text}")
+        two.start()
+        give_up = time.monotonic() + 20
+        while not any("is asked no more" in text for text in heard) and time.monotonic() < give_up:
+            backend.infer(asks(*(f"s{number}" for number in range(4))))
+        answers = backend.infer(asks(*(f"t{number}" for number in range(20))))
+        assert backend.check() == "" or "is asked no more" in str(heard)
+    assert not [prediction.text for prediction in answers if "other" in prediction.text]
+
+
+def test_replicas_with_different_models_are_refused(opened: Open) -> None:
+    with ModelServer(model(fine)) as one, ModelServer(model(lambda _request: "something else")) as two:
+        backend = opened(one.url, two.url)
+        with pytest.raises(BackendError, match=f"{two.url} answers .* with 'something else', and with 'answer to "):
+            backend.infer(numbered(1))
+
+
+# What is declared, what is remembered, and what is noticed.
+
+
+def test_a_declared_revision_is_the_name_of_the_answers_wherever_they_are_served(opened: Open) -> None:
+    heard: list[str] = []
+    with ModelServer(model(fine)) as one, ModelServer(model(fine)) as two:
+        first = opened(one.url).fingerprint()
+        again = opened(two.url, heard=heard)
+        again.infer(numbered(1))
+        assert again.fingerprint() == first
+        assert "To compare two servers, declare two" in str(heard)
+        assert opened(two.url, revision="2").fingerprint() != first
+        assert opened(one.url, revision="").fingerprint() != opened(two.url, revision="").fingerprint()
+
+
+def test_another_engine_under_the_same_revision_is_refused(opened: Open) -> None:
+    with ModelServer(model(fine), engine="vllm") as one, ModelServer(model(fine), engine="sglang") as two:
+        opened(one.url).infer(numbered(1))
+        with pytest.raises(BackendError, match="is an engine 'sglang', and the answers that the store has are by 'vllm'"):
+            opened(two.url).infer(numbered(1))
+
+
+def test_the_store_remembers_the_method_so_that_nothing_is_asked_for_the_fingerprint(opened: Open) -> None:
+    with ModelServer(model(fine)) as served:
+        first = opened(served.url).fingerprint()
+        asked = served.asked
+        assert opened(served.url).fingerprint() == first
+        assert served.asked == asked
+    assert opened(served.url, offline=True).fingerprint() == first
+
+
+def test_offline_the_method_has_to_be_known(opened: Open) -> None:
+    url = "http://127.0.0.1:9/v1"
+    with pytest.raises(OfflineError, match=r"does not remember whether .* gives the log-probabilities of letters.*answer: text"):
+        opened(url, offline=True).fingerprint()
+    assert opened(url, offline=True, answer="letters").fingerprint()["answer"] == "letters"
+    assert opened(url, offline=True, prompt_mode="cot").fingerprint()["answer"] == "text"
+
+
+def test_letters_that_are_declared_and_not_given_are_refused(opened: Open) -> None:
+    with (
+        ModelServer(model(fine), letters=False) as served,
+        pytest.raises(BackendError, match="gives no log-probabilities, and the models file says answer: letters"),
+    ):
+        opened(served.url, answer="letters").infer(numbered(1))
+
+
+def test_text_that_is_declared_is_the_method_whatever_the_server_gives(server: Faulty, opened: Open) -> None:
+    server.answer = echo
+    backend = opened(server.url, answer="text")
+    (prediction,) = backend.infer(asks("Which?", choices="AB"))
+    assert (prediction.method, backend.fingerprint()["answer"]) == ("generate", "text")
+
+
+def test_a_model_that_changes_in_the_middle_is_noticed_and_its_answers_are_never_used_again(opened: Open) -> None:
+    with ModelServer(model(fine)) as served:
+        backend = opened(served.url)
+        backend.infer(numbered(2))
+        assert backend.check() == ""
+        served.backend = model(lambda request: f"other answer to {request.text}")
+        backend.infer(numbered(2))
+        assert "the server of m changed its model while it was asked: " in backend.check()
+    for offline in (False, True):
+        with pytest.raises(BackendError, match=r"answers of two models are in the store under this name.*another revision"):
+            opened(served.url, offline=offline).fingerprint()
+    assert opened(served.url, offline=True, revision="2", answer="text").fingerprint()["revision"] == "2"
+
+
+def test_a_run_that_ended_before_it_could_look_is_looked_at_by_the_next_one(opened: Open) -> None:
+    with ModelServer(model(fine)) as served:
+        opened(served.url).infer(numbered(1))  # and is killed: nobody asks it to check
+        assert "is not known: this run is offline" in opened(served.url, offline=True).check()
+        assert opened(served.url).check() == ""
+        assert opened(served.url, offline=True).check() == ""
+
+
+def test_a_server_that_is_gone_at_the_end_leaves_a_doubt(opened: Open) -> None:
+    with ModelServer(model(fine)) as served:
+        backend = opened(served.url, time_limit=0.5)
+        backend.infer(numbered(1))
+    assert f"whether m was one model to the end is not known: {served.url}: " in backend.check()
+
+
+def test_a_server_that_never_repeats_itself_is_no_witness_of_its_change(opened: Open) -> None:
+    heard: list[str] = []
+    counts = iter(range(1000))
+    with ModelServer(model(lambda _request: f"answer {next(counts)}")) as served:
+        backend = opened(served.url, heard=heard)
+        backend.infer(numbered(1))
+        assert "answers no question the same way twice" in str(heard)
+        assert backend.check() == ""
+
+
+def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    ref = resolve("openai:http://127.0.0.1:9/v1#m")
+    with pytest.raises(MissingExtra, match=r"pip install 'pytest-vlmrobust\[openai\]'"):
+        OpenAIBackend(ref, BackendOptions())
+    OpenAIBackend(ref, BackendOptions(offline=True))

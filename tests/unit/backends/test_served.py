@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vlmrobust.backends.served import Memory, Remembered, Served, read_typed
+from pytest_vlmrobust.core.errors import BackendError
+
+SERVED = Served(("http://a/v1", "http://b/v1"), "org/m")
+IDENTITY = SERVED.identity("1")
+
+
+def seen(**fields: Any) -> Remembered:
+    whole: dict[str, object] = {
+        "identity": IDENTITY,
+        "letters": True,
+        "witnesses": {"q": "a"},
+        "urls": ("http://a/v1",),
+        **fields,
+    }
+    return Remembered(**whole)  # type: ignore[arg-type]  # as read from a file
+
+
+def test_a_location_is_read_as_it_was_written() -> None:
+    assert Served.of(SERVED.location) == SERVED
+    assert read_typed(f"{SERVED.location}@v@2") == (Served(SERVED.urls, "org/m@v"), "2")
+
+
+def test_a_declared_revision_stands_for_the_model_wherever_it_is_served() -> None:
+    other = Served(("http://c/v1",), "org/m")
+    assert SERVED.identity("1") == other.identity("1") != SERVED.identity("2")
+    assert SERVED.identity("") != other.identity("")
+    assert SERVED.identity("") == Served(SERVED.urls[::-1], "org/m").identity("")
+
+
+def test_what_the_first_process_saw_is_what_all_remember(tmp_path: Path) -> None:
+    first, second = (Memory(tmp_path / "servers", IDENTITY) for _ in range(2))
+    assert first.read() is None
+    assert first.add(seen()) == seen()
+    assert second.add(seen(letters=False)) == seen()
+    assert second.read() == seen()
+    assert len(list((tmp_path / "servers").iterdir())) == 1, "no draft is left behind"
+    assert Memory(tmp_path / "servers", SERVED.identity("2")).read() is None
+
+
+def test_what_changes_is_noted_for_all(tmp_path: Path) -> None:
+    memory = Memory(tmp_path, IDENTITY)
+    memory.note(checked=False)
+    assert memory.read() is None
+    memory.add(seen())
+    memory.note(checked=False, changed="another answer")
+    assert Memory(tmp_path, IDENTITY).read() == seen(checked=False, changed="another answer")
+
+
+@pytest.mark.parametrize("folder", [None, "file/servers"])
+def test_where_nothing_can_be_written_a_process_remembers_for_itself(tmp_path: Path, folder: str | None) -> None:
+    (tmp_path / "file").write_text("")
+    memory = Memory(tmp_path / folder if folder else None, IDENTITY)
+    memory.add(seen())
+    memory.note(checked=False)
+    assert memory.read() == seen(checked=False)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"letters": true}'])
+def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
+    memory = Memory(tmp_path, IDENTITY)
+    memory.add(seen())
+    (file,) = tmp_path.iterdir()
+    file.write_text(content)
+    with pytest.raises(BackendError, match=rf"{file}: not what a run remembers of a served model .* Remove it"):
+        memory.read()
