@@ -422,20 +422,3 @@ def test_a_rule_that_was_not_judged_says_so() -> None:
     )
     assert undecided(rule(treatment=Treatment(tier=Tier.WARN))).outcome is Outcome.MEASURED
     assert undecided(rule(treatment=Treatment(on_inconclusive=OnInconclusive.WARN))).outcome is Outcome.MEASURED
-
-
-@pytest.mark.parametrize(
-    ("value", "levels"),
-    [(0.0, [0.90]), (0.04, [0.90, 0.98]), (0.2, [0.90, 0.98])],
-    ids=["shown to pass", "undecided", "shown to fail"],
-)
-def test_the_interval_of_a_failure_is_computed_only_where_a_pass_is_not_shown(value: float, levels: list[float]) -> None:
-    asked: dict[float, None] = {}
-
-    def at(level: float) -> tuple[float, float]:
-        asked[round(level, 9)] = None
-        return value - 0.02, value + 0.02
-
-    shared = rule(treatment=INTERVAL)
-    judge_rule(shared, Estimate(value, 500, value - 0.02, value + 0.02, 0.90, at=at), (), TODAY, 5)
-    assert list(asked)[:2] == levels  # what is undecided asks for more, to say how many samples would decide it

@@ -719,7 +719,7 @@ def judged_in_order(
     world.directory = world.directory.parent / store
     requests: list[str] = []
 
-    def answer_of(request: Request) -> str:
+    def answer_of(request: Request) -> str | Prediction:
         requests.append(request.setting)
         if request.setting == failing and request.sample_id.endswith("3"):
             raise ValueError("no answer")

@@ -386,7 +386,7 @@ def test_a_hint_that_is_needed_is_a_gain(laboratory: Laboratory) -> None:
 
 
 def test_a_hint_gain_needs_the_same_questions_without_the_hint(laboratory: Laboratory) -> None:
-    with pytest.raises(UsageError, match=r"'faces_160.guided': nothing asks the same without the hint\. Expected .* semi_guided"):
+    with pytest.raises(UsageError, match=r"'faces_160.guided': no task asks the same without the hint\. Expected .* semi_guided"):
         summary(laboratory.judge(right), "guided", "hint_gain")
 
 
