@@ -124,6 +124,10 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
 
     status, stopped = _how_pytest_ended(session, run, exitstatus)
     changes = [] if stopped else run.model_changes()
+    try:
+        run.journal.sync()
+    except StoreError as error:
+        changes.append(str(error))
     run.stop("; ".join([*filter(None, [stopped]), *changes]))
     by_verdicts = (
         status == pytest.ExitCode.TESTS_FAILED

@@ -1,10 +1,11 @@
-"""Journal: the records of a run as they come in, one JSON line each, on disk before the next test begins."""
+"""Journal: the records of a run as they come in, one JSON line each, with the system before the next test begins."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,10 +14,15 @@ from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.record import Record
 
 FILE_NAME = "records.jsonl"
+_SECONDS_UNSYNCED = 1.0
+"""For how long at most records wait for the disk while others come in."""
 
 
 class Journal:
-    """An append-only ``records.jsonl`` with one writer; a record is on disk when :meth:`append` returns.
+    """An append-only ``records.jsonl`` with one writer.
+
+    A record outlives this process when :meth:`append` returns, and the machine when :meth:`sync` does, or the next append a second
+    later: to wait for the disk after each test takes longer than to judge it from a full store.
 
     A line counts when it ends with a newline: what a killed writer left behind it is cut off when the journal is opened again.
     """
@@ -33,11 +39,12 @@ class Journal:
             directory.mkdir(parents=True, exist_ok=True)
             _cut_torn_line(self.path)
             self._stream = self.path.open("ab")
+            self._synced = time.monotonic()
         except OSError as error:
             raise _unusable(self.path, "open", error) from error
 
     def append(self, record: Record) -> None:
-        """Writes a record and waits until it is on disk.
+        """Writes a record, and waits for the disk where it has not for a second.
 
         Raises:
             StoreError: it could not be written.
@@ -47,13 +54,30 @@ class Journal:
             with self._lock:
                 self._stream.write(line)
                 self._stream.flush()
-                os.fsync(self._stream.fileno())
+                if time.monotonic() - self._synced > _SECONDS_UNSYNCED:
+                    self._sync()
         except OSError as error:
             raise _unusable(self.path, "write", error) from error
 
+    def sync(self) -> None:
+        """Waits until all records are on disk.
+
+        Raises:
+            StoreError: they could not be written.
+        """
+        try:
+            with self._lock:
+                self._sync()
+        except OSError as error:
+            raise _unusable(self.path, "write", error) from error
+
+    def _sync(self) -> None:
+        os.fsync(self._stream.fileno())
+        self._synced = time.monotonic()
+
     def close(self) -> None:
         """Closes the journal; closing twice is fine."""
-        with self._lock, contextlib.suppress(OSError):  # append has already raised for whatever could not be written
+        with self._lock, contextlib.suppress(OSError):  # append and sync have already raised for whatever could not be written
             self._stream.close()
 
     def __enter__(self) -> Self:

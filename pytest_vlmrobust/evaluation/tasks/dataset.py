@@ -145,7 +145,7 @@ class TaskDataset:
         near = TASKS[self.task].near
         return lines + (notes_on_neighbours(self.collection, near) if near else ())
 
-    @property
+    @cached_property
     def _unboxed(self) -> dict[str, str]:
         """The boxes that identities lack, by id; identities that lack none are left out."""
         lacking, hinted = TASKS[self.task].lacking, self.collection.hinted

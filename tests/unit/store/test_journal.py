@@ -122,8 +122,25 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     with Journal(tmp_path) as journal:
         monkeypatch.setattr("os.fsync", no_room)
+        journal.append(record())
         with pytest.raises(StoreError, match=r"cannot write the journal: No space left on device"):
+            journal.sync()
+
+
+def test_records_wait_for_the_disk_once_a_second_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with Journal(tmp_path) as journal:
+        for seconds in (0.0, 0.9, 0.2, 0.5, 0.6):
+            now[0] += seconds
             journal.append(record())
+            assert len(read_journal(tmp_path)) >= 1  # with the system at once
+        assert len(synced) == 2
+        journal.sync()
+    assert len(synced) == 3
+    assert len(read_journal(tmp_path)) == 5
 
 
 def test_closing_twice_is_fine(tmp_path: Path) -> None:
