@@ -21,7 +21,7 @@ _SECONDS_UNSYNCED = 1.0
 class Journal:
     """An append-only ``records.jsonl`` with one writer.
 
-    A record outlives this process when :meth:`append` returns, and the machine when :meth:`sync` does, or the next append a second
+    A record outlives this process when :meth:`append` returns, and the machine when :meth:`sync` does, or an append a second
     later: to wait for the disk after each test takes longer than to judge it from a full store.
 
     A line counts when it ends with a newline: what a killed writer left behind it is cut off when the journal is opened again.
