@@ -80,7 +80,7 @@ class TransformersBackend:
     def fingerprint(self) -> Mapping[str, Any]:
         """Returns everything that determines an answer, without importing torch.
 
-        The batch size is not part of it: it moves logits by rounding only (below 1e-6 in float32, by a few thousandths in
+        The batch size is not part of it: it moves logits by rounding only (2e-4 in float32 on `tiny`, by a few thousandths in
         bfloat16 where rows are padded), and a run that had to use smaller batches would otherwise start from nothing. Neither is
         ``preprocessing``: both ways give the same bits.
 
@@ -146,7 +146,7 @@ class TransformersBackend:
 
     @functools.cached_property
     def mixes_cells(self) -> bool:
-        """Whether an answer depends on the rest of its batch by the rounding of float32 on a CPU only: below 1e-6 in a logit."""
+        """Whether an answer depends on the rest of its batch by the rounding of float32 on a CPU only."""
         placement = self._placement()
         return placement.device == "cpu" and placement.dtype == "float32"
 
