@@ -62,7 +62,7 @@ class Client:
         import openai
 
         if key_variable and not os.environ.get(key_variable):
-            raise BackendError(f"the environment variable {key_variable}, which is to hold the key to {url}, is not set")
+            raise BackendError(f"the environment variable {key_variable}, which should hold the key to {url}, is not set")
         self.url, self._model, self._variable, self._limit = url, model, key_variable or KEY_VARIABLE, limit
         for logger in _TELLTALES:
             logging.getLogger(logger).setLevel(logging.INFO)
@@ -87,7 +87,7 @@ class Client:
             raw = await self._client.chat.completions.with_raw_response.create(model=self._model, **arguments)
             return json.loads(raw.http_response.content)
         except ValueError as error:
-            raise Failure("faulty", f"{self.url} sent what is not JSON ({self._without_key(str(error))})") from None
+            raise Failure("faulty", f"{self.url} sent something that is not JSON ({self._without_key(str(error))})") from None
         except Exception as error:  # noqa: BLE001 - whatever the client raises is about the server
             raise self._meaning(error) from None  # errors of the client hold the request, and with it the key
 
@@ -125,7 +125,7 @@ class Client:
         said = self._without_key(error.message)
         words = f"{self.url} answered with status {status}: {said}"
         if status in {401, 403, 404} or error.code == "insufficient_quota":
-            return BackendError(f"{words}. {_ADVICE.get(status, 'The account may ask no more')}")
+            return BackendError(f"{words}. {_ADVICE.get(status, 'The account has used up its quota')}")
         if status in _BUSY:
             return Failure("busy", words, _retry_after(error.response.headers))
         if status in _AGAIN or status >= 500:

@@ -154,7 +154,7 @@ def _assembled(source: ModelSource, image_backend: str) -> Any:
 
 def _with_image_backend(processor: Any, source: ModelSource, image_backend: str) -> Any:
     if getattr(processor, "image_processor", None) is None:
-        raise BackendError(f"{source.location}: {type(processor).__name__} takes no images, so this is no vision-language model")
+        raise BackendError(f"{source.location}: {type(processor).__name__} takes no images: not a vision-language model")
     if processor.image_processor.backend != image_backend:
         processor.image_processor = _part("image_processor", type(processor).__name__, source, image_backend)
     return processor

@@ -52,7 +52,7 @@ def read_variable(entry: Entry) -> str:
     text = entry.text("the name of an environment variable")
     if not _VARIABLE.match(text):
         # the value may be the key itself: it is not repeated
-        entry.fail("is no name of an environment variable. Keys are never written into files: set one, and name it here")
+        entry.fail("is not the name of an environment variable. Keys are never written into files: set one, and name it here")
     return text
 
 
@@ -105,7 +105,7 @@ def check_dtype(dtype: str, where: str) -> str:
 
 def _model(name: str, entry: Entry) -> ModelRef:
     if not _SAFE_NAME.match(name):
-        entry.fail("is no name of a model: it may have letters, digits, '.', '_' and '-' only, since it becomes part of test ids")
+        entry.fail("is not a model name: it may have letters, digits, '.', '_' and '-' only, since it becomes part of test ids")
     given = entry.mapping(FIELDS)
     fields = {key: FIELDS[key](value) for key, value in given.items()}
     low, high = fields.get("min_pixels"), fields.get("max_pixels")

@@ -321,14 +321,15 @@ class OpenAIBackend:
         return problems
 
     def _unchecked(self, why: str) -> str:
-        return f"whether {self.name} was one model to the end is not known: {why}. Run again where the server can be asked"
+        return f"it is not known whether {self.name} was the same model to the end: {why}. Run again where it can be asked"
 
     def _witness(self, replica: Replica[Client]) -> Witness:
         async def ask(arguments: Mapping[str, Any]) -> Any:
             try:
                 return await persistently(lambda: replica.client.call(arguments), replica.url, self._limit)
             except Filtered as filtered:
-                raise Failure("refused", f"{replica.url} filters the question that is to tell models apart: {filtered}") from None
+                text = f"{replica.url} filters the question by which models are told apart: {filtered}"
+                raise Failure("refused", text) from None
 
         return ask
 
@@ -397,7 +398,7 @@ class OpenAIBackend:
         except NoLogprobs:
             raise Failure(
                 "refused",
-                f"{replica.url} sent no log-probabilities, by which all choices of this run are answered. Look whether it was "
+                f"{replica.url} sent no log-probabilities, by which all choices of this run are answered. Check whether it was "
                 "restarted with other settings",
             ) from None
         self._answered[replica.url] = self._answered.get(replica.url, 0) + 1

@@ -270,7 +270,7 @@ class Replicas(Generic[Client]):
         try:
             problem = await self._look_at(replica)
         except BackendError as error:
-            self._notice(f"{replica.url} is asked no more: {error}")
+            self._notice(f"{replica.url} is no longer asked: {error}")
             raise Failure("unreachable", str(error)) from None
         if problem:
             raise Failure("unreachable", problem)
@@ -333,7 +333,8 @@ async def _wait_after(failure: Failure, key: str, tries: Counter[str], limit: fl
     if most is not None and count >= most:
         raise Failure(failure.kind, failure.reason + (f" ({count} times)" if count > 1 else ""))
     if failure.retry_after is not None and failure.retry_after > limit:
-        raise Failure(failure.kind, f"{failure.reason}, and it is to be asked again after {failure.retry_after:.0f} s only")
+        reason = f"{failure.reason}, and the server wants to be asked again only after {failure.retry_after:.0f} s"
+        raise Failure(failure.kind, reason)
     if failure.kind == "unreachable":
         return  # that replica rests, and others may be free
     spread = 0.5 + derive_seed(0, key, str(tries.total())) / 2**64  # so that those that failed together part

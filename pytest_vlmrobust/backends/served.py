@@ -79,7 +79,7 @@ def read_urls(texts: Iterable[str]) -> tuple[str, ...]:
         if "@" in parts.netloc:
             raise ValueError("a base URL has a user or a password before the host. Leave it out: keys come from the environment")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError(f"{url!r} is no base URL. Expected {FORM}, such as {EXAMPLE}")
+            raise ValueError(f"{url!r} is not a base URL. Expected {FORM}, such as {EXAMPLE}")
     return tuple(dict.fromkeys(urls))
 
 
@@ -135,7 +135,7 @@ class Memory:
             return Remembered(**{**known, "urls": tuple(known["urls"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BackendError(
-                f"{self._path}: not what a run remembers of a served model ({error!r}). Remove it: the server is looked at again"
+                f"{self._path}: not what a run remembers of a served model ({error!r}). Remove it: the server is examined again"
             ) from None
 
     def add(self, seen: Remembered) -> Remembered:

@@ -233,7 +233,7 @@ class Record:
         """Reads what :meth:`to_json` wrote, or a record of results.json, which has its key beside the rest.
 
         Raises:
-            ValueError: the line is no JSON.
+            ValueError: the line is not JSON.
             TypeError: it is no record; names the place, the value and what was expected.
         """
         data = json.loads(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Counts and lists.
 
@@ -37,6 +37,15 @@ def first_few(names: Iterable[str], most: int = 5) -> str:
     every = list(names)
     rest = len(every) - most
     return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def all_of(names: Sequence[str]) -> str:
+    """Returns names, or points, as one phrase.
+
+    >>> all_of(["a"]), all_of(["a", "b"]), all_of(["a", "b", "c"]), all_of([])
+    ('a', 'a and b', 'a, b and c', '')
+    """
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 # Numbers.

@@ -148,7 +148,7 @@ def open_dataset(path: Path, name: str = "", *, compat: str = "") -> Dataset:
         _refuse_compat(compat, str(file))
         return FileDataset(name, file, read_rows)
     whole = f" To mean a collection of identities, give its folder: {file.parent}" if file.name in TABLES else ""
-    raise DatasetError(f"{file} is no dataset: expected a .tsv, a .jsonl, or a folder that holds exactly one of them.{whole}")
+    raise DatasetError(f"{file} is not a dataset: expected a .tsv, a .jsonl, or a folder that holds exactly one of them.{whole}")
 
 
 def _record_for(file: Path, name: str) -> tuple[Benchmark, str]:

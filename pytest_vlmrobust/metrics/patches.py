@@ -104,7 +104,7 @@ def whole_is_above_chance(table: ScoreTable, _setting: str | None) -> str:
     """
     chance = table.expected_floor()
     if chance is None:
-        return "the chance level of the dataset is unknown: whether the full-image score exceeds it cannot be told"
+        return "the chance level of the dataset is unknown, so the full-image score cannot be compared with it"
     needed = chance + smallest_difference(table, table.clean)
     whole = float(table.clean.mean())
     if whole >= needed - ROUNDING:

@@ -124,8 +124,8 @@ def without_image(_image: object = None) -> NoReturn:
         SettingError: always.
     """
     raise SettingError(
-        f"setting {NO_IMAGE_NAME!r} is no perturbation of pixels: the evaluation drops the image and sends the question alone. "
-        "Ask the evaluation for it, or use 'clean' to keep the image as it is"
+        f"setting {NO_IMAGE_NAME!r} is not a perturbation of pixels: the evaluation drops the image and sends the question "
+        "alone. Ask the evaluation for it, or use 'clean' to keep the image as it is"
     )
 
 

@@ -1,4 +1,4 @@
-"""How a run used its policy, from its records: waivers that can be removed, rules that met no test, and misspelt names."""
+"""How a run used its policy, from its records: waivers that can be removed, rules that applied to no test, and misspelt names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WaiverState(StrEnum):
 
 
 class Missed(StrEnum):
-    """What a waiver that met no test came near to."""
+    """What a waiver that applied to no test came near to."""
 
     CATEGORY = "category"
     """Tests of its metric, models, data and settings were there, and none of its categories."""
@@ -175,7 +175,7 @@ class UnmetRule:
         if coverage.rules is Extent.PARTIAL and not self.misspelt:
             return ""
         rule = self.rule
-        problem = f"rule {rule.id} ({rule.source}) met no test, though this run measures {rule.metric}: {self.lacks}"
+        problem = f"rule {rule.id} ({rule.source}) applied to no test, though this run measures {rule.metric}: {self.lacks}"
         problem += "" if problem.endswith("?") else "."
         asked = coverage.cite("rules", str(coverage.rules))
         if coverage.rules is Extent.PARTIAL:
@@ -218,7 +218,7 @@ def idle_summaries(rules: Iterable[Rule], records: Iterable[Record], is_summary:
 
 
 def idle_summaries_shortfall(idle: Sequence[Rule], about: str) -> str:
-    """Returns why a run in which these rules met no test is not GO, and what to do; ``about`` names what they bound."""
+    """Returns why a run in which these rules applied to no test is not GO, and what to do; ``about`` names what they bound."""
     first = f"the first in {idle[0].source}"
     names = _name_list(rule.id for rule in idle)
     return (

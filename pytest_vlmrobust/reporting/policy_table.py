@@ -61,12 +61,12 @@ def _conditions(console: Console, policy: Policy) -> None:
     console.print(
         f"budgets: at most {budgets.max_error_rate:.1%} failed inferences, {budgets.max_unparsed_rate:.1%} unreadable answers"
     )
-    console.print(_plain(f"GO requires {_coverage(policy.coverage)}"), soft_wrap=True)
+    console.print(_plain(f"coverage that GO requires: {_coverage(policy.coverage)}"), soft_wrap=True)
 
 
 def _coverage(coverage: Coverage) -> str:
-    needed = f"{coverage.samples}" if coverage.samples else f"{coverage.share:.0%}"
-    samples = f"{needed} of the samples" if coverage.counts_samples else "any number of samples"
+    needed = f"{coverage.samples} samples of each dataset" if coverage.samples else f"{coverage.share:.0%} of the samples"
+    samples = needed if coverage.counts_samples else "any number of samples"
     tests = "all tests that are collected" if coverage.tests == "whole" else "any selection of tests"
     suites = f", among them those of {', '.join(coverage.suites)}" if coverage.suites else ""
     rules = "" if coverage.rules == "whole" else "; rules may be about what a run leaves out"

@@ -15,7 +15,7 @@ from pytest_vlmrobust.core.comparison import Repeatability
 from pytest_vlmrobust.core.decision import WARNING, WORST_FIRST, Decision, Outcome, RunScope
 from pytest_vlmrobust.core.ranking import Ranking
 from pytest_vlmrobust.core.record import Measure, Record
-from pytest_vlmrobust.core.words import first_few, interval, number, quantity
+from pytest_vlmrobust.core.words import all_of, first_few, interval, number, quantity
 from pytest_vlmrobust.metrics import rci_correlation
 
 from .explanation import Command
@@ -235,7 +235,7 @@ def decision_sentence(decision: Decision, records: Sequence[Record], facts: RunF
     reasons = {
         Decision.GO: f"{passed}, {quantity(waived, 'is waived', 'are waived')}, none failed{_warnings(records)}",
         Decision.NO_GO: quantity(counts[Outcome.FAIL], "verdict broke a bound", "verdicts broke a bound"),
-        Decision.INCONCLUSIVE: f"nothing was broken, and {_open_points(records, facts)}",
+        Decision.INCONCLUSIVE: f"nothing was broken, but {_open_points(records, facts)}",
         Decision.INCOMPLETE: f"{_unmeasured(counts[Outcome.ERROR], records, facts)}: this says nothing about the model",
     }
     return reasons[decision]
@@ -269,7 +269,7 @@ def _open_points(records: Sequence[Record], facts: RunFacts) -> str:
     points = [quantity(counts[outcome], *noun) for outcome, noun in words.items() if counts[outcome]]
     points += ["GO requires more than this run has"] if facts.shortfalls else []
     points += [f"no rule judged {unjudged}"] if unjudged else []
-    return " and ".join(points) or "no rule applied"
+    return all_of(points) or "no rule applied"
 
 
 def _count_changes(changed: Iterable[Sequence[str]]) -> tuple[int, int]:

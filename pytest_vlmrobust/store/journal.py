@@ -133,6 +133,5 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def _unusable(path: Path, doing: str, error: OSError) -> StoreError:
-    return StoreError(
-        f"{path}: cannot {doing} the journal: {error.strerror}. Check that its directory exists, is writable and has room"
-    )
+    advice = "Expected the directory of a run" if doing == "read" else "Check that its directory exists, is writable and has room"
+    return StoreError(f"{path}: cannot {doing} the journal: {error.strerror}. {advice}")

@@ -131,7 +131,7 @@ def test_values_that_are_no_numbers_are_no_picture(open_pipeline: Callable[..., 
     pipeline = open_pipeline()
     with torch.no_grad():
         pipeline._pipeline.vae.decoder.conv_out.bias.fill_(float("nan"))
-    with pytest.raises(BackendError, match=r"base' gave values that are no numbers in float32|gave values that are no numbers"):
+    with pytest.raises(BackendError, match=r"base' gave values that are not numbers in float32|gave values that are not numbers"):
         pipeline.render(scene(), "origami", 1)
 
 
@@ -159,9 +159,9 @@ def test_arguments_out_of_range(shared: IllusionPipeline, scene: Scene, open_pip
 
 def test_directories_that_are_something_else(diffusion: Diffusion, tmp_path: Path) -> None:
     base, controlnet = diffusion()
-    with pytest.raises(ModelError, match=r"is no pipeline of diffusers: it has no model_index.json"):
+    with pytest.raises(ModelError, match=r"is not a pipeline of diffusers: it has no model_index.json"):
         perturbations.IllusionPipeline(tmp_path / "absent", controlnet)
-    with pytest.raises(ModelError, match=r"is no ControlNet: it has no config.json"):
+    with pytest.raises(ModelError, match=r"is not a ControlNet: it has no config.json"):
         perturbations.IllusionPipeline(base, base)
     (tmp_path / "model_index.json").write_text('{"_class_name": "StableDiffusionXLPipeline"}')
     with pytest.raises(ModelError, match=r"is a StableDiffusionXLPipeline. Expected a Stable Diffusion 1.x"):

@@ -230,5 +230,5 @@ def test_devices_that_are_not_there(weights: Weights, scene: Scene) -> None:
 
 def test_values_that_are_no_numbers_are_no_picture(weights: Weights, scene: Scene) -> None:
     file = weights(change=lambda tensors: {key: value * float("nan") for key, value in tensors.items()})
-    with pytest.raises(BackendError, match=r"gave values that are no numbers in float32. Say dtype='float32'"):
+    with pytest.raises(BackendError, match=r"gave values that are not numbers in float32. Say dtype='float32'"):
         enlarged(file, scene(), 300)

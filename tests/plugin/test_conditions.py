@@ -37,7 +37,7 @@ def test_a_part_of_the_tests_is_not_go_and_every_report_says_why(project: Projec
     assert results["decision"] == "INCONCLUSIVE"
     assert results["shortfalls"][0].startswith("6 of 8 tests were not selected")
     summary = (project.path / "out" / "summary.md").read_text(encoding="utf-8")
-    assert summary.startswith("# INCONCLUSIVE\n\nnothing was broken, and GO requires more than this run has.")
+    assert summary.startswith("# INCONCLUSIVE\n\nnothing was broken, but GO requires more than this run has.")
     assert f"**{NOT_ALL}" in summary
     suite = ElementTree.parse(project.path / "junit.xml").getroot()[0]
     properties = {str(p.get("name")): str(p.get("value")) for p in suite.findall("properties/property")}
@@ -214,9 +214,9 @@ def test_a_rule_that_meets_nothing_of_what_it_bounds_is_not_go(any_project_but_s
     any_project_but_slowly.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=f"where: {where}, max: 1pp"))
     result = any_project_but_slowly.run()
     assert result.ret == 10
-    said = f"not GO: rule more (policy.yaml:8) met no test, though this run measures accuracy_drop: {problem}"
+    said = f"not GO: rule more (policy.yaml:8) applied to no test, though this run measures accuracy_drop: {problem}"
     assert said in result.stdout.str()
-    assert "rules met no test of model" not in result.stdout.str()  # said once
+    assert "rules applied to no test of model" not in result.stdout.str()  # said once
 
 
 def test_a_policy_may_have_rules_about_what_a_run_leaves_out(project: Project) -> None:
@@ -224,14 +224,14 @@ def test_a_policy_may_have_rules_about_what_a_run_leaves_out(project: Project) -
     project.write("policy.yaml", POLICY + RULE.format(metric="accuracy_drop", rest=rest) + "coverage: {rules: partial}\n")
     result = project.run()
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*warning 1 of 4 rules met no test of model: more"])
+    result.stdout.fnmatch_lines(["*warning 1 of 4 rules applied to no test of model: more"])
 
 
 def test_a_rule_about_a_suite_that_was_not_asked_for_is_said(project: Project) -> None:
     project.write("policy.yaml", POLICY + RULE.format(metric="pcri", rest="where: {dataset: other}, min: -50%"))
     result = project.run()
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*warning 1 of 4 rules met no test of model: more"])
+    result.stdout.fnmatch_lines(["*warning 1 of 4 rules applied to no test of model: more"])
 
 
 def test_models_that_share_a_policy_are_looked_at_together(project: Project) -> None:

@@ -150,7 +150,7 @@ def test_a_model_that_is_right_is_go(observatory: Observatory) -> None:
     assert value(records["scripted-people.matching-identity_accuracy-clean"]) == 1.0
     dropped = {records[f"scripted-people.{task}-identity_drop-{split}"]["outcome"] for task in TASKS for split in SPLITS}
     assert dropped == {"PASS"}
-    result.stdout.fnmatch_lines(["warning 2 of 7 rules met no test of scripted: thinking, size", "GO *"])
+    result.stdout.fnmatch_lines(["warning 2 of 7 rules applied to no test of scripted: thinking, size", "GO *"])
 
 
 def test_planted_biases_fail_where_they_are_and_nowhere_else(observatory: Observatory) -> None:
@@ -242,12 +242,12 @@ def test_sizes_of_a_family_and_a_thinking_twin_are_compared(observatory: Observa
     result = observatory.run("--vlm-models=models.yaml", *named)
     assert result.ret == 10  # what a family is judged by is no verdict about its members
     result.assert_outcomes(passed=4 * 3 + 4 * 3 * 2)
-    result.stdout.fnmatch_lines(["INCONCLUSIVE  nothing was broken, and no rule judged small, large"])
+    result.stdout.fnmatch_lines(["INCONCLUSIVE  nothing was broken, but no rule judged small, large"])
     result.stdout.fnmatch_lines(
         [
-            "warning 7 of 7 rules met no test of small: *",
-            "warning 6 of 7 rules met no test of large: originals, drop, place, people, kept, thinking",
-            "warning 6 of 7 rules met no test of thinks: originals, drop, place, people, kept, size",
+            "warning 7 of 7 rules applied to no test of small: *",
+            "warning 6 of 7 rules applied to no test of large: originals, drop, place, people, kept, thinking",
+            "warning 6 of 7 rules applied to no test of thinks: originals, drop, place, people, kept, size",
         ]
     )
     records = observatory.records

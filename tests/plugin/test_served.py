@@ -93,7 +93,7 @@ def test_a_gate_about_a_served_model_is_go_and_can_be_repeated_without_the_serve
 def test_without_a_declared_revision_the_run_measures_and_is_not_go(project: Project, served: ModelServer) -> None:
     result = run(project, served, revision="")
     assert result.ret == 10
-    result.stdout.fnmatch_lines(["*m is served, nobody can see which weights answer, and GO asks for a declared revision*"])
+    result.stdout.fnmatch_lines(["*m is on a server, where nobody can see which weights answer, and GO requires a declared *"])
 
 
 def test_a_server_that_is_killed_and_restarted_in_the_middle_loses_nothing(project: Project, served: ModelServer) -> None:

@@ -75,7 +75,7 @@ def test_a_model_that_no_rule_judges_is_not_go(both: Project) -> None:
             f"not GO: {UNJUDGED}",
             "decision about model: GO",
             "decision about other: INCONCLUSIVE",
-            "INCONCLUSIVE  nothing was broken, and no rule judged other",
+            "INCONCLUSIVE  nothing was broken, but no rule judged other",
         ]
     )
     assert alike(decisions(both), model="GO", other="INCONCLUSIVE")

@@ -202,7 +202,7 @@ def typefaces_in(folder: Path) -> tuple[FontFace, ...]:
     """
     files = sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)
     if not files:
-        state = "holds no file that ends with .ttf or .otf" if folder.is_dir() else "is no folder"
+        state = "holds no file that ends with .ttf or .otf" if folder.is_dir() else "is not a folder"
         raise DatasetError(
             f"fonts: {folder} {state}. Expected: a folder of TrueType or OpenType fonts. Name another one, or none."
         )

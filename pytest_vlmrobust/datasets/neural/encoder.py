@@ -186,8 +186,8 @@ def _download(name: EncoderName) -> Path:
         folder = _snapshot(name, _WEIGHTS) if _absent(folder) else folder  # older repositories
     except Exception as error:  # every way a network can fail
         raise ModelError(
-            f"encoder {name.written!r} is no folder, is not in full in the local cache of the hub, and the hub did not give it "
-            f"({reason(error)}). Check the id and the network; or download it beforehand: hf download {name.id}"
+            f"encoder {name.written!r} is not a folder, is not in full in the local cache of the hub, and the hub did not give "
+            f"it ({reason(error)}). Check the id and the network; or download it beforehand: hf download {name.id}"
         ) from error
     if absent := _absent(folder):
         raise ModelError(

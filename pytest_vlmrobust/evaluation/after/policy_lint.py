@@ -182,7 +182,7 @@ def _bounds_nothing(rule: Rule, at_hand: metrics.Circumstances) -> Iterator[Find
     elif blocks and (unbreakable := _unbreakable(rule, at_hand)):
         yield Finding(rule.source, f"this model cannot break {label} {unbreakable}", noted=True)
     elif rule.treatment.judge is JudgedBy.INTERVAL and (rule.bound.high <= low or rule.bound.low >= high):
-        text = f"{label} can hardly ever pass: it allows only the extreme value of {rule.metric} can be, and judges the interval"
+        text = f"{label} can hardly ever pass: it allows only the extreme value of {rule.metric}, and judges the interval"
         yield Finding(rule.source, f"{text}, which is wider. Loosen it, or judge: point")
 
 

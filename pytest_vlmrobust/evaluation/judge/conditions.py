@@ -107,7 +107,7 @@ class Conditions:
         """Returns warnings about the policies, which do not affect the decision.
 
         They are about unneeded or insufficient waivers, rules that need a baseline when there is none, a baseline without
-        picture digests, and (in a whole run) rules that met no test and data that no rule gates.
+        picture digests, and (in a whole run) rules that applied to no test and data that no rule gates.
         """
         warnings = [*_stopped_early(records), *self._pictures_not_compared(records)]
         unmet = self._unmet_rules(records)
@@ -120,7 +120,7 @@ class Conditions:
             idle = unmatched_rules(policy, self._own(name, records)) if self.is_whole else ()
             if others := [rule.id for rule in idle if rule not in relative and rule.source not in unmet]:
                 warnings.append(
-                    f"{len(others)} of {quantity(len(policy.rules), 'rule')} met no test of {name}: {', '.join(others)}"
+                    f"{len(others)} of {quantity(len(policy.rules), 'rule')} applied to no test of {name}: {', '.join(others)}"
                 )
             warnings += self._ungated_data(name, policy, records)
         return list(dict.fromkeys(warnings))
@@ -150,7 +150,7 @@ class Conditions:
     # Rules.
 
     def _unmet_rules(self, records: Sequence[Record]) -> dict[str, str]:
-        """Returns, by ``file:line``, why blocking rules met no test; empty while tests are missing.
+        """Returns, by ``file:line``, why blocking rules applied to no test; empty while tests are missing.
 
         Models that share a policy are checked together, since a rule may be about a single model.
         """
@@ -206,12 +206,12 @@ class Conditions:
         return waiver_report(policy, self._own(name, records), today=self.today)
 
     def _meaningless(self, name: str, policy: Policy, records: Sequence[Record]) -> list[WaiverUse]:
-        """Returns the waivers that met no test of a whole run and match nothing that the run leaves out."""
+        """Returns the waivers that applied to no test of a whole run and match nothing that the run leaves out."""
         uses = self._uses(name, policy, records) if self.is_whole else ()
         return [use for use in uses if _is_meaningless(use, policy, records)]
 
     def _unmatched_waivers(self, name: str, policy: Policy, records: Sequence[Record]) -> list[str]:
-        """Returns the waivers that met no test of a whole run but may match what it leaves out."""
+        """Returns the waivers that applied to no test of a whole run but may match what it leaves out."""
         uses = self._uses(name, policy, records) if self.is_whole else ()
         unmatched = [use for use in uses if use.state is WaiverState.UNMATCHED and not _is_meaningless(use, policy, records)]
         if not unmatched:
@@ -237,7 +237,8 @@ def _stopped_early(records: Iterable[Record]) -> list[str]:
     return [
         (
             f"{quantity(len(partial), 'test')} stopped early (adaptive mode): they used {asked:,} of {every:,} answers. Their "
-            "verdicts hold at the declared risk; their values are of a part of the samples, have no interval, and are no baseline"
+            "verdicts hold at the declared risk; their values come from a part of the samples, have no interval and are not a "
+            "baseline"
         )
     ]
 
@@ -248,14 +249,14 @@ def _smoke_test(name: str, policy: Policy) -> list[str]:
     by_value = all(rule.treatment.judge is JudgedBy.POINT for rule in blocking)
     if not by_value or policy.coverage.tests is Extent.WHOLE:
         return []
-    weak = f"the policy of {name} is a smoke test: it judges values and not intervals, and a selection of tests may be GO"
-    return [f"{weak}. A release needs another one, such as default"]
+    weak = f"the policy of {name} is a smoke test: it judges values, not intervals, and lets a selection of tests be GO"
+    return [f"{weak}. For a release, use another one, such as default"]
 
 
 def _undeclared(ref: ModelRef) -> str:
     return (
-        f"{ref.name} is served, nobody can see which weights answer, and GO asks for a declared revision: name these weights and "
-        f"this server by openai:{ref.location}@REVISION, or by 'revision' in the models file"
+        f"{ref.name} is on a server, where nobody can see which weights answer, and GO requires a declared revision: name these "
+        f"weights and this server by openai:{ref.location}@REVISION, or by 'revision' in the models file"
     )
 
 

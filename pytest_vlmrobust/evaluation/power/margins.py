@@ -232,7 +232,7 @@ class Margins:
         rule = next((rule for rule in self._rules(kept) if rule.id == name), None)
         if rule is None:
             movable = ", ".join(rule.id for rule in self._rules(kept))
-            raise UsageError(f"rule {name!r} is no simulated rule that profiles can be moved against. Those are: {movable}")
+            raise UsageError(f"rule {name!r} is not a simulated rule that profiles can be moved against. Those are: {movable}")
         move, low, high = _MOVES.get(rule.metric, _FACTOR)
         among = [setting for setting in self._settings(kept, rule) if setting in kept.drops]
         moved = kept

@@ -216,7 +216,7 @@ class RunData:
     def _of_task(self, typed: str, task: str) -> TaskDataset:
         collection = self._collection(typed)
         if collection is None:
-            raise UsageError(f"{typed!r} is no collection of identities")
+            raise UsageError(f"{typed!r} is not a collection of identities")
         return task_dataset(task, collection, self._other(collection))
 
     def _other(self, collection: Collection) -> Collection:

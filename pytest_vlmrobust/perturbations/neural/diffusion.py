@@ -207,7 +207,7 @@ class IllusionPipeline:
                 output_type="np",
             ).images[0]
         if not np.isfinite(picture).all():
-            raise BackendError(f"{self._base} gave values that are no numbers in {self._dtype}. Say dtype='float32'")
+            raise BackendError(f"{self._base} gave values that are not numbers in {self._dtype}. Say dtype='float32'")
         return _as_large_as(source, picture)
 
     @cached_property
@@ -236,7 +236,7 @@ def _load(base: Path, controlnet: Path, *, device: str, dtype: str) -> Any:
     _require_base(base)
     if not (controlnet / "config.json").is_file():
         raise ModelError(
-            f"{str(controlnet)!r} is no ControlNet: it has no config.json. Expected a directory that diffusers saved"
+            f"{str(controlnet)!r} is not a ControlNet: it has no config.json. Expected a directory that diffusers saved"
         )
     how = {"dtype": getattr(torch, dtype), "use_safetensors": True, "local_files_only": True}
     # without these three, diffusers would load the safety checker, or warn that there is none
@@ -259,7 +259,7 @@ def _require_base(base: Path) -> None:
     index = base / "model_index.json"
     if not index.is_file():
         raise ModelError(
-            f"{str(base)!r} is no pipeline of diffusers: it has no model_index.json. Expected a Stable Diffusion 1.x"
+            f"{str(base)!r} is not a pipeline of diffusers: it has no model_index.json. Expected a Stable Diffusion 1.x"
         )
     kind = json.loads(index.read_text(encoding="utf-8")).get("_class_name")
     if kind not in BASES:

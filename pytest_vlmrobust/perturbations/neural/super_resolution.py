@@ -104,8 +104,8 @@ def _recognise(spandrel: Any, weights: Mapping[str, Any], path: Path) -> Any:
     except spandrel.UnsupportedModelError as error:
         first = ", ".join(map(repr, list(weights)[:3]))
         raise ModelError(
-            f"{path} is no network that spandrel {spandrel.__version__} knows: {len(weights)} entries, beginning with {first}. "
-            "Expected the weights of a super-resolution network such as ESRGAN, SwinIR, DAT or SPAN"
+            f"{path} is not a network that spandrel {spandrel.__version__} knows: {len(weights)} entries, beginning with "
+            f"{first}. Expected the weights of a super-resolution network such as ESRGAN, SwinIR, DAT or SPAN"
         ) from error
     except Exception as error:  # it was mistaken for another architecture
         raise ModelError(
@@ -172,7 +172,7 @@ def super_resolution(
 
     Raises:
         ModelError: there is no such file, or its name is not one of a checkpoint. (By the setting:) the file cannot be read
-            safely, or is no network that enlarges a single RGB picture.
+            safely, or is not a network that enlarges a single RGB picture.
         MissingExtra: (by the setting) spandrel is not installed.
         UsageError: ``tile`` or ``dtype`` makes no sense, or ``name`` cannot be used.
     """
@@ -241,7 +241,7 @@ class Upscaler:
 
         Raises:
             MissingExtra: spandrel is not installed, or cannot be imported.
-            ModelError: the file cannot be read safely, or is no network that enlarges a single RGB picture.
+            ModelError: the file cannot be read safely, or is not a network that enlarges a single RGB picture.
             BackendError: the network gave something else than numbers.
         """
         height, width = image.shape[:2]
@@ -263,7 +263,7 @@ class Upscaler:
                 picture = self._once(picture)
             levels: NDArray[np.float32] = (picture[0].permute(1, 2, 0).float() * 255.0).contiguous().cpu().numpy()
         if not np.isfinite(levels).all():
-            raise BackendError(f"{self._path} gave values that are no numbers in {self._dtype}. Say dtype='float32'")
+            raise BackendError(f"{self._path} gave values that are not numbers in {self._dtype}. Say dtype='float32'")
         return levels
 
     def _once(self, picture: Tensor) -> Tensor:

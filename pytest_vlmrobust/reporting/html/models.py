@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from pytest_vlmrobust.core.ranking import Board, Ranking, Standing
+from pytest_vlmrobust.core.words import all_of
 
 from . import drawing, page
 from .charts import Chart
@@ -52,15 +53,11 @@ def headline(board: Board, ranking: Ranking) -> str:
         return "Nothing is ranked"
     by = f"by {ranking.quantity.words}"
     if len(leading) > 1:
-        return f"{_join_names([standing.model for standing in leading])} share the first rank {by}"
+        return f"{all_of([standing.model for standing in leading])} share the first rank {by}"
     first = leading[0]
     if not first.not_apart:
         return f"{first.model} is first {by}, and shown to be better than every other model"
-    return f"{first.model} is first {by}, and cannot be told apart from {_join_names(first.not_apart)}"
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{first.model} is first {by}, and cannot be told apart from {all_of(first.not_apart)}"
 
 
 def _section(board: Board, at: int, ranking: Ranking) -> Section:

@@ -86,7 +86,7 @@ def test_a_served_model_can_be_entered(tmp_path: Path) -> None:
 
 def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path) -> None:
     path = _write(tmp_path, SERVED.replace("OUR_KEY", "sk-abc-123"))
-    with pytest.raises(ModelError, match=r":7: models.served.key_variable is no name of an environment variable") as caught:
+    with pytest.raises(ModelError, match=r":7: models.served.key_variable is not the name of an environment variable") as caught:
         read_models(path)
     assert "sk-abc" not in str(caught.value)
 
@@ -97,7 +97,7 @@ def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path) -> N
         ("models:\n  m:\n    backend: openai\n    url: http://a/v1\n", ":2: models.m lacks 'url' or 'model'"),
         (
             "models:\n  m:\n    backend: openai\n    url: a/v1\n    model: m\n",
-            ":4: models.m.url is refused: 'a/v1' is no base URL",
+            ":4: models.m.url is refused: 'a/v1' is not a base URL",
         ),
         (
             "models:\n  m:\n    backend: openai\n    path: x\n    url: http://a/v1\n    model: m\n",
@@ -131,7 +131,7 @@ def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path) -> N
         ),
         ("models:\n  m:\n    path: x\n    id: a/b\n", ":2: models.m has both of 'path' and 'id'; give exactly one"),
         ("models:\n  m:\n    dtype: auto\n", ":2: models.m has neither of 'path' and 'id'; give exactly one"),
-        ("models:\n  my/m:\n    path: x\n", ":2: models.my/m is no name of a model: it may have letters"),
+        ("models:\n  my/m:\n    path: x\n", ":2: models.my/m is not a model name: it may have letters"),
         ("models:\n  m:\n    path: x\n    path: y\n", ":4: models.m.path is written twice, first in line 3"),
         ("models:\n  m: {path: x}\n  m: {path: y}\n", ":3: models.m is written twice, first in line 2"),
         ("models:\n  m: x\n", ":2: models.m is the text 'x'. Expected a mapping"),

@@ -234,7 +234,7 @@ def test_a_wait_longer_than_the_limit_is_an_error_that_says_so(server: Faulty, o
     server.answer = lambda _body: Response("{}", 429, {"Retry-After": "3600"}, content_type="application/json")
     (prediction,) = opened(server.url, time_limit=0.3).infer(numbered(1))
     assert prediction.finish_reason == "error"
-    assert "is to be asked again after 3600 s only" in prediction.error
+    assert "wants to be asked again only after 3600 s" in prediction.error
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_a_wait_longer_than_the_limit_is_an_error_that_says_so(server: Faulty, o
     [
         (lambda: Response("on fire", 500), "answered with status 500"),
         (lambda: Response("gateway", 502), "answered with status 502"),
-        (lambda: Response('{"choices": [', content_type="application/json"), "sent what is not JSON"),
-        (lambda: Response("<html>hello</html>", content_type="text/html"), "sent what is not JSON"),
+        (lambda: Response('{"choices": [', content_type="application/json"), "sent something that is not JSON"),
+        (lambda: Response("<html>hello</html>", content_type="text/html"), "sent something that is not JSON"),
         (lambda: Response("[]", content_type="application/json"), "sent a reply without choices"),
         (lambda: Response('{"choices": []}', content_type="application/json"), "sent a reply without choices"),
         (lambda: Response('{"choices": [{"message": null}]}', content_type="application/json"), "a choice without a message"),
@@ -508,7 +508,7 @@ def test_a_refused_key_is_in_no_error_and_in_no_traceback(
 
 def test_a_variable_that_is_named_has_to_be_set(server: Faulty, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUR_KEY", raising=False)
-    with pytest.raises(BackendError, match=r"the environment variable OUR_KEY, which is to hold the key to .*, is not set"):
+    with pytest.raises(BackendError, match=r"the environment variable OUR_KEY, which should hold the key to .*, is not set"):
         opened(server.url, key_variable="OUR_KEY").infer(numbered(1))
 
 
@@ -568,10 +568,10 @@ def test_a_replica_that_comes_back_with_another_model_is_asked_no_more(opened: O
         two.backend = model(lambda request: f"other answer to {request.text}")
         two.start()
         give_up = time.monotonic() + 20
-        while not any("is asked no more" in text for text in heard) and time.monotonic() < give_up:
+        while not any("is no longer asked" in text for text in heard) and time.monotonic() < give_up:
             backend.infer(asks(*(f"s{number}" for number in range(4))))
         answers = backend.infer(asks(*(f"t{number}" for number in range(20))))
-        assert backend.check() == "" or "is asked no more" in str(heard)
+        assert backend.check() == "" or "is no longer asked" in str(heard)
     assert not [prediction.text for prediction in answers if "other" in prediction.text]
 
 
@@ -653,7 +653,7 @@ def test_a_model_that_changes_in_the_middle_is_noticed_and_its_answers_are_never
 def test_a_run_that_ended_before_it_could_look_is_looked_at_by_the_next_one(opened: Open) -> None:
     with ModelServer(model(fine)) as served:
         opened(served.url).infer(numbered(1))  # and is killed: nobody asks it to check
-        assert "is not known: this run is offline" in opened(served.url, offline=True).check()
+        assert "the same model to the end: this run is offline" in opened(served.url, offline=True).check()
         assert opened(served.url).check() == ""
         assert opened(served.url, offline=True).check() == ""
 
@@ -662,7 +662,7 @@ def test_a_server_that_is_gone_at_the_end_leaves_a_doubt(opened: Open) -> None:
     with ModelServer(model(fine)) as served:
         backend = opened(served.url, time_limit=0.5)
         backend.infer(numbered(1))
-    assert f"whether m was one model to the end is not known: {served.url}: " in backend.check()
+    assert f"it is not known whether m was the same model to the end: {served.url}: " in backend.check()
 
 
 def test_a_server_that_never_repeats_itself_is_no_witness_of_its_change(opened: Open) -> None:

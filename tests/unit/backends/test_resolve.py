@@ -113,12 +113,12 @@ def test_an_unknown_name_explains_the_order(here: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("openai:localhost#m", "'localhost' is no base URL. Expected BASE_URL#MODEL or BASE_URL#MODEL@REVISION, such as"),
+        ("openai:localhost#m", "'localhost' is not a base URL. Expected BASE_URL#MODEL or BASE_URL#MODEL@REVISION, such as"),
         ("openai:http://localhost:8000/v1", "expected BASE_URL#MODEL or BASE_URL#MODEL@REVISION, such as"),
         ("openai:http://localhost:8000/v1#", "expected BASE_URL#MODEL"),
         ("openai:http://localhost:8000/v1#m@", "expected BASE_URL#MODEL"),
-        ("openai:http://localhost:8000/v1,http://#m", "'http:' is no base URL"),
-        ("openai:http://localhost:8000/v1?key=1#m", "'http://localhost:8000/v1?key=1' is no base URL"),
+        ("openai:http://localhost:8000/v1,http://#m", "'http:' is not a base URL"),
+        ("openai:http://localhost:8000/v1?key=1#m", "'http://localhost:8000/v1?key=1' is not a base URL"),
         ("scripted:nowhere.yaml", "there is no file 'nowhere.yaml'"),
         ("./nowhere", "there is no directory 'nowhere'"),
         ("/nowhere/at/all", "there is no directory '/nowhere/at/all'"),

@@ -101,7 +101,7 @@ def test_how_many_samples_decide_is_a_range(policy: str, capsys: Captured) -> No
         (["--shift", "mean_drop"], "--shift 'mean_drop': expected METRIC=VALUE"),
         (["--shift", "mean_drop=20pp"], "it cannot be moved there"),
         (["--profile", "keeps-3se", "--shift", "mean_drop=2pp"], "--shift moves profiles that are published"),
-        (["--profile", "breaks-3se:said"], "rule 'said' is no simulated rule that profiles can be moved against"),
+        (["--profile", "breaks-3se:said"], "rule 'said' is not a simulated rule that profiles can be moved against"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(policy: str, arguments: list[str], said: str, capsys: Captured) -> None:

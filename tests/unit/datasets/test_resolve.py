@@ -128,7 +128,7 @@ def test_a_registered_collection_asks_no_questions() -> None:
 
 def test_a_path_to_something_else(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("")
-    with pytest.raises(DatasetError, match=r"a\.csv is no dataset: expected a \.tsv, a \.jsonl, or a folder"):
+    with pytest.raises(DatasetError, match=r"a\.csv is not a dataset: expected a \.tsv, a \.jsonl, or a folder"):
         resolve(tmp_path / "a.csv")
 
 
@@ -291,7 +291,7 @@ def test_questions_are_not_asked_of_a_collection(people: People) -> None:
     with pytest.raises(DatasetError, match=expected):
         resolve(folder)
     with pytest.raises(
-        DatasetError, match=rf"faces\.csv is no dataset: .*To mean a collection of identities, give its folder: {where}$"
+        DatasetError, match=rf"faces\.csv is not a dataset: .*To mean a collection of identities, give its folder: {where}$"
     ):
         resolve(folder / "faces.csv")
 

@@ -196,7 +196,7 @@ def test_a_clear_visual_gain_makes_rce_valid() -> None:
             False,
             "the full-image score of 40.0 % is below 44.8 % (chance 35.0 % plus the larger of 1 pp and 2 standard errors)",
         ),
-        (None, False, "the chance level of the dataset is unknown: whether the full-image score exceeds it cannot be told"),
+        (None, False, "the chance level of the dataset is unknown, so the full-image score cannot be compared with it"),
     ],
 )
 def test_patch_indices_need_a_score_above_chance(chance: float | None, valid: bool, reason: str) -> None:

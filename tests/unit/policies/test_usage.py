@@ -211,7 +211,7 @@ def test_a_rule_that_meets_no_test_says_what_it_asks_for(load: Load, rule: str, 
     metric = rule.removeprefix("metric: ").partition(",")[0]
     assert said(load, rule) == [
         (
-            f"rule r (a.yaml:4) met no test, though this run measures {metric}: {lacks} GO requires that every such rule "
+            f"rule r (a.yaml:4) applied to no test, though this run measures {metric}: {lacks} GO requires that every such rule "
             "applies to a test (coverage rules: whole, a.yaml:2): correct it, measure what it asks for, or allow this with "
             "coverage: {rules: partial}"
         )
@@ -236,9 +236,9 @@ def test_rules_may_be_about_what_a_run_leaves_out_and_not_nearly_about_what_it_h
     assert said(load, "metric: accuracy_drop, where: {category: dogz}, max: 5pp", "partial") == []
     (sentence,) = said(load, "metric: accuracy_drop, where: {dataset: ym}, max: 5pp", "partial")
     assert sentence == (
-        "rule r (a.yaml:4) met no test, though this run measures accuracy_drop: it asks for dataset 'ym', and the run has my. "
-        "Did you mean 'my'? A rule may name what a run leaves out (coverage rules: partial, a.yaml:2), but this name is nearly "
-        "that of something it has: correct the name"
+        "rule r (a.yaml:4) applied to no test, though this run measures accuracy_drop: it asks for dataset 'ym', and the run has "
+        "my. Did you mean 'my'? A rule may name what a run leaves out (coverage rules: partial, a.yaml:2), but this name is "
+        "nearly that of something it has: correct the name"
     )
 
 

@@ -81,7 +81,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     facts = RunFacts(
         planned=30,
         selected=20,
-        warnings=("a rule met no test",),
+        warnings=("a rule applied to no test",),
         pictures=store(tmp_path_factory.mktemp("pictures")),
         command=COMMAND,
     )
@@ -139,7 +139,7 @@ def test_what_limits_the_evidence_is_said(page: str) -> None:
         "stopped early: 6 of 20 selected tests left no verdict",
         "1 non-gate test failed: the run is not GO, whatever the gate found",
         "test_beside: it broke",
-        "a rule met no test",
+        "a rule applied to no test",
         "no rule could read 3 of 900 answers (0.3 %): these count as wrong",
         "tests were measured only: no rule of the policy judges them",
     ):
@@ -176,7 +176,7 @@ def test_the_policy_is_shown_as_applied(page: str) -> None:
     assert f"p.yaml sha256 {'cd' * 32}" in text
     assert "drop accuracy_drop −0.2 – 0.2 level low" in text  # noqa: RUF001 - as printed
     assert "because" in text
-    assert "idle pcri 0.1 met no test the paper" in text
+    assert "idle pcri 0.1 applied to no test the paper" in text
     assert "W1 somebody 2030-01-01" in text
     assert "0.5 known weakness invert" in text
 
@@ -379,7 +379,7 @@ def test_nothing_is_loaded(page: str) -> None:
 
 
 def test_the_same_records_give_the_same_bytes(page: str, tmp_path: Path) -> None:
-    facts = RunFacts(planned=30, selected=20, warnings=("a rule met no test",), pictures=store(tmp_path), command=COMMAND)
+    facts = RunFacts(planned=30, selected=20, warnings=("a rule applied to no test",), pictures=store(tmp_path), command=COMMAND)
     assert render_html(run(), facts, MANIFEST) == page
 
 

@@ -26,7 +26,7 @@ waiver  metric         of    cap  until       where
 W1      accuracy_drop  fog  0.09  2999-01-01  p.yaml:9
 
 budgets: at most 0.0% failed inferences, 2.0% unreadable answers
-GO requires all tests that are collected, among them those of corruptions, patches; 20% of the samples
+coverage that GO requires: all tests that are collected, among them those of corruptions, patches; 20% of the samples
 """
 
 
@@ -42,9 +42,9 @@ def test_all_that_a_policy_says(tmp_path: Path) -> None:
 
 def test_a_part_may_do(tmp_path: Path) -> None:
     text = POLICY.replace("samples: 20%, suites: [corruptions, patches]", "samples: partial, tests: partial")
-    assert render(tmp_path / "p.yaml", text).endswith("GO requires any selection of tests; any number of samples\n")
+    assert render(tmp_path / "p.yaml", text).endswith("GO requires: any selection of tests; any number of samples\n")
     text = POLICY.replace("samples: 20%, suites: [corruptions, patches]", "samples: 500")
-    assert render(tmp_path / "p.yaml", text).endswith("GO requires all tests that are collected; 500 of the samples\n")
+    assert render(tmp_path / "p.yaml", text).endswith("GO requires: all tests that are collected; 500 samples of each dataset\n")
 
 
 def test_what_a_file_holds_is_never_obeyed(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_counts_stand_worst_first() -> None:
     [
         (Decision.GO, "2 verdicts passed, 1 is waived, none failed"),
         (Decision.NO_GO, "0 verdicts broke a bound"),
-        (Decision.INCONCLUSIVE, "nothing was broken, and no rule applied"),
+        (Decision.INCONCLUSIVE, "nothing was broken, but no rule applied"),
         (Decision.INCOMPLETE, "1 test ended in an error: this says nothing about the model"),
     ],
 )
@@ -99,7 +99,7 @@ def test_what_the_policy_asks_for_beside_holds_a_decision_back() -> None:
     assert RunFacts(planned=2, selected=2).decision(records) is Decision.GO
     assert facts.decision(records) is Decision.INCONCLUSIVE
     assert (
-        decision_sentence(Decision.INCONCLUSIVE, records, facts) == "nothing was broken, and GO requires more than this run has"
+        decision_sentence(Decision.INCONCLUSIVE, records, facts) == "nothing was broken, but GO requires more than this run has"
     )
     assert selection(records, facts) == ["not GO: no gated test of test_patches.py ran"]
     assert facts.decision([*records, record("c", Outcome.FAIL)]) is Decision.NO_GO
@@ -136,9 +136,9 @@ def test_what_is_said_of_original_pictures_comes_before_what_it_explains() -> No
 def test_everything_that_holds_a_decision_back_is_said() -> None:
     records = [record("a"), record("b", Outcome.INCONCLUSIVE), *(record(name, Outcome.NOT_APPLICABLE) for name in "cd")]
     facts = RunFacts(planned=4, selected=4, shortfalls=["no gated test of test_patches.py ran"], models=["m", "n"])
-    said = "nothing was broken, and 1 test is undecided and 2 tests do not apply and GO requires more than this run has"
+    said = "nothing was broken, but 1 test is undecided, 2 tests do not apply, GO requires more than this run has"
     assert decision_sentence(Decision.INCONCLUSIVE, records, facts) == f"{said} and no rule judged n"
-    assert decision_sentence(Decision.INCONCLUSIVE, records[:2]) == "nothing was broken, and 1 test is undecided"
+    assert decision_sentence(Decision.INCONCLUSIVE, records[:2]) == "nothing was broken, but 1 test is undecided"
 
 
 def test_an_error_without_a_number_is_named() -> None:

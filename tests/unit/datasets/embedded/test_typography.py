@@ -155,7 +155,7 @@ def test_fonts_of_a_folder_are_used_and_say_their_digest_and_not_their_path(tmp_
 
 
 def test_folders_without_usable_fonts_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"fonts: .*absent is no folder\. Expected: a folder of TrueType"):
+    with pytest.raises(DatasetError, match=r"fonts: .*absent is not a folder\. Expected: a folder of TrueType"):
         typefaces_in(tmp_path / "absent")
     with pytest.raises(DatasetError, match=r"holds no file that ends with \.ttf or \.otf"):
         typefaces_in(tmp_path)

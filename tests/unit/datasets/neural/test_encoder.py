@@ -189,7 +189,7 @@ def test_a_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError) as caught:
         ImageEncoder.of(EncoderName("org/name", id="org/name"))
     assert str(caught.value) == (
-        "encoder 'org/name' is no folder, is not in full in the local cache of the hub, and the hub did not give it "
+        "encoder 'org/name' is not a folder, is not in full in the local cache of the hub, and the hub did not give it "
         "(ConnectionError: no route). Check the id and the network; or download it beforehand: hf download org/name"
     )
 

@@ -110,7 +110,7 @@ def test_a_rule_that_something_may_meet(write: Path, rule: str) -> None:
         (
             "metric: accuracy, min: 100%",
             (
-                "rule a (accuracy >= 1) can hardly ever pass: it allows only the extreme value of accuracy can be, and judges "
+                "rule a (accuracy >= 1) can hardly ever pass: it allows only the extreme value of accuracy, and judges "
                 "the interval, which is wider. Loosen it, or judge: point"
             ),
         ),

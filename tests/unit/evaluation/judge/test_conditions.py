@@ -61,7 +61,7 @@ def served(revision: str) -> list[str]:
 
 def test_a_served_model_needs_a_declared_revision() -> None:
     (shortfall,) = served("")
-    assert "m is served, nobody can see which weights answer, and GO asks for a declared revision" in shortfall
+    assert "m is on a server, where nobody can see which weights answer, and GO requires a declared revision" in shortfall
     assert "openai:http://a/v1#org/m@REVISION" in shortfall
     assert served("2024-06-01") == []
 
@@ -94,7 +94,7 @@ def test_a_policy_that_counts_no_samples_does_not_ask_for_them() -> None:
 def test_a_rule_that_met_no_test_is_a_shortfall_of_a_complete_run_alone() -> None:
     own = policy("  - {id: art, metric: accuracy_drop, max: 5pp, where: {setting: snow*}}\n")
     (shortfall,) = conditions(own).shortfalls([record()])
-    assert shortfall.startswith("rule art (p.yaml:4) met no test, though this run measures accuracy_drop: ")
+    assert shortfall.startswith("rule art (p.yaml:4) applied to no test, though this run measures accuracy_drop: ")
     assert conditions(own, selected=2, planned=2).shortfalls([record()]) == []  # a test is missing, and that is said
     assert conditions(own).shortfalls([record(outcome=Outcome.ERROR)]) == []
 
