@@ -7,6 +7,7 @@ each served model, what was seen when it was asked first.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -119,7 +120,14 @@ class Memory:
         self._here: Remembered | None = None
 
     def __str__(self) -> str:
-        return str(self._path) if self._path else "this process"
+        if self._path is None:
+            return "this process"
+        return f"{self._path} and {self._mark}" if self._mark.is_file() else str(self._path)
+
+    @property
+    def _mark(self) -> Path:
+        """The file that says what changed: one of its own, so that no process that writes the other one can undo it."""
+        return (self._path or Path()).with_suffix(".changed")
 
     def read(self) -> Remembered | None:
         """Returns what is remembered, or None.
@@ -132,6 +140,8 @@ class Memory:
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
             known = {name: content[name] for name in (field.name for field in fields(Remembered))}
+            if self._mark.is_file():
+                known["changed"] = self._mark.read_text(encoding="utf-8")
             return Remembered(**{**known, "urls": tuple(known["urls"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BackendError(
@@ -159,6 +169,9 @@ class Memory:
         if known is None:
             return
         self._here = replace(known, **changes)
+        if changes.get("changed") and self._path is not None:
+            with contextlib.suppress(OSError):  # a store that can only be read
+                self._mark.write_text(self._here.changed, encoding="utf-8")
         draft = self._draft(self._here)
         if draft is not None and self._path is not None:
             draft.replace(self._path)

@@ -237,7 +237,7 @@ class AdaptiveJudge:
 
     def _ask_ahead(self, model: str) -> None:
         """Has a model asked about what coming tests need, as far as it has room."""
-        if self.asker is None:
+        if self.asker is None or self.asker.room(model) <= 0:  # nothing is asked of a model whose answers are all stored
             return
         for cell in [cell for cell in self._coming if cell.model == model]:
             if self.asker.room(model) <= 0:

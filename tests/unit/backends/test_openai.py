@@ -290,19 +290,16 @@ def test_a_server_that_hangs_is_given_up_at_the_time_limit(server: Faulty, opene
 
     def hang(body: dict[str, Any]) -> dict[str, Any]:
         if text_of(body) == "hang":
-            go_on.wait(20)
-        else:
-            time.sleep(0.1)
+            go_on.wait(60)
         return echo(body)
 
     server.answer = hang
-    began = time.monotonic()
-    answers = opened(server.url, time_limit=0.4).infer(asks("hang", *(f"q{number}" for number in range(40))))
+    answers = opened(server.url, time_limit=2.0).infer(asks("hang", *(f"q{number}" for number in range(12))))
+    assert not go_on.is_set()
     go_on.set()
     assert answers[0].finish_reason == "error"
-    assert "did not answer within 0.4 s (2 times)" in answers[0].error or "no answer within 0.4 s (2 times)" in answers[0].error
+    assert "did not answer within 2 s (2 times)" in answers[0].error or "no answer within 2 s (2 times)" in answers[0].error
     assert {prediction.finish_reason for prediction in answers[1:]} == {"stop"}
-    assert time.monotonic() - began < 10
 
 
 def test_a_server_that_hangs_for_all_is_lost_and_found_out_fast_afterwards(server: Faulty, opened: Open) -> None:

@@ -71,3 +71,25 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     file.write_text(content)
     with pytest.raises(BackendError, match=rf"{file}: not what a run remembers of a served model .* Remove it"):
         memory.read()
+
+
+def test_what_shows_a_change_is_not_undone_by_a_process_that_read_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, other = (Memory(tmp_path, IDENTITY) for _ in range(2))
+    late.add(seen(checked=False))
+    read = Memory.read
+
+    def read_before_the_other_writes(memory: Memory) -> Remembered | None:
+        known = read(memory)
+        if memory is late:
+            other.note(changed="another answer")
+        return known
+
+    monkeypatch.setattr(Memory, "read", read_before_the_other_writes)
+    late.note(checked=True)
+    monkeypatch.undo()
+    known = late.read()
+    assert known is not None
+    assert (known.checked, known.changed) == (True, "another answer")
+    assert str(late).endswith(".changed"), "the advice names both files"
