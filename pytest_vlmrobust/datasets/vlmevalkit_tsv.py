@@ -50,7 +50,7 @@ _LONGEST_FIELD = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TsvRecord:
     """The fields of one record, the line it starts on (from 1), and its bytes."""
 
     line: int
@@ -82,7 +82,7 @@ class TsvImage:
         return image_identity(self.digest, self.position)
 
 
-def records(path: Path) -> Iterator[Record]:
+def records(path: Path) -> Iterator[TsvRecord]:
     """Yields the records of a UTF-8 file, the header first; blank lines are skipped.
 
     Raises:
@@ -104,7 +104,7 @@ def records(path: Path) -> Iterator[Record]:
             if fields is None:
                 return
             if fields:
-                yield Record(line, fields, Span(path, offset, lines.bytes - offset, stamp))
+                yield TsvRecord(line, fields, Span(path, offset, lines.bytes - offset, stamp))
 
 
 class _Lines:
@@ -225,7 +225,7 @@ class _Row:
 class _Table:
     """The rows of one file, and what they say about each other."""
 
-    def __init__(self, path: Path, name: str, rows: Iterable[Record], benchmark: Benchmark) -> None:
+    def __init__(self, path: Path, name: str, rows: Iterable[TsvRecord], benchmark: Benchmark) -> None:
         self.path, self.name = path, name
         self.problems = Problems(path, "column", benchmark.name)
         columns = {**COLUMNS, **({"question": ()} if benchmark.question else {}), **benchmark.tsv.columns}
@@ -266,7 +266,7 @@ class _Table:
         record_file = f"{self.path.stem}.benchmark.yaml beside it"
         return [f"{plain}. If it is that one, call it {named}.tsv; else say how to read it in {record_file}"]
 
-    def _row(self, record: Record) -> _Row | None:
+    def _row(self, record: TsvRecord) -> _Row | None:
         cells = dict(zip(self.header, record.fields, strict=False))
         place = Place(self.path, record.line, f"row {self.id_column} {cells.get(self.id_column, '')!r}")
         if len(record.fields) != len(self.header):
@@ -376,7 +376,7 @@ class _Table:
             )
 
 
-def _header(path: Path, first: Record | None, mapped: Rows) -> list[str]:
+def _header(path: Path, first: TsvRecord | None, mapped: Rows) -> list[str]:
     if first is None:
         raise DatasetError(f"{path} is empty: expected a line of column names, and rows")
     header = first.fields

@@ -28,7 +28,7 @@ Solver = Callable[[Scene], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SceneQuestion:
     """A question with its answer; ``options`` is empty for yes/no questions.
 
     ``solve`` gives the answer in another scene (a mirrored one), or ``None`` when the question makes no sense there.
@@ -43,7 +43,7 @@ class Question:
     about_color: bool
 
 
-def ask(rng: np.random.Generator, scene: Scene, kind: str) -> Question | None:
+def ask(rng: np.random.Generator, scene: Scene, kind: str) -> SceneQuestion | None:
     """Returns a question of ``kind`` about a scene, or ``None`` when the scene does not allow one."""
     return KINDS[kind](rng, scene)
 
@@ -82,16 +82,16 @@ def _about(
     attribute: str,
     universe: Sequence[str],
     about_color: bool,
-) -> Question | None:
+) -> SceneQuestion | None:
     """Builds a choice question, named by kind and category, whose options are values of one attribute of the scene's figures."""
     answer = solve(scene)
     if answer is None:
         return None
     options = _options(rng, answer, [getattr(figure, attribute) for figure in scene.figures], universe)
-    return Question(*name, text, answer, options, solve, about_color)
+    return SceneQuestion(*name, text, answer, options, solve, about_color)
 
 
-def _color_of(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _color_of(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     shape = _pick(rng, _unique(scene, "shape"))
     if shape is None:
         return None
@@ -112,7 +112,7 @@ def _color_of(rng: np.random.Generator, scene: Scene) -> Question | None:
     )
 
 
-def _color_at(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _color_at(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     quadrant = _pick(rng, [figure.quadrant for figure in scene.figures])
 
     def solve(s: Scene) -> str | None:
@@ -131,7 +131,7 @@ def _color_at(rng: np.random.Generator, scene: Scene) -> Question | None:
     )
 
 
-def _shape_of(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _shape_of(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     color = _pick(rng, _unique(scene, "color"))
     if color is None:
         return None
@@ -145,7 +145,7 @@ def _shape_of(rng: np.random.Generator, scene: Scene) -> Question | None:
     )
 
 
-def _shape_at(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _shape_at(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     quadrant = _pick(rng, [figure.quadrant for figure in scene.figures])
 
     def solve(s: Scene) -> str | None:
@@ -164,7 +164,7 @@ def _shape_at(rng: np.random.Generator, scene: Scene) -> Question | None:
     )
 
 
-def _count(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _count(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     what = int(rng.integers(3))
     if what == 0:
         text, facts = "How many shapes are there?", dict[str, str]()
@@ -179,10 +179,10 @@ def _count(rng: np.random.Generator, scene: Scene) -> Question | None:
         return str(sum(all(getattr(f, k) == v for k, v in facts.items()) for f in s.figures))
 
     options = _options(rng, str(solve(scene)), (), ("1", "2", "3", "4"))
-    return Question("count", "count", text, str(solve(scene)), options, solve, "color" in facts)
+    return SceneQuestion("count", "count", text, str(solve(scene)), options, solve, "color" in facts)
 
 
-def _where(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _where(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     shape = _pick(rng, _unique(scene, "shape"))
     if shape is None:
         return None
@@ -216,7 +216,7 @@ def _place(figure: Figure) -> tuple[int, int]:
     return int(vertical == "bottom"), int(horizontal == "right")
 
 
-def _relation(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _relation(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     shape = _pick(rng, _unique(scene, "shape"))
     anchor = _only(scene, shape=shape) if shape else None
     if shape is None or anchor is None:
@@ -242,7 +242,7 @@ def _relation(rng: np.random.Generator, scene: Scene) -> Question | None:
     )
 
 
-def _orientation(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _orientation(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     arrows = [figure for figure in scene.figures if figure.shape == "arrow"]
     colors = [arrow.color for arrow in arrows]
     color = _pick(rng, sorted(c for c in set(colors) if colors.count(c) == 1))
@@ -262,7 +262,7 @@ def _orientation(rng: np.random.Generator, scene: Scene) -> Question | None:
     return _about(rng, scene, name, text, solve, attribute="direction", universe=DIRECTIONS, about_color=named)
 
 
-def _size(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _size(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     if len(scene.figures) < 2 or not any(figure.large for figure in scene.figures):
         return None
     attribute = "shape" if rng.random() < 0.5 else "color"
@@ -284,7 +284,7 @@ def _size(rng: np.random.Generator, scene: Scene) -> Question | None:
     )
 
 
-def _existence(rng: np.random.Generator, scene: Scene) -> Question | None:
+def _existence(rng: np.random.Generator, scene: Scene) -> SceneQuestion | None:
     """Asks for a colour and a shape that are both in the scene: half of the time on one figure, else on two."""
     pairs = {(figure.color, figure.shape) for figure in scene.figures}
     crossed = sorted({(a.color, b.shape) for a in scene.figures for b in scene.figures} - pairs)
@@ -297,7 +297,7 @@ def _existence(rng: np.random.Generator, scene: Scene) -> Question | None:
         return "yes" if any((f.color, f.shape) == (color, shape) for f in s.figures) else "no"
 
     text = f"Is there {article(color)} {color} {shape}?"
-    return Question("existence", "yes_no", text, str(solve(scene)), (), solve, about_color=True)
+    return SceneQuestion("existence", "yes_no", text, str(solve(scene)), (), solve, about_color=True)
 
 
 def plural(noun: str) -> str:
@@ -310,7 +310,7 @@ def article(word: str) -> str:
     return "an" if word[0] in "aeiou" else "a"
 
 
-KINDS: dict[str, Callable[[np.random.Generator, Scene], Question | None]] = {
+KINDS: dict[str, Callable[[np.random.Generator, Scene], SceneQuestion | None]] = {
     "color_of": _color_of,
     "color_at": _color_at,
     "shape_of": _shape_of,
@@ -395,7 +395,7 @@ class Shapes:
         raise AssertionError("scenes never end")
 
 
-def _sample(number: int, scene: Scene, question: Question) -> Sample:
+def _sample(number: int, scene: Scene, question: SceneQuestion) -> Sample:
     options = dict(zip(LETTERS, question.options, strict=False))
     target = next((letter for letter, text in options.items() if text == question.answer), question.answer)
     return Sample(
@@ -411,7 +411,7 @@ def _sample(number: int, scene: Scene, question: Question) -> Sample:
     )
 
 
-def _changed_by(scene: Scene, question: Question) -> list[str]:
+def _changed_by(scene: Scene, question: SceneQuestion) -> list[str]:
     """Returns the kinds of change after which another answer is right; mirrors are tried, not guessed."""
     changed = []
     for kind, horizontally in (("left_right", True), ("up_down", False)):

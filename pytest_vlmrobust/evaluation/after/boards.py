@@ -29,7 +29,7 @@ _NO_REFERENCE = "no reference model was named: --reference MODEL"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RankingOptions:
     """The options of a ranking."""
 
     models: tuple[str, ...]
@@ -60,12 +60,12 @@ class _Worst:
     drops: Mapping[str, float]
     tests: Sequence[BoundTest]
 
-    def estimate(self, request: Request, n: int) -> Estimate:
+    def estimate(self, options: RankingOptions, n: int) -> Estimate:
         if not self.drops:
             return Estimate(math.nan, n, reason="no setting counts")
         at, value = max(self.drops.items(), key=lambda item: item[1])
-        low, high = largest_bounds(self.tests, len(self.drops), request.tail)
-        return Estimate(value, n, max(low, -1.0), min(high, 1.0), request.confidence, reason=f"at {at}")
+        low, high = largest_bounds(self.tests, len(self.drops), options.tail)
+        return Estimate(value, n, max(low, -1.0), min(high, 1.0), options.confidence, reason=f"at {at}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,24 +89,24 @@ class _BoardData:
     """For each model, with the interval of the metric; if empty, those of the contest are used."""
 
 
-def boards(parts: Sequence[Part], request: Request) -> tuple[Board, ...]:
+def boards(parts: Sequence[Part], options: RankingOptions) -> tuple[Board, ...]:
     """Returns the board over all datasets, if there are several, and the board of each dataset."""
-    datasets = [_board_data(part, request) for part in parts]
-    every = [_mean_over_datasets(datasets, request), *datasets] if len(datasets) > 1 else datasets
-    return tuple(_board(data, request) for data in every)
+    datasets = [_board_data(part, options) for part in parts]
+    every = [_mean_over_datasets(datasets, options), *datasets] if len(datasets) > 1 else datasets
+    return tuple(_board(data, options) for data in every)
 
 
-def _board_data(part: Part, request: Request) -> _BoardData:
+def _board_data(part: Part, options: RankingOptions) -> _BoardData:
     table = part.table
     settings, samples = table.settings_with_samples(), int(table.complete_samples().sum())
     contests = {CLEAN_ACCURACY: table.clean_accuracy()} if samples else {}
     if settings:
         contests |= {MEAN_ACCURACY: table.mean_accuracy(settings), MEAN_DROP: table.mean_drop(settings)}
     lacking = dict.fromkeys(set(QUANTITIES) - {*contests, WORST}, "no sample counts under any setting")
-    if settings and (reason := _no_error_ratio(part, settings, request)):
+    if settings and (reason := _no_error_ratio(part, settings, options)):
         lacking[ERROR] = reason
     elif settings:
-        contests[ERROR] = table.mean_corruption_error(settings, request.models.index(request.reference))
+        contests[ERROR] = table.mean_corruption_error(settings, options.models.index(options.reference))
         lacking.pop(ERROR)
     by_family: dict[str, list[str]] = {}
     for name in settings:
@@ -121,28 +121,28 @@ def _board_data(part: Part, request: Request) -> _BoardData:
         worst=[_Worst(table.drops(settings, model), table.drop_tests(settings, model)) for model in models],
         failed=table.failed_inferences(),
         lacking=lacking,
-        notes=_failures(table, request),
-        clean=[_clean_accuracy(table, model, request) for model in models] if samples else (),
+        notes=_failures(table, options),
+        clean=[_clean_accuracy(table, model, options) for model in models] if samples else (),
     )
 
 
-def _clean_accuracy(table: SideBySide, model: int, request: Request) -> Estimate:
-    return metrics.estimate(CLEAN_ACCURACY, table.clean_table(model), confidence=request.confidence)
+def _clean_accuracy(table: SideBySide, model: int, options: RankingOptions) -> Estimate:
+    return metrics.estimate(CLEAN_ACCURACY, table.clean_table(model), confidence=options.confidence)
 
 
-def _no_error_ratio(part: Part, settings: Sequence[str], request: Request) -> str:
+def _no_error_ratio(part: Part, settings: Sequence[str], options: RankingOptions) -> str:
     """Returns why there is no mean corruption error, or an empty string."""
-    if not request.reference:
+    if not options.reference:
         clean = part.table.clean_accuracy().values
-        weakest = request.models[int(clean.argmin())]
+        weakest = options.models[int(clean.argmin())]
         return f"{_NO_REFERENCE}. VLM-RobustBench takes the one with the lowest clean accuracy, here {weakest}"
-    perfect = part.table.perfect(settings, request.models.index(request.reference))
-    return f"the reference model {request.reference} makes no error under {first_few(perfect, 1)}" if perfect else ""
+    perfect = part.table.perfect(settings, options.models.index(options.reference))
+    return f"the reference model {options.reference} makes no error under {first_few(perfect, 1)}" if perfect else ""
 
 
-def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:
+def _failures(table: SideBySide, options: RankingOptions) -> tuple[str, ...]:
     """Returns which inferences failed, and what that leaves out for all models."""
-    counts = [(name, count) for name, count in zip(request.models, table.failed_inferences(), strict=True) if count]
+    counts = [(name, count) for name, count in zip(options.models, table.failed_inferences(), strict=True) if count]
     if not counts:
         return ()
     asked = table.samples * (1 + len(table.by_setting))
@@ -153,7 +153,7 @@ def _failures(table: SideBySide, request: Request) -> tuple[str, ...]:
     )
 
 
-def _mean_over_datasets(datasets: Sequence[_BoardData], request: Request) -> _BoardData:
+def _mean_over_datasets(datasets: Sequence[_BoardData], options: RankingOptions) -> _BoardData:
     """Returns the plain mean over datasets: each counts once, however many samples it has."""
     known = [name for name in QUANTITIES if all(name in data.contests for data in datasets)]
     lacking = {
@@ -162,7 +162,7 @@ def _mean_over_datasets(datasets: Sequence[_BoardData], request: Request) -> _Bo
         if name not in (*known, WORST)
     }
     names = dict.fromkeys(name for data in datasets for name in data.families)
-    models = range(len(request.models))
+    models = range(len(options.models))
     return _BoardData(
         dataset="",
         samples=sum(data.samples for data in datasets),
@@ -185,66 +185,66 @@ def _worst_of_all(datasets: Sequence[_BoardData], model: int) -> _Worst:
     return _Worst(drops, [test for data in datasets for test in data.worst[model].tests])
 
 
-def _board(data: _BoardData, request: Request) -> Board:
-    values = {name: _values(data, name, request) for name in QUANTITIES}
-    ranked = data.contests.get(request.by)
-    between = None if ranked is None else ranked.differences(request.confidence, _rng(data, request))
-    standings = [_standing(model, values, data, request) for model in range(len(request.models))]
+def _board(data: _BoardData, options: RankingOptions) -> Board:
+    values = {name: _values(data, name, options) for name in QUANTITIES}
+    ranked = data.contests.get(options.by)
+    between = None if ranked is None else ranked.differences(options.confidence, _rng(data, options))
+    standings = [_standing(model, values, data, options) for model in range(len(options.models))]
     if ranked is not None and between is not None:
-        standings = _with_ranks(standings, ranked, between, request)
+        standings = _with_ranks(standings, ranked, between, options)
     reasons = dict.fromkeys(f"{QUANTITIES[name].words} is not given: {reason}" for name, reason in sorted(data.lacking.items()))
     return Board(
         dataset=data.dataset,
         samples=data.samples,
         settings=data.settings,
         standings=tuple(standings),
-        differences=() if ranked is None or between is None else _differences(standings, ranked, between, data.samples, request),
-        families=_families(data, request),
+        differences=() if ranked is None or between is None else _differences(standings, ranked, between, data.samples, options),
+        families=_families(data, options),
         notes=(*data.notes, *reasons),
     )
 
 
-def _rng(data: _BoardData, request: Request) -> np.random.Generator:
-    return rng_for(SUBSET_SEED, "ranking", request.by, data.dataset)
+def _rng(data: _BoardData, options: RankingOptions) -> np.random.Generator:
+    return rng_for(SUBSET_SEED, "ranking", options.by, data.dataset)
 
 
-def _values(data: _BoardData, name: str, request: Request) -> Sequence[Estimate]:
+def _values(data: _BoardData, name: str, options: RankingOptions) -> Sequence[Estimate]:
     """Returns a quantity of each model."""
     if name == WORST:
-        return [worst.estimate(request, data.samples) for worst in data.worst]
+        return [worst.estimate(options, data.samples) for worst in data.worst]
     if name in data.lacking:
-        return [Estimate(math.nan, data.samples, reason=data.lacking[name])] * len(request.models)
+        return [Estimate(math.nan, data.samples, reason=data.lacking[name])] * len(options.models)
     if name == CLEAN_ACCURACY and data.clean:
         return data.clean
-    estimates = _estimates(data.contests[name], name, data.samples, request)
+    estimates = _estimates(data.contests[name], name, data.samples, options)
     if name == ERROR:
-        own = request.models.index(request.reference)
-        estimates[own] = Estimate(1.0, data.samples, 1.0, 1.0, request.confidence, reason="the reference model")
+        own = options.models.index(options.reference)
+        estimates[own] = Estimate(1.0, data.samples, 1.0, 1.0, options.confidence, reason="the reference model")
     return estimates
 
 
-def _estimates(contest: Contest, name: str, n: int, request: Request) -> list[Estimate]:
+def _estimates(contest: Contest, name: str, n: int, options: RankingOptions) -> list[Estimate]:
     smallest, largest = (0.0, 1.0) if name == MEAN_ACCURACY else metrics.get(name).bounds
-    lows, highs = contest.alone.lower(request.tail).clip(smallest), contest.alone.upper(request.tail).clip(max=largest)
+    lows, highs = contest.alone.lower(options.tail).clip(smallest), contest.alone.upper(options.tail).clip(max=largest)
     ends = zip(contest.values.tolist(), lows.tolist(), highs.tolist(), strict=True)
-    return [Estimate(value, n, low, high, request.confidence) for value, low, high in ends]
+    return [Estimate(value, n, low, high, options.confidence) for value, low, high in ends]
 
 
-def _standing(model: int, values: Mapping[str, Sequence[Estimate]], data: _BoardData, request: Request) -> Standing:
+def _standing(model: int, values: Mapping[str, Sequence[Estimate]], data: _BoardData, options: RankingOptions) -> Standing:
     own = {name: estimates[model] for name, estimates in values.items()}
-    return Standing(request.models[model], own, failed=data.failed[model])
+    return Standing(options.models[model], own, failed=data.failed[model])
 
 
 def _with_ranks(
-    standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], request: Request
+    standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], options: RankingOptions
 ) -> list[Standing]:
     """Returns the standings with their ranks, best first, those that tie by name."""
-    higher = QUANTITIES[request.by].better == "higher"
+    higher = QUANTITIES[options.by].better == "higher"
     ranks, ends = places(contest.values, higher=higher), place_intervals(between, higher=higher)
     ranked = []
     for model, own in enumerate(standings):
         alike = [other for other in range(len(standings)) if other != model and not _excludes_zero(between[model, other])]
-        names = tuple(request.models[other] for other in alike)
+        names = tuple(options.models[other] for other in alike)
         best, worst = map(int, ends[model])
         ranked.append(Standing(own.model, own.values, int(ranks[model]), best, worst, names, own.failed))
     return sorted(ranked, key=lambda standing: (standing.rank or 0, standing.model))
@@ -255,21 +255,21 @@ def _excludes_zero(ends: NDArray[np.float64]) -> bool:
 
 
 def _differences(
-    standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], samples: int, request: Request
+    standings: Sequence[Standing], contest: Contest, between: NDArray[np.float64], samples: int, options: RankingOptions
 ) -> tuple[Difference, ...]:
-    order = [request.models.index(standing.model) for standing in standings]
+    order = [options.models.index(standing.model) for standing in standings]
     differences = []
     for first, second in itertools.combinations(order, 2):
         low, high = map(float, between[first, second])
         value = float(contest.values[first] - contest.values[second])
-        estimate = Estimate(value, samples, low, high, request.confidence)
-        differences.append(Difference(request.models[first], request.models[second], estimate))
+        estimate = Estimate(value, samples, low, high, options.confidence)
+        differences.append(Difference(options.models[first], options.models[second], estimate))
     return tuple(differences)
 
 
-def _families(data: _BoardData, request: Request) -> tuple[FamilyDrops, ...]:
+def _families(data: _BoardData, options: RankingOptions) -> tuple[FamilyDrops, ...]:
     costly = sorted(data.families.items(), key=lambda item: (-float(item[1][1].values.mean()), item[0]))
     return tuple(
-        FamilyDrops(name, count, dict(zip(request.models, _estimates(contest, MEAN_DROP, data.samples, request), strict=True)))
+        FamilyDrops(name, count, dict(zip(options.models, _estimates(contest, MEAN_DROP, data.samples, options), strict=True)))
         for name, (count, contest) in costly
     )

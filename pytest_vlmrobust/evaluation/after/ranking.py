@@ -83,7 +83,7 @@ def rank_run(evidence: Evidence, name: str, reference: str = "") -> tuple[Rankin
 
 def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = "", confidence: float = CONFIDENCE) -> Ranking:
     """Ranks all models of runs that are open, see :func:`rank`."""
-    from .boards import Request, boards
+    from .boards import RankingOptions, boards
 
     if by not in BY:
         raise UnknownName("quantity", by, BY, where="--by")
@@ -100,7 +100,7 @@ def rank_entries(entries: Sequence[Entry], *, by: str = BY[0], reference: str = 
         models=names,
         by=by,
         reference=reference,
-        boards=boards(parts, Request(names, by, reference, confidence)),
+        boards=boards(parts, RankingOptions(names, by, reference, confidence)),
         left_out=(*left_out, *differing_conditions(entries, common)),
         confidence=confidence,
     )

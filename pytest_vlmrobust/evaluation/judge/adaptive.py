@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_vlmrobust import metrics
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
 
 PAIRS = 32
 """Pairs of a setting and a sample between two moments at which the audit of a mean may stop."""
+COMING = 512
+"""Cells that are looked at for what can be asked ahead: those behind them have to wait for theirs."""
 HUNTED = 4
 """Cells of a sweep that are asked next: those closest to a breach."""
 
@@ -239,7 +242,7 @@ class AdaptiveJudge:
         """Has a model asked about what coming tests need, as far as it has room."""
         if self.asker is None or self.asker.room(model) <= 0:  # nothing is asked of a model whose answers are all stored
             return
-        for cell in [cell for cell in self._coming if cell.model == model]:
+        for cell in list(islice((cell for cell in self._coming if cell.model == model), COMING)):
             if self.asker.room(model) <= 0:
                 return
             try:
