@@ -218,7 +218,7 @@ def test_profiles_lie_three_standard_errors_from_a_bound(metric: str) -> None:
 
 
 def test_a_rule_that_nothing_moves_is_refused() -> None:
-    with pytest.raises(UsageError, match="no simulated rule that profiles can be moved against"):
+    with pytest.raises(UsageError, match="not a simulated rule that profiles can be moved against"):
         margins.Margins(policy(rule("mean_drop", high=0.1)), 100, np.random.default_rng(0)).profiles(
             profiles.typical(), breaks=True, rule="nope"
         )
