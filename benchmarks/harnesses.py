@@ -9,7 +9,7 @@ files, made before the clock runs. The gate starts with an empty store, and make
 with one greedy token, in float32, on all cores. The gate sets ``OMP_WAIT_POLICY=PASSIVE`` for itself; here all get it.
 
 Where answers to clean pictures differ, the program ends with 1 and reports no times. Runs take turns; of each program the fastest
-by the clock is reported: time to the first answer, questions a second over the whole process and after the first answer, CPU time.
+by the clock is reported: time to the first answer, questions a second over the whole process and after it, CPU time.
 At last each program is ended with SIGKILL once it was asked half of the questions, and started again with the same folders:
 what is asked beyond the questions of an undisturbed run is work that was repeated. The program ends with 1 where the full gate is
 less than five times as fast as the better peer.
