@@ -191,7 +191,7 @@ def test_files_that_hold_no_network(weights: Weights, scene: Scene, tmp_path: Pa
 
     refused(weights(change=without), r"cannot be loaded as one \(RuntimeError: .*body.0.bias.*Download it again", scene)
     other = weights(change=lambda _tensors: {"a.b": torch.zeros(1), "c": torch.zeros(1)})
-    refused(other, r"no network that spandrel .* knows: 2 entries, beginning with 'a.b', 'c'. Expected the weights", scene)
+    refused(other, r"not a network that spandrel .* knows: 2 entries, beginning with 'a.b', 'c'. Expected the weights", scene)
     refused(weights("x.pth", change=lambda _tensors: torch.zeros(3)), r"x.pth holds a Tensor. Expected the state_dict", scene)
     whole = weights()
     (tmp_path / "torn.safetensors").write_bytes(whole.read_bytes()[:400])
