@@ -47,7 +47,7 @@ def model_class() -> type:
             super().__init__()
             self.processor, self.model = processor(checkpoint), float32_model(checkpoint)
 
-        def generate_inner(self, message: list[dict[str, str]], dataset: str | None = None) -> str:  # noqa: ARG002 - the interface of the harness
+        def generate_inner(self, message: list[dict[str, str]], _dataset: str | None = None) -> str:
             """Returns the answer to one question."""
             parts = [{"type": part["type"], part["type"]: part["value"]} for part in message]
             shown = [Image.open(part["value"]).convert("RGB") for part in message if part["type"] == "image"]
@@ -63,7 +63,7 @@ def model_class() -> type:
 
 def main(checkpoint: str, folder: str, output: str) -> None:
     """Runs VLMEvalKit's own command in this process."""
-    os.environ["LMUData"] = folder  # noqa: SIM112 - as VLMEvalKit spells it
+    os.environ["LMUData"] = folder  # noqa: SIM112 - its name
     os.environ["PRED_FORMAT"] = "tsv"
     without_torchvision()
     from vlmeval import run

@@ -2,11 +2,14 @@
 
     python benchmarks/harnesses.py --lmms-eval /tmp/lmms/bin/python --vlmevalkit /tmp/vlmeval/bin/python
     python benchmarks/harnesses.py ... --samples 20 --rounds 1        # fewer questions
+    python benchmarks/harnesses.py ... --threads 1                    # one thread of torch in each program
 
 Each peer runs in an environment of its own, whose Python is named, by a driver (``harness_lmms_eval.py``,
 ``harness_vlmevalkit.py``) that calls the peer's own command. Peers perturb nothing, so they find the pictures of all settings as
 files, made before the clock runs. The gate starts with an empty store, and makes its pictures while the clock runs. All answer
-with one greedy token, in float32, on all cores. The gate sets ``OMP_WAIT_POLICY=PASSIVE`` for itself; here all get it.
+with one greedy token, in float32, on all cores or with ``--threads``, which sets ``OMP_NUM_THREADS``: two threads that compute
+one batch wait for each other at every step, and long where other programs use the cores. The gate sets
+``OMP_WAIT_POLICY=PASSIVE`` for itself; here all get it.
 
 Where answers to clean pictures differ, the program ends with 1 and reports no times. Runs take turns; of each program the fastest
 by the clock is reported: time to the first answer, questions a second over the whole process and after it, CPU time.
@@ -102,16 +105,18 @@ class Program:
 
     Attributes:
         name: what the tables call it.
-        command: from a folder for its files to a command line.
+        command: from a folder for its files, and whether it is to go on where a killed run stopped, to a command line.
         answers: from that folder to the answers, once it has ended; None where it does not ask every question.
         statuses: exit statuses of a run that asked everything; a gate also has some for what it found.
+        threads: what ``OMP_NUM_THREADS`` is set to; not set where empty.
         runs: those that were timed.
     """
 
     name: str
-    command: Callable[[Path], list[str]]
+    command: Callable[[Path, bool], list[str]]
     answers: Callable[[Path], Answers] | None
     statuses: frozenset[int] = frozenset({0})
+    threads: str = ""
     runs: list[Asked] = field(default_factory=list)
 
     @property
@@ -119,8 +124,13 @@ class Program:
         """Its name, as that of a folder."""
         return self.name.replace(",", "").replace(" ", "-")
 
-    def run(self, folder: Path, *, kill_after: int = 0) -> Asked:
+    def run(self, folder: Path, *, resumes: bool = False, kill_after: int = 0) -> Asked:
         """Runs it, up to the end or until it was asked so many questions.
+
+        Args:
+            folder: for its files; not empty where a killed run left some.
+            resumes: whether it does what it can to lose little when it is killed.
+            kill_after: how many questions it may be asked; 0 for all.
 
         Raises:
             RuntimeError: it ended in a way that it should not.
@@ -128,7 +138,9 @@ class Program:
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / "asked.log"
         log.write_text("", encoding="ascii")
-        environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"} | {
+        environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+        environment |= {"OMP_NUM_THREADS": self.threads} if self.threads else {}
+        environment |= {
             "HARNESS_LOG": str(log),
             "HF_HOME": str(folder / "hub"),
             "HF_HUB_OFFLINE": "1",
@@ -138,7 +150,7 @@ class Program:
         with (folder / "output.txt").open("w", encoding="utf-8") as output:
             began, clock = time.time(), time.perf_counter()
             process = subprocess.Popen(  # noqa: S603 - the commands below
-                self.command(folder), cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True
+                self.command(folder, resumes), cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True
             )
             while kill_after and process.poll() is None and questions_in(lines(log)) < kill_after:
                 time.sleep(0.05)
@@ -214,9 +226,9 @@ def evaluator(store: Store | None, samples: str | None) -> Evaluator:
 
 
 def gate(mode: str, samples: str | None) -> Program:
-    """Returns this package's own way, from an empty store or with the store that a killed run left."""
+    """Returns this package's own way, which always goes on with what its store has."""
 
-    def command(folder: Path) -> list[str]:
+    def command(folder: Path, _resumes: bool) -> list[str]:
         (folder / "test_sweep.py").write_text(SUITE, encoding="utf-8")
         given = ["--vlm=tiny", f"--vlm-mode={mode}", "--vlm-store=store", *(f"--vlm-dataset={name}" for name in DATASETS)]
         given += [f"--vlm-sample={samples}"] if samples else []
@@ -238,10 +250,10 @@ def gate(mode: str, samples: str | None) -> Program:
 
 
 def lmms_eval(python: str, questions: Path, batch_size: int) -> Program:
-    """Returns lmms-eval with so many questions at a time, and with its cache of responses."""
+    """Returns lmms-eval with so many questions at a time; it has its cache of responses only where it is to go on."""
 
-    def command(folder: Path) -> list[str]:
-        own = [str(folder / "output"), str(batch_size), str(folder / "cache")]
+    def command(folder: Path, resumes: bool) -> list[str]:
+        own = [str(folder / "output"), str(batch_size), *([str(folder / "cache")] if resumes else [])]
         return [python, str(HERE / "harness_lmms_eval.py"), resolve("tiny").location, str(questions), *own]
 
     def answers(folder: Path) -> Answers:
@@ -256,9 +268,9 @@ def lmms_eval(python: str, questions: Path, batch_size: int) -> Program:
 
 
 def vlmevalkit(python: str, questions: Path) -> Program:
-    """Returns VLMEvalKit, which asks one question at a time."""
+    """Returns VLMEvalKit, which asks one question at a time and always goes on with its files of answers."""
 
-    def command(folder: Path) -> list[str]:
+    def command(folder: Path, _resumes: bool) -> list[str]:
         return [python, str(HERE / "harness_vlmevalkit.py"), resolve("tiny").location, str(questions), str(folder / "output")]
 
     def answers(folder: Path) -> Answers:
@@ -322,8 +334,8 @@ def print_repeated(programs: Sequence[Program], folder: Path) -> None:
     for program in programs:
         place = folder / f"killed-{program.slug}"
         undisturbed = program.runs[-1].questions
-        before = program.run(place, kill_after=undisturbed // 2).questions
-        after = program.run(place).questions
+        before = program.run(place, resumes=True, kill_after=undisturbed // 2).questions
+        after = program.run(place, resumes=True).questions
         print(f"| {program.name} | {before:,} | {after:,} | {before + after - undisturbed:,} |", flush=True)
 
 
@@ -338,6 +350,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--vlmevalkit", default="", metavar="PYTHON", help="of the environment that has VLMEvalKit")
     parser.add_argument("--samples", default=None, help="of each of the two datasets (default: all, 200 together)")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument(
+        "--threads", default="", metavar="N", help="of torch in each program (default: what each takes by itself)"
+    )
     parser.add_argument("--folder", default="", help="where files stay (default: a temporary folder)")
     options = parser.parse_args(arguments)
     if not (options.lmms_eval or options.vlmevalkit):
@@ -353,6 +368,8 @@ def _measure(folder: Path, options: argparse.Namespace) -> int:
     peers = [lmms_eval(options.lmms_eval, questions, size) for size in (1, 16)] if options.lmms_eval else []
     peers += [vlmevalkit(options.vlmevalkit, questions)] if options.vlmevalkit else []
     full, adaptive = gate("full", options.samples), gate("adaptive", options.samples)
+    for program in (full, adaptive, *peers):
+        program.threads = options.threads
     for turn in range(options.rounds):
         found: dict[str, Answers] = {}
         for program in (full, *peers, adaptive):
