@@ -1,6 +1,6 @@
 """The same checkpoint, pictures and prompts through lmms-eval and VLMEvalKit: same answers, then how fast and how robust.
 
-    python benchmarks/harnesses.py --lmms-eval /tmp/lmms/bin/python --vlmevalkit /tmp/vlmeval/bin/python
+    python benchmarks/harnesses.py --lmms-eval lmms/bin/python --vlmevalkit vlmeval/bin/python
     python benchmarks/harnesses.py ... --samples 20 --rounds 1        # fewer questions
     python benchmarks/harnesses.py ... --threads 1                    # one thread of torch in each program
 
@@ -309,23 +309,22 @@ def same_when_clean(programs: Sequence[Program], found: Mapping[str, Answers]) -
 
 
 def print_speed(programs: Sequence[Program], questions: int) -> float:
-    """Prints the fastest run of each; returns how many times as fast as the better peer the full gate is."""
+    """Prints the fastest run of each, and the gate beside the better peer; returns how many times as fast the full gate is."""
     print("\n| | first answer | whole | questions/s | after the first answer | CPU s | CPU ms a question | asked |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
-    best = {}
-    for program in programs:
-        run = min(program.runs, key=lambda run: run.clock)
-        best[program.name] = run.clock
+    fastest = {program.name: min(program.runs, key=lambda run: run.clock) for program in programs}
+    for name, run in fastest.items():
         rates = f"{questions / run.clock:.1f} | {questions / (run.clock - run.first):.1f}"
         times = f"{run.first:.1f} s | {run.clock:.1f} s | {rates} | {run.processor:.1f}"
-        print(f"| {program.name} | {times} | {1000 * run.processor / questions:.1f} | {run.questions:,} |", flush=True)
-    peers = {name: clock for name, clock in best.items() if not name.startswith("gate")}
-    better = min(peers, key=peers.__getitem__)
+        print(f"| {name} | {times} | {1000 * run.processor / questions:.1f} | {run.questions:,} |", flush=True)
+    peers = [name for name in fastest if not name.startswith("gate")]
     print()
-    for mode in ("full", "adaptive"):
-        ratio = peers[better] / best[f"gate, {mode}"]
-        print(f"gate, {mode}: {ratio:.2f} times as fast as the better peer ({better})", flush=True)
-    return peers[better] / best["gate, full"]
+    for name in ("gate, full", "gate, adaptive"):
+        for measure in ("clock", "processor"):
+            better = min(peers, key=lambda peer: getattr(fastest[peer], measure))
+            ratio = getattr(fastest[better], measure) / getattr(fastest[name], measure)
+            print(f"{name}, by the {measure}: {ratio:.2f} times as fast as the better peer ({better})", flush=True)
+    return min(fastest[peer].clock for peer in peers) / fastest["gate, full"].clock
 
 
 def print_repeated(programs: Sequence[Program], folder: Path) -> None:
@@ -349,6 +348,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--lmms-eval", default="", metavar="PYTHON", help="of the environment that has lmms-eval")
     parser.add_argument("--vlmevalkit", default="", metavar="PYTHON", help="of the environment that has VLMEvalKit")
     parser.add_argument("--samples", default=None, help="of each of the two datasets (default: all, 200 together)")
+    parser.add_argument(
+        "--batch-sizes", default="1,16", help="of lmms-eval, whose default is 1; the gate has its own default, 16"
+    )
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument(
         "--threads", default="", metavar="N", help="of torch in each program (default: what each takes by itself)"
@@ -365,7 +367,8 @@ def _measure(folder: Path, options: argparse.Namespace) -> int:
     questions = folder / "questions"
     total = write_questions(questions, options.samples)
     print(f"{total} questions: {total // len(SETTINGS)} in each of {len(SETTINGS)} settings, clean among them", flush=True)
-    peers = [lmms_eval(options.lmms_eval, questions, size) for size in (1, 16)] if options.lmms_eval else []
+    sizes = [int(size) for size in options.batch_sizes.split(",")] if options.lmms_eval else []
+    peers = [lmms_eval(options.lmms_eval, questions, size) for size in sizes]
     peers += [vlmevalkit(options.vlmevalkit, questions)] if options.vlmevalkit else []
     full, adaptive = gate("full", options.samples), gate("adaptive", options.samples)
     for program in (full, adaptive, *peers):
