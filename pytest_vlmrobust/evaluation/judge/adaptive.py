@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytest_vlmrobust import metrics
 from pytest_vlmrobust.core.cell import CLEAN, NO_IMAGE, Cell, FamilyMetric, Setting, SweepMetric
 from pytest_vlmrobust.core.decision import Outcome
-from pytest_vlmrobust.core.errors import VlmRobustError
 from pytest_vlmrobust.core.estimate import Estimate
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.evaluation.run.answers import chances
@@ -247,25 +246,26 @@ class AdaptiveJudge:
                 return
             try:
                 is_over = self._advance(cell, self.asker)
-            except VlmRobustError:  # the test of this cell meets the same error
+            except Exception:  # noqa: BLE001 - it is about another test, which begins anew and meets the same error
+                self._begun.pop(cell, None)
                 is_over = True
             if is_over:
                 del self._coming[cell]
 
     def _advance(self, cell: Cell, asker: AsksAhead) -> bool:
         """Takes a coming cell as far as answers are there; returns whether nothing more is known to be needed of it."""
-        if cell.setting in BASELINES:
+        in_full = cell.setting in BASELINES or not self._stops_early(cell)
+        if not in_full and cell not in self._tested:
+            return True
+        may_be_refused = cell.setting not in BASELINES and cell.dataset in self.judge.tasks
+        if may_be_refused or not in_full:
+            if not all(asker.is_evaluated(Cell(cell.model, cell.dataset, setting)) for setting in BASELINES):
+                return False
+            if self.judge.why_task_not_shown(cell.model, cell.dataset):
+                return True
+        if in_full:
             asker.expect([Want(cell)])
-            return True
-        if not all(asker.is_evaluated(Cell(cell.model, cell.dataset, setting)) for setting in BASELINES):
-            return False
-        stops_early = self._stops_early(cell)
-        if self.judge.why_task_not_shown(cell.model, cell.dataset) or (stops_early and cell not in self._tested):
-            return True
-        if not stops_early:
-            asker.expect([Want(cell)])
-            return True
-        return self._advance_test(cell, asker)
+        return in_full or self._advance_test(cell, asker)
 
     def _advance_test(self, cell: Cell, asker: AsksAhead) -> bool:
         if cell not in self._begun:
