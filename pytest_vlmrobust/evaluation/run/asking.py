@@ -133,7 +133,9 @@ class Engine:
         self._recent: OrderedDict[str, Future[View]] = OrderedDict()
         self._model = ""
         self._backend: Backend | None = None
-        self._prepares = self._mixes = False
+        self._preparer: PreparingBackend | None = None
+        """The backend, where it prepares requests."""
+        self._mixes = False
         self._computing = self._preparing = self._held = 0
         self._stored_at = 0.0
         self._workers: list[threading.Thread] = []
@@ -148,7 +150,7 @@ class Engine:
     @property
     def _lanes(self) -> int:
         """How many batches may be computed at the same time; a backend that asks servers finds out how many they bear."""
-        return max(1, self._backend.lanes) if self._prepares and isinstance(self._backend, PreparingBackend) else 1
+        return 1 if self._preparer is None else max(1, self._preparer.lanes)
 
     @property
     def _most(self) -> int:
@@ -193,7 +195,7 @@ class Engine:
         backend = self._resident(model)
         with self._changed:
             self._backend, self._model, self._resting = backend, model, False
-            self._prepares = isinstance(backend, PreparingBackend)
+            self._preparer = backend if isinstance(backend, PreparingBackend) else None
             self._mixes = bool(getattr(backend, "mixes_cells", False))
             self._start_workers()
 
@@ -235,7 +237,7 @@ class Engine:
             self._resting = True
             self._changed.wait_for(lambda: not self._computing and not self._preparing)
             self._withdraw(list(self._known))
-            self._backend = None
+            self._backend = self._preparer = None
             self._recent.clear()
 
     def close(self) -> None:
@@ -440,7 +442,7 @@ class Engine:
 
     def _prepare(self, question: Question) -> BaseException | None:
         """Makes the view and the request of a question, as far as nothing else does; returns what went wrong."""
-        asking, backend = question.asking, self._backend
+        asking, preparer = question.asking, self._preparer
         prepared: Prepared | None = None
         stored: Prediction | None = None
         error: BaseException | None = None
@@ -454,7 +456,7 @@ class Engine:
             if leads:
                 stored = self._store.get_many([request.key]).get(request.key)
             if leads and stored is None:
-                prepared = backend.prepare(request) if isinstance(backend, PreparingBackend) else Prepared(request)
+                prepared = Prepared(request) if preparer is None else preparer.prepare(request)
         except BaseException as caught:  # noqa: BLE001 - raised where somebody waits for this question
             error = caught
         with self._changed:
@@ -585,8 +587,8 @@ class Engine:
         return found
 
     def _infer(self, prepared: Sequence[Prepared]) -> list[Prediction]:
-        if isinstance(self._backend, PreparingBackend):
-            return self._backend.infer_prepared(prepared)
+        if self._preparer is not None:
+            return self._preparer.infer_prepared(prepared)
         if self._backend is None:
             raise ValueError("no model is asked")
         return self._backend.infer([one.request for one in prepared])
