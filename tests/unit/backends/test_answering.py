@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from pytest_vlmrobust.backends.answering import Job, answer_by_halves, batches, is_out_of_memory
 from pytest_vlmrobust.backends.letters import LetterTokens
@@ -67,6 +68,20 @@ class _Model:
 
 def _halved(model: _Model, jobs: list[Job], fatal: type[Exception] | None = None) -> list[Prediction]:
     return answer_by_halves(jobs, model.answer, lambda: None, fatal)
+
+
+def test_batches_hold_few_tokens_where_rows_were_prepared() -> None:
+    def prepared(index: int, tokens: int, patches: int = 0) -> Job:
+        inputs = {"input_ids": torch.zeros(1, tokens), **({"pixel_values": torch.zeros(patches, 8)} if patches else {})}
+        return Job(index, Request(f"k{index:02}", (), "x" * tokens), inputs=inputs)
+
+    alike = [prepared(index, 60, 40) for index in range(7)]
+    assert [len(batch) for batch in batches(alike, 16, tokens=300)] == [3, 3, 1]
+    mixed = [*alike, prepared(7, 900)]
+    assert [[job.index for job in batch] for batch in batches(mixed, 16, tokens=300)] == [[0, 1, 2], [3, 4, 5], [6], [7]]
+    assert [len(batch) for batch in batches(mixed, 4)] == [4, 4], "without a limit, and what is longer than it is asked alone"
+    unknown = [Job(index, Request(f"k{index}", (), "q")) for index in range(5)]
+    assert len(batches(unknown, 8, tokens=1)) == 1
 
 
 def test_out_of_memory_halves_and_keeps_the_order(jobs: list[Job]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_vlmrobust.backends.loading import ModelSource, limit_pixels, load_processor, quiet
+from pytest_vlmrobust.backends.loading import ModelSource, Placement, embed_by_matrix, limit_pixels, load_processor, quiet
 from pytest_vlmrobust.core.errors import BackendError
 
 CLASSES = {
@@ -97,3 +97,33 @@ def test_limits_where_they_do_not_apply(checkpoint: Callable[[str], Path]) -> No
 def test_limits_that_contradict_the_saved_ones(checkpoint: Callable[[str], Path]) -> None:
     with pytest.raises(BackendError, match=r"min_pixels 99999 is above max_pixels 12544\. Set both"):
         limit_pixels(_load(checkpoint("qwen2_vl")), 99999, None)
+
+
+def test_patches_are_embedded_by_the_product_that_a_convolution_is() -> None:
+    import torch
+
+    torch.manual_seed(0)
+    for bias in (True, False):
+        model = torch.nn.Sequential(torch.nn.Conv3d(3, 16, (2, 5, 5), stride=(2, 5, 5), bias=bias))
+        patches, larger = torch.randn(7, 3, 2, 5, 5), torch.randn(2, 3, 4, 10, 10)
+        before, outside = model(patches), model(larger)
+        embed_by_matrix(model)
+        assert model(patches).shape == before.shape
+        assert torch.allclose(model(patches), before, atol=1e-5)
+        assert not torch.equal(model(patches + 1.0), before)
+        assert torch.equal(model(larger), outside), "an input of several patches is convolved"
+
+
+def test_other_convolutions_stay() -> None:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Conv3d(2, 4, 3, padding=1), torch.nn.Conv3d(4, 4, 1, groups=2))
+    embed_by_matrix(model)
+    assert [type(module) for module in model] == [torch.nn.Conv3d] * 2
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "expected"), [("cpu", "float32", True), ("cpu", "bfloat16", False), ("cuda", "float32", False)]
+)
+def test_patches_are_embedded_by_product_where_that_was_measured(device: str, dtype: str, expected: bool) -> None:
+    assert Placement(device, device, dtype, "auto", "pil").embeds_by_matrix is expected
