@@ -309,7 +309,7 @@ def same_when_clean(programs: Sequence[Program], found: Mapping[str, Answers]) -
 
 
 def print_speed(programs: Sequence[Program], questions: int) -> float:
-    """Prints the fastest run of each, and the gate beside the better peer; returns how many times as fast the full gate is."""
+    """Prints the fastest run of each program; returns the ratio of the better peer's time to that of the full gate."""
     print("\n| | first answer | whole | questions/s | after the first answer | CPU s | CPU ms a question | asked |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
     fastest = {program.name: min(program.runs, key=lambda run: run.clock) for program in programs}

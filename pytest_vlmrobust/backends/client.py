@@ -80,7 +80,7 @@ class Client:
 
         Raises:
             Failure: there is none.
-            Filtered: the server takes the question for one that it must not answer.
+            Filtered: a filter of the server keeps the question from the model.
             BackendError: there will never be one.
         """
         try:

@@ -1,4 +1,4 @@
-"""Journal: the records of a run as they come in, one JSON line each, with the system before the next test begins."""
+"""Journal: the records of a run as they come in, one JSON line each, written before the next test begins."""
 
 from __future__ import annotations
 
