@@ -41,10 +41,14 @@ from .extraction import (
     only_answer,
 )
 from .json_answers import Document, final_answer, lesser_answer, read_json
+from .marks import marked_in_json, marked_in_text
 from .options import Options, ends_here, with_cells, with_lettered_pictures
+from .phrases import english, in_english
 from .text import answer_tag, boxed_content, final_words, plain_text, straighten
 from .yes_no import extract_yes_no
 
+DEEPEST_TAG = 4
+"""Tags inside each other that are read: ``<answer>\\boxed{B}</answer>``."""
 MOST_WORDS = 40
 """A longer text is a discussion: the words of one option in it are not an answer."""
 
@@ -68,13 +72,16 @@ _BETWEEN_ECHOES = re.compile(rf"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?(?:{HEDGE}\b\
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Input of the rules: the raw text, the text without markup and without a recital of the options, and its JSON."""
+    """Input of the rules: the raw text, the text without markup, the same without a recital of the options, and its JSON."""
 
     raw: str
+    shown: str
     text: str
     lowered: str
     options: Options
     document: Document
+    within: int = 0
+    """How many tags it stands in."""
     recited: bool = False
 
 
@@ -93,15 +100,30 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
     reply = final_words(text)
     if reply is None:
         return Extraction(None, "unfinished_thinking")
-    prepared = Options.of(options)
-    reply = _spell_like_options(reply, prepared)
-    shown = plain_text(reply)
+    return _read(reply, Options.of(options), within=0)
+
+
+def _read(reply: str, options: Options, *, within: int) -> Extraction:
+    """Returns what the ladder reads in a reply, or in the content of a tag, which may have tags in it."""
+    reply = _without_markup(_spell_like_options(reply, options))
+    shown = in_english(plain_text(reply), options.folded)
     if not shown:
         return Extraction(None, "empty")
-    rest = _without_recital(shown, prepared)
-    document = read_json(straighten(reply)) if "{" in reply else Document()
-    kept = without_corrected(rest, prepared)
-    return apply_rules(CHOICE_RULES, Reading(reply, kept, kept.lower(), prepared, document, recited=rest != shown))
+    rest = _without_recital(shown, options)
+    document = read_json(straighten(reply)) if "{" in reply or "[" in reply else Document()
+    kept = without_corrected(rest, options)
+    return apply_rules(CHOICE_RULES, Reading(reply, shown, kept, kept.lower(), options, document, within, recited=rest != shown))
+
+
+_STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
+_HTML = re.compile(r"<(b|i|u|em|strong|p|span|div|li|code|box|option|choice)>([^<>]{0,400})</\1>")
+
+
+def _without_markup(reply: str) -> str:
+    """Returns the reply without tags of HTML, and without what is struck out."""
+    if "~~" in reply:
+        reply = _STRUCK.sub(" ", reply)
+    return _HTML.sub(r"\2", reply) if "</" in reply else reply
 
 
 def _spell_like_options(reply: str, options: Options) -> str:
@@ -130,16 +152,33 @@ def _in_json(phrase: str | Stop | None, options: Options) -> Outcome:
 
 def _answer_tag(reading: Reading) -> Outcome:
     """``<answer>B</answer>``: the content of the last one is the answer, readable or not."""
-    return _only(answer_tag(reading.raw), reading.options)
+    return _only(answer_tag(reading.raw), reading)
 
 
 def _boxed_answer(reading: Reading) -> Outcome:
     r"""``\boxed{B}``: the content of the last one is the answer, readable or not."""
-    return _only(boxed_content(reading.raw), reading.options)
+    return _only(boxed_content(reading.raw), reading)
 
 
-def _only(content: str | None, options: Options) -> Outcome:
-    return None if content is None else read_phrase(plain_text(content), options) or Stop.NONE
+def _only(content: str | None, reading: Reading) -> Outcome:
+    """Returns what all rules read in the content of a tag."""
+    if content is None:
+        return None
+    if reading.within >= DEEPEST_TAG:
+        return Stop.NONE
+    found = _read(content, reading.options, within=reading.within + 1)
+    if found.answer is None and found.rule in _STOPS:
+        return _STOPS[found.rule]
+    return found.answer or read_phrase(plain_text(content), reading.options) or Stop.NONE
+
+
+_STOPS: Final = {stop.value: stop for stop in Stop if stop is not Stop.NONE}
+
+
+def _marked(reading: Reading) -> Outcome:
+    """``{"A": false, "B": true}``, ``[x] B``, ``A ❌ B ✅``, ``A: 10%, B: 80%``: the only option that is marked."""
+    outcome = marked_in_json(reading.document, reading.options)
+    return outcome or marked_in_text(reading.shown, reading.options)
 
 
 def _letter(reading: Reading) -> Outcome:
@@ -268,6 +307,7 @@ CHOICE_RULES: Final[Ladder[Reading]] = {
     "json": _json,
     "answer_tag": _answer_tag,
     "boxed": _boxed_answer,
+    "marked": _marked,
     "letter": _letter,
     "text": _text,
     "last_line": _last_line,

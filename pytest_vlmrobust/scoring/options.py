@@ -112,6 +112,8 @@ class Options:
     whole: Mapping[str, frozenset[str]]
     longest: int
     """Characters of the longest text as it is compared."""
+    folded: tuple[str, ...] = ()
+    """Every text in lower case."""
     cells: bool = False
     """All are cells of a grid, spelled ``[row,column]``."""
     pictures: bool = False
@@ -186,6 +188,7 @@ def _prepare(items: tuple[tuple[str, str], ...]) -> Options:
         phrases=tuple((words, letter) for words, letter in phrases if not _says_little(words)),
         whole={words: frozenset(letters) for words, letters in whole.items()},
         longest=max(map(len, whole), default=0),
+        folded=tuple(dict.fromkeys(fold_case(text) for _, text in items)),
         cells=cells,
         pictures=pictures,
     )

@@ -43,8 +43,9 @@ def after_thinking(text: str) -> str | None:
     return _SPECIAL.sub(" ", text[: opened.start()]) if opened and opened.start() < closes[-1].start() else ""
 
 
-_ANSWER_OPEN = re.compile(r"<answer>", re.IGNORECASE)
-_ANSWER_CLOSE = re.compile(r"</answer>", re.IGNORECASE)
+_ANSWER_OPEN = re.compile(r"<(?:final_?)?answer>|\[answer\]", re.IGNORECASE)
+_ANSWER_CLOSE = re.compile(r"</(?:final_?)?answer>|\[/answer\]", re.IGNORECASE)
+_BOX_TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)(?:<\|end_of_box\|>|\Z)", re.DOTALL)
 _MATHS = re.compile(r"\$([^$\s]{1,80})\$")
 _MARKUP = re.compile(r"[*`]+|__+|(?m:^#{1,6}\s)|\\(?:text|mathrm|mathbf|textbf)\b")
 _ONE_SPELLING = str.maketrans(
@@ -67,7 +68,10 @@ def final_words(text: str) -> str | None:
 
     None when the text ends while thinking (``after_thinking``).
     """
-    return after_thinking(text if text.isascii() else unicodedata.normalize("NFKC", text))
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    if "<|begin_of_box|>" in plain:  # of GLM; alone it says no more than what stands in it
+        plain = _BOX_TOKENS.sub(lambda box: box[0] if box[0] == plain.strip() else f"\\boxed{{{box[1]}}}", plain)
+    return after_thinking(plain)
 
 
 def answer_tag(text: str) -> str | None:
@@ -78,10 +82,10 @@ def answer_tag(text: str) -> str | None:
 
 def boxed_content(text: str) -> str | None:
     r"""Returns the content of the last ``\boxed{…}``, braces balanced; None where there is none."""
-    start = text.rfind("\\boxed{")
+    start = max(text.rfind("\\boxed{"), text.rfind("\\fbox{"))
     if start < 0:
         return None
-    depth, begin = 0, start + len("\\boxed{")
+    depth, begin = 0, text.index("{", start) + 1
     for position in range(begin, len(text)):
         if text[position] == "{":
             depth += 1

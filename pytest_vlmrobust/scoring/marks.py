@@ -1,0 +1,176 @@
+"""Answers that mark every option: check boxes, true or false, probabilities; in JSON, in a list or in a line.
+
+Exactly one marked option is the answer. Several are ambiguous, and so are numbers that need not be probabilities: of
+``{"A": 1, "B": 2}`` nobody knows whether more is better.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from .extraction import WORD, Outcome, Stop
+from .json_answers import Document
+from .options import Options
+from .text import fold_case, strip_ends
+
+_TRUE: Final = frozenset({"true", "yes", "correct", "right", "selected", "chosen", "checked", "x", "match", "matches", "✓", "✔", "✅"})
+_FALSE: Final = frozenset({"false", "no", "incorrect", "wrong", "not selected", "unselected", "unchecked", "", "not correct", "✗", "❌"})
+_ENOUGH = 0.5
+"""A probability above this is the largest, whatever the others are."""
+_ROUNDING = 0.05
+"""How far probabilities may be from adding up to 1."""
+
+Mark = bool | float | None
+"""Whether an option is marked, its probability, or None for anything else."""
+
+
+def marked_in_json(document: Document, options: Options) -> Outcome:
+    """Returns the option that the last object or list of marks says is the answer, None where there is none."""
+    for item in reversed(document.values):
+        for table in _tables(item.value, options):
+            return _marked(table, options)
+    return None
+
+
+def _tables(value: Any, options: Options) -> Iterator[Mapping[str, Any]]:
+    """Yields every mapping from letters of several options to what an object or a list says of them, the outer ones first."""
+    if isinstance(value, dict):
+        named = {letter: member for key, member in value.items() if (letter := _option(key, options))}
+        if len(named) > 1:
+            yield named
+            return
+    if isinstance(value, list):
+        rows = [row for item in value if isinstance(item, dict) and (row := _row(item, options))]
+        if len(rows) > 1 and len(dict(rows)) == len(rows) == len(value):
+            yield dict(rows)
+            return
+    for member in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _tables(member, options)
+
+
+def _row(item: Mapping[str, Any], options: Options) -> tuple[str, Any] | None:
+    """Returns letter and mark of ``{"option": "B", "correct": true}``."""
+    letters = {letter for member in item.values() if isinstance(member, str) and (letter := _option(member, options))}
+    marks = [member for member in item.values() if isinstance(member, bool | int | float)]
+    return (letters.pop(), marks[0]) if len(letters) == 1 and len(marks) == 1 else None
+
+
+def _option(words: str, options: Options) -> str | None:
+    """Returns the letter of the option that ``words`` is: "B", "(B)", "option B", "B. dog", "dog"."""
+    match = _LABEL.fullmatch(words.strip())
+    if match and match["letter"].upper() in options.letters and (match["letter"].isupper() or not match["text"]):
+        letter = match["letter"].upper()
+        if not strip_ends(match["text"]) or options.exact(match["text"]) == letter:
+            return letter
+    whole = options.exact(words)
+    return whole if isinstance(whole, str) else None
+
+
+_LABEL = re.compile(
+    rf"(?:[Oo]ption |[Cc]hoice |P)?[(\[\"']{{0,2}}(?P<letter>[A-Za-z])(?![{WORD}'])[)\]\"'.:]{{0,3}}(?P<text>(?:\s.*)?)", re.DOTALL
+)
+
+
+def _marked(table: Mapping[str, Any], options: Options) -> Outcome:
+    if any(fold_case(str(said)) == fold_case(options.raw[letter]) for letter, said in table.items()):
+        return Stop.AMBIGUOUS  # the options are repeated, not marked
+    marks = {letter: _mark(said) for letter, said in table.items()}
+    truths = [letter for letter, mark in marks.items() if mark is True]
+    if all(isinstance(mark, bool) for mark in marks.values()):
+        return truths[0] if len(truths) == 1 else Stop.AMBIGUOUS if truths else Stop.NONE
+    return _most_probable({letter: mark for letter, mark in marks.items() if isinstance(mark, float)}, len(marks))
+
+
+def _most_probable(shares: Mapping[str, float], expected: int) -> Outcome:
+    """Returns the letter of the largest number, if all are probabilities, or all percentages."""
+    if len(shares) < expected:
+        return Stop.AMBIGUOUS
+    for whole in (1.0, 100.0):
+        largest = max(shares.values())
+        are_shares = all(0 <= share <= whole for share in shares.values()) and (
+            abs(sum(shares.values()) - whole) <= _ROUNDING * whole or (whole == 1.0 and largest > _ENOUGH)
+        )
+        best = [letter for letter, share in shares.items() if share == largest]
+        if are_shares:
+            return best[0] if len(best) == 1 else Stop.AMBIGUOUS
+    return Stop.AMBIGUOUS
+
+
+def _mark(said: Any) -> Mark:
+    if isinstance(said, bool):
+        return said
+    if isinstance(said, int | float):
+        return float(said)
+    if not isinstance(said, str):
+        return None
+    word = fold_case(said).strip(" .!")
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    number = _SHARE.fullmatch(word)
+    return float(number[1]) / (100.0 if number[2] else 1.0) if number else None
+
+
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?(%)?")
+
+
+# In a text: glyphs before or behind each option, or a word or a number behind each.
+
+
+_BOX = re.compile(r"[☑☒☐✅✓✔✗✘✕❌●◉○◯■□⬜]|\[\s?[xX✓✔✗✘]?\s?\]|\((?:\s|\s?[xX✓✔✗✘]\s?)?\)")
+_CHECKED: Final = frozenset("☑✅✓✔●◉■")
+_CROSS: Final = frozenset("xX☒✗✘✕❌")
+_BULLET = " \t-:;,|/•–=."
+_WORD_MARK = re.compile(
+    rf"(?<![{WORD}])(?:P|[Oo]ption )?[(\[]?(?P<letter>[A-Z])(?![{WORD}'])[)\].]{{0,2}}(?P<text>[^:=(\n]{{0,80}}?)\s*(?:[:=(]|\s-)\s*"
+    r"(?P<mark>(?i:true|false|(?:in|not )?correct|right|wrong|yes|no)|(?:\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?%?)\)?(?=\s*(?:$|[,;.\n|]))"
+)
+
+
+def marked_in_text(text: str, options: Options) -> Outcome:
+    """Returns the option that check boxes, ticks, or words and numbers behind the letters say is the answer."""
+    boxes = list(_BOX.finditer(text))
+    if boxes and not any(strip_ends(box[0]) and strip_ends(box[0]).upper() in options.letters for box in boxes):
+        for labels in (_behind(text, boxes), _before(text, boxes)):
+            named = [_option(label.strip(_BULLET), options) for label in labels]
+            if all(named) and len(set(named)) == len(named):
+                return _ticked(dict(zip(map(str, named), boxes, strict=True)))
+    return _in_words(text, options)
+
+
+def _behind(text: str, boxes: Iterable[re.Match[str]]) -> list[str]:
+    """Returns what stands behind each box, up to the next one or to the end of its line."""
+    ends = [*(box.start() for box in boxes)][1:] + [len(text)]
+    return [text[box.end() : end].partition("\n")[0] for box, end in zip(boxes, ends, strict=True)]
+
+
+def _before(text: str, boxes: Iterable[re.Match[str]]) -> list[str]:
+    """Returns what stands before each box, from the one before it or from the beginning of its line."""
+    starts = [0, *(box.end() for box in boxes)][:-1]
+    return [text[start : box.start()].strip().rpartition("\n")[2] for box, start in zip(boxes, starts, strict=True)]
+
+
+def _ticked(boxes: Mapping[str, re.Match[str]]) -> Outcome:
+    """Returns the only option with a tick; a cross is one where nothing is ticked and empty boxes are there."""
+    glyphs = {letter: "".join(box[0].strip("[]() ").split()) or "☐" for letter, box in boxes.items()}
+    ticked = [letter for letter, glyph in glyphs.items() if glyph in _CHECKED]
+    if not ticked and any(glyph in "☐○◯□⬜" for glyph in glyphs.values()):
+        ticked = [letter for letter, glyph in glyphs.items() if glyph in _CROSS]
+    return ticked[0] if len(ticked) == 1 else Stop.AMBIGUOUS if ticked else Stop.NONE
+
+
+def _in_words(text: str, options: Options) -> Outcome:
+    """Reads "A: false, B: true" and "A: 10%, B: 80%", where nothing else is said."""
+    matches = list(_WORD_MARK.finditer(text))
+    if len(matches) < 2 or strip_ends(_WORD_MARK.sub("", text)).strip(_BULLET + "\n,.;"):
+        return None
+    table: dict[str, Any] = {}
+    for match in matches:
+        letter, own = match["letter"], strip_ends(match["text"])
+        if letter not in options.letters or letter in table or (own and options.exact(own) != letter):
+            return None
+        table[letter] = match["mark"]
+    outcome = _marked(table, options)
+    repeated = any(fold_case(said) == fold_case(options.raw[letter]) for letter, said in table.items())
+    return None if repeated else outcome
