@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from .extraction import CHANGE, HEDGE, WORD, Outcome, Stop, any_of, is_negated, word
 from .options import Options
+from .phrases import english
 from .text import bare, strip_ends
 
 # A short phrase that is a whole answer, or follows an announcement: "B", "(B) dog", "a dog", "A or B".
@@ -29,10 +30,13 @@ _END_OF_LETTER = re.compile(
     rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+(?:{_WORDS_OF_A_REASON})\b|\s?[\u3040-\u9fff\uac00-\ud7a3]",
     re.IGNORECASE,
 )
-_END_OF_SMALL_LETTER = re.compile(r"\s*$|[\"'>]*[.:)\]}](?:\s|$)|\s*\n")
+_END_OF_SMALL_LETTER = re.compile(
+    rf"\s*$|[\"'>]*[.:)\]}}](?:\s|$)|\s*\n|[\"'>)]?(?:,|\s-)\s|[!?]|,?\s+(?:{_WORDS_OF_A_REASON})\b", re.IGNORECASE
+)
+_OTHER_LETTER = re.compile(r"\)?\s?[-=:/]\s?\(?(?P<other>[A-Z])\)?[\s.!]*")
 _LIST = re.compile(
     rf"\W*(?:(?:either|both|option|options)\s+)?\(?(?P<one>[A-Za-z])\)?\s*(?:"
-    r"(?:,\s*or|,\s*and|[,;?/&+]|\(?\bor\b|\band\b|和|或者|或|及|与)"
+    r"(?:(?:,|\.{2,3})\s*or|,\s*and|[,;?/&+]|\(?\bor\b|\band\b|和|或者|或|及|与)"
     rf"(?:\s*,?\s*{HEDGE}\b,?)?|[.,;(]?\s*(?:but )?{HEDGE}\b,?)"
     rf"\s*(?:(?:option|choice)\s+)?\(?(?P<other>[A-Za-z])(?![{WORD}'])(?!(?<=[AI])\s+[a-z])",
     re.IGNORECASE,
@@ -79,6 +83,9 @@ def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> 
     letter, tail = match["letter"].upper(), match["tail"]
     if is_negated(phrase, *match.span("letter")):
         return None
+    other = _OTHER_LETTER.fullmatch(tail)
+    if other and other["other"] in options.letters - {letter} and bare(options.raw[letter]) != bare(other["other"]):
+        return Stop.AMBIGUOUS
     ends = _END_OF_LETTER if match["letter"].isupper() else _END_OF_SMALL_LETTER
     if ends.match(tail):
         return letter
@@ -115,75 +122,34 @@ def _leading_text(line: str, options: Options) -> Outcome:
 # Words after which an answer is announced: "the answer is …", "so …", "I choose …".
 
 
-_BEST = ("correct", "right", "best", "final", "appropriate", "accurate", "likely", "suitable", "plausible")
-_OPTION = any_of("option", "choice", "letter", "response", "one")
-_NOUN = any_of(
-    word("answers?", r"ans\.?", "assistant", *(f"{best} {_OPTION}" for best in _BEST)),
-    word("respuesta", "réponse", "antwort", "risposta", "resposta", "ответ"),
-    "答え",
-    "答案",
-    "正解",
-    "정답",
-    "답(?=[은:])",
-    "选项(?=应?[该选]?[是为:])",
-)
+_BEST = ("correct", "right", "best", "final", "appropriate", "accurate", "likely", "suitable", "plausible", "closest")
+_OPTION = any_of("option", "choice", "letter", "response", "one", "match", "fit", "description")
+_NOUN = word("answers?", r"ans\.?", "assistant", "solution", *(f"{best} {_OPTION}" for best in _BEST), "the one (?=that|which)")
 _NAMED_NOUN = word("option", "choice", "letter")
-_TO_WHAT = r"(?: (?:to|for|of|here|in|that|which) [^.:\n]{1,60}?)?"
+_TO_WHAT = r"(?:(?: (?:to|for|of|here|in)| ?(?:that|which)) [^.:\n]{1,60}?|, [^,.:\n]{1,40},)?"
 _IS = any_of(
-    rf"(?<![{WORD}])(?:is|are|was|were|es|est|ist|è|é)(?![{WORD}])",
-    rf"(?:would|should|could|might|may|must|will|has to|seems to|appears to) be(?![{WORD}])",
+    rf"(?<![{WORD}])(?:is|are|was|were)(?![{WORD}])",
+    rf"(?:would|should|could|might|may|must|will|(?:would |will )?ha(?:s|ve) to|seems to|appears to) be(?![{WORD}])",
     rf"'s(?![{WORD}])",
-    "应该是",
-    "应为",
-    "应该选",
-    "[是为為选は은는:=→-]",
+    "[:=→-]",
 )
 _SURELY = any_of(
     "therefore", "thus", "hence", "clearly", "definitely", "most likely", "likely", "probably", "indeed", "simply", "actually"
 )
 _A_LETTER = rf"(?<=\s)(?=\(?[a-z]\)?(?![{WORD}']))"
-_CHOOSE = ("choose", "chose", "choosing", "pick", "picking", "picked", "select", "selecting", "selected")
-_SAY = (
-    "say",
-    "guess",
-    "go with",
-    "going with",
-    "opt for",
-    "lean towards?",
-    "leaning towards?",
-    "my guess is",
-    "my choice is",
-    "my pick is",
-)
-_SO = (
-    "so",
-    "therefore",
-    "thus",
-    "hence",
-    "consequently",
-    "accordingly",
-    "probably",
-    "most likely",
-    "likely",
-    "maybe",
-    "perhaps",
-    "possibly",
-)
-_SURE = ("definitely", "clearly", "certainly", "surely", "obviously")
-_IT_IS = ("it is", "it's", "it must be", "it looks like", "it seems to be", "this is", "that is", "looks like")
-
 _SURELY_IS = rf"(?:{_IS}\s*)+(?:{_SURELY}(?![{WORD}])[\s,:]*)*"
 ANSWER = re.compile(rf"{_NOUN}{_TO_WHAT}\s*(?:{_SURELY_IS}|{_A_LETTER})|{_NAMED_NOUN}{_TO_WHAT}\s*{_SURELY_IS}")
 """The answer, and a verb, a colon, or a letter at once; or the option (choice, letter), and a verb or a colon."""
 
-CHOSEN = re.compile(rf"{word(*_CHOOSE, *_SAY)}[\s,:]*|[选選](?:择|擇|项|項)?\s?:?\s?是?\s?")
+CHOSEN = re.compile(rf"{word(*english('choose'))}[\s,:]*")
 """A verb that chooses."""
 
 CONCLUSION = re.compile(
-    rf"{word(*_SO, *_SURE, *_IT_IS)}[\s,:]*(?:(?:it's|it is|would be|must be) )?|(?:→|⇒|=>|->)\s*|所以|因此|而是"
+    rf"{word(*english('so'), *english('it_is'))}[\s,:]*(?:(?:it's|it is|would be|must be) )?|(?:[→⇒⟹∴➜➡]|=>|->)\s*"
 )
 """A word that draws a conclusion."""
 
+_POSSIBLE = re.compile(r"\b(?:could|might|may) be\b")
 MOST_TRIED = 20
 """How many announcements are tried, from the last one back."""
 _PAUSES = " \n,:=→⇒>-"
@@ -212,8 +178,23 @@ def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options
         for phrase in _phrases(text, match.end()):
             outcome = read_phrase(phrase, options, expected=expected)
             if outcome:
-                return Stop.AMBIGUOUS if _has_rival(text, lowered, match.start(), outcome, options) else outcome
+                rival = _has_rival(text, lowered, match.start(), outcome, options)
+                return Stop.AMBIGUOUS if rival or _was_possible(match, pattern, text, lowered, options) else outcome
     return None
+
+
+def _was_possible(
+    match: re.Match[str], pattern: re.Pattern[str], text: str, lowered: str, options: Options
+) -> bool:
+    """Says whether the announcement is one of several that each name a possible answer: "It could be A. It could be B."."""
+    if not _POSSIBLE.search(match[0]):
+        return False
+    said = (
+        read_phrase(next(_phrases(text, other.end())), options)
+        for other in pattern.finditer(lowered)
+        if other.start() < match.start() and _POSSIBLE.search(other[0])
+    )
+    return any(said)
 
 
 def _has_rival(text: str, lowered: str, start: int, outcome: Outcome, options: Options) -> bool:
@@ -238,7 +219,7 @@ def _phrases(text: str, start: int) -> Iterator[str]:
 _CORRECTION_REACH = 120
 """Characters before a change of mind that are searched for the retracted letter."""
 _MOST_CHANGES = 20
-_ASKED = "吗嗎呢? "
+_ASKED = "? "
 
 _NO = word(r"no(?=\s*[,.!;:-]|\s+(?:wait|actually|sorry|it)\b|\s+\(?[a-z]\)?\s*(?:[.!]\s*)?$)", "nope")
 _STATEMENT = any_of(
@@ -250,9 +231,8 @@ _STATEMENT = any_of(
     "(?:the|my) (?:(?:correct|right|final) )?answer is",
     r"(?:i(?:'d|'ll| would| will)? )?(?:now )?(?:(?:say|go with|choose|pick|(?:change|switch) (?:(?:my answer|it|that) )?to)\b)",
 )
-_CHINESE = r"(?:不(?:是|对|對)?|等等|等一下|更正)\s?[,.!;:]\s?(?:答案)?(?:应该|應該)?[是为為选選]"
 _TURN = re.compile(
-    rf"(?:(?:(?:{CHANGE}|{_NO})[\s,.!;:()-]{{0,6}}){{1,5}}(?:{_STATEMENT}\s)?(?:(?:option|choice)\s)?|{_CHINESE}\s?)\(?"
+    rf"(?:(?:(?:{CHANGE}|{_NO})[\s,.!;:()-]{{0,6}}){{1,5}}(?:{_STATEMENT}\s)?(?:(?:option|choice)\s)?)\(?"
     rf"(?P<letter>[a-z])(?<![{WORD}][a-z])(?![{WORD}'])"
 )
 _LETTER = re.compile(LETTER)
@@ -285,8 +265,12 @@ def _taken_back(text: str, turn: int, options: Options) -> int:
         letter, between = match[1], bare(text[match.end() : turn].rstrip(" -")).rstrip(_ASKED)
         if letter in options.letters and not (between and letter not in options.whole.get(between, ())):
             own_text = not between and options.begins(text[match.end() :], letter)
-            return -1 if own_text else match.start()
+            asked = _ASKING.search(text, 0, match.start())
+            return -1 if own_text else asked.start() if asked else match.start()
     return -1
+
+
+_ASKING = re.compile(r"\b(?:is|was|could|would|might|should) (?:it|this|that|the (?:correct )?answer)\b(?: be)?[^.?!\n]{0,12}\Z", re.IGNORECASE)
 
 
 def _is_settled(text: str, position: int, options: Options) -> bool:

@@ -52,14 +52,18 @@ DEEPEST_TAG = 4
 MOST_WORDS = 40
 """A longer text is a discussion: the words of one option in it are not an answer."""
 
+_IS = r"(?:is|would be|seems(?: to be)?|appears(?: to be)?|looks|must be|should be)"
 _VERDICT = re.compile(
-    rf"{LETTER}[\"')\]]*(?:\s*\([^()\n]{{0,80}}\))?\s*(?:"
-    r"(?:is|would be|seems(?: to be)?|appears(?: to be)?|looks|must be|should be)\s+(?:\w+\s+){0,3}?"
-    r"(?:correct|right|answer|true|best|better|likely|accurate|appropriate)\b"
-    r"|it is(?=\s*(?:[.!\n]|$))|(?:选项)?(?:是)?(?:正确|对的?|最佳))"
+    rf"(?:{LETTER}|(?<![{WORD}'\"])(?P<small>[a-z])(?= is ))[\"')\]]*(?:\s*\([^()\n]{{0,80}}\))?\s*(?:"
+    rf"{_IS}\s+(?:\w+\s+){{0,3}}?{any_of(*english('correct'))}\b"
+    rf"|(?P<fits>{any_of(*english('fits'))}\b|is (?:the|what|my)? ?{any_of('one', 'only', 'answer', 'choice')}\b)"
+    r"|it is(?=\s*(?:[.!\n]|$)))"
 )
+_SO_IS = re.compile(rf"\b(?:so (?:is|does|do|could|might|would)|(?:as well|along) (?:as|with)) (?:option )?{LETTER}")
+_NOT_AN_OPTION = re.compile(r"\b(?:plan|vitamin|hepatitis|blood type|grade|group)\s$", re.IGNORECASE)
 _QUESTION = re.compile(QUESTION)
 _LONE_LETTER = re.compile(LETTER)
+_END_OF_SENTENCE = re.compile(r"[.,;!?\n]")
 _CLOSING = re.compile(r"(?:^|[.,;:!?\n-])\s*\(?([A-Z])\)?[\s.!]*$")
 _BRACKETED = re.compile(r"[(\[\"']([A-Z])[)\]\"']")
 _NAMED = re.compile(rf"{any_of('option', 'choice', '选项')}\s?:?\s?[(\"']?([a-z])(?![{WORD}'])|([a-z])(?<![{WORD}][a-z])\s?选项")
@@ -106,7 +110,7 @@ def extract_choice(text: str, options: Mapping[str, str]) -> Extraction:
 def _read(reply: str, options: Options, *, within: int) -> Extraction:
     """Returns what the ladder reads in a reply, or in the content of a tag, which may have tags in it."""
     reply = _without_markup(_spell_like_options(reply, options))
-    shown = in_english(plain_text(reply), options.folded)
+    shown = _ordinals_as_letters(in_english(plain_text(reply), options.folded), options)
     if not shown:
         return Extraction(None, "empty")
     rest = _without_recital(shown, options)
@@ -115,8 +119,25 @@ def _read(reply: str, options: Options, *, within: int) -> Extraction:
     return apply_rules(CHOICE_RULES, Reading(reply, shown, kept, kept.lower(), options, document, within, recited=rest != shown))
 
 
+_TWO_BOXES = re.compile(r"\\boxed\{([^{}]*)\}\$?\s*(?:or|and|,|/|&)\s*\$?\\boxed\{([^{}]*)\}")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _HTML = re.compile(r"<(b|i|u|em|strong|p|span|div|li|code|box|option|choice)>([^<>]{0,400})</\1>")
+
+
+_ORDINAL = re.compile(
+    r"\b(?:the )?(?:(first|1st)|(second|2nd)|(third|3rd)|(fourth|4th)|(fifth|5th)) (?:answer )?(?:option|choice)\b", re.IGNORECASE
+)
+
+
+def _ordinals_as_letters(text: str, options: Options) -> str:
+    """Returns ``text`` with "the second option" as "option B"."""
+    letters = sorted(options.letters)
+
+    def name(match: re.Match[str]) -> str:
+        place = (match.lastindex or 1) - 1
+        return f"option {letters[place]}" if place < len(letters) else match[0]
+
+    return _ORDINAL.sub(name, text) if "option" in text or "choice" in text else text
 
 
 def _without_markup(reply: str) -> str:
@@ -157,6 +178,9 @@ def _answer_tag(reading: Reading) -> Outcome:
 
 def _boxed_answer(reading: Reading) -> Outcome:
     r"""``\boxed{B}``: the content of the last one is the answer, readable or not."""
+    both = _TWO_BOXES.search(reading.raw)
+    if both and both[1].strip() != both[2].strip():
+        return Stop.AMBIGUOUS
     return _only(boxed_content(reading.raw), reading)
 
 
@@ -211,8 +235,21 @@ def _chosen(reading: Reading) -> Outcome:
 
 def _verdict(reading: Reading) -> Outcome:
     """``B is correct``, ``option B is the best answer``: the only such letter."""
-    letters = {match[1] for match in _VERDICT.finditer(reading.text) if not is_negated(reading.text, *match.span(1))}
+    letters = {letter for match in _VERDICT.finditer(reading.text) if (letter := _judged(match, reading.text))}
+    if letters:
+        letters |= {match[1] for match in _SO_IS.finditer(reading.text)}
     return only_answer(letters & reading.options.letters)
+
+
+def _judged(match: re.Match[str], text: str) -> str | None:
+    """Returns the letter that a verdict is about, None where it denies."""
+    letter = match["small"] or match[1]
+    start = match.start("small") if match["small"] else match.start(1)
+    if is_negated(text, start, start + 1) or _NOT_AN_OPTION.search(text, max(0, start - 12), start):
+        return None
+    if match["fits"] and is_negated(_END_OF_SENTENCE.split(text[match.end() : match.end() + LONGEST_PHRASE])[0] + " x", 0, 0):
+        return None
+    return letter.upper()
 
 
 def _leading_letter(reading: Reading) -> Outcome:

@@ -134,7 +134,7 @@ _NEGATOR = re.compile(
     r"|\b(?:(?<!\bat )least|hardly an?|lack(?:s|ing)?|missing|fail(?:s|ed)? to)\b"
     r"|(?<!\bno )(?<!\ba )(?<!\bany )\bdoubt(?:s|ed|ful)?\b"
     r"|\b(?:im(?:possible|probable)|unlikely|un(?:sure|clear|certain)|whether)\b"
-    r"|(?<!\bas )\bif (?:it|this|that|they|there)\b|\bif (?:option )?\(?$|\bwas (?:going|about|tempted) to\b"
+    r"|\bif (?:option )?\(?[a-hj-z]\)? (?:were|was|is|had)\b|(?<!\bas )\bif (?:it|this|that|they|there)\b|\bif (?:option )?\(?$|\bwas (?:going|about|tempted) to\b"
     r"|\bwould have(?! to\b)",
     re.IGNORECASE,
 )
@@ -147,7 +147,7 @@ _DENIAL = (
 _DENIED = re.compile(
     r"(?:\s*(?:,|and|or|&)\s*(?:options?\s+)?\(?[A-Z]\)?(?![A-Z])){0,9}\s*(?:\([^()\n]{0,60}\)\s*)?"
     rf"(?:\?\s*no(?! doubt| question)\b|{_VERB}(?:n't\b|\s+(?:(?:\w+ly|the|by far)\s+){{0,2}}(?:\w+\s+)?{_DENIAL}\b)"
-    r"|(?:选项)?是?(?:不|错)|[吗嗎]|(?:가|이|은|는)?\s?아[니닙닌]|では?(?:な|あり))",
+    r"|\s+not(?=\s*(?:$|[.,;!\n]))|(?:选项)?是?(?:不|错)|[吗嗎]|(?:가|이|은|는)?\s?아[니닙닌]|では?(?:な|あり))",
     re.IGNORECASE,
 )
 

@@ -76,6 +76,11 @@ def english(role: str) -> tuple[str, ...]:
     return tuple(re.escape(phrase).replace(r"\ ", " ") for phrase in _longest_first(shipped().languages["en"].phrases[role]))
 
 
+def meanings(role: str) -> tuple[str, ...]:
+    """Returns the phrases of a role in all languages."""
+    return tuple(dict.fromkeys(phrase for language in shipped().languages.values() for phrase in language.phrases.get(role, ())))
+
+
 def scoring_rules() -> dict[str, object]:
     """Returns what determines how a stored text is read: the version of the rules, and the SHA-256 of the phrases."""
     return {"version": VERSION, "phrases": shipped().digest}
@@ -150,9 +155,10 @@ _ENGLISH: Final = {
     "answer_is_not": "the answer is not ",
     "answer_is": "the answer is ",
     "answer": "the answer ",
+    "letter_is_not": " is not ",
     "is_correct": " is correct ",
     "is_wrong": " is wrong, ",
-    "is_not": " is not ",
+    "is_not": " it is not ",
     "is": "it is ",
     "choose": "I choose ",
     "so": "so ",
@@ -191,6 +197,7 @@ def _translation(code: str) -> re.Pattern[str]:
     parts = {
         "aside": roles["aside"],
         "is_wrong": rf"{after}(?:{roles['is']}\s?)?{article}{roles['wrong']}(?:\s?{roles['answer']})?",
+        "letter_is_not": rf"{after}{roles['is_not']}",
         "is_correct": rf"{after}(?:(?:-|{roles['is']})\s?{article}(?:{roles['answer']}|{roles['correct']})|{roles['correct']})",
         "answer_is_not": rf"{answer}\s?,?\s?{roles['is_not']}",
         "answer_is": rf"{answer}(?:{joined}(?:{named}|{end})|\s?(?:[-,]\s?)?{named})",

@@ -69,7 +69,7 @@ def score_choice(sample: Sample, prediction: Prediction) -> Score:
 
 def score_yes_no(sample: Sample, prediction: Prediction) -> Score:
     """1 for the right one of yes and no, read from the text or taken as the more probable one (rule ``letter_logits``)."""
-    extraction = extract_yes_no(prediction.text)
+    extraction = extract_yes_no(prediction.text, sample.question)
     if prediction.method == LETTER_LOGITS:
         extraction = Extraction(extraction.answer, LETTER_LOGITS)
     return _equal(extraction, sample, prediction, str.casefold)

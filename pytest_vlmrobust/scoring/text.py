@@ -58,7 +58,7 @@ _ONE_SPELLING = str.maketrans(
         **dict(zip("\u3002\u3001\uff0c\u3010\u3011", ".,,[]", strict=True)),
     }
 )
-_ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#~"
+_ENDS = " \t\r\n.,:;!?\"'()[]{}<>*_`#~•·"
 NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _ARTICLE = re.compile(r"(?:a|an|the)\s+(?=\S)")
 

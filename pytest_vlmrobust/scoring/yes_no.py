@@ -1,6 +1,7 @@
 """Did the model say yes or no?
 
-A description is not read as an answer: whether "There is a dog" means yes depends on the question.
+A description is not read as an answer: whether "There is a dog" means yes depends on the question. A denial is one ("There is no
+dog in the image"), unless the question denies something itself.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from .extraction import (
     only_answer,
     word,
 )
-from .text import answer_tag, boxed_content, final_words, plain_text, strip_ends
+from .denials import denies
+from .json_answers import read_json
+from .phrases import in_english, meanings
+from .text import answer_tag, boxed_content, final_words, plain_text, straighten, strip_ends
 
-_SYNONYMS: Final = {
-    "yes": ("yes", "yeah", "yep", "yup", "true", "correct", "是", "是的", "对", "有", "正确"),
-    "no": ("no", "nope", "nah", "false", "incorrect", "否", "不是", "不", "没有", "不对", "错误"),
-}
-_MEANING: Final = {synonym: meaning for meaning, synonyms in _SYNONYMS.items() for synonym in synonyms}
+DEEPEST_TAG = 4
+"""Tags inside each other that are read."""
+_MEANING: Final = {phrase: meaning for meaning in ("yes", "no") for phrase in meanings(meaning)}
+_SHORT: Final = {"y": "yes", "n": "no", "right": "yes", "definitely": "yes"}
+"""Whole answers that are too common to be looked for in longer ones."""
 _SAID = r"(yes|no|yeah|yep|yup|nope|nah|true|false)(?![\w-])"
 _LEADING = re.compile(
-    r"\W{0,9}(?!no\.?\s?\d)(?:(yes|yeah|yep|yup|no|nope|nah|true|false|是的|不是|没有|不对|是|否|对|有)(?=\s?(?:[,.;:!\n]|- |$))"
+    rf"\W{{0,9}}(?!no\.?\s?\d)(?:({'|'.join(map(re.escape, sorted(_MEANING, key=len, reverse=True)))})(?=\s?(?:[,.;:!\n]|- |$))"
     r"|(yes)\b(?!\s?(?:/|or\b|-))|(no)\s(?=(?:because|since|as|there|it|this|that|the|he|she|they|i|we|you)\b))"
 )
 _BEFORE_LAST = "so|but|is|say|be|think|therefore|thus|hence|probably|definitely"
@@ -58,25 +62,45 @@ _DISSENT = re.compile(
 )
 
 
+_ELLIPSIS = re.compile(
+    r"(?:it|he|she|they|there|this|that)(?:'s| (?:is|are|was|were|does|do|did|has|have|can))(?P<denied> not|n't)?"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class YesNoReading:
-    """Input of the rules: the raw text, and the text in lower case without markup."""
+    """Input of the rules: the raw text, the text in lower case without markup, and the question where it is known."""
 
     raw: str
     text: str
+    question: str = ""
+    within: int = 0
+    """How many tags it stands in."""
 
 
-def extract_yes_no(text: str) -> Extraction:
+def extract_yes_no(text: str, question: str = "") -> Extraction:
     """Returns ``"yes"`` or ``"no"`` as read from ``text``; never raises.
+
+    Args:
+        text: what the model wrote, thinking included.
+        question: what it was asked, where that is known: what "There is no dog, but there is a cat" answers depends on it.
 
     >>> extract_yes_no("There is no dog, so yes")
     Extraction(answer='yes', rule='closing')
+    >>> extract_yes_no("There is no dog in the image.")
+    Extraction(answer='no', rule='denial')
     """
     reply = final_words(text)
     if reply is None:
         return Extraction(None, "unfinished_thinking")
-    statement = _after_last_change(plain_text(reply).lower())
-    return apply_rules(YES_NO_RULES, YesNoReading(reply, statement)) if statement else Extraction(None, "empty")
+    return _read(reply, question.lower(), within=0)
+
+
+def _read(reply: str, question: str, *, within: int) -> Extraction:
+    statement = _after_last_change(in_english(plain_text(reply)).lower())
+    if not statement:
+        return Extraction(None, "empty")
+    return apply_rules(YES_NO_RULES, YesNoReading(reply, statement, question, within))
 
 
 def _after_last_change(text: str) -> str:
@@ -90,24 +114,46 @@ def _after_last_change(text: str) -> str:
 
 def _answer_tag(reading: YesNoReading) -> Outcome:
     """``<answer>yes</answer>``: the content of the last one is the answer, readable or not."""
-    return _only(answer_tag(reading.raw))
+    return _only(answer_tag(reading.raw), reading)
 
 
 def _boxed_answer(reading: YesNoReading) -> Outcome:
     r"""``\boxed{yes}``: the content of the last one is the answer, readable or not."""
-    return _only(boxed_content(reading.raw))
+    return _only(boxed_content(reading.raw), reading)
 
 
-def _only(content: str | None) -> Outcome:
-    return None if content is None else extract_yes_no(content).answer or Stop.NONE
+def _only(content: str | None, reading: YesNoReading) -> Outcome:
+    if content is None:
+        return None
+    if reading.within >= DEEPEST_TAG:
+        return Stop.NONE
+    return _read(content, reading.question, within=reading.within + 1).answer or Stop.NONE
+
+
+def _json(reading: YesNoReading) -> Outcome:
+    """``{"answer": "no"}``, ``{"answer": false}``: the last one."""
+    if "{" not in reading.raw:
+        return None
+    values = [item.value for item in read_json(straighten(reading.raw)).values if isinstance(item.value, dict)]
+    said = [member for value in values for key, member in value.items() if key.strip().casefold() in _JSON_KEYS]
+    if not said:
+        return None
+    if isinstance(said[-1], bool):
+        return "yes" if said[-1] else "no"
+    return _only(str(said[-1]), reading)
+
+
+_JSON_KEYS: Final = {"answer", "final_answer", "final answer", "response", "result"}
 
 
 def _word(reading: YesNoReading) -> Outcome:
-    """``YES!``, ``Nope``, ``true``, ``是的``, ``Of course not``: one word alone, or a phrase with that meaning."""
+    """``YES!``, ``Nope``, ``true``, ``是的``, ``Of course not``, ``It is not``: one word alone, or a phrase with that meaning."""
     words = strip_ends(reading.text)
     if _DISSENT.fullmatch(words):
         return "no"
-    return "yes" if _ASSENT.fullmatch(words) else _MEANING.get(words)
+    said = "yes" if _ASSENT.fullmatch(words) else _MEANING.get(words) or _SHORT.get(words)
+    short = _ELLIPSIS.fullmatch(words)
+    return said or (None if short is None else "no" if short["denied"] else "yes")
 
 
 def _statement(reading: YesNoReading) -> Outcome:
@@ -156,6 +202,14 @@ def _refusal(reading: YesNoReading) -> Outcome:
     return Stop.REFUSAL if is_refusal(reading.text) else None
 
 
+def _denial(reading: YesNoReading) -> Outcome:
+    """``There is no dog``, ``No dog is visible``, ``I do not see any dog``, ``It is not a dog``, where nothing speaks against it.
+
+    What else the text says must not be about what was asked, and the question must not deny anything.
+    """
+    return "no" if denies(reading.text, reading.question) else None
+
+
 def _only_yes(reading: YesNoReading) -> Outcome:
     """``yes`` somewhere, not denied, and ``no`` nowhere; ``no`` alone somewhere is not read, it may be "no dog"."""
     if _NO.search(reading.text):
@@ -166,6 +220,7 @@ def _only_yes(reading: YesNoReading) -> Outcome:
 YES_NO_RULES: Final[Ladder[YesNoReading]] = {
     "answer_tag": _answer_tag,
     "boxed": _boxed_answer,
+    "json": _json,
     "word": _word,
     "statement": _statement,
     "both": _both,
@@ -173,6 +228,7 @@ YES_NO_RULES: Final[Ladder[YesNoReading]] = {
     "closing": _closing,
     "set_off": _set_off,
     "refusal": _refusal,
+    "denial": _denial,
     "only_yes": _only_yes,
 }
 
