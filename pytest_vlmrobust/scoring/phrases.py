@@ -191,7 +191,7 @@ def _translation(code: str) -> re.Pattern[str]:
         after += rf"(?:{roles['option']})?\s?"
     answer = rf"{article}{roles['answer']}"
     joined = rf"\s?[:,]?\s?{roles['is']}"
-    start = r"(?<![^\s.,;:!?\"'(])" if language.spaces else ""
+    start = r"(?<![^\s.,;:!?\"'(])"
     end = r"(?=[\s:]|$)" if language.spaces else ""
     stop = r"(?=\s*(?:$|[.,;!?)\"\n]))"
     parts = {
@@ -200,16 +200,16 @@ def _translation(code: str) -> re.Pattern[str]:
         "letter_is_not": rf"{after}{roles['is_not']}",
         "is_correct": rf"{after}(?:(?:-|{roles['is']})\s?{article}(?:{roles['answer']}|{roles['correct']})|{roles['correct']})",
         "answer_is_not": rf"{answer}\s?,?\s?{roles['is_not']}",
-        "answer_is": rf"{answer}(?:{joined}(?:{named}|{end})|\s?(?:[-,]\s?)?{named})",
+        "answer_is": rf"{answer}(?:{joined}(?:{named}|{end})|\s?:|\s?(?:[-,]\s?)?{named})",
         "is_not": roles["is_not"],
         "or": rf"{after}{roles['or']}{named}",
         "and": rf"{after}{roles['and']}{named}",
         "but": rf"{roles['but']}{named}",
         "option": rf"{article}{roles['option']}\s?:?\s?{letter}",
         "choose": rf"{roles['choose']}{named}",
-        "there_is_no": roles["there_is_no"],
         "yes": rf"{start}{roles['yes']}{stop}",
         "no": rf"{start}{roles['no']}{stop}",
+        "there_is_no": roles["there_is_no"],
         "not": roles["not"],
         "is": rf"{roles['is']}{named}",
         "so": roles["so"],

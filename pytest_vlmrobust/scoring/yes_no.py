@@ -63,7 +63,7 @@ _DISSENT = re.compile(
 
 
 _ELLIPSIS = re.compile(
-    r"(?:it|he|she|they|there|this|that)(?:'s| (?:is|are|was|were|does|do|did|has|have|can))(?P<denied> not|n't)?"
+    r"(?:it|he|she|they|there|this|that)(?:'s| (?:is|are|was|were|does|do|did|has|have|can))(?: not|n't)"
 )
 
 
@@ -153,7 +153,7 @@ def _word(reading: YesNoReading) -> Outcome:
         return "no"
     said = "yes" if _ASSENT.fullmatch(words) else _MEANING.get(words) or _SHORT.get(words)
     short = _ELLIPSIS.fullmatch(words)
-    return said or (None if short is None else "no" if short["denied"] else "yes")
+    return said or (None if short is None else "no")
 
 
 def _statement(reading: YesNoReading) -> Outcome:

@@ -82,7 +82,8 @@ PIECES = [
 ]
 """Everything that surrounds an answer, and no answer."""
 
-WORDS_FOR_YES_AND_NO = {"correct", "definitely", "是", "不"}
+WORDS_FOR_YES_AND_NO = {"correct", "definitely", "是", "不", "not"}
+"""Words that are an answer, or deny what was asked."""
 
 rambling = st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join)
 wild = st.text(max_size=300) | st.lists(
