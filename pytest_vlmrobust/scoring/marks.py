@@ -162,6 +162,8 @@ def _ticked(boxes: Mapping[str, re.Match[str]]) -> Outcome:
 
 def _in_words(text: str, options: Options) -> Outcome:
     """Reads "A: false, B: true" and "A: 10%, B: 80%", where nothing else is said."""
+    if not any(sign in text for sign in ":=(-"):
+        return None
     matches = list(_WORD_MARK.finditer(text))
     if len(matches) < 2 or strip_ends(_WORD_MARK.sub("", text)).strip(_BULLET + "\n,.;"):
         return None

@@ -119,7 +119,8 @@ def _language(code: str, entry: Entry, shared: set[str]) -> Language:
             entries[role].fail(f"has {doubled!r} twice. Keep one of them")
     words = {word for role in phrases if role not in {"yes", "no"} for phrase in phrases[role] for word in _words(phrase)}
     spaces = entries["spaces"].truth() if "spaces" in entries else True
-    return Language(code, phrases, spaces, frozenset(words - shared))
+    signs = {word for word in words - shared if len(word) > 1 or not word.isascii()}
+    return Language(code, phrases, spaces, frozenset(signs))
 
 
 def _spelling(phrase: str) -> str:

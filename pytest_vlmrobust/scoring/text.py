@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 # Thinking before the answer, as each family of models marks it.
 #
@@ -48,6 +49,8 @@ _ANSWER_CLOSE = re.compile(r"</(?:final_?)?answer>|\[/answer\]", re.IGNORECASE)
 _BOX_TOKENS = re.compile(r"<\|begin_of_box\|>(.*?)(?:<\|end_of_box\|>|\Z)", re.DOTALL)
 _MATHS = re.compile(r"\$([^$\s]{1,80})\$")
 _MARKUP = re.compile(r"[*`]+|__+|(?m:^#{1,6}\s)|\\(?:text|mathrm|mathbf|textbf)\b")
+_MARKS = re.compile(r"[*`_#\\$]")
+"""What all markup has."""
 _ONE_SPELLING = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u00b4\u02bc", "'"),
@@ -103,10 +106,15 @@ def straighten(text: str) -> str:
 
 def plain_text(text: str) -> str:
     """Returns ``text`` without emphasis marks, with straight quotes, and single blanks; line breaks stay."""
-    lines = _MATHS.sub(r"\1", _MARKUP.sub("", straighten(text))).split("\n")
-    return "\n".join(" ".join(line.split()) for line in lines).strip()
+    text = straighten(text)
+    if _MARKS.search(text):
+        text = _MATHS.sub(r"\1", _MARKUP.sub("", text))
+    if "\n" not in text:
+        return " ".join(text.split())
+    return "\n".join(" ".join(line.split()) for line in text.split("\n")).strip()
 
 
+@lru_cache(maxsize=1024)  # several rules look at the same phrase
 def fold_case(text: str) -> str:
     """Returns ``text`` as ``plain_text`` would show it, case folded, on one line."""
     return " ".join(plain_text(text).casefold().split())
