@@ -27,7 +27,7 @@ _HEAD = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _END_OF_LETTER = re.compile(
-    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+(?:{_WORDS_OF_A_REASON})\b|\s?[\u3040-\u9fff\uac00-\ud7a3]",
+    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+not\s+\(?[A-Z]\b|\s+(?:{_WORDS_OF_A_REASON})\b|\s?[\u3040-\u9fff\uac00-\ud7a3]",
     re.IGNORECASE,
 )
 _END_OF_SMALL_LETTER = re.compile(
@@ -155,6 +155,7 @@ MOST_TRIED = 20
 _PAUSES = " \n,:=→⇒>-"
 _HEDGE = re.compile(HEDGE)
 _RIVAL = re.compile(rf"{LETTER}\)?[\s,.;?(]*(?:\b(?:or|and|but)\b[\s,]*)?(?:(?:more|most|quite|very) )?$")
+_OR = re.compile(rf"{LETTER}\)?[\s,;]*\bor\s*$")
 _RIVAL_REACH = 30
 _END_OF_SENTENCE = re.compile(r"[.!?](?:\s|$)")
 
@@ -199,6 +200,9 @@ def _was_possible(
 
 def _has_rival(text: str, lowered: str, start: int, outcome: Outcome, options: Options) -> bool:
     """Says whether the announcement at ``start`` only adds a possibility: the "maybe C" of "B or maybe C"."""
+    other = _OR.search(text, max(0, start - _RIVAL_REACH), start)
+    if other and other[1] in options.letters - {outcome} and not is_negated(text, *other.span(1)):
+        return True
     if not _HEDGE.match(lowered, start):
         return False
     rival = _RIVAL.search(text, max(0, start - _RIVAL_REACH), start)

@@ -60,6 +60,7 @@ _VERDICT = re.compile(
     r"|it is(?=\s*(?:[.!\n]|$)))"
 )
 _SO_IS = re.compile(rf"\b(?:so (?:is|does|do|could|might|would)|(?:as well|along) (?:as|with)) (?:option )?{LETTER}")
+_JOINT = re.compile(rf"{LETTER}\)?\s*(?:and|or|&|/)\s*(?:option )?\(?{LETTER}\)?\s*{_IS}")
 _NOT_AN_OPTION = re.compile(r"\b(?:plan|vitamin|hepatitis|blood type|grade|group)\s$", re.IGNORECASE)
 _QUESTION = re.compile(QUESTION)
 _LONE_LETTER = re.compile(LETTER)
@@ -120,6 +121,7 @@ def _read(reply: str, options: Options, *, within: int) -> Extraction:
 
 
 _TWO_BOXES = re.compile(r"\\boxed\{([^{}]*)\}\$?\s*(?:or|and|,|/|&)\s*\$?\\boxed\{([^{}]*)\}")
+_DISPLAYED = re.compile(r"\\[()\[\]]|\$\$")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _HTML = re.compile(r"<(b|i|u|em|strong|p|span|div|li|code|box|option|choice)>([^<>]{0,400})</\1>")
 
@@ -142,6 +144,8 @@ def _ordinals_as_letters(text: str, options: Options) -> str:
 
 def _without_markup(reply: str) -> str:
     """Returns the reply without tags of HTML, and without what is struck out."""
+    if "\\" in reply or "$$" in reply:
+        reply = _DISPLAYED.sub(" ", reply)
     if "~~" in reply:
         reply = _STRUCK.sub(" ", reply)
     return _HTML.sub(r"\2", reply) if "</" in reply else reply
@@ -161,7 +165,8 @@ def _final_answer(reading: Reading) -> Outcome:
 
 def _json(reading: Reading) -> Outcome:
     """``{"reasoning": …, "answer": "B"}``, ``choice`` or ``option``: the last object with further members, readable or not."""
-    return _in_json(lesser_answer(reading.document), reading.options)
+    outcome = _in_json(lesser_answer(reading.document), reading.options)
+    return marked_in_json(reading.document, reading.options) or outcome if outcome is Stop.AMBIGUOUS else outcome
 
 
 def _in_json(phrase: str | Stop | None, options: Options) -> Outcome:
@@ -238,6 +243,7 @@ def _verdict(reading: Reading) -> Outcome:
     letters = {letter for match in _VERDICT.finditer(reading.text) if (letter := _judged(match, reading.text))}
     if letters:
         letters |= {match[1] for match in _SO_IS.finditer(reading.text)}
+        letters |= {match[1] for match in _JOINT.finditer(reading.text) if not is_negated(reading.text, *match.span(1))}
     return only_answer(letters & reading.options.letters)
 
 

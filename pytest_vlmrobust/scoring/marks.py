@@ -38,7 +38,7 @@ def _tables(value: Any, options: Options) -> Iterator[Mapping[str, Any]]:
     """Yields every mapping from letters of several options to what an object or a list says of them, the outer ones first."""
     if isinstance(value, dict):
         named = {letter: member for key, member in value.items() if (letter := _option(key, options))}
-        if len(named) > 1:
+        if len(named) > 1 or any(isinstance(member, bool) for member in named.values()):
             yield named
             return
     if isinstance(value, list):
@@ -69,7 +69,7 @@ def _option(words: str, options: Options) -> str | None:
 
 
 _LABEL = re.compile(
-    rf"(?:[Oo]ption |[Cc]hoice |P)?[(\[\"']{{0,2}}(?P<letter>[A-Za-z])(?![{WORD}'])[)\]\"'.:]{{0,3}}(?P<text>(?:\s.*)?)", re.DOTALL
+    rf"(?:(?:[Oo]ption|[Cc]hoice|[Ii]s)[ _]|P)?[(\[\"']{{0,2}}(?P<letter>[A-Za-z])(?![{WORD}'])[)\]\"'.:]{{0,3}}(?P<text>(?:\s.*)?)", re.DOTALL
 )
 
 
@@ -103,6 +103,9 @@ def _mark(said: Any) -> Mark:
         return said
     if isinstance(said, int | float):
         return float(said)
+    if isinstance(said, dict):
+        marks = [member for member in said.values() if isinstance(member, bool | int | float)]
+        return _mark(marks[0]) if len(marks) == 1 else None
     if not isinstance(said, str):
         return None
     word = fold_case(said).strip(" .!")
@@ -122,9 +125,10 @@ _BOX = re.compile(r"[☑☒☐✅✓✔✗✘✕❌●◉○◯■□⬜]|\[\s?[
 _CHECKED: Final = frozenset("☑✅✓✔●◉■")
 _CROSS: Final = frozenset("xX☒✗✘✕❌")
 _BULLET = " \t-:;,|/•–=."
+_TRUTH = re.compile(r"[A-Z]\W{0,3}\s(?i:true|false|yes|no|correct|incorrect|\d+\s?%)")
 _WORD_MARK = re.compile(
-    rf"(?<![{WORD}])(?:P|[Oo]ption )?[(\[]?(?P<letter>[A-Z])(?![{WORD}'])[)\].]{{0,2}}(?P<text>[^:=(\n]{{0,80}}?)\s*(?:[:=(]|\s-)\s*"
-    r"(?P<mark>(?i:true|false|(?:in|not )?correct|right|wrong|yes|no)|(?:\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?%?)\)?(?=\s*(?:$|[,;.\n|]))"
+    rf"(?<![{WORD}])(?:P|[Oo]ption )?[(\[]?(?P<letter>[A-Z])(?![{WORD}'])[)\].]{{0,2}}(?P<text>[^:=(\n]{{0,80}}?)\s*(?:[:=(→|]|->|\s-|\s)\s*"
+    r"(?P<mark>(?i:true|false|(?:in|not )?correct|right|wrong|yes|no)|(?:\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?%?)\)?(?=\s*(?:$|[,;.\n|]|\([A-Z]\)))"
 )
 
 
@@ -152,20 +156,20 @@ def _before(text: str, boxes: Iterable[re.Match[str]]) -> list[str]:
 
 
 def _ticked(boxes: Mapping[str, re.Match[str]]) -> Outcome:
-    """Returns the only option with a tick; a cross is one where nothing is ticked and empty boxes are there."""
+    """Returns the only option with a tick; where nothing is ticked, a cross is one in brackets or among empty boxes."""
     glyphs = {letter: "".join(box[0].strip("[]() ").split()) or "☐" for letter, box in boxes.items()}
     ticked = [letter for letter, glyph in glyphs.items() if glyph in _CHECKED]
-    if not ticked and any(glyph in "☐○◯□⬜" for glyph in glyphs.values()):
+    if not ticked and any(glyph in "☐○◯□⬜xX" for glyph in glyphs.values()):
         ticked = [letter for letter, glyph in glyphs.items() if glyph in _CROSS]
     return ticked[0] if len(ticked) == 1 else Stop.AMBIGUOUS if ticked else Stop.NONE
 
 
 def _in_words(text: str, options: Options) -> Outcome:
     """Reads "A: false, B: true" and "A: 10%, B: 80%", where nothing else is said."""
-    if not any(sign in text for sign in ":=(-"):
+    if not any(sign in text for sign in ":=(-→|") and not _TRUTH.search(text):
         return None
     matches = list(_WORD_MARK.finditer(text))
-    if len(matches) < 2 or strip_ends(_WORD_MARK.sub("", text)).strip(_BULLET + "\n,.;"):
+    if not matches or strip_ends(_WORD_MARK.sub("", text)).strip(_BULLET + "\n,.;"):
         return None
     table: dict[str, Any] = {}
     for match in matches:
@@ -173,6 +177,8 @@ def _in_words(text: str, options: Options) -> Outcome:
         if letter not in options.letters or letter in table or (own and options.exact(own) != letter):
             return None
         table[letter] = match["mark"]
+    if len(table) == 1 and not isinstance(_mark(matches[0]["mark"]), bool):
+        return None
     outcome = _marked(table, options)
     repeated = any(fold_case(said) == fold_case(options.raw[letter]) for letter, said in table.items())
     return None if repeated else outcome

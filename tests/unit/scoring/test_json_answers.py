@@ -161,7 +161,7 @@ PICTURES = dict.fromkeys("ABCD", IMAGE_MARK)
         ('{"answer": "A"}{"answer": "B"}', "B", "json"),
         ('{"answer": "A"}\nNo, wait:\n{"answer": "dog"}', "B", "json"),
         ('{"option": "A"}\n{"option": "B"}', None, "ambiguous"),
-        ('[{"option": "A", "right": true}, {"option": "B", "right": false}]', None, "ambiguous"),
+        ('[{"option": "A", "right": true}, {"option": "B", "right": false}]', "A", "json"),
         ('{"final_answer": "A or B"}', None, "ambiguous"),
         ('{"final_answer": ["A", "B"]}', None, "ambiguous"),
         ('{"final_answer": "a cat and a dog"}', None, "ambiguous"),
