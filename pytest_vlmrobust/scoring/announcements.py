@@ -20,23 +20,27 @@ LONGEST_PHRASE = 240
 LETTER = rf"(?<![{WORD}])(?<![{WORD}]-)([A-Z])(?![{WORD}'°%+]|-[A-Za-z])"
 """An upper-case letter that stands alone."""
 
-_WORDS_OF_A_REASON = r"because|since|as|due|which|therefore|rather than|instead of|over"
+_WORDS_OF_A_REASON = r"because|since|as|due|which|therefore|rather than|instead of|over|though|although|even though|while|whereas"
+_SURE_OR_NOT = (
+    "for sure|without (?:a |any )?doubt|i (?:think|believe|guess|suppose)|probably|definitely|maybe|perhaps|obviously|clearly"
+)
+_CONDITION = re.compile(r"\s+(?:if|unless|when)\b")
 _HEAD = re.compile(
     rf"[\s\"'(\[{{<]{{0,6}}(?:(?:the )?(?:option|choice|letter|选项)\s?)?[\s\"'(\[{{<]{{0,6}}"
     rf"(?P<letter>[A-Za-z])(?![{WORD}'°%+]|-[A-Za-z])(?P<tail>.*)",
     re.DOTALL | re.IGNORECASE,
 )
 _END_OF_LETTER = re.compile(
-    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+not\s+\(?[A-Z]\b|\s+(?:{_WORDS_OF_A_REASON})\b|\s?[\u3040-\u9fff\uac00-\ud7a3]",
+    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+(?:(?:and|but) )?(?:\w+ly )?not\s+\(?[A-Z]\b|\s+(?:{_SURE_OR_NOT})\W*$|\s+(?:{_WORDS_OF_A_REASON})\b|\s?[\u3040-\u9fff\uac00-\ud7a3]",
     re.IGNORECASE,
 )
 _END_OF_SMALL_LETTER = re.compile(
     rf"\s*$|[\"'>]*[.:)\]}}](?:\s|$)|\s*\n|[\"'>)]?(?:,|\s-)\s|[!?]|,?\s+(?:{_WORDS_OF_A_REASON})\b", re.IGNORECASE
 )
-_OTHER_LETTER = re.compile(r"\)?\s?[-=:/]\s?\(?(?P<other>[A-Z])\)?[\s.!]*")
+_OTHER_LETTER = re.compile(r"\)?\s?(?:[-=:/>→⇒]|->|=>|==)\s?\(?(?P<other>[A-Z])\)?[\s.!]*")
 _LIST = re.compile(
     rf"\W*(?:(?:either|both|option|options)\s+)?\(?(?P<one>[A-Za-z])\)?\s*(?:"
-    r"(?:(?:,|\.{2,3})\s*or|,\s*and|[,;?/&+]|\(?\bor\b|\band\b|和|或者|或|及|与)"
+    r"(?:(?:,|\.{1,3})\s*or|,\s*and|[,;?/&+]|\(?\bor\b|\band\b|和|或者|或|及|与)"
     rf"(?:\s*,?\s*{HEDGE}\b,?)?|[.,;(]?\s*(?:but )?{HEDGE}\b,?)"
     rf"\s*(?:(?:option|choice)\s+)?\(?(?P<other>[A-Za-z])(?![{WORD}'])(?!(?<=[AI])\s+[a-z])",
     re.IGNORECASE,
@@ -81,7 +85,7 @@ def leading_letter(phrase: str, options: Options, *, expected: bool = False) -> 
     if not match or match["letter"].upper() not in options.letters or several_letters(phrase, options):
         return None
     letter, tail = match["letter"].upper(), match["tail"]
-    if is_negated(phrase, *match.span("letter")):
+    if is_negated(phrase, *match.span("letter")) or _CONDITION.match(tail):
         return None
     other = _OTHER_LETTER.fullmatch(tail)
     if other and other["other"] in options.letters - {letter} and bare(options.raw[letter]) != bare(other["other"]):
@@ -156,6 +160,8 @@ _PAUSES = " \n,:=→⇒>-"
 _HEDGE = re.compile(HEDGE)
 _RIVAL = re.compile(rf"{LETTER}\)?[\s,.;?(]*(?:\b(?:or|and|but)\b[\s,]*)?(?:(?:more|most|quite|very) )?$")
 _OR = re.compile(rf"{LETTER}\)?[\s,;]*\bor\s*$")
+_FROM = re.compile(rf"{LETTER}\)?\s*$")
+_ARROW = re.compile(r"[→⇒⟹➜➡=-]")
 _RIVAL_REACH = 30
 _END_OF_SENTENCE = re.compile(r"[.!?](?:\s|$)")
 
@@ -174,7 +180,7 @@ def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options
     """
     for match in reversed(list(pattern.finditer(lowered))[-MOST_TRIED:]):
         words_end = match.start() + len(match[0].rstrip(_PAUSES))
-        if is_negated(lowered, words_end, match.end()):
+        if is_negated(lowered, words_end, match.end()) or _is_supposed(lowered, match.start()):
             continue
         for phrase in _phrases(text, match.end()):
             outcome = read_phrase(phrase, options, expected=expected)
@@ -182,6 +188,16 @@ def read_announcement(pattern: re.Pattern[str], text: str, lowered: str, options
                 rival = _has_rival(text, lowered, match.start(), outcome, options)
                 return Stop.AMBIGUOUS if rival or _was_possible(match, pattern, text, lowered, options) else outcome
     return None
+
+
+_SUPPOSED = re.compile(
+    r"\b(?<!even )(?:if (?:it|this|that|there|they) (?:were|was|had|weren't|wasn't)|(?:were|had) (?:it|this|there))\b[^.!?\n]*\Z"
+)
+
+
+def _is_supposed(lowered: str, start: int) -> bool:
+    """Says whether the sentence supposes before ``start`` what is not so: "Were it a dog, I'd say B"."""
+    return _SUPPOSED.search(lowered, max(0, start - LONGEST_PHRASE), start) is not None
 
 
 def _was_possible(
@@ -200,7 +216,8 @@ def _was_possible(
 
 def _has_rival(text: str, lowered: str, start: int, outcome: Outcome, options: Options) -> bool:
     """Says whether the announcement at ``start`` only adds a possibility: the "maybe C" of "B or maybe C"."""
-    other = _OR.search(text, max(0, start - _RIVAL_REACH), start)
+    before = _FROM if _ARROW.match(text, start) else _OR
+    other = before.search(text, max(0, start - _RIVAL_REACH), start)
     if other and other[1] in options.letters - {outcome} and not is_negated(text, *other.span(1)):
         return True
     if not _HEDGE.match(lowered, start):

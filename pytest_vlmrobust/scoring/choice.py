@@ -57,7 +57,7 @@ _VERDICT = re.compile(
     rf"(?:{LETTER}|(?<![{WORD}'\"])(?P<small>[a-z])(?= is ))[\"')\]]*(?:\s*\([^()\n]{{0,80}}\))?\s*(?:"
     rf"{_IS}\s+(?:\w+\s+){{0,3}}?{any_of(*english('correct'))}\b"
     rf"|(?P<fits>{any_of(*english('fits'))}\b|is (?:the|what|my)? ?{any_of('one', 'only', 'answer', 'choice')}\b)"
-    r"|it is(?=\s*(?:[.!\n]|$)))"
+    r"|it is(?=\s*(?:[.!\n]|$))|is(?=\s*[.!\n])|is left(?=\s*(?:[.,;!\n]|$)))"
 )
 _SO_IS = re.compile(rf"\b(?:so (?:is|does|do|could|might|would)|(?:as well|along) (?:as|with)) (?:option )?{LETTER}")
 _JOINT = re.compile(rf"{LETTER}\)?\s*(?:and|or|&|/)\s*(?:option )?\(?{LETTER}\)?\s*{_IS}")
@@ -71,7 +71,7 @@ _NAMED = re.compile(rf"{any_of('option', 'choice', '选项')}\s?:?\s?[(\"']?([a-
 _GONE_THROUGH = re.compile(r"(?:^|[\n.;,] *)(?:[-*] *)?(?:[Oo]ption )?\(?([A-Z])(?:[:.)]|\)[:.]?) +(?=\w)")
 """A letter that begins a line or a sentence and is set off from the text about it."""
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
-_LETTERED = re.compile(rf"(?<![{WORD}])\(?([A-Z])(?:\s*[.):]+|\s*\()\s*")
+_LETTERED = re.compile(rf"(?<![{WORD}])\(?([A-Z])(?:\s*[.):]+|\s*\(|\s*[=-]\s)\s*")
 _BETWEEN_ECHOES = re.compile(rf"[\s,;.|/)&-]*(?:\b(?:and|or)\b\s*)?(?:{HEDGE}\b\s*)?\(?", re.IGNORECASE)
 
 

@@ -123,7 +123,7 @@ _REACH = 80
 
 _CLAUSE_END = re.compile(
     r"[.,;:!?\n()]|\b(?:(?<!\banything )(?<!\ball )but|so|therefore|thus|hence|because|while|whereas|however"
-    r"|although|though|then|yet)\b"
+    r"|although|though|then|yet|and(?= (?:option )?\(?[a-z]\)? (?:is|was|fits|matches)\b))\b"
     r"|但|所以|而是|因此",
     re.IGNORECASE,
 )
