@@ -11,6 +11,7 @@ from .corpus import CORPUS_METRICS, Answered, CorpusMetric, CorpusScore, corpus_
 from .corpus_sums import CORPUS_SUMS, Sums, corpus_sums
 from .extraction import Extraction
 from .grading import OPEN_RULES, extract_open, normalised
+from .phrases import scoring_rules
 from .scorers import SCORERS, Scorer, check_scoring, names, register, score
 from .yes_no import YES_NO_RULES, extract_yes_no
 
@@ -47,4 +48,5 @@ __all__ = [
     "read_boxes",
     "register",
     "score",
+    "scoring_rules",
 ]

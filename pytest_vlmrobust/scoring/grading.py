@@ -12,6 +12,7 @@ from pytest_vlmrobust.core.prediction import LETTER_LOGITS, Prediction, Score
 from pytest_vlmrobust.core.sample import Sample
 
 from .extraction import Extraction, Ladder, Outcome, Stop, apply_rules, is_refusal
+from .latex import plain_numbers
 from .text import NUMBER_WORDS, answer_tag, boxed_content, final_words, fold_case, plain_text, straighten
 
 # Finds the answer in a free text, and normalises answers for comparison.
@@ -54,7 +55,10 @@ def _boxed_answer(reply: str) -> Outcome:
 
 
 def _only(content: str | None) -> Outcome:
-    return None if content is None else plain_text(content).strip("{} ") or Stop.NONE
+    if content is None:
+        return None
+    plain = plain_numbers(content)
+    return (plain_text(content) if plain.expressions else plain_text(plain).strip("{} ")) or Stop.NONE
 
 
 def _statement(reply: str) -> Outcome:

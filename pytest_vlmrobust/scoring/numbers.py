@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -14,6 +14,7 @@ from pytest_vlmrobust.core.sample import Sample
 
 from .extraction import Extraction, Stop, apply_rules, is_negated, is_refusal
 from .grading import OPEN_RULES, grade_best, grade_unread, normalised, read_answer, targets
+from .latex import MARKS, UNREAD, equals, plain_numbers, same_spelling
 from .text import NUMBER_WORDS, final_words, fold_case, plain_text, straighten
 
 _LONGEST = 40
@@ -90,6 +91,7 @@ CONTAINED = "contained"
 
 _EITHER = re.compile(r"\d\W{0,3}\sor\s\W{0,3}\d", re.IGNORECASE)
 _SCIENTIFIC = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?[eE][+-]?[0-9]{1,2}")
+_SEASON = re.compile(r"\d{4}/")
 _SHORT = 60
 """Most characters of a text in which "12 or 13" is an answer and not part of a calculation."""
 
@@ -123,10 +125,24 @@ def score_relaxed(sample: Sample, prediction: Prediction) -> Score:
 
     Where the targets are numbers and the answer is a sentence, its only number is read (rule ``only_number``).
     """
-    extraction = read_answer(sample, prediction)
-    if extraction.answer is not None and all(map(_value, targets(sample))):
+    if not all(map(_value, targets(sample))):
+        return grade_best(read_answer(sample, prediction), sample, prediction, relaxed_match)
+    plain = plain_numbers(prediction.text)
+    extraction = read_answer(sample, replace(prediction, text=str(plain)))
+    if extraction.answer is not None and MARKS.search(extraction.answer):
+        return _relaxed_expression(plain.expressions, extraction, sample, prediction)
+    if extraction.answer is not None:
         extraction = _only_number(extraction.answer, extraction.rule)
     return grade_best(extraction, sample, prediction, relaxed_match)
+
+
+def _relaxed_expression(expressions: Mapping[str, str], extraction: Extraction, sample: Sample, prediction: Prediction) -> Score:
+    """Returns 1 for an expression that equals a target; whether another one is within five percent is not known."""
+    marks = MARKS.findall(extraction.answer or "")
+    expression = expressions[marks[-1]]
+    if len(marks) == 1 and any(equals(expression, target) for target in targets(sample)):
+        return Score(1.0, extraction.rule, expression)
+    return grade_unread(UNREAD, prediction)
 
 
 def score_numeric(sample: Sample, prediction: Prediction) -> Score:
@@ -135,23 +151,41 @@ def score_numeric(sample: Sample, prediction: Prediction) -> Score:
     Res-Bench's paper searches all of the output for the digits of the target, which credits solutions step by step; its
     published program asks for equality. This follows the paper, with two repairs: ``12`` is not found in ``112``, and where
     an answer is announced (answer_tag, boxed, statement) only that is searched. The rule is ``contained`` otherwise. An
-    answer ``12 or 13`` is ambiguous.
+    answer ``12 or 13`` is ambiguous. Numbers inside LaTeX that is not understood do not count (``latex.plain_numbers``).
     """
     reply = final_words(prediction.text)
     if reply is None:
         return grade_unread("unfinished_thinking", prediction)
-    text = plain_text(reply)
+    plain = plain_numbers(reply)
+    text = plain_text(plain)
     if not text:
         return grade_unread("empty", prediction)
-    for region in (apply_rules(_ANNOUNCED, reply), Extraction(text, CONTAINED)):
+    for region in (apply_rules(_ANNOUNCED, str(plain)), Extraction(text, CONTAINED)):
         where = region.answer or ""
         mention = _mention(where, targets(sample))
         if mention and len(where) <= _SHORT and _EITHER.search(where):
             return grade_unread(Stop.AMBIGUOUS.value, prediction)
+        expression = plain.expressions.get(_last_expression(where))
+        if expression and not (mention and mention[1]):
+            return _score_expression(expression, region, sample, prediction)
         if mention:
             answer, right = mention
             return Score(float(right), region.rule, answer)
     return grade_unread((Stop.REFUSAL if is_refusal(text.lower()) else Stop.NONE).value, prediction)
+
+
+def _last_expression(where: str) -> str:
+    """Returns the mark of the last expression that is not understood, where no number follows it; else an empty text."""
+    marks = list(MARKS.finditer(where))
+    return marks[-1][0] if marks and not numbers_in(where[marks[-1].end() :]) else ""
+
+
+def _score_expression(expression: str, region: Extraction, sample: Sample, prediction: Prediction) -> Score:
+    """Returns whether an expression is a target: spelled like it, or equal to it as math-verify says; unread where nobody can say."""
+    equal = [same_spelling(expression, target) or equals(expression, target) for target in targets(sample)]
+    if not any(equal) and None in equal:
+        return grade_unread(UNREAD, prediction)
+    return Score(float(any(equal)), region.rule, expression)
 
 
 @lru_cache(maxsize=8192)
@@ -160,13 +194,13 @@ def _value(text: str) -> Number | None:
     if _SCIENTIFIC.fullmatch(text.strip()):
         return Number(Fraction(text.strip()), text.strip())
     number = read_number(text)
-    return None if number is None or number.ratio else number
+    return None if number is None or (number.ratio and _SEASON.match(number.text)) else number
 
 
 def _only_number(answer: str, rule: str) -> Extraction:
     if _value(answer):
         return Extraction(answer, rule)
-    values = {number.value: number.text for number in numbers_in(answer) if not number.ratio}
+    values = {number.value: number.text for number in numbers_in(answer) if not _SEASON.match(number.text)}
     if len(values) > 1:
         return Extraction(None, Stop.AMBIGUOUS.value)
     return Extraction(next(iter(values.values())), ONLY_NUMBER) if values else Extraction(answer, rule)
@@ -178,9 +212,14 @@ def _mention(text: str, wanted: Sequence[str]) -> tuple[str, bool] | None:
     numbers = [alone] if alone else numbers_in(text)
     for target in wanted:
         number = read_number(target)
-        if any(mentioned.value == number.value for mentioned in numbers) if number else _has_expression(text, target):
+        if any(_is_same(mentioned, number) for mentioned in numbers) if number else _has_expression(text, target):
             return target, True
     return (numbers[-1].text, False) if numbers else None
+
+
+def _is_same(mentioned: Number, wanted: Number) -> bool:
+    """Says whether two numbers are equal, in one unit where both have one."""
+    return mentioned.value == wanted.value and (not mentioned.unit or not wanted.unit or mentioned.unit == wanted.unit)
 
 
 def _has_expression(text: str, target: str) -> bool:

@@ -20,6 +20,7 @@ from pytest_vlmrobust.core.document import Entry, parse_document, read_bytes
 from pytest_vlmrobust.core.errors import UsageError
 
 from .extraction import WORD, any_of
+from .latex import math_verify_version
 from .text import straighten
 
 FILE: Final = Path(__file__).with_name("phrases.yaml")
@@ -83,8 +84,11 @@ def meanings(role: str) -> tuple[str, ...]:
 
 
 def scoring_rules() -> dict[str, object]:
-    """Returns what determines how a stored text is read: the version of the rules, and the SHA-256 of the phrases."""
-    return {"version": VERSION, "phrases": shipped().digest}
+    """Returns what determines how a stored text is read.
+
+    The version of the rules, the SHA-256 of the phrases, and the version of math-verify, None where it is not installed.
+    """
+    return {"version": VERSION, "phrases": shipped().digest, "math_verify": math_verify_version()}
 
 
 @cache

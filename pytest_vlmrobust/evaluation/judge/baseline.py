@@ -18,6 +18,7 @@ from pytest_vlmrobust.evaluation.run.answers import Questions
 from pytest_vlmrobust.evaluation.run.results import counted
 from pytest_vlmrobust.evaluation.run.views import depends_on_seed
 from pytest_vlmrobust.metrics.table import ScoreTable
+from pytest_vlmrobust.scoring import scoring_rules
 from pytest_vlmrobust.store import Evidence, StoredCell, read_manifest
 from pytest_vlmrobust.store.run_directory import MANIFEST_FILE as MANIFEST
 
@@ -185,9 +186,17 @@ class Baseline:
         more = f", and {quantity(len(differing) - 1, 'more answer')} of this cell" if len(differing) > 1 else ""
         return (
             f"{self.evidence.path}: {differing[0]}{more}. The scores of a baseline have to follow from its "
-            "answers: either the file was changed, or a release with other scoring rules wrote it. Run the earlier model "
-            "again, and compare with that run"
+            f"answers: {self._why_scores_differ()}. Run the earlier model again, and compare with that run"
         )
+
+    def _why_scores_differ(self) -> str:
+        try:
+            rules = read_manifest(self.evidence.path.parent).get("scoring")
+        except StoreError:
+            rules = None
+        if rules is None:
+            return "either the file was changed, or a release with other scoring rules wrote it"
+        return "the file was changed" if rules == scoring_rules() else "they were read by other scoring rules, as its manifest says"
 
     def _earlier_cell(self, cell: Cell) -> Cell:
         return Cell(self.model(cell.model), cell.dataset, cell.setting)

@@ -16,6 +16,7 @@ from pytest_vlmrobust.core.prediction import ModelRef
 from pytest_vlmrobust.core.record import Record
 from pytest_vlmrobust.policies import Policy
 from pytest_vlmrobust.policies.policy import policy_content
+from pytest_vlmrobust.scoring import scoring_rules
 
 from .data import RunData
 
@@ -45,6 +46,7 @@ def origins(
         "version": pytest_vlmrobust.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "scoring": scoring_rules(),
         "settings": dict(settings),
         "command": dict(command),
         "models": {name: _model_origin(ref) for name, ref in models.items()},
