@@ -31,7 +31,7 @@ _HEAD = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _END_OF_LETTER = re.compile(
-    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+(?:(?:and|but) )?(?:\w+ly )?not\s+\(?[A-Z]\b|\s+(?:{_SURE_OR_NOT})\W*$|\s+(?:{_WORDS_OF_A_REASON})\b|\s?[\u3040-\u9fff\uac00-\ud7a3]",
+    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+(?:(?:and|but) )?(?:\w+ly )?not\s+\(?[A-Z]\b|\s+(?:{_SURE_OR_NOT})\W*$|\s+(?:{_WORDS_OF_A_REASON})\b",
     re.IGNORECASE,
 )
 _END_OF_SMALL_LETTER = re.compile(

@@ -198,7 +198,7 @@ def _only(content: str | None, reading: Reading) -> Outcome:
     found = _read(content, reading.options, within=reading.within + 1)
     if found.answer is None and found.rule in _STOPS:
         return _STOPS[found.rule]
-    return found.answer or read_phrase(plain_text(content), reading.options) or Stop.NONE
+    return found.answer or read_phrase(in_english(plain_text(content), reading.options.folded), reading.options) or Stop.NONE
 
 
 _STOPS: Final = {stop.value: stop for stop in Stop if stop is not Stop.NONE}
@@ -290,7 +290,7 @@ def _conclusion(reading: Reading) -> Outcome:
 def _bold(reading: Reading) -> Outcome:
     """``**B. dog**`` in a longer text: the only option set in bold type."""
     spans = ("".join(groups) for groups in _BOLD.findall(reading.raw)) if "**" in reading.raw or "__" in reading.raw else ()
-    outcomes = {read_phrase(plain_text(span), reading.options) for span in spans}
+    outcomes = {read_phrase(in_english(plain_text(span), reading.options.folded), reading.options) for span in spans}
     return only_answer({outcome for outcome in outcomes if isinstance(outcome, str)})
 
 

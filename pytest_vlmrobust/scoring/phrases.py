@@ -236,7 +236,8 @@ def _alternatives(language: Language, role: str) -> str:
     phrases = language.phrases.get(role, ())
     if not phrases:
         return _NEVER
-    spelled = [re.escape(phrase).replace(r"\ ", r"\s") for phrase in _longest_first(phrases)]
+    blank = r"\s" if language.spaces else r"\s?"
+    spelled = [re.escape(phrase).replace(r"\ ", blank) for phrase in _longest_first(phrases)]
     if not language.spaces:
         return any_of(*spelled)
     edges = ((_edge(phrase[0], "<!"), _edge(phrase[-1], "!")) for phrase in _longest_first(phrases))
