@@ -7,8 +7,8 @@ Each peer is installed from the package index in an environment of its own, whos
 function there. Three sets: ``answers.csv`` (written by hand, and looked at while the rules were written, so that it says how the
 peers read what ours were made for); ``tests/golden/extraction.csv``; and answers that are composed of the phrases of every
 language, of which ours must read none as another letter. Right is the letter, or nothing where nothing single is said; wrong is
-another letter, or a letter where nothing single is said. At last the CPU time of 10,000 answers of the first set. The program ends
-with 1 where a peer reads a set better, or a composed answer is read as another letter.
+another letter, or a letter where nothing single is said. At last the CPU time of 10,000 answers of the first set. The program
+ends with 1 where a peer reads a set better, or a composed answer is read as another letter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ from pytest_vlmrobust.scoring.phrases import shipped
 
 HERE = Path(__file__).parent
 OPTIONS = {"A": "cat", "B": "dog", "C": "red car", "D": "12"}
-SAYING = ("{answer} {is} {letter}", "{answer}: {letter}", "{choose} {letter}", "{so} {letter}", "{option} {letter} {is} {correct}")
+SAYING = (
+    "{answer} {is} {letter}",
+    "{answer}: {letter}",
+    "{choose} {letter}",
+    "{so} {letter}",
+    "{option} {letter} {is} {correct}",
+)
 DENYING = ("{answer} {is_not} {letter}", "{letter} {wrong}")
 
 Question = tuple[str, str, dict[str, str]]
@@ -60,7 +66,9 @@ def composed() -> list[tuple[Question, str]]:
 
 
 def _filled(template: str, phrases: dict[str, tuple[str, ...]], *, spaces: bool) -> Iterator[str]:
-    roles = [role for role in ("answer", "is", "is_not", "choose", "so", "option", "correct", "wrong") if f"{{{role}}}" in template]
+    roles = [
+        role for role in ("answer", "is", "is_not", "choose", "so", "option", "correct", "wrong") if f"{{{role}}}" in template
+    ]
     for words in itertools.product(*(phrases.get(role, ())[:6] for role in roles)):
         text = template.format(letter="B", **dict(zip(roles, words, strict=True)))
         yield text if spaces else text.replace(" ", "")
@@ -79,7 +87,7 @@ def peer(python: str, name: str) -> Read:
 
     def read(questions: Sequence[Question]) -> list[str | None]:
         command = [python, str(HERE / "answers_peer.py"), name]
-        found = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, check=False)
+        found = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, check=False)  # noqa: S603 - named by the caller
         if found.returncode:
             raise RuntimeError(f"{' '.join(command)} ended with {found.returncode}:\n{found.stderr[-2000:]}")
         answers: list[str | None] = json.loads(found.stdout)
@@ -114,7 +122,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed = failed or (reader == "ours" and name == "composed" and wrong > 0)
             print(f"{name:<10}{reader:<12}{len(pairs):>7}{right:>7}{len(pairs) - right - wrong:>8}{wrong:>7}")
             if chosen.show and reader == "ours":
-                print(*(f"  {said or '-'} for {expected or '-'}: {question[1]!r}" for said, expected, question in pairs if said != expected), sep="\n")
+                print(
+                    *(
+                        f"  {said or '-'} for {expected or '-'}: {question[1]!r}"
+                        for said, expected, question in pairs
+                        if said != expected
+                    ),
+                    sep="\n",
+                )
         failed = failed or max(rights, key=lambda reader: rights[reader]) != "ours"
     questions = [question for question, _ in written()]
     many = (questions * (10_000 // len(questions) + 1))[:10_000]

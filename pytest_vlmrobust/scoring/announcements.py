@@ -31,7 +31,8 @@ _HEAD = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _END_OF_LETTER = re.compile(
-    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]|\s+(?:(?:and|but) )?(?:\w+ly )?not\s+\(?[A-Z]\b|\s+(?:{_SURE_OR_NOT})\W*$|\s+(?:{_WORDS_OF_A_REASON})\b",
+    rf"\s*$|[\"'>]*[.:)\]}}]|[\"'>]|,|;|!|\?|\s*\n|\s+[-(=]"
+    rf"|\s+(?:(?:and|but) )?(?:\w+ly )?not\s+\(?[A-Z]\b|\s+(?:{_SURE_OR_NOT})\W*$|\s+(?:{_WORDS_OF_A_REASON})\b",
     re.IGNORECASE,
 )
 _END_OF_SMALL_LETTER = re.compile(
@@ -200,9 +201,7 @@ def _is_supposed(lowered: str, start: int) -> bool:
     return _SUPPOSED.search(lowered, max(0, start - LONGEST_PHRASE), start) is not None
 
 
-def _was_possible(
-    match: re.Match[str], pattern: re.Pattern[str], text: str, lowered: str, options: Options
-) -> bool:
+def _was_possible(match: re.Match[str], pattern: re.Pattern[str], text: str, lowered: str, options: Options) -> bool:
     """Says whether the announcement is one of several that each name a possible answer: "It could be A. It could be B."."""
     if not _POSSIBLE.search(match[0]):
         return False
@@ -291,7 +290,9 @@ def _taken_back(text: str, turn: int, options: Options) -> int:
     return -1
 
 
-_ASKING = re.compile(r"\b(?:is|was|could|would|might|should) (?:it|this|that|the (?:correct )?answer)\b(?: be)?[^.?!\n]{0,12}\Z", re.IGNORECASE)
+_ASKING = re.compile(
+    r"\b(?:is|was|could|would|might|should) (?:it|this|that|the (?:correct )?answer)\b(?: be)?[^.?!\n]{0,12}\Z", re.IGNORECASE
+)
 
 
 def _is_settled(text: str, position: int, options: Options) -> bool:

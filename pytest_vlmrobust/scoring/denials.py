@@ -16,31 +16,40 @@ _NOT = r"(?:n't| not|not)"
 _DENIAL = re.compile(
     r"\bthere(?:'s| (?:is|are|was|were)| (?:appears?|seems?) to be) (?:no|none|nothing|not|zero)\b"
     rf"|\bthere (?:is|are|was|were|do|does){_NOT}\b|\bthere can(?:not| not|'t)\b"
-    rf"|^(?:no|zero)(?: [\w'-]+){{1,6}} (?:is|are|was|were|can be|could be|appears?|exists?)\b(?: (?:clearly|directly|to be))?(?: {_SEEN}| in\b| on\b|$)"
+    rf"|^(?:no|zero)(?: [\w'-]+){{1,6}} (?:is|are|was|were|can be|could be|appears?|exists?)\b"
+    rf"(?: (?:clearly|directly|to be))?(?: {_SEEN}| in\b| on\b|$)"
     rf"|^(?:no|not an?|not the|not any)(?: [\w'-]+){{1,4}}(?: in (?:the|this) \w+)?$|^no(?: [\w'-]+){{1,5}} {_SEEN}$"
-    rf"|\b(?:i|we|you) (?:do|did|can|could)?(?:{_NOT}|not) (?:\w+ly )?{_TO_SEE}\b|\b(?:i|we) (?:see|find|notice|observe) (?:no|none)\b"
+    rf"|\b(?:i|we|you) (?:do|did|can|could)?(?:{_NOT}|not) (?:\w+ly )?{_TO_SEE}\b"
+    r"|\b(?:i|we) (?:see|find|notice|observe) (?:no|none)\b"
     rf"|\b(?:does|do|did){_NOT} (?:\w+ly )?{_TO_SHOW}\b|\b{_SHOWS} no\b|\bnowhere\b"
     rf"|\b(?:i|we) (?:do|did){_NOT} (?:think|believe) (?:that )?(?:there|it|this|that)\b"
     rf"|\b(?:is|are|was|were|has|have|does|do|did|can|could|will|would|should){_NOT}\b"
     r"|\b(?:is|are) (?:absent|missing|nonexistent)\b"
 )
 _DENIED_NOTHING = re.compile(
-    r"\b(?:no|not) (?:an? |any |the )?(?:idea|clue|comment|image|picture|photo|photograph|doubts?|questions?|way|problem|worries|reasons?|"
+    r"\b(?:no|not) (?:an? |any |the )?(?:idea|clue|comment|image|picture|photo|photograph|doubts?|questions?|way|problem|worries|"
+    r"reasons?|"
     r"(?:enough )?information|indication|context|answer|need|only|sooner|matter|one|thanks?|longer|\d+)\b"
     r"|\b(?:not|n't)(?: \w+ly)? (?:clear|possible|certain|sure|easy|obvious|determined?|know|known|say|tell|mentioned|specified|"
     r"answer(?:ed)?|enough|able|necessarily|have access|have enough)\b"
     r"|\b(?:if|whether|maybe|perhaps|possibly|might|may|unclear|unsure|unless|yes|either way|depends)\b|\?"
     r"|\b(?:see|find|have|view|access) (?:any|an|the|your|this) (?:image|picture|photo|reason)s?\b(?! of)|\bcould be\b"
 )
-_TURN = re.compile(r"[.!;\n]+|,?\s*\b(?:but|however|only|instead|although|though|while|whereas|except|rather|yet)\b|,\s*(?=there\b|it's\b|it is\b)")
+_TURNS = r"\b(?:but|however|only|instead|although|though|while|whereas|except|rather|yet)\b"
+_TURN = re.compile(_TURNS)
+_PARTS = re.compile(rf"[.!;\n]+|,?\s*{_TURNS}|,\s*(?=there\b|it's\b|it is\b)")
 _AFFIRMED = re.compile(
-    rf"\bthere(?:'s| is| are| was| were)\b|\b(?:is|are|be) (?:\w+ly )?{_SEEN}\b|\b(?:i|we) (?:can |do )?see\b|\bit(?:'s| is)\b|^an? \w+"
+    rf"\bthere(?:'s| is| are| was| were)\b|\b(?:is|are|be) (?:\w+ly )?{_SEEN}\b|\b(?:i|we) (?:can |do )?see\b|\bit(?:'s| is)\b"
+    r"|^an? \w+"
 )
 _QUESTION_DENIES = re.compile(r"\b(?:no|not|never|neither|without|absent|missing|lacks?|free of|nothing|none)\b|n't\b")
 _CONTENT = re.compile(r"[^\W\d_]{3,}")
 _COMMON = frozenset(
-    "the and are was were does did has have there here this that these those any some image picture photo photograph scene see seen "
-    "shown visible present for with from you your can could yes not answer question one word please using only".split()
+    _CONTENT.findall(
+        "the and are was were does did has have there here this that these those any some image picture photo "
+        "photograph scene see seen shown visible present for with from you your can could yes not answer question one "
+        "word please using only"
+    )
 )
 
 
@@ -53,7 +62,7 @@ def denies(text: str, question: str = "") -> bool:
     """
     if _DENIED_NOTHING.search(text) or _QUESTION_DENIES.search(question):
         return False
-    parts = [part.strip(" ,:\"'()") for part in _TURN.split(text)]
+    parts = [part.strip(" ,:\"'()") for part in _PARTS.split(text)]
     denied = [part for part in parts if _DENIAL.search(part)]
     if not denied:
         return False
@@ -61,10 +70,7 @@ def denies(text: str, question: str = "") -> bool:
     others = [part for part in parts if part and part not in denied]
     if asked:
         return any(_content(part) & asked for part in denied) and not any(_content(part) & asked for part in others)
-    return not any(_AFFIRMED.search(part) for part in others) and (len(others) == 0 or _TURNS.search(text) is None)
-
-
-_TURNS = re.compile(r"\b(?:but|however|only|instead|although|though|while|whereas|except|rather|yet)\b")
+    return not any(_AFFIRMED.search(part) for part in others) and (not others or _TURN.search(text) is None)
 
 
 def _content(text: str) -> set[str]:

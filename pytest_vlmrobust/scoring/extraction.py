@@ -130,11 +130,13 @@ _CLAUSE_END = re.compile(
 _NEGATOR = re.compile(
     r"\b(?:not(?! only)|no(?! doubt| question)|never|neither|nor|none|cannot|without(?! (?:a |any )?(?:doubt|question))|unlike"
     r"|than|except|instead of|far from|nothing like|anything but|all but)\b"
-    r"|\b(?:wrong|incorrect|(?:rule[sd]?|ruling) out|(?<!\bof )(?<!\bby )eliminat\w+|exclud\w+|reject\w*|dismiss\w*)\b|n't\b|不|没|非"
+    r"|\b(?:wrong|incorrect|(?:rule[sd]?|ruling) out|(?<!\bof )(?<!\bby )eliminat\w+|exclud\w+|reject\w*|dismiss\w*)\b"
+    r"|n't\b|不|没|非"
     r"|\b(?:(?<!\bat )least|hardly an?|lack(?:s|ing)?|missing|fail(?:s|ed)? to)\b"
     r"|(?<!\bno )(?<!\ba )(?<!\bany )\bdoubt(?:s|ed|ful)?\b"
     r"|\b(?:im(?:possible|probable)|unlikely|un(?:sure|clear|certain)|whether)\b"
-    r"|\bif (?:option )?\(?[a-hj-z]\)? (?:were|was|is|had)\b|(?<!\bas )\bif (?:it|this|that|they|there)\b|\bif (?:option )?\(?$|\bwas (?:going|about|tempted) to\b"
+    r"|\bif (?:option )?\(?[a-hj-z]\)? (?:were|was|is|had)\b|(?<!\bas )\bif (?:it|this|that|they|there)\b"
+    r"|\bif (?:option )?\(?$|\bwas (?:going|about|tempted) to\b"
     r"|\bwould have(?! to\b)",
     re.IGNORECASE,
 )

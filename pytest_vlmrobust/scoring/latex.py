@@ -31,8 +31,10 @@ MARKS: Final = re.compile("[\ue000-\ue3e7]")
 
 _SPACES = re.compile(r"\\[,;:!>]|\\ |\\q?quad\b|~|\\(?:left|right|displaystyle|big|Big)(?![A-Za-z])|\\limits\b")
 _DEGREES = re.compile(r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))|\s?\\degree(?:s)?(?![A-Za-z])|\\textdegree")
-_WORDS = re.compile(r"\\(?:text|mathrm|mathbf|mathsf|textbf|textrm|mbox|operatorname|mathit|rm)\s?\{([^{}]*)\}(?:\s?\^\s?\{?([23])\}?)?")
-_SIGNS: Final = {r"\%": "%", r"\$": "$", r"\&": "&", r"\#": "#", r"\pm": "±", r"\cdot": "·", r"\times": "×", r"\div": "÷"}
+_WORDS = re.compile(
+    r"\\(?:text|mathrm|mathbf|mathsf|textbf|textrm|mbox|operatorname|mathit|rm)\s?\{([^{}]*)\}(?:\s?\^\s?\{?([23])\}?)?"
+)
+_SIGNS: Final = {r"\%": "%", r"\$": "$", r"\&": "&", r"\#": "#", r"\pm": "±", r"\cdot": "·", r"\times": "\u00d7", r"\div": "÷"}
 _RAISED: Final = {"2": "²", "3": "³"}
 _THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|\\,|\\!|,\\!|\{\\,\})\s?(?=\d{3}(?!\d))")
 _NUMBER = r"\d{1,40}(?:\.\d{1,40})?"
@@ -40,10 +42,12 @@ _FRACTION = re.compile(
     rf"(?P<sign>-\s?)?(?:(?P<whole>\d{{1,20}})\s?)?\\[dtc]?frac\s?"
     rf"(?:\{{\s?(?P<above>-?\s?{_NUMBER})\s?\}}|(?P<digit>\d))\s?(?:\{{\s?(?P<below>{_NUMBER})\s?\}}|(?P<digit_below>\d))"
 )
-_POWER_OF_TEN = re.compile(rf"(?P<number>{_NUMBER})\s?[×·]\s?10\s?\^\s?(?:\{{\s?(?P<power>-?\d{{1,2}})\s?\}}|(?P<digit>\d))")
+_POWER_OF_TEN = re.compile(rf"(?P<number>{_NUMBER})\s?[\u00d7·]\s?10\s?\^\s?(?:\{{\s?(?P<power>-?\d{{1,2}})\s?\}}|(?P<digit>\d))")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _SURROUNDS = frozenset({"boxed", "fbox", "text", "mathrm", "mathbf", "textbf", "begin", "end"})
-_REGION = re.compile(r"(?<!\\)\$\$(.{1,400}?)\$\$|(?<!\\)\$([^$\n]{1,400}?)(?<!\\)\$|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL)
+_REGION = re.compile(
+    r"(?<!\\)\$\$(.{1,400}?)\$\$|(?<!\\)\$([^$\n]{1,400}?)(?<!\\)\$|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL
+)
 _BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
 _RUN = re.compile(r"[^\s$]{0,200}\\(?!(?:boxed|fbox)\b)[A-Za-z]+[^\s$]{0,400}")
 
@@ -115,9 +119,13 @@ def _convert(expression: str) -> str:
     text = _SPACES.sub(" ", _THOUSANDS.sub(",", _DEGREES.sub("°", expression)))
     text = _WORDS.sub(lambda match: f" {match[1].strip()}{_RAISED.get(match[2], '')} ", text)
     for command, sign in _SIGNS.items():
-        text = re.sub(rf"{re.escape(command)}(?![A-Za-z])", lambda _, sign=sign: sign, text)
+        if command in text:
+            text = re.sub(rf"{re.escape(command)}(?![A-Za-z])", sign, text)
     text = _POWER_OF_TEN.sub(_shifted, _FRACTION.sub(_ratio, text))
-    return text if text == expression else " ".join(text.split(" ")).strip() if "\n" in text else " ".join(text.split())
+    return _BLANKS.sub(" ", text).strip(" ")
+
+
+_BLANKS = re.compile(" {2,}")
 
 
 def _ratio(match: re.Match[str]) -> str:
@@ -216,7 +224,9 @@ class _Worker:
 
     def _start(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", _WORKER]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(  # noqa: S603 - this Python, and the program above
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         self._process, self._lines = process, queue.SimpleQueue()
         threading.Thread(target=_forward, args=(process, self._lines), daemon=True).start()
         return process

@@ -7,7 +7,7 @@ Exactly one marked option is the answer. Several are ambiguous, and so are numbe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from .extraction import WORD, Outcome, Stop
@@ -15,8 +15,12 @@ from .json_answers import Document
 from .options import Options
 from .text import fold_case, strip_ends
 
-_TRUE: Final = frozenset({"true", "yes", "correct", "right", "selected", "chosen", "checked", "x", "match", "matches", "✓", "✔", "✅"})
-_FALSE: Final = frozenset({"false", "no", "incorrect", "wrong", "not selected", "unselected", "unchecked", "", "not correct", "✗", "❌"})
+_TRUE: Final = frozenset(
+    {"true", "yes", "correct", "right", "selected", "chosen", "checked", "x", "match", "matches", "✓", "✔", "✅"}
+)
+_FALSE: Final = frozenset(
+    {"false", "no", "incorrect", "wrong", "not selected", "unselected", "unchecked", "", "not correct", "✗", "❌"}
+)
 _ENOUGH = 0.5
 """A probability above this is the largest, whatever the others are."""
 _ROUNDING = 0.05
@@ -69,7 +73,9 @@ def _option(words: str, options: Options) -> str | None:
 
 
 _LABEL = re.compile(
-    rf"(?:(?:[Oo]ption|[Cc]hoice|[Ii]s)[ _]|P)?[(\[\"']{{0,2}}(?P<letter>[A-Za-z])(?![{WORD}'])[)\]\"'.:]{{0,3}}(?P<text>(?:\s.*)?)", re.DOTALL
+    rf"(?:(?:[Oo]ption|[Cc]hoice|[Ii]s)[ _]|P)?[(\[\"']{{0,2}}(?P<letter>[A-Za-z])(?![{WORD}'])[)\]\"'.:]{{0,3}}"
+    r"(?P<text>(?:\s.*)?)",
+    re.DOTALL,
 )
 
 
@@ -124,11 +130,13 @@ _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?(%)?")
 _BOX = re.compile(r"[☑☒☐✅✓✔✗✘✕❌●◉○◯■□⬜]|\[\s?[xX✓✔✗✘]?\s?\]|\((?:\s|\s?[xX✓✔✗✘]\s?)?\)")
 _CHECKED: Final = frozenset("☑✅✓✔●◉■")
 _CROSS: Final = frozenset("xX☒✗✘✕❌")
-_BULLET = " \t-:;,|/•–=."
+_BULLET = " \t-:;,|/•\u2013=."
 _TRUTH = re.compile(r"[A-Z]\W{0,3}\s(?i:true|false|yes|no|correct|incorrect|\d+\s?%)")
 _WORD_MARK = re.compile(
-    rf"(?<![{WORD}])(?:P|[Oo]ption )?[(\[]?(?P<letter>[A-Z])(?![{WORD}'])[)\].]{{0,2}}(?P<text>[^:=(\n]{{0,80}}?)\s*(?:[:=(→|]|->|\s-|\s)\s*"
-    r"(?P<mark>(?i:true|false|(?:in|not )?correct|right|wrong|yes|no)|(?:\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?%?)\)?(?=\s*(?:$|[,;.\n|]|\([A-Z]\)))"
+    rf"(?<![{WORD}])(?:P|[Oo]ption )?[(\[]?(?P<letter>[A-Z])(?![{WORD}'])[)\].]{{0,2}}"
+    r"(?P<text>[^:=(\n]{0,80}?)\s*(?:[:=(→|]|->|\s-|\s)\s*"
+    r"(?P<mark>(?i:true|false|(?:in|not )?correct|right|wrong|yes|no)|(?:\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?%?)\)?"
+    r"(?=\s*(?:$|[,;.\n|]|\([A-Z]\)))"
 )
 
 
@@ -143,15 +151,15 @@ def marked_in_text(text: str, options: Options) -> Outcome:
     return _in_words(text, options)
 
 
-def _behind(text: str, boxes: Iterable[re.Match[str]]) -> list[str]:
+def _behind(text: str, boxes: Sequence[re.Match[str]]) -> list[str]:
     """Returns what stands behind each box, up to the next one or to the end of its line."""
-    ends = [*(box.start() for box in boxes)][1:] + [len(text)]
+    ends = [*[box.start() for box in boxes][1:], len(text)]
     return [text[box.end() : end].partition("\n")[0] for box, end in zip(boxes, ends, strict=True)]
 
 
-def _before(text: str, boxes: Iterable[re.Match[str]]) -> list[str]:
+def _before(text: str, boxes: Sequence[re.Match[str]]) -> list[str]:
     """Returns what stands before each box, from the one before it or from the beginning of its line."""
-    starts = [0, *(box.end() for box in boxes)][:-1]
+    starts = [0, *[box.end() for box in boxes][:-1]]
     return [text[start : box.start()].strip().rpartition("\n")[2] for box, start in zip(boxes, starts, strict=True)]
 
 

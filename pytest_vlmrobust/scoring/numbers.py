@@ -181,7 +181,7 @@ def _last_expression(where: str) -> str:
 
 
 def _score_expression(expression: str, region: Extraction, sample: Sample, prediction: Prediction) -> Score:
-    """Returns whether an expression is a target: spelled like it, or equal to it as math-verify says; unread where nobody can say."""
+    """Returns whether an expression is a target: spelled like it, or equal to it by math-verify; unread where unknown."""
     equal = [same_spelling(expression, target) or equals(expression, target) for target in targets(sample)]
     if not any(equal) and None in equal:
         return grade_unread(UNREAD, prediction)

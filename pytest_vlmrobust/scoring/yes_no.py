@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from .denials import denies
 from .extraction import (
     CHANGE,
     QUESTION,
@@ -23,7 +24,6 @@ from .extraction import (
     only_answer,
     word,
 )
-from .denials import denies
 from .json_answers import read_json
 from .phrases import in_english, meanings
 from .text import answer_tag, boxed_content, final_words, plain_text, straighten, strip_ends
@@ -62,9 +62,7 @@ _DISSENT = re.compile(
 )
 
 
-_ELLIPSIS = re.compile(
-    r"(?:it|he|she|they|there|this|that)(?:'s| (?:is|are|was|were|does|do|did|has|have|can))(?: not|n't)"
-)
+_ELLIPSIS = re.compile(r"(?:it|he|she|they|there|this|that)(?:'s| (?:is|are|was|were|does|do|did|has|have|can))(?: not|n't)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,9 @@ class Baseline:
             rules = None
         if rules is None:
             return "either the file was changed, or a release with other scoring rules wrote it"
-        return "the file was changed" if rules == scoring_rules() else "they were read by other scoring rules, as its manifest says"
+        return (
+            "the file was changed" if rules == scoring_rules() else "they were read by other scoring rules, as its manifest says"
+        )
 
     def _earlier_cell(self, cell: Cell) -> Cell:
         return Cell(self.model(cell.model), cell.dataset, cell.setting)

@@ -30,7 +30,12 @@ SAYING = (
     "{is} {letter}",
 )
 DENYING = ("{answer} {is_not} {letter}", "{is_not} {letter}", "{letter} {wrong}", "{option} {letter} {wrong}")
-JOINING = ("{answer} {is} {letter} {or} {other}", "{letter} {or} {other}", "{letter} {and} {other}", "{answer}: {letter} {or} {other}")
+JOINING = (
+    "{answer} {is} {letter} {or} {other}",
+    "{letter} {or} {other}",
+    "{letter} {and} {other}",
+    "{answer}: {letter} {or} {other}",
+)
 WRAPPED = ("{}", "{}.", "**{}**", "<answer>{}</answer>", "\\boxed{{{}}}", "<answer>\\boxed{{{}}}.</answer>", "<think>D</think>{}")
 
 
@@ -102,7 +107,10 @@ def test_yes_and_no_in_every_language(code: str, meaning: str) -> None:
 
 
 def test_no_phrase_is_yes_in_one_language_and_no_in_another() -> None:
-    said = {meaning: {phrase for language in shipped().languages.values() for phrase in language.phrases.get(meaning, ())} for meaning in ("yes", "no")}
+    said = {
+        meaning: {phrase for language in shipped().languages.values() for phrase in language.phrases.get(meaning, ())}
+        for meaning in ("yes", "no")
+    }
     assert not said["yes"] & said["no"]
 
 
