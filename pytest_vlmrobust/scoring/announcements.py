@@ -41,7 +41,7 @@ _END_OF_SMALL_LETTER = re.compile(
 _OTHER_LETTER = re.compile(r"\)?\s?(?:[-=:/>→⇒]|->|=>|==)\s?\(?(?P<other>[A-Z])\)?[\s.!]*")
 _LIST = re.compile(
     rf"\W*(?:(?:either|both|option|options)\s+)?\(?(?P<one>[A-Za-z])\)?\s*(?:"
-    r"(?:(?:,|\.{1,3})\s*or|,\s*and|[,;?/&+]|\(?\bor\b|\band\b|和|或者|或|及|与)"
+    r"(?:(?:,|\.{1,3})\s*or|,\s*and|[,;/&+]|\?{1,3}|\(?\bor\b|\band\b|和|或者|或|及|与)"
     rf"(?:\s*,?\s*{HEDGE}\b,?)?|[.,;(]?\s*(?:but )?{HEDGE}\b,?)"
     rf"\s*(?:(?:option|choice)\s+)?\(?(?P<other>[A-Za-z])(?![{WORD}'])(?!(?<=[AI])\s+[a-z])",
     re.IGNORECASE,

@@ -61,6 +61,7 @@ _VERDICT = re.compile(
 )
 _SO_IS = re.compile(rf"\b(?:so (?:is|does|do|could|might|would)|(?:as well|along) (?:as|with)) (?:option )?{LETTER}")
 _JOINT = re.compile(rf"{LETTER}\)?\s*(?:and|or|&|/)\s*(?:option )?\(?{LETTER}\)?\s*{_IS}")
+_CONCEDED = re.compile(r"\b(?:while|although|though|whereas) (?:option )?\(?$", re.IGNORECASE)
 _NOT_AN_OPTION = re.compile(r"\b(?:plan|vitamin|hepatitis|blood type|grade|group)\s$", re.IGNORECASE)
 _QUESTION = re.compile(QUESTION)
 _LONE_LETTER = re.compile(LETTER)
@@ -251,7 +252,8 @@ def _judged(match: re.Match[str], text: str) -> str | None:
     """Returns the letter that a verdict is about, None where it denies."""
     letter = match["small"] or match[1]
     start = match.start("small") if match["small"] else match.start(1)
-    if is_negated(text, start, start + 1) or _NOT_AN_OPTION.search(text, max(0, start - 12), start):
+    before = text[max(0, start - 24) : start]
+    if is_negated(text, start, start + 1) or _NOT_AN_OPTION.search(before) or _CONCEDED.search(before):
         return None
     if match["fits"] and is_negated(_END_OF_SENTENCE.split(text[match.end() : match.end() + LONGEST_PHRASE])[0] + " x", 0, 0):
         return None
@@ -303,9 +305,15 @@ def _marked_letter(reading: Reading) -> Outcome:
         for pattern, text in ((_BRACKETED, reading.text), (_NAMED, reading.lowered))
         for match in pattern.finditer(text)
     ]
-    return only_answer(
-        {reading.text[start:end] for start, end in spans if not is_negated(reading.text, start, end)} & reading.options.letters
-    )
+    letters = {
+        reading.text[start:end].upper()
+        for start, end in spans
+        if not is_negated(reading.text, start, end) and (reading.text[start].isupper() or _SET_OFF.match(reading.text, end))
+    }
+    return only_answer(letters & reading.options.letters)
+
+
+_SET_OFF = re.compile(r"\)?\s*(?:[.,;:!?\n]|$)")
 
 
 def _closing_letter(reading: Reading) -> Outcome:

@@ -19,11 +19,12 @@ _DENIAL = re.compile(
     rf"|^(?:no|zero)(?: [\w'-]+){{1,6}} (?:is|are|was|were|can be|could be|appears?|exists?)\b"
     rf"(?: (?:clearly|directly|to be))?(?: {_SEEN}| in\b| on\b|$)"
     rf"|^(?:no|not an?|not the|not any)(?: [\w'-]+){{1,4}}(?: in (?:the|this) \w+)?$|^no(?: [\w'-]+){{1,5}} {_SEEN}$"
-    rf"|\b(?:i|we|you) (?:do|did|can|could)?(?:{_NOT}|not) (?:\w+ly )?{_TO_SEE}\b"
+    rf"|\b(?:i|we|you) (?:(?:do|did|can|could)?(?:{_NOT}|not)|can't) (?:\w+ly )?{_TO_SEE}\b"
     r"|\b(?:i|we) (?:see|find|notice|observe) (?:no|none)\b"
     rf"|\b(?:does|do|did){_NOT} (?:\w+ly )?{_TO_SHOW}\b|\b{_SHOWS} no\b|\bnowhere\b"
     rf"|\b(?:i|we) (?:do|did){_NOT} (?:think|believe) (?:that )?(?:there|it|this|that)\b"
     rf"|\b(?:is|are|was|were|has|have|does|do|did|can|could|will|would|should){_NOT}\b"
+    r"|\bcan't\b|^(?:none|not|nothing) (?:that )?(?:i|we) can see\b"
     r"|\b(?:is|are) (?:absent|missing|nonexistent)\b"
 )
 _DENIED_NOTHING = re.compile(

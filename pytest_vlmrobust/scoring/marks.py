@@ -132,16 +132,18 @@ _CHECKED: Final = frozenset("☑✅✓✔●◉■")
 _CROSS: Final = frozenset("xX☒✗✘✕❌")
 _BULLET = " \t-:;,|/•\u2013=."
 _TRUTH = re.compile(r"[A-Z]\W{0,3}\s(?i:true|false|yes|no|correct|incorrect|\d+\s?%)")
+_NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s*", re.MULTILINE)
 _WORD_MARK = re.compile(
     rf"(?<![{WORD}])(?:P|[Oo]ption )?[(\[]?(?P<letter>[A-Z])(?![{WORD}'])[)\].]{{0,2}}"
     r"(?P<text>[^:=(\n]{0,80}?)\s*(?:[:=(→|]|->|\s-|\s)\s*"
     r"(?P<mark>(?i:true|false|(?:in|not )?correct|right|wrong|yes|no)|(?:\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})\s?%?)\)?"
-    r"(?=\s*(?:$|[,;.\n|]|\([A-Z]\)))"
+    r"(?=\s*(?:$|[,;.\n|]|\([A-Z]\)|[A-Z]\b))"
 )
 
 
 def marked_in_text(text: str, options: Options) -> Outcome:
     """Returns the option that check boxes, ticks, or words and numbers behind the letters say is the answer."""
+    text = text.replace("\ufe0f", "")  # the tick in colour is the same tick
     boxes = list(_BOX.finditer(text))
     if boxes and not any(strip_ends(box[0]) and strip_ends(box[0]).upper() in options.letters for box in boxes):
         for labels in (_behind(text, boxes), _before(text, boxes)):
@@ -177,7 +179,7 @@ def _in_words(text: str, options: Options) -> Outcome:
     if not any(sign in text for sign in ":=(-→|") and not _TRUTH.search(text):
         return None
     matches = list(_WORD_MARK.finditer(text))
-    if not matches or strip_ends(_WORD_MARK.sub("", text)).strip(_BULLET + "\n,.;"):
+    if not matches or strip_ends(_NUMBERED.sub("", _WORD_MARK.sub("", text))).strip(_BULLET + "\n,.;"):
         return None
     table: dict[str, Any] = {}
     for match in matches:
