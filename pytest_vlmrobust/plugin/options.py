@@ -82,6 +82,18 @@ class Settings:
     )
     vlm_store: str = option(".vlmrobust", "directory of predictions and runs", metavar="DIR")
     vlm_offline: bool = option(False, "never call a model: only answers from the store", ini="bool", action="store_true")
+    vlm_fill: bool = option(
+        False,
+        "ask and store, and judge nothing: exits with 0 once the store has every answer that the tests need, else with 11",
+        ini="bool",
+        action="store_true",
+    )
+    vlm_shard: str = option(
+        "",
+        "with --vlm-fill, ask the i-th of n parts alone (default: what SLURM, Kubernetes, GitLab, Buildkite or CircleCI say in "
+        "their variables, else everything); vlmrobust merge puts the stores together",
+        metavar="I/N",
+    )
     vlm_report: str = option(
         "", "write report.html, results.json, cells.csv, summary.md, model_card.md, junit.xml and more here", metavar="DIR"
     )
@@ -182,7 +194,8 @@ class Settings:
 
         Raises:
             UsageError: a baseline is to be updated in continuous integration or without a place for it, or a model is to be asked
-                again and must not be asked, or nobody knows in which batches it was asked first.
+                again and must not be asked, or nobody knows in which batches it was asked first, or a run that only fills its
+                store is to do more.
         """
         if self.vlm_update_baseline and os.environ.get("CI"):
             raise UsageError(
@@ -193,6 +206,11 @@ class Settings:
             raise UsageError("--vlm-update-baseline needs --vlm-baseline DIR, which says where the baseline is")
         if self.vlm_aa and self.vlm_offline:
             raise UsageError("--vlm-aa asks the model again, and --vlm-offline forbids asking it: leave one of them out")
+        if self.vlm_shard and not self.vlm_fill:
+            raise UsageError("--vlm-shard: a part of the answers decides nothing. Add --vlm-fill, which asks and judges nothing")
+        unused = ("vlm_offline", "vlm_aa", "vlm_update_baseline", "vlm_report", "vlm_rerun")
+        if self.vlm_fill and (given := [f"--{name.replace('_', '-')}" for name in unused if getattr(self, name)]):
+            raise UsageError(f"--vlm-fill asks and judges nothing, so that {' and '.join(given)} would do nothing: leave it out")
         if self.vlm_aa and self.vlm_batch_size == AUTO:
             raise UsageError("--vlm-aa asks again in batches half as large: give --vlm-batch-size as a number, not as auto")
 
