@@ -80,7 +80,7 @@ class RunInputs:
         models_file = self._path(self.settings.vlm_models) if self.settings.vlm_models else None
         dtype = self.settings.vlm_dtype or None
         return {
-            short: resolve(name, models_file=models_file, dtype=dtype)
+            short: resolve(name, models_file=models_file, dtype=dtype, answer=self.settings.vlm_answer)
             for short, name in zip(model_ids(names), names, strict=True)
         }
 

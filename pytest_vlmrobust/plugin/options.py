@@ -13,6 +13,7 @@ import pytest
 from pytest_vlmrobust.core.decision import Outcome
 from pytest_vlmrobust.core.errors import UsageError, did_you_mean
 from pytest_vlmrobust.core.fingerprint import AUGMENTATION_SEED
+from pytest_vlmrobust.core.prediction import ANSWERS
 
 RERUN = {"failed": Outcome.FAIL, "errors": Outcome.ERROR, "inconclusive": Outcome.INCONCLUSIVE}
 """What ``--vlm-rerun`` selects by."""
@@ -133,6 +134,12 @@ class Settings:
     vlm_dtype: str = option(
         "", "auto, float32, bfloat16 or float16 (default: the model's own; float32 on a CPU)", metavar="DTYPE"
     )
+    vlm_answer: str = option(
+        "",
+        "how a choice is answered in direct mode: letters, by the most probable of the letters, or text, which is written and then "
+        "read (default: what the models file says, else letters where their probabilities can be had)",
+        metavar="letters|text",
+    )
     vlm_batch_size: int | str = option(
         16,
         "requests that a model answers at a time: a number, or auto for as many as answer most in a second, found by timing the "
@@ -181,6 +188,11 @@ class Settings:
             known = ", ".join(MODES)
             raise pytest.UsageError(
                 f"--vlm-mode {settings.vlm_mode!r}: expected one of {known}.{did_you_mean(settings.vlm_mode, MODES)}"
+            )
+        if settings.vlm_answer not in ("", *ANSWERS):
+            known = ", ".join(ANSWERS)
+            raise pytest.UsageError(
+                f"--vlm-answer {settings.vlm_answer!r}: expected one of {known}.{did_you_mean(settings.vlm_answer, ANSWERS)}"
             )
         if settings.vlm_rerun not in ("", *RERUN):
             known = ", ".join(RERUN)
