@@ -136,7 +136,7 @@ class Settings:
     )
     vlm_answer: str = option(
         "",
-        "how a choice is answered in direct mode: letters, by the most probable of the letters, or text, which is written and then "
+        "how a choice is answered in direct mode: letters, by the most probable one, or text, which is written and then "
         "read (default: what the models file says, else letters where their probabilities can be had)",
         metavar="letters|text",
     )
