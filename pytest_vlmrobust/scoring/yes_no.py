@@ -53,11 +53,10 @@ _LONGEST_CLOSING = 40
 _TURN = re.compile(rf"(?:{CHANGE}[\s,.!;:()-]{{0,6}}){{1,5}}(?:(?:it's|it is|the answer is)\s)?(?={_SAID}\s?(?:[,.;:!\n]|- |$))")
 _ASKED = re.compile(rf"\W{{0,9}}{QUESTION}\s+(?=(?:no|nope|nah)(?![\w-])(?!\s?(?:/|or\b))[^?]*$)")
 _SURELY = r"(?:absolutely|definitely|certainly|of course|surely|obviously|clearly|probably)"
-_ASSENT = re.compile(
-    r"(?:that|this|it|the (?:claim|statement))(?:'s| is) (?:\w+ly )?(?:correct|right|true)|absolutely|certainly|of course|i (?:think|believe) so"
-)
+_IT = r"(?:that|this|it|the (?:claim|statement))"
+_ASSENT = re.compile(rf"{_IT}(?:'s| is) (?:\w+ly )?(?:correct|right|true)|absolutely|certainly|of course|i (?:think|believe) so")
 _DISSENT = re.compile(
-    rf"(?:that|this|it|the (?:claim|statement))(?:'s| is) (?:\w+ly )?(?:incorrect|wrong|false|untrue)|{_SURELY},? not|not (?:at all|really|quite)"
+    rf"{_IT}(?:'s| is) (?:\w+ly )?(?:incorrect|wrong|false|untrue)|{_SURELY},? not|not (?:at all|really|quite)"
     r"|(?:that|this|it)(?:'s not| is not| isn't) (?:\w+ly )?(?:correct|right|true)|i (?:don't|do not) (?:think|believe) so"
 )
 
