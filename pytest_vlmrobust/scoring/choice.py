@@ -166,6 +166,8 @@ def _final_answer(reading: Reading) -> Outcome:
 
 def _json(reading: Reading) -> Outcome:
     """``{"reasoning": …, "answer": "B"}``, ``choice`` or ``option``: the last object with further members, readable or not."""
+    if not reading.document.values:
+        return None
     outcome = _in_json(lesser_answer(reading.document), reading.options)
     return marked_in_json(reading.document, reading.options) or outcome if outcome is Stop.AMBIGUOUS else outcome
 
