@@ -128,13 +128,15 @@ def _conclude(session: pytest.Session, run: Run, exitstatus: int) -> None:
         run.journal.sync()
     except StoreError as error:
         changes.append(str(error))
+    lost = run.losses()
+    changes = list(dict.fromkeys([*changes, *lost]))
     run.stop("; ".join([*filter(None, [stopped]), *changes]))
     by_verdicts = (
         status == pytest.ExitCode.TESTS_FAILED
         and records_explain(run.records, session.testsfailed)
         and not any_failed_outside(run.records)
     )
-    if run.settings.vlm_aa and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+    if run.settings.vlm_aa and not lost and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         run.repeat()
     decision = _note_decision(run)
     unwritten = _write_files(run, decision)

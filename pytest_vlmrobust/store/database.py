@@ -15,6 +15,8 @@ from typing import Self
 
 from pytest_vlmrobust.core.errors import StoreError
 
+from .run_directory import file_identity, replacement
+
 FILE_NAME = "predictions.sqlite"
 BUSY_SECONDS = 60.0
 """How long a writer waits for another writer."""
@@ -76,6 +78,8 @@ class Database:
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
+        self.identity = file_identity(path)
+        """What tells the file that was opened from any other in its place."""
         self._connection = connection
         self._lock = threading.Lock()
 
@@ -83,6 +87,10 @@ class Database:
         """Closes it; closing twice is fine."""
         with self._lock:
             self._connection.close()
+
+    def replacement(self) -> str:
+        """Returns, as a sentence, that its path no longer leads to the file that was opened; empty where it does."""
+        return replacement(self.path, self.identity)
 
     def __enter__(self) -> Self:
         return self
