@@ -106,6 +106,8 @@ _TABLES = (
 SCHEMA = DatabaseSchema(0x564C4D45, 2, _TABLES, {"pictures": _PICTURES})  # "VLME"
 _ANSWERED = ("scored", "unparsed")
 """The states of answers that are the same whichever process writes them down."""
+_LEAST_ROW = 4
+"""Bytes that a row takes at least."""
 _OWN = {"models", "datasets", "samples", "pictures", "spaces", "cells", "answers"}
 """The names of the tables."""
 
@@ -150,7 +152,24 @@ class Evidence(Database):
             StoreError: it cannot be opened; the message says why and what to do.
         """
         path = directory / FILE_NAME
-        return cls(path, connect(path, read_only=read_only, schema=SCHEMA))
+        opened = cls(path, connect(path, read_only=read_only, schema=SCHEMA))
+        if read_only:
+            try:
+                opened._refuse_impossible_counts()
+            except BaseException:
+                opened.close()
+                raise
+        return opened
+
+    def _refuse_impossible_counts(self) -> None:
+        """Refuses a file that claims more rows than its bytes can hold: pages may be linked so that they are met many times."""
+        with self._lock, explain_errors(self.path, "read"):
+            log = self.path.with_name(f"{self.path.name}-wal")
+            size = self.path.stat().st_size + (log.stat().st_size if log.exists() else 0)
+            for table in sorted(name for name in _OWN if has_table(self._connection, name)):
+                (rows,) = self._connection.execute(f"select count(*) from {table}").fetchone()  # noqa: S608 - a name of ours
+                if rows * _LEAST_ROW > size:
+                    raise StoreError(f"{self.path}: claims {rows} rows in {table}, more than {size} bytes can hold. {RUN_AGAIN}")
 
     def put_model(self, name: str, fingerprint: Mapping[str, Any]) -> None:
         """Stores what determines the answers of a model; the same again changes nothing.
@@ -466,8 +485,9 @@ class Evidence(Database):
         """
         (samples,) = self._connection.execute("select count(*) from samples where dataset = ?", (cell.dataset,)).fetchone()
         places = tuple(dict.fromkeys(number // views for number in numbers))
-        expected = [place * views + view for place in places for view in range(views)]
-        if list(numbers) != expected or (places and not 0 <= places[0] <= places[-1] < samples):
+        whole = len(numbers) == len(places) * views  # else there is no need to count views, of which a file may claim any number
+        expected = [place * views + view for place in places for view in range(views)] if whole else []
+        if not whole or list(numbers) != expected or (places and not 0 <= places[0] <= places[-1] < samples):
             raise StoreError(f"{self.path}: {cell} lacks answers to some views of samples, or has too many. {RUN_AGAIN}")
         return places
 
