@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_vlmrobust.core.errors import StoreError
 from pytest_vlmrobust.core.fingerprint import canonical_json
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.core.words import quantity, without_halves
 
 from .database import FILE_NAME, Database, connect, explain_errors, has_table, transaction
@@ -281,6 +281,13 @@ def decode_prediction(text: str, what: str) -> Prediction:
         StoreError: it is no prediction of this release; ``what`` says in the message what was read.
     """
     try:
-        return Prediction(**json.loads(text))
-    except (ValueError, TypeError, RecursionError) as error:
+        content: dict[str, Any] = json.loads(text)
+        prediction = Prediction(**content)
+        too_long = len(content["text"]) > LONGEST_TEXT
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise StoreError(f"{what} cannot be read: {error}. Move the file away, and its predictions are made again") from error
+    if too_long:
+        raise StoreError(
+            f"{what} has more than {LONGEST_TEXT} characters. Move the file away: its predictions are made again"
+        )
+    return prediction

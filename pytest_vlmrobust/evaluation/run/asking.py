@@ -15,9 +15,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
 
-from pytest_vlmrobust.backends.protocol import Backend, Prepared, PreparingBackend
+from pytest_vlmrobust.backends.protocol import Backend, Prepared, PreparingBackend, accepted
 from pytest_vlmrobust.core.cell import Cell
-from pytest_vlmrobust.core.errors import BackendError
 from pytest_vlmrobust.core.prediction import Prediction, Request
 from pytest_vlmrobust.core.sample import Sample
 from pytest_vlmrobust.store import Store
@@ -567,11 +566,11 @@ class Engine:
         unstored = set(batch)
         try:
             with renewed(self._store, batch, self._owner):
-                found = dict(zip(batch, self._infer([one.prepared for one in batch.values() if one.prepared]), strict=True))
+                prepared = [one.prepared for one in batch.values() if one.prepared]
+                answers = accepted(self._infer(prepared), [one.request for one in prepared], self._model)
+                found = dict(zip(batch, answers, strict=True))
             cells = dict.fromkeys(one.cell for one in batch.values())
             parts = {cell: {key: found[key] for key, one in batch.items() if one.cell == cell} for cell in cells}
-            for cell, part in parts.items():
-                _refuse_contradictions(cell, part.values())
             new = 0
             for cell, part in parts.items():
                 context = {"model": cell.model, "dataset": cell.dataset, "setting": str(cell.setting)}
@@ -620,17 +619,3 @@ class Engine:
                     self._put_back(one, "ready")
         if not found and not free and not lapsed:
             time.sleep(_POLL_SECONDS)
-
-
-def _refuse_contradictions(cell: Cell, predictions: Iterable[Prediction]) -> None:
-    """Refuses letters that their own log-probabilities do not give: a verification of the run would read others.
-
-    Raises:
-        BackendError: there is one.
-    """
-    for prediction in predictions:
-        if prediction.contradicts_itself:
-            raise BackendError(
-                f"{cell}: the backend answered with the letter {prediction.text!r}, and its log-probabilities are "
-                f"{dict(prediction.logprobs)}. Expected the letter of the highest one: fix the backend of model {cell.model!r}"
-            )

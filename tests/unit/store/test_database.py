@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vlmrobust.core.errors import StoreError
-from pytest_vlmrobust.core.prediction import Prediction
+from pytest_vlmrobust.core.prediction import LONGEST_TEXT, Prediction
 from pytest_vlmrobust.store import Store
 from pytest_vlmrobust.store.database import explain_errors
 
@@ -288,3 +288,10 @@ def test_a_statement_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr("pytest_vlmrobust.store.database.STATEMENT_SECONDS", 0.05)
         with pytest.raises(StoreError, match="interrupted"), store._lock, explain_errors(store.path, "read"):
             store._connection.execute(f"select count(*) from ({RECURSIVE})").fetchone()  # noqa: S608 - the test's own
+
+
+def test_a_prediction_longer_than_any_that_is_taken_is_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        store.put_many({"k": Prediction("A" * (LONGEST_TEXT + 1), "generate")}, context={})
+        with pytest.raises(StoreError, match="the prediction 'k' has more than 500000 characters"):
+            store.get_many(["k"])
