@@ -287,7 +287,5 @@ def decode_prediction(text: str, what: str) -> Prediction:
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise StoreError(f"{what} cannot be read: {error}. Move the file away, and its predictions are made again") from error
     if too_long:
-        raise StoreError(
-            f"{what} has more than {LONGEST_TEXT} characters. Move the file away: its predictions are made again"
-        )
+        raise StoreError(f"{what} has more than {LONGEST_TEXT} characters. Move the file away: its predictions are made again")
     return prediction

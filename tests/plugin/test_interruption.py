@@ -116,3 +116,40 @@ def test_kill_9_keeps_what_was_answered_and_the_records_of_what_ended(slow_proje
     assert process.returncode == 0, output
     # the lease of the dead process on the batch in hand is not waited for
     assert f"{CELLS * SAMPLES - kept} inferences" in output
+
+
+HANGING = """
+import time
+
+from pytest_vlmrobust.backends import backends
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+
+
+def hanging(ref, options):
+    def script(request):
+        if request.setting == "flip_v":
+            time.sleep(3600)
+        return "B" if request.images else "A"
+
+    backend = ScriptedBackend(script, version="hangs", name=ref.name)
+    backend.mixes_cells = False
+    backend.close = lambda: time.sleep(3600)
+    return backend
+
+
+backends.add("hanging", hanging, replace=True)
+"""
+
+
+def test_a_model_that_hangs_is_an_error_of_its_tests_and_ends_no_run(project: Project) -> None:
+    project.write("conftest.py", HANGING)
+    project.write("models.yaml", "models:\n  slow-model: {backend: hanging, path: nothing}\n")
+    (project.path / "nothing").mkdir()
+    process = start(project, "--vlm-timeout=1", "--vlm-report=out")
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == 11, output
+    text = " ".join(output.split())
+    assert "slow-model has not answered a batch of 2 requests for 1 s (--vlm-timeout), and is not asked any more" in text
+    assert "slow-model is not asked any more: it did not answer within --vlm-timeout=1 before" in text
+    assert "INCOMPLETE" in text
+    assert (project.path / "out" / "junit.xml").is_file()
