@@ -111,7 +111,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     elif run.only_plans:
         # a plan is no GO: whoever leaves the option in a pipeline must not get 0
         session.exitstatus = exitstatus if session.testsfailed else pytest.ExitCode.NO_TESTS_COLLECTED
-    elif run.records:
+    elif run.records or run.has_begun:
         _conclude(session, run, exitstatus)
     elif exitstatus == pytest.ExitCode.OK and _measured_nothing(session.config):
         session.exitstatus = EXIT_CODES[Decision.INCONCLUSIVE]
@@ -247,6 +247,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(f"ERROR: {refusal}", red=True)
     elif run.records:
         _print_table(terminalreporter, config, run)
+    elif run.has_begun:
+        text = f"{Decision.INCOMPLETE}: {run.stopped}, and no test had left a verdict by then: this says nothing about the model"
+        terminalreporter.write_line(text, red=True)
+    elif run.stopped:
+        terminalreporter.write_line(f"{run.stopped}, before any gated test ran: nothing was measured", yellow=True)
     elif run.rerun is not None:
         terminalreporter.write_line(f"{run.rerun}: no such test was collected", yellow=True)
     elif _measured_nothing(config):

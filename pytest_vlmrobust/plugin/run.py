@@ -158,6 +158,11 @@ class Run(RunEvaluation):
         """The records so far, in the order in which tests first ended; of a test that ran again, the last one."""
         return list(self.by_test.values())
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has a directory, as it does from its first test on."""
+        return "journal" in self.__dict__
+
     def begin(self) -> None:
         """Makes the directory of the run, so that a run that is killed in its first test leaves a trace.
 
