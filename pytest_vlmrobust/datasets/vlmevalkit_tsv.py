@@ -34,7 +34,7 @@ from pytest_vlmrobust.core.sample import ImageSource
 from pytest_vlmrobust.core.words import first_few, quantity
 
 from .benchmarks import UNKNOWN, Benchmark, resembling_benchmark
-from .drafts import CIRCULAR_NAMES, LETTERS, Draft, Rows, finish, parse_list, put_together
+from .drafts import CIRCULAR_NAMES, LETTERS, MOST_DIGITS, Draft, Rows, finish, parse_list, put_together
 from .files import Contents, Place, Problems
 from .images import FileImage, Span, decode, file_stamp, from_base64, image_identity, why_outside
 
@@ -164,7 +164,7 @@ def as_vlmevalkit_shows(cells: Sequence[str]) -> list[str | None]:
 
 def _speller(present: Sequence[str], *, some_missing: bool) -> Callable[[str], str]:
     if all(_INTEGER.fullmatch(cell) for cell in present):
-        if not all(int(cell) in _INT64 for cell in present):
+        if not all(len(cell) <= MOST_DIGITS and int(cell) in _INT64 for cell in present):
             return str
         return (lambda cell: str(float(cell))) if some_missing else (lambda cell: str(int(cell)))
     if all(_FLOAT.fullmatch(cell) for cell in present):
