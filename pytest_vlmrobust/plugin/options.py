@@ -172,6 +172,8 @@ class Settings:
                 raise pytest.UsageError(f"--{name.replace('_', '-')} {getattr(settings, name)}: expected 1 or more")
         if settings.vlm_timeout < 0:
             raise pytest.UsageError(f"--vlm-timeout {settings.vlm_timeout}: expected 0 or more seconds")
+        if not settings.vlm_store.strip():
+            raise pytest.UsageError("--vlm-store is empty: name a directory, such as --vlm-store=.vlmrobust")
         if "" in settings.vlm:
             raise pytest.UsageError("--vlm is empty: name a model, such as --vlm=tiny")
         if settings.vlm_mode not in ("", *MODES):

@@ -67,6 +67,8 @@ def test_an_absent_thresholds_file(project: Project) -> None:
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
+        ("--vlm-store=", ("--vlm-store is empty: name a directory",)),
+        ("--vlm-timeout=-1", ("--vlm-timeout -1: expected 0 or more seconds",)),
         ("--vlm-sample=many", ("many",)),
         ("--vlm-device=cdua", ("cdua", "--vlm-device")),
         ("--vlm-batch-size=0", ("--vlm-batch-size 0", "expected 1 or more")),
