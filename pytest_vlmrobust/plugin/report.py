@@ -89,7 +89,7 @@ def _fill(config: pytest.Config, run: Run) -> bool:
     try:
         cells = run.tests.required_cells()
         filling.fill(run.evaluator, cells)
-        problems += run.model_changes()
+        problems += [*run.model_changes(), *filter(None, (one.damage() for one in run.open_databases))]
     except VlmRobustError as error:
         problems.append(str(error))
     problems += [f"nothing is asked: {why}" for why in run.data.lacking_of(run.selection.datasets).values()]

@@ -86,3 +86,33 @@ def test_a_run_that_kept_everything_is_go(project: Project) -> None:
     project.write("conftest.py", DAMAGE.format(damage="pass"))
     assert project.run().ret == 0
     assert project.run("--vlm-offline").ret == 0  # recalls everything; nothing is written to the store
+
+
+DELETING = """
+from pathlib import Path
+
+from pytest_vlmrobust.backends import backends
+from pytest_vlmrobust.backends.scripted import ScriptedBackend
+
+
+def deleting(ref, options):
+    def script(request):
+        if request.setting == "flip_v":
+            (Path(__file__).parent / ".vlmrobust" / "predictions.sqlite").unlink(missing_ok=True)
+        return "B"
+
+    return ScriptedBackend(script, version="deletes", name=ref.name)
+
+
+backends.add("deleting", deleting, replace=True)
+"""
+
+
+def test_a_store_that_was_lost_is_not_filled(project: Project) -> None:
+    project.write("conftest.py", DELETING)
+    project.write("models.yaml", "models:\n  deleting-model: {backend: deleting, path: nothing}\n")
+    (project.path / "nothing").mkdir()
+    given = ["--vlm=deleting-model", "--vlm-models=models.yaml", "--vlm-dataset=data.jsonl", "--vlm-thresholds=policy.yaml"]
+    result = project.pytester.runpytest(*given, "--vlm-fill", "suite", "-p", "no:randomly")
+    assert result.ret == 11
+    assert ".vlmrobust/predictions.sqlite: was deleted or moved away during the run" in " ".join(result.stdout.str().split())
